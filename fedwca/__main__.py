@@ -1,0 +1,5 @@
+"""``python -m fedwca``."""
+
+from fedwca.cli import main
+
+main()

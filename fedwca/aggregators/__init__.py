@@ -1,0 +1,15 @@
+"""Aggregators by name; each file beside this one is one of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fedwca.registry import Registry
+
+if TYPE_CHECKING:
+    from fedwca.kinds import Aggregator
+
+aggregators: Registry[Aggregator] = Registry(
+    "aggregator", __name__, requires=("blend", "gather", "offer", "learn", "deliver")
+)
+register = aggregators

@@ -1,0 +1,15 @@
+"""No federation: every client keeps its own model."""
+
+from __future__ import annotations
+
+from fedwca.aggregators import register
+from fedwca.kinds import Aggregator
+
+
+@register("local")
+class Local(Aggregator):
+    """Every client goes on from its own model; nothing is averaged."""
+
+    label = "Local"
+    paper = "FedWCA sec. 5 (SHOT at each client alone)"
+    partition = "each"

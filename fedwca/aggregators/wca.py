@@ -1,0 +1,56 @@
+"""Weighted cluster aggregation (FedWCA)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import torch
+from pydantic import PositiveFloat
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from fedwca.aggregators import register
+from fedwca.functional import soft_cluster_weights, tempered_softmax
+from fedwca.kinds import Aggregator
+from fedwca.types import Blend, Offer, Simplex, State, View
+
+
+@register("wca")
+class WCA(Aggregator):
+    """Every client starts from a mixture of its own cluster model and all soft cluster models.
+
+    Source: FedWCA, sec. 4.2, eqs. 1-3 and 7-8, Algorithm 1.
+    """
+
+    label = "FedWCA"
+    paper = "FedWCA sec. 4.2, eqs. 1-3, 7-8"
+    reports = {"alpha": Simplex(), "beta": Simplex(2)}
+
+    ta: PositiveFloat = 0.01
+    """Temperature of alpha (T_a of eq. 1), in units of a cosine; towards 0 only the best aligned cluster counts."""
+    tb: PositiveFloat = 0.05
+    """Temperature of beta (T_b of eq. 3), in nats; towards 0 the denser of own and mixed model takes all."""
+    direction: Literal["column", "row"] = "column"
+    """Reading of A in eq. 2: column, what other clusters gain (the paper's text); row, the cluster's own preference."""
+
+    def offer(self, state: State, round: int, rows: Tensor) -> Offer:
+        """Own cluster model, and all soft cluster models for everybody."""
+        own = one_hot(state["labels"], rows.shape[0]).double()
+        return Offer(personal=own[:, None], shared=state["soft"])
+
+    def blend(self, round: int, view: View) -> Blend:
+        """Eqs. 1, 3 and the first line of eq. 7."""
+        alpha = tempered_softmax(view.alignment(view.shared), self.ta)
+        mixed = alpha @ view.shared
+        scores = torch.stack([view.density(view.own), view.density(mixed)], 1)
+        beta = tempered_softmax(scores, self.tb)
+        start = beta[:, :1] * view.own + beta[:, 1:] * mixed
+        return Blend(start, report={"alpha": alpha, "beta": beta})
+
+    def learn(self, state: State, labels: Tensor, report: Mapping[str, Tensor], present: Tensor) -> State:
+        """Eq. 2; until clients have reported, soft models are the cluster models (Algorithm 1, line 10)."""
+        if not report:
+            return {"labels": labels, "soft": torch.eye(int(labels.max()) + 1, dtype=torch.float64)}
+        soft = soft_cluster_weights(report["alpha"], report["beta"], labels, self.direction, present)
+        return {"labels": labels, "soft": soft}

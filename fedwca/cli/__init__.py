@@ -1,0 +1,87 @@
+"""The command line: `fedwca bench`, `list`, `show`, `data`; errors as one sentence, tracebacks only with --debug."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from fedwca._version import __version__
+from fedwca.cli import bench, catalogue, data
+from fedwca.errors import FedwcaError
+
+app = typer.Typer(
+    name="fedwca",
+    help="Federated learning when nobody has labels: FedWCA, its rivals, and the bench that compares them.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("bench")(bench.command)
+app.command("list")(catalogue.list_command)
+app.command("show")(catalogue.show_command)
+app.add_typer(data.app, name="data")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"fedwca {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and stop.", callback=_version, is_eager=True)
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback with errors; works anywhere.")] = False,
+) -> None:
+    """Federated learning when nobody has labels: FedWCA, its rivals, and the bench that compares them."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line; returns the exit code: 0 fine, 1 failure, 2 usage, 130 stopped by Ctrl-C."""
+    debug = "--debug" in arguments
+    arguments = [argument for argument in arguments if argument != "--debug"]
+    with warnings.catch_warnings():
+        if not debug:
+            warnings.simplefilter("default", UserWarning)
+            warnings.showwarning = _show_warning
+        try:
+            app(args=arguments)
+        except SystemExit as leave:
+            return leave.code if isinstance(leave.code, int) else 1
+        except FedwcaError as error:
+            if debug:
+                raise
+            typer.echo(f"Error: {error}", err=True)
+            return error.exit_code
+        except BrokenPipeError:
+            # The reader has gone (| head); nothing is left to say, not even at shutdown.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 1
+        except KeyboardInterrupt:
+            typer.echo("Stopped.", err=True)
+            return 130
+        except Exception as error:
+            if debug:
+                raise
+            typer.echo(
+                f"Error: unexpected {type(error).__name__}: {error}. Please run again with --debug and report it.",
+                err=True,
+            )
+            return 1
+    return 0
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    typer.echo(f"Warning: {message}", err=True)
+
+
+def main() -> None:
+    """Entry point of the ``fedwca`` command."""
+    sys.exit(run(sys.argv[1:]))

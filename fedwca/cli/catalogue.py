@@ -1,0 +1,112 @@
+"""`fedwca list` and `fedwca show`: what can be composed, and what its fields mean."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from fedwca.experiments.components import PLURALS, registry
+from fedwca.registry import canonical
+
+
+def list_command(
+    kind: Annotated[str | None, typer.Argument(help="A kind, such as aggregators; all kinds if left out.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON alone.")] = False,
+) -> None:
+    """List the names of all components, baselines and presets."""
+    known = {
+        **{plural: registry(plural).names for plural in PLURALS.values()},
+        "baselines": _baselines,
+        "presets": _presets,
+    }
+    if kind is not None:
+        plural = PLURALS.get(canonical(kind), canonical(kind))
+        if plural not in known:
+            registry(kind)
+        known = {plural: known[plural]}
+    names = {plural: list(find()) for plural, find in known.items()}
+    if as_json:
+        typer.echo(json.dumps(names, indent=2))
+        return
+    width = max(len(plural) for plural in names)
+    for plural, found in names.items():
+        typer.echo(f"{plural:<{width}}  {', '.join(found)}")
+
+
+def show_command(
+    kind: Annotated[str, typer.Argument(help="A kind, such as aggregator, or baseline.")],
+    name: Annotated[str, typer.Argument(help="A name, such as wca.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON alone.")] = False,
+) -> None:
+    """Show a component's fields, bounds, defaults and paper."""
+    if canonical(kind) in ("baseline", "baselines"):
+        _show_baseline(name, as_json)
+        return
+    found = registry(kind)
+    cls = found.get(name)
+    schema = cls.model_json_schema()
+    if as_json:
+        about = {"kind": found.kind, "name": cls.name, "paper": cls.paper, "about": cls.__doc__}
+        typer.echo(json.dumps({**about, "fields": schema.get("properties", {})}, indent=2))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    console.print(f"[bold]{found.kind} {cls.name}[/bold]" + (f"  {cls.label}" if cls.label else ""))
+    console.print((cls.__doc__ or "").strip().replace("\n    ", "\n"), markup=False)
+    if cls.paper:
+        console.print(f"Paper: {cls.paper}", markup=False)
+    if not schema.get("properties"):
+        console.print("It has no fields.")
+        return
+    table = Table("field", "default", "values", "meaning")
+    for field, info in schema["properties"].items():
+        table.add_row(field, _text(info.get("default")), _values(info), info.get("description", "").replace("\n", " "))
+    console.print(table)
+    console.print(
+        f"Set one with --set {found.kind.replace('-', '_')}.FIELD=VALUE or {cls.name}:FIELD=VALUE", markup=False
+    )
+
+
+def _values(info: dict[str, Any]) -> str:
+    """A field's type and bounds in a few words."""
+    if "anyOf" in info:
+        return " or ".join(_values(option) for option in info["anyOf"])
+    if "enum" in info:
+        return ", ".join(map(str, info["enum"]))
+    if "const" in info:
+        return str(info["const"])
+    signs = {"exclusiveMinimum": ">", "minimum": "≥", "exclusiveMaximum": "<", "maximum": "≤"}
+    bounds = " ".join(f"{sign} {info[key]:g}" for key, sign in signs.items() if key in info)
+    names = {"number": "number", "integer": "integer", "boolean": "true, false", "string": "text", "null": "nothing"}
+    return f"{names.get(info.get('type', ''), info.get('type', ''))} {bounds}".strip()
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _show_baseline(name: str, as_json: bool) -> None:
+    from fedwca.experiments.compose import baseline
+
+    found = baseline(name)
+    if as_json:
+        typer.echo(found.model_dump_json(indent=2))
+        return
+    for field, value in found.model_dump(exclude_none=True).items():
+        typer.echo(f"{field}: {str(value).strip()}")
+
+
+def _baselines() -> list[str]:
+    from fedwca.experiments.names import baseline_names
+
+    return baseline_names()
+
+
+def _presets() -> list[str]:
+    from fedwca.experiments.names import preset_names
+
+    return preset_names()

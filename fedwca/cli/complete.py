@@ -1,0 +1,32 @@
+"""Shell completion: names by listing folders, so that a keystroke imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fedwca.experiments.components import registry
+from fedwca.experiments.names import baseline_names, preset_names
+
+
+def names(kind: str) -> Callable[[str], list[str]]:
+    """Completion for the names of a kind."""
+
+    def complete(incomplete: str) -> list[str]:
+        return _matching(registry(kind).names(), incomplete)
+
+    return complete
+
+
+def baselines(incomplete: str) -> list[str]:
+    """Completion for baselines."""
+    return _matching(baseline_names(), incomplete)
+
+
+def presets(incomplete: str) -> list[str]:
+    """Completion for presets."""
+    return _matching(preset_names(), incomplete)
+
+
+def _matching(known: list[str], incomplete: str) -> list[str]:
+    dashed = [name.replace("_", "-") for name in known]
+    return [name for name in dashed if name.startswith(incomplete.replace("_", "-"))]

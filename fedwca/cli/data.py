@@ -1,0 +1,125 @@
+"""``fedwca data``: what data sets there are, whether yours is complete, and what it looks like."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Column, Table
+
+from fedwca.datasets import DatasetSource, datasets
+from fedwca.errors import UnknownComponent
+from fedwca.registry import canonical
+
+if TYPE_CHECKING:
+    from fedwca.data import FederatedDataset
+
+app = typer.Typer(
+    help="Data sets: which there are, whether yours is complete, what it looks like.", no_args_is_help=True
+)
+
+Name = Annotated[
+    str, typer.Argument(help="A data set of `fedwca data list`, or a folder in --data.", show_default=False)
+]
+Data = Annotated[Path | None, typer.Option("--data", help="Folder that holds the data set. [default: FEDWCA_DATA]")]
+Out = Annotated[Path, typer.Option("--out", help="PNG to write.")]
+
+
+def find_source(name: str, data: Path | None) -> DatasetSource:
+    """The catalogued data set ``name``; with ``--data`` any other name is a folder in it.
+
+    Raises:
+        UnknownComponent: not catalogued, and no folder of that name in ``data``.
+    """
+    from fedwca.data.readers import find_dataset
+
+    if data is None:
+        return datasets.build({"name": name})
+    if canonical(name) in datasets.names():
+        return datasets.build({"name": name, "root": data})
+    if find_dataset(data, name) is None:
+        known = ", ".join(datasets.names())
+        raise UnknownComponent(f"no dataset {name!r}: it is neither a folder in {data} nor one of {known}")
+    return datasets.build({"name": "folder", "root": data, "dataset": name})
+
+
+@app.command("list")
+def list_datasets() -> None:
+    """List the data sets fedwca knows."""
+    table = Table("name", "domains", "classes", "images", Column("where", overflow="fold"))
+    for name in datasets.names():
+        cls = datasets.get(name)
+        shown = [str(len(cls.classes)), f"{sum(cls.counts.values()):,}"] if cls.classes else ["any", "any"]
+        table.add_row(name, ", ".join(cls.domains) or "any", *shown, cls.where or cls.source_url)
+    Console().print(table)
+
+
+@app.command("check")
+def check_dataset(name: Name, data: Data = None) -> None:
+    """Load a data set, count its images, and print its digest."""
+    source = find_source(name, data)
+    dataset = _loaded(source)
+    columns = {name: domain.counts(len(dataset.classes)) for name, domain in dataset.domains.items()}
+    table = Table("class", *(Column(name, justify="right") for name in columns))
+    for label, title in enumerate(dataset.classes):
+        table.add_row(
+            title, *(f"{counts[label]:,}" for counts in columns.values()), end_section=title == dataset.classes[-1]
+        )
+    table.add_row("images", *(f"{sum(counts):,}" for counts in columns.values()))
+    if source.counts:
+        table.add_row("expected", *(f"{source.counts[name]:,}" for name in columns))
+    console = Console()
+    console.print(table)
+    console.print(f"digest of {dataset.name}: {dataset.digest()}", markup=False, soft_wrap=True)
+
+
+@app.command("show")
+def show_dataset(name: Name, data: Data = None, out: Out = Path("samples.png")) -> None:
+    """Draw one image of every class and domain into a PNG."""
+    from fedwca.data.cache import write_atomically
+
+    dataset = _loaded(find_source(name, data))
+    write_atomically(out, lambda path: draw_sheet(dataset, path))
+    Console().print(f"wrote {out}", markup=False, soft_wrap=True)
+
+
+def _loaded(source: DatasetSource) -> FederatedDataset:
+    """The data set; what there is to remark about it goes to the error output."""
+    from fedwca.data import DatasetWarning
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", DatasetWarning)
+        dataset = source.load()
+    for item in caught:
+        Console(stderr=True).print(f"warning: {item.message}", style="yellow", markup=False)
+    return dataset
+
+
+def draw_sheet(dataset: FederatedDataset, path: Path, most: int = 12) -> None:
+    """Draw a sheet of samples, two rows a domain and a column a class, of at most ``most`` classes, as a PNG."""
+    import numpy as np
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    classes, rows = dataset.classes[:most], 2
+    figure = Figure(figsize=(1.6 + 0.9 * len(classes), 0.5 + 0.9 * rows * len(dataset.domains)), layout="constrained")
+    FigureCanvasAgg(figure)  # a canvas of its own: no window, no global state of pyplot
+    axes = figure.subplots(rows * len(dataset.domains), len(classes), squeeze=False)
+    figure.suptitle(f"{dataset.name}: {len(dataset.domains)} domains, {len(dataset.classes)} classes")
+    for index, domain in enumerate(dataset.domains.values()):
+        for label, title in enumerate(classes):
+            found = np.flatnonzero(domain.labels == label)
+            chosen = found[[0, len(found) // 2]] if len(found) else found
+            for row in range(rows):
+                axis = axes[rows * index + row, label]
+                axis.set(xticks=[], yticks=[], frame_on=False)
+                if row < len(chosen):
+                    axis.imshow(domain.images[chosen[row]], interpolation="nearest")
+                if index == row == 0:
+                    axis.set_title(title, fontsize=8)
+                if label == row == 0:
+                    axis.set_ylabel(domain.name, rotation=0, ha="right", va="center")
+    figure.savefig(path, dpi=100, format="png")

@@ -1,0 +1,123 @@
+"""A run from request to table: checks first, then work that is written down as it comes."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from fedwca.cli.progress import watching
+from fedwca.cli.tables import print_plan, print_table
+from fedwca.experiments.bench import bench, draw
+from fedwca.experiments.compose import described
+from fedwca.experiments.config import Layer
+from fedwca.experiments.request import Plan, plan
+from fedwca.experiments.setup import load, resolve_device
+from fedwca.results.pictures import overview
+from fedwca.results.store import RunFolder, environment
+from fedwca.results.summary import Row, rows, summarise
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the command line said."""
+
+    layer: Layer
+    pairs: Sequence[tuple[str, str]]
+    preset: str
+    file: Path | None
+    out: Path | None
+    as_json: bool
+
+
+def execute(request: Request) -> None:
+    """Check everything that can be checked, then run, then print the table or the JSON summary.
+
+    Raises:
+        FedwcaError: what is wrong, in a sentence; nothing has been trained by then where it could be known before.
+    """
+    started = time.perf_counter()
+    first = plan(request.layer, request.pairs, request.preset, request.file)
+    device = resolve_device(first.config.device)
+    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+    folder = RunFolder(request.out or Path("runs") / f"{stamp}-{first.methods[-1][0].name}")
+    dataset, source = load(first.config)
+    # Which source it is may change what the preset says.
+    decided = plan(request.layer, request.pairs, request.preset, request.file, source)
+    draw(decided.config, dataset, source, 0, 0)
+    folder.write("config.json", described_plan(decided, source))
+    folder.write("environment.json", environment(device))
+    if not request.as_json:
+        print_plan(decided, dataset, source, device, folder.path)
+    domains: list[str] = []
+    try:
+        with watching(decided, quiet=request.as_json) as progress:
+            prepared = time.perf_counter()
+            for record in bench(decided.config, decided.methods, dataset, source, progress):
+                folder.append(record)
+    except KeyboardInterrupt:
+        finish(folder, decided, dataset_domains(decided, dataset, source), started, prepared, complete=False)
+        done = len(folder.records())
+        typer.echo(f"Stopped; {done} rounds and a summary of them are kept in {folder.path}", err=True)
+        raise typer.Exit(130) from None
+    domains = dataset_domains(decided, dataset, source)
+    table, summary = finish(folder, decided, domains, started, prepared, complete=True)
+    if request.as_json:
+        typer.echo(json.dumps(summary, indent=2))
+    else:
+        print_table(decided, table, source, summary, folder.path)
+
+
+def dataset_domains(decided: Plan, dataset: Any, source: str) -> list[str]:
+    """True domain of each client, K names."""
+    return [name for name in dataset.domains if name != source for _ in range(decided.config.clients)]
+
+
+def finish(
+    folder: RunFolder, decided: Plan, domains: Sequence[str], started: float, prepared: float, complete: bool
+) -> tuple[list[Row], dict[str, Any]]:
+    """Write the summary and the pictures; returns the table's rows and the summary."""
+    records = folder.records()
+    labels = {method.name: method.label for method, _ in decided.methods}
+    table = rows(records, labels, domains)
+    seconds = dict.fromkeys(labels, 0.0)
+    for record in records:
+        seconds[record["method"]] += sum(record.get("seconds", {}).get(part, 0.0) for part in ("round", "evaluate"))
+    now = time.perf_counter()
+    summary = {
+        "methods": summarise(table),
+        "config": decided.config.model_dump(mode="json"),
+        "timing": {
+            "total_seconds": now - started,
+            "setup_seconds": prepared - started,
+            "run_seconds": now - prepared,
+            "methods": seconds,
+        },
+        "complete": complete,
+    }
+    folder.write("summary.json", summary)
+    if table:
+        overview(records, table, folder.path / "overview.png", title(decided))
+    return table, json.loads((folder.path / "summary.json").read_text())
+
+
+def title(decided: Plan) -> str:
+    """What was run, in a line."""
+    config = decided.config
+    return f"{config.dataset}, {config.clients} clients per target domain, {config.rounds} rounds, seed {config.seed}"
+
+
+def described_plan(decided: Plan, source: str) -> dict[str, Any]:
+    """The resolved configuration, what each method is made of, and where values came from."""
+    methods = {
+        method.name: {"label": method.label, "rounds": rounds, "components": described(method)}
+        for method, rounds in decided.methods
+    }
+    config = {**decided.config.model_dump(mode="json"), "source": source}
+    return {"config": config, "methods": methods, "origins": decided.origins}

@@ -1,0 +1,13 @@
+"""Clusterers by name; each file beside this one is one of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fedwca.registry import Registry
+
+if TYPE_CHECKING:
+    from fedwca.kinds import Clusterer
+
+clusterers: Registry[Clusterer] = Registry("clusterer", __name__, requires=("__call__",))
+register = clusterers

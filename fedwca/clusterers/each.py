@@ -1,0 +1,21 @@
+"""Everybody alone."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fedwca.clusterers import register
+from fedwca.kinds import Clusterer
+from fedwca.types import Signatures
+
+
+@register("each")
+class Each(Clusterer):
+    """Each client is its own cluster (C = K)."""
+
+    label = "each alone"
+
+    def __call__(self, signatures: Signatures) -> Tensor:
+        """``0..K-1``."""
+        return torch.arange(signatures.clients)

@@ -1,0 +1,39 @@
+"""FINCH on the first layer's weights: parameter-free clustering (FedWCA sec. 4.1)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import NonNegativeInt
+from torch import Tensor
+
+from fedwca.clusterers import register
+from fedwca.clusterers._signature import Signed
+from fedwca.functional import finch
+from fedwca.types import Signatures
+
+
+@register("finch")
+class Finch(Signed):
+    """Connected components of the first-neighbour graph of the clients' first-layer weights.
+
+    Every cluster has at least two clients: a domain with a single client joins its nearest neighbour's cluster.
+    Source: Sarfraz et al., CVPR 2019; FedWCA sec. 4.1.
+    """
+
+    label = "FINCH"
+    paper = "Sarfraz et al. 2019; FedWCA sec. 4.1"
+
+    level: NonNegativeInt = 0
+    """Partition of the hierarchy, 0 the finest; clamped to the coarsest there is."""
+    metric: Literal["cosine", "euclidean"] = "cosine"
+    """Distance between signatures."""
+    neighbours: Literal["auto", "torch", "faiss", "hnsw"] = "auto"
+    """Search for first neighbours: torch below 1,000 clients or on a GPU, exact faiss above; hnsw is approximate."""
+    precision: Literal["float64", "float32"] = "float64"
+    """float32 is the naive cosine, which rounding spoils for small updates; here to study that."""
+
+    def __call__(self, signatures: Signatures) -> Tensor:
+        """FINCH's partition ``[K]``."""
+        x = self.read(signatures)
+        return finch(x, self.level, backend=self.neighbours, precision=self.precision, metric=self.metric)

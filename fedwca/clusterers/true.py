@@ -1,0 +1,25 @@
+"""The true domains: an oracle for ablations."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from fedwca.clusterers import register
+from fedwca.kinds import Clusterer
+from fedwca.types import Signatures
+
+
+@register("true")
+class TrueDomains(Clusterer):
+    """Clusters are the domains the clients' images came from, which no real server knows.
+
+    Source: FedWCA, Table 13 ('True').
+    """
+
+    label = "True (ORACLE)"
+    paper = "FedWCA App. E.2, Table 13"
+    oracle = True
+
+    def __call__(self, signatures: Signatures) -> Tensor:
+        """The domain of each client ``[K]``."""
+        return signatures.domains()

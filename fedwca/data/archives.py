@@ -1,0 +1,79 @@
+"""``.npz`` archives: one domain each, checked as they are read."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedwca.data.dataset import Images, Integers
+from fedwca.errors import DataError
+
+
+@dataclass(frozen=True)
+class Archive:
+    """What one ``.npz`` holds."""
+
+    images: Images
+    """``[N, H, W, 3]``"""
+    labels: Integers
+    """``[N]``"""
+    groups: Integers | None = None
+    """``[N]``, see `Domain.groups`."""
+    classes: tuple[str, ...] | None = None
+    """Names of the labels 0, 1, …"""
+
+
+def read_npz(path: Path) -> Archive:
+    """One domain from an archive with ``images`` and ``labels``, and where it has them ``groups`` and ``classes``.
+
+    Images are uint8, ``[N, H, W]`` grey (becomes three equal channels) or ``[N, H, W, 3]``; labels and groups int64
+    ``[N]``; classes are names ``[M]``. Other keys are ignored. Pickled objects are refused: they could run code.
+
+    Raises:
+        DataError: the file is damaged, lacks a key, or one has another type or shape; the message names the file.
+    """
+    found = arrays(path, ("images", "labels", "groups", "classes"))
+    if lacks := [key for key in ("images", "labels") if key not in found]:
+        raise DataError(f"{path} lacks {' and '.join(lacks)}; it needs the keys images and labels")
+    images, labels = found["images"], found["labels"]
+    if images.dtype != np.uint8 or images.ndim not in (3, 4) or (images.ndim == 4 and images.shape[3] != 3):
+        raise _wrong(path, "images", "uint8 [N, H, W] or [N, H, W, 3]", images)
+    for key in ("labels", "groups"):
+        if key in found and (found[key].dtype != np.int64 or found[key].shape != images.shape[:1]):
+            raise _wrong(path, key, f"int64 [{len(images)}], one for each image", found[key])
+    names = found.get("classes")
+    if names is not None and (names.dtype.kind != "U" or names.ndim != 1):
+        raise _wrong(path, "classes", "names [M]", names)
+    return Archive(
+        np.repeat(images[..., None], 3, axis=3) if images.ndim == 3 else images,
+        labels,
+        found.get("groups"),
+        None if names is None else tuple(str(name) for name in names),
+    )
+
+
+def _wrong(path: Path, key: str, right: str, given: NDArray[np.generic]) -> DataError:
+    return DataError(f"{path}: {key} must be {right}, not {given.dtype} {list(given.shape)}")
+
+
+def arrays(path: Path, keys: tuple[str, ...]) -> dict[str, NDArray[Any]]:
+    """Those of ``keys`` that an archive has; pickled objects are refused.
+
+    Raises:
+        DataError: the file is damaged or is no archive; the message names it.
+    """
+    try:
+        # Opened here, because numpy leaves its own file open where it finds the archive damaged.
+        with path.open("rb") as file:
+            archive = np.load(file, allow_pickle=False)
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise DataError(f"{path} is a single array, not an .npz archive")
+            return {key: archive[key] for key in keys if key in archive.files}
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(f"{path} cannot be read as an .npz archive without pickled objects: {error}") from error

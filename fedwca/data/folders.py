@@ -1,0 +1,99 @@
+"""Image folders, ``<domain>/<class>/<image>``: decoded once, then read from a cache."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from fedwca.data.archives import arrays
+from fedwca.data.cache import cache_dir, write_atomically
+from fedwca.data.dataset import Images, Integers, sorted_classes
+from fedwca.errors import DataError
+
+SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
+DECODER = 1
+"""Counts changes in how an image becomes pixels, so that an old cache is not taken for a new one."""
+
+
+def hidden(path: Path) -> bool:
+    """Names that systems leave behind and nobody means: ``.DS_Store``, ``__MACOSX``."""
+    return path.name.startswith((".", "__"))
+
+
+def read_image_folder(path: Path, size: int) -> tuple[Images, Integers, None, tuple[str, ...]]:
+    """One domain: images ``[N, size, size, 3]``, labels ``[N]``, no groups, and classes, sorted as `sorted_classes`.
+
+    Each file is turned as its EXIF orientation says, made RGB (transparent parts become white), shrunk or enlarged
+    until its shorter side is ``size`` (bilinear, antialiased), and cropped around its centre. Files that are not images
+    by their suffix, and hidden ones, are ignored. The result is cached under `fedwca.data.cache_dir`, keyed by every
+    file's path, length and time of change.
+
+    Raises:
+        DataError: there is no image, or one does not decode; the message names it.
+    """
+    classes = sorted_classes(inner.name for inner in path.iterdir() if inner.is_dir() and not hidden(inner))
+    files = [
+        (file, label)
+        for label, name in enumerate(classes)
+        for file in sorted((path / name).iterdir())
+        if file.suffix.lower() in SUFFIXES and not hidden(file) and file.is_file()
+    ]
+    if not files:
+        raise DataError(f"{path} holds no images; its layout should be {path.name}/<class>/<image>")
+    cached = cache_dir() / "folders" / f"{path.name}-{size}-{_listing(path, files)}.npz"
+    images = _cached(cached, len(files), size)
+    if images is None:
+        images = np.stack([decode(file, size) for file, _ in files])
+        with contextlib.suppress(OSError):  # a full or read-only disk costs time, not the result
+            write_atomically(cached, lambda temporary: np.savez(temporary, images=images))
+    return images, np.array([label for _, label in files], np.int64), None, classes
+
+
+def _listing(path: Path, files: list[tuple[Path, int]]) -> str:
+    sha = hashlib.sha256(f"{DECODER}\0{path.resolve()}\0".encode())
+    for file, _ in files:
+        stat = file.stat()
+        sha.update(f"{file.relative_to(path).as_posix()}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode())
+    return sha.hexdigest()[:32]
+
+
+def _cached(path: Path, count: int, size: int) -> Images | None:
+    """The cached images; None where there is no cache or it is damaged, for it can be made again."""
+    if not path.is_file():
+        return None
+    try:
+        images: Images = arrays(path, ("images",))["images"]
+    except (DataError, KeyError):
+        return None
+    return images if images.shape == (count, size, size, 3) and images.dtype == np.uint8 else None
+
+
+def decode(path: Path, size: int) -> Images:
+    """One image file as ``[size, size, 3]``; see `read_image_folder`.
+
+    Raises:
+        DataError: the file does not decode; the message names it.
+    """
+    try:
+        with Image.open(path) as file:
+            image = _rgb(ImageOps.exif_transpose(file))
+            return np.asarray(ImageOps.fit(image, (size, size), Image.Resampling.BILINEAR))
+    except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise DataError(f"{path} does not decode as an image: {error}") from error
+
+
+def _rgb(image: Image.Image) -> Image.Image:
+    if image.mode.startswith("I;16") or image.mode in ("I", "F"):
+        # Pillow clips these at 255 instead of scaling them; 16-bit greys would turn white.
+        wide = np.asarray(image, np.float64)
+        scale = 255 / 65535 if wide.max(initial=0) > 255 else 1
+        return Image.fromarray(np.clip(wide * scale, 0, 255).astype(np.uint8)).convert("RGB")
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        white = Image.new("RGBA", image.size, "white")
+        return Image.alpha_composite(white, image).convert("RGB")
+    return image.convert("RGB")

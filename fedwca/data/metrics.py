@@ -1,0 +1,129 @@
+"""The only holder of the clients' labels and true domains: what experiments report, and training never sees."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedwca.errors import UsageError
+
+
+class Metrics:
+    """Measures predictions and clusterings against what the clients do not have.
+
+    Args:
+        domains: true domain of each of K clients.
+        train_labels: ``[N_train]`` int64 of each client.
+        test_labels: ``[N_test]`` int64 of each client; may be empty.
+    """
+
+    def __init__(self, domains: tuple[str, ...], train_labels: Sequence[Tensor], test_labels: Sequence[Tensor]) -> None:
+        if not len(domains) == len(train_labels) == len(test_labels):
+            raise UsageError(
+                f"metrics need domains and labels of the same clients, not {len(domains)}, {len(train_labels)} and "
+                f"{len(test_labels)}"
+            )
+        self._domains = domains
+        self._train_labels, self._test_labels = tuple(train_labels), tuple(test_labels)
+
+    def __len__(self) -> int:
+        return len(self._domains)
+
+    @property
+    def domains(self) -> tuple[str, ...]:
+        """True domain of each client, K names."""
+        return self._domains
+
+    def domain_labels(self) -> Tensor:
+        """True domain of each client as a number ``[K]`` int64, in order of appearance; for oracles."""
+        names = list(dict.fromkeys(self._domains))
+        return torch.tensor([names.index(name) for name in self._domains], dtype=torch.int64)
+
+    def accuracy(self, client: int, predicted: Tensor) -> float:
+        """Percent of the client's test images predicted right; NaN for a client without any.
+
+        Args:
+            client: 0…K-1.
+            predicted: class of each test image ``[N_test]``.
+
+        Raises:
+            UsageError: another number of predictions than of images.
+        """
+        return _percent(predicted, self._test_labels[client], None, client)
+
+    def pseudo_label_accuracy(self, client: int, labels: Tensor, weights: Tensor | None = None) -> float:
+        """Percent of the client's training images labelled right, weighted; NaN where all weights are 0.
+
+        Args:
+            client: 0…K-1.
+            labels: ``[N_train]`` pseudo-labels.
+            weights: ``[N_train]``, at least 0; None: all alike.
+
+        Raises:
+            UsageError: another number of labels or weights than of images.
+        """
+        return _percent(labels, self._train_labels[client], weights, client)
+
+    def by_domain(self, values: Tensor | Sequence[float]) -> dict[str, float]:
+        """Mean over the clients of each domain, all alike, without NaN ones; NaN where none is left.
+
+        Args:
+            values: one number for each client ``[K]``.
+
+        Raises:
+            UsageError: another number of values than of clients.
+        """
+        numbers = [float(value) for value in values]
+        if len(numbers) != len(self):
+            raise UsageError(f"{len(numbers)} values for {len(self)} clients; one for each is right")
+        return {
+            name: mean(value for value, domain in zip(numbers, self._domains, strict=True) if domain == name)
+            for name in dict.fromkeys(self._domains)
+        }
+
+    def clustering(self, labels: Tensor) -> dict[str, float | list[int]]:
+        """How a grouping of the clients ``[K]`` compares with the true domains.
+
+        Returns:
+            ``ari`` and ``nmi`` (1 is perfect), ``purity`` (share of clients whose domain is the most common one of
+            their cluster, 0…1) and ``sizes`` (clients in each cluster, by label).
+
+        Raises:
+            UsageError: another number of labels than of clients.
+        """
+        from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+
+        if labels.shape != (len(self),):
+            raise UsageError(f"cluster labels have shape {list(labels.shape)} for {len(self)} clients; [K] is right")
+        true, found = self.domain_labels().numpy(), labels.cpu().numpy()
+        clusters = [true[found == cluster] for cluster in np.unique(found)]
+        return {
+            "ari": float(adjusted_rand_score(true, found)),
+            "nmi": float(normalized_mutual_info_score(true, found)),
+            "purity": sum(int(np.bincount(cluster).max()) for cluster in clusters) / len(true),
+            "sizes": [len(cluster) for cluster in clusters],
+        }
+
+
+def mean(values: Iterable[float]) -> float:
+    """Mean of the values that are not NaN; NaN where none is left.
+
+    >>> mean([1.0, float("nan"), 3.0])
+    2.0
+    """
+    known = [value for value in values if not math.isnan(value)]
+    return sum(known) / len(known) if known else math.nan
+
+
+def _percent(given: Tensor, true: Tensor, weights: Tensor | None, client: int) -> float:
+    for what, tensor in (("labels", given), ("weights", weights)):
+        if tensor is not None and tensor.shape != true.shape:
+            raise UsageError(f"client {client} has {len(true)} images, but {what} of shape {list(tensor.shape)} came")
+    right = (given.cpu() == true).double()
+    weight = torch.ones_like(right) if weights is None else weights.cpu().double()
+    total = float(weight.sum())
+    return 100 * float((right * weight).sum()) / total if total > 0 else math.nan

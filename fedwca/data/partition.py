@@ -1,0 +1,134 @@
+"""From a labelled data set to clients that have images only, and metrics that alone know more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedwca.data.dataset import Domain, FederatedDataset, Integers
+from fedwca.data.metrics import Metrics
+from fedwca.errors import UsageError
+
+
+@dataclass(frozen=True, eq=False)
+class ClientImages:
+    """All that training may see of a client: uint8 images ``[N, 3, H, W]``, without labels or a domain."""
+
+    train: Tensor
+    """``[N_train, 3, H, W]``, at least one."""
+    validation: Tensor
+    """``[N_validation, 3, H, W]``, kept aside; may be empty."""
+    test: Tensor
+    """``[N_test, 3, H, W]``; may be empty."""
+
+
+@dataclass(frozen=True, eq=False)
+class Federation:
+    """K clients, numbered domain after domain, and what may be measured of them."""
+
+    clients: tuple[ClientImages, ...]
+    metrics: Metrics
+
+    def __len__(self) -> int:
+        return len(self.clients)
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Where the images of one client are in their domain."""
+
+    train: Integers
+    validation: Integers
+    test: Integers
+
+
+def partition(dataset: FederatedDataset, source: str, *, clients: int, samples: int | None, seed: int) -> Federation:
+    """Spread every domain but ``source`` over ``clients`` clients each, and split each client 64/16/20.
+
+    Domain d (its position in the data set, whatever the source) draws from ``numpy.random.default_rng([seed, d])``; see
+    `split_domain`. Clients come in the order of the data set's domains.
+
+    Args:
+        dataset: the labelled data; its images are copied.
+        source: the domain that is left out, because the server's model was trained on it.
+        clients: clients per domain, at least 1.
+        samples: most images per client, before the split; None: as many as there are.
+        seed: 0 or more.
+
+    Raises:
+        UsageError: no such domain, a number out of bounds, no domain left, or more clients than a domain has images
+            (groups, where it has groups).
+    """
+    source = dataset.domain(source).name
+    if clients < 1 or seed < 0 or (samples is not None and samples < 1):
+        raise UsageError(
+            f"a partition needs clients >= 1, samples >= 1 and seed >= 0, not clients={clients}, samples={samples}, "
+            f"seed={seed}"
+        )
+    if len(dataset.domains) == 1:
+        raise UsageError(f"data set {dataset.name!r} has only the source domain {source!r}; no client would be left")
+    images, owners, train, test = [], [], [], []
+    for index, domain in enumerate(dataset.domains.values()):
+        if domain.name == source:
+            continue
+        for split in split_domain(domain, clients, samples, np.random.default_rng([seed, index])):
+            parts = (split.train, split.validation, split.test)
+            images.append(ClientImages(*(_tensor(domain, part) for part in parts)))
+            owners.append(domain.name)
+            train.append(torch.from_numpy(domain.labels[split.train]))
+            test.append(torch.from_numpy(domain.labels[split.test]))
+    return Federation(tuple(images), Metrics(tuple(owners), tuple(train), tuple(test)))
+
+
+def split_domain(domain: Domain, clients: int, samples: int | None, random: np.random.Generator) -> list[Split]:
+    """Images of each client of one domain, drawn alike for all classes (i.i.d.), as positions in the domain.
+
+    A random order is cut into ``clients`` runs as `numpy.array_split` would; the first ``samples`` of a run are kept.
+    Of n images, ``round(.2 n)`` are for test, ``round(.16 n)`` for validation and the rest, at least one, for training.
+    Where the domain has groups, whole groups are put in random order and each cut goes to the nearest border between
+    two groups, so that no group is in two clients or two splits; the last group within ``samples`` may lose images.
+
+    Raises:
+        UsageError: more clients than images (or groups).
+    """
+    groups = np.arange(len(domain)) if domain.groups is None else domain.groups
+    _, member = np.unique(groups, return_inverse=True)
+    total = int(member.max()) + 1
+    if clients > total:
+        what = "images" if domain.groups is None else "groups of images"
+        raise UsageError(f"domain {domain.name!r} has {total} {what}, too few for {clients} clients")
+    rank = random.permutation(total)
+    order = np.argsort(rank[member], kind="stable")
+    runs = [len(run) for run in np.array_split(order, clients)]
+    splits = []
+    for run in _cut(order, rank[member], np.cumsum(runs)[:-1], least=1):
+        kept = run[:samples]
+        test, validation = round(0.2 * len(kept)), round(0.16 * len(kept))
+        cuts = np.array([len(kept) - validation - test, len(kept) - test])
+        splits.append(Split(*_cut(kept, rank[member], cuts, least=0)))
+    return splits
+
+
+def _cut(order: Integers, group_of: Integers, cuts: Integers, least: int) -> list[Integers]:
+    """``order`` in ``len(cuts) + 1`` parts, cut at the group border nearest to each of ``cuts``.
+
+    The first part has at least one group; the others ``least``.
+    """
+    borders = np.flatnonzero(np.diff(group_of[order], prepend=-1, append=-1))
+    chosen = [0]
+    for number, cut in enumerate(cuts):
+        low = chosen[-1] + (1 if number == 0 else least)
+        high = len(borders) - 1 - least * (len(cuts) - number)
+        nearest = int(np.argmin(np.abs(borders - cut)))
+        chosen.append(min(max(nearest, low), high))
+    edges = [*borders[chosen], len(order)]
+    return [order[start:stop] for start, stop in pairwise(edges)]
+
+
+def _tensor(domain: Domain, positions: Integers) -> Tensor:
+    """``[n, 3, H, W]`` uint8, sharing no memory with the domain."""
+    return torch.from_numpy(domain.images[positions]).permute(0, 3, 1, 2).contiguous()

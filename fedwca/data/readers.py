@@ -1,0 +1,110 @@
+"""From files to data sets: ``<root>/<name>/<domain>.npz`` or ``<root>/<name>/<domain>/<class>/<image>``.
+
+How one domain is read is in `fedwca.data.archives` and `fedwca.data.folders`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from fedwca.data.archives import Archive, read_npz
+from fedwca.data.dataset import Domain, FederatedDataset, canonical_domain, sorted_classes
+from fedwca.data.folders import hidden, read_image_folder
+from fedwca.errors import DataError, DatasetMissing, UsageError
+
+LAYOUT = "<root>/<name>/<domain>.npz (images uint8 [N, H, W] or [N, H, W, 3], labels int64 [N]) or \
+<root>/<name>/<domain>/<class>/<image>"
+
+
+def find_dataset(root: Path, name: str | None) -> Path | None:
+    """The folder of data set ``name`` in ``root`` (dash, underscore and case are alike), or ``root`` for no name."""
+    if name is None:
+        return root if root.is_dir() else None
+    inside = sorted(root.iterdir()) if root.is_dir() else []
+    folders = [path for path in inside if path.is_dir() and canonical_domain(path.name) == canonical_domain(name)]
+    return folders[0] if folders else None
+
+
+def find_domains(folder: Path) -> dict[str, Path]:
+    """Domain name → its archive or folder, sorted; the archive where both are there; hidden names are left out."""
+    found: dict[str, Path] = {}
+    for path in sorted(folder.iterdir(), key=lambda path: (path.suffix == ".npz", path.name)):
+        if hidden(path):
+            continue
+        if path.suffix == ".npz" or (path.is_dir() and any(inner.is_dir() for inner in path.iterdir())):
+            found[canonical_domain(path.stem if path.suffix == ".npz" else path.name)] = path
+    return dict(sorted(found.items()))
+
+
+def read_domains(
+    root: Path,
+    name: str | None = None,
+    *,
+    size: int = 32,
+    domains: tuple[str, ...] = (),
+    classes: tuple[str, ...] = (),
+) -> FederatedDataset:
+    """The data set ``name`` in ``root``; without a name, ``root`` itself holds the domains.
+
+    Every domain is an archive ``<domain>.npz`` or a folder ``<domain>/<class>/<image>``. All domains share one list of
+    classes. Domains that name theirs (folders by their sub-folders, archives by ``classes``) must name the same ones,
+    in any order; a class may be empty, but not absent. Archives without names take the list of the others, or else
+    ``classes``, or else the union of all labels, as '0', '1', …; not every one of them needs to have every label.
+
+    Args:
+        root: folder of data sets, or of domains.
+        name: data set; a dash is as good as an underscore.
+        size: images are made this many pixels wide and high.
+        domains: the ones to read, in this order; empty: all, by letter.
+        classes: names of the labels of archives that name none, where no domain names its classes.
+
+    Raises:
+        DatasetMissing: the folder or a domain is not there.
+        DataError: a file cannot be read, or the domains do not fit together.
+        UsageError: ``size`` is not positive.
+    """
+    if size < 1:
+        raise UsageError(f"images cannot be resized to {size} pixels; 1 or more is right")
+    folder = find_dataset(root, name)
+    found = find_domains(folder) if folder else {}
+    wanted = domains or tuple(found)
+    absent = [domain for domain in wanted if domain not in found]
+    if folder is None or absent or not wanted:
+        lacks = f"domain {', '.join(absent)}" if absent and found else "domains"
+        raise DatasetMissing(f"no {lacks} in {folder or root / (name or '')}; the layout is {LAYOUT}")
+    archives = {
+        domain: read_npz(path) if path.suffix == ".npz" else Archive(*read_image_folder(path, size))
+        for domain, path in ((domain, found[domain]) for domain in wanted)
+    }
+    return assembled(canonical_domain(name or folder.name), archives, classes).resized(size)
+
+
+def assembled(name: str, archives: dict[str, Archive], unnamed: tuple[str, ...] = ()) -> FederatedDataset:
+    """One data set from one archive a domain, with the labels of all renumbered to one list of classes.
+
+    ``unnamed`` are the classes where no archive names its own; see `read_domains`.
+
+    Raises:
+        DataError: named classes differ (says which is missing where), or a label has no name.
+    """
+    named = {domain: archive.classes for domain, archive in archives.items() if archive.classes is not None}
+    union = set().union(*named.values())
+    absent = {domain: sorted(union - set(own)) for domain, own in named.items()}
+    gaps = [f"{domain} lacks {', '.join(names)}" for domain, names in absent.items() if names]
+    if gaps:
+        raise DataError(f"the domains of {name!r} must have the same classes, but {'; '.join(gaps)}")
+    labelled = [archive.labels for archive in archives.values() if len(archive.labels)]
+    most = max((int(labels.max()) for labels in labelled), default=-1)
+    classes = sorted_classes(union) or unnamed or tuple(str(label) for label in range(most + 1))
+    domains = {}
+    for domain, archive in archives.items():
+        own = archive.classes or classes
+        low, high = (int(archive.labels.min()), int(archive.labels.max())) if len(archive.labels) else (0, 0)
+        if low < 0 or high >= len(own):
+            span = f"0 to {len(own) - 1}, not {low} to {high}"
+            raise DataError(f"data set {name!r}, domain {domain!r}: labels must be {span}")
+        renumbered = np.array([classes.index(label) for label in own], np.int64)[archive.labels]
+        domains[domain] = Domain(domain, archive.images, renumbered, archive.groups)
+    return FederatedDataset(name, classes, domains)

@@ -1,0 +1,114 @@
+"""Data sets by name; each file beside this one is one of them."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from fedwca.registry import Component, Registry
+
+if TYPE_CHECKING:
+    from fedwca.data import FederatedDataset
+    from fedwca.errors import DatasetMissing
+
+
+class DatasetSource(Component):
+    """Knows where a data set's files are expected, what should be in them, and how to get them."""
+
+    domains: ClassVar[tuple[str, ...]] = ()
+    """Domains in the order of tables; empty: whatever the folder holds."""
+    classes: ClassVar[tuple[str, ...]] = ()
+    """Class names by label; empty: whatever the folder holds."""
+    counts: ClassVar[dict[str, int]] = {}
+    """Images of each domain as published, or as used by the papers; empty: unknown."""
+    licence: ClassVar[str] = ""
+    """What its makers allow."""
+    source_url: ClassVar[str] = ""
+    """Page that people get it from."""
+    where: ClassVar[str] = ""
+    """How tables say where it comes from; empty: the page."""
+    layout: ClassVar[str] = ""
+    """Files looked for below the root."""
+    citation: ClassVar[str] = ""
+    """Whom to cite."""
+
+    default_source: ClassVar[str] = ""
+    """Domain of the server when the user names none; empty: the first."""
+
+    root: Path | None = None
+    """Folder that holds the data set's folder; unset: FEDWCA_DATA, or else `data` in the cache folder."""
+
+    @property
+    def folder(self) -> Path:
+        """The root in use."""
+        from fedwca.data import data_dir
+
+        return self.root.expanduser() if self.root else data_dir()
+
+    def load(self, size: int = 32) -> FederatedDataset:
+        """The data set, its images ``size`` × ``size`` pixels.
+
+        Warns:
+            DatasetWarning: a domain has another number of images than published.
+
+        Raises:
+            DatasetMissing: the files are not there; says which layout was looked for and how to get them.
+            DataError: a file is damaged or does not fit the others.
+        """
+        from fedwca.data import FederatedDataset, read_domains
+        from fedwca.errors import DatasetMissing
+
+        try:
+            dataset = read_domains(*self.place(), size=size, domains=self.domains, classes=self.classes)
+        except DatasetMissing as error:
+            raise self.missing(str(error)) from error
+        dataset = FederatedDataset(self.name, dataset.classes, dataset.domains)
+        self.compare(dataset)
+        return dataset
+
+    def place(self) -> tuple[Path, str | None]:
+        """Root and name for `read_domains`: ``<folder>/<name>``, or the folder itself where that holds all domains."""
+        from fedwca.data.readers import find_dataset, find_domains
+
+        inside = find_dataset(self.folder, self.name) is None and self.folder.is_dir()
+        return self.folder, None if inside and set(self.domains) <= set(find_domains(self.folder)) else self.name
+
+    def missing(self, why: str) -> DatasetMissing:
+        """The error for files that are not there: what is not, the layout looked for, and how to get them."""
+        from fedwca.errors import DatasetMissing
+
+        return DatasetMissing(
+            f"data set {self.name!r} is not complete in {self.folder}: {why}.\nLooked for:\n{self.layout}\n"
+            f"Get it from {self.source_url} ({self.licence}), or name another folder with --data PATH or the variable "
+            "FEDWCA_DATA."
+        )
+
+    def compare(self, dataset: FederatedDataset) -> None:
+        """Check a data set against the catalogue.
+
+        Warns:
+            DatasetWarning: other numbers of images or fewer classes than published.
+
+        Raises:
+            DataError: classes that the published data set does not have.
+        """
+        from fedwca.data import DatasetWarning
+        from fedwca.errors import DataError
+
+        if unknown := sorted(set(dataset.classes) - set(self.classes)):
+            raise DataError(f"{self.name} has no class {', '.join(unknown)}; its classes are {', '.join(self.classes)}")
+        other = [
+            f"{name} has {len(dataset.domains[name])} of {count} images"
+            for name, count in self.counts.items()
+            if len(dataset.domains[name]) != count
+        ]
+        if len(dataset.classes) < len(self.classes):
+            other.append(f"{len(dataset.classes)} of {len(self.classes)} classes")
+        if other:
+            message = f"{self.name} is not the published data set, so results cannot be compared with published ones"
+            warnings.warn(f"{message}: {', '.join(other)}", DatasetWarning, stacklevel=3)
+
+
+datasets: Registry[DatasetSource] = Registry("dataset", __name__, requires=("load",))
+register = datasets

@@ -1,0 +1,80 @@
+"""Digit-Five: MNIST, MNIST-M, SVHN, SYNTH and USPS."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from pydantic import NonNegativeInt, PositiveInt
+
+from fedwca.datasets import DatasetSource, register
+
+if TYPE_CHECKING:
+    from fedwca.data import FederatedDataset
+    from fedwca.data.archives import Archive
+    from fedwca.errors import DatasetMissing
+
+
+@register("digit_five")
+class DigitFive(DatasetSource):
+    """34,000 digits of each domain's pooled train and test part, and all 9,298 of USPS."""
+
+    label = "Digit-Five"
+    paper = "FedWCA, Sec. 5.1 (34,000 per domain, drawn at random)"
+    domains = ("mnist", "mnistm", "svhn", "synth", "usps")
+    classes = tuple("0123456789")
+    counts: ClassVar[dict[str, int]] = {"mnist": 34000, "mnistm": 34000, "svhn": 34000, "synth": 34000, "usps": 9298}
+    licence = "research use; SVHN non-commercial"
+    source_url = "https://github.com/VisionLearningGroup/VisionLearningGroup.github.io/tree/master/M3SDA"
+    layout = (
+        "  <root>/digit_five/{mnist,mnistm,svhn,synth,usps}.npz, or in place of any of them\n"
+        "  <root>/digit_five/MNIST/raw/{train,t10k}-{images-idx3,labels-idx1}-ubyte\n"
+        "  <root>/digit_five/mnistm_with_label.mat\n"
+        "  <root>/digit_five/{train,test}_32x32.mat (SVHN)\n"
+        "  <root>/digit_five/synth_{train,test}_32x32.mat\n"
+        "  <root>/digit_five/{usps,usps.t}.bz2"
+    )
+    citation = "Peng et al.: Moment Matching for Multi-Source Domain Adaptation, ICCV 2019"
+
+    images: PositiveInt = 34000
+    """Images drawn at random from a domain that has more."""
+    seed: NonNegativeInt = 0
+    """Decides which images are drawn."""
+
+    def load(self, size: int = 32) -> FederatedDataset:
+        """The five domains, each from its archive or from the published files; see `DatasetSource.load`."""
+        from fedwca.data.archives import read_npz
+        from fedwca.data.digit_five_raw import read_raw
+        from fedwca.data.readers import assembled, find_dataset, find_domains
+
+        folder = find_dataset(self.folder, self.name) or self.folder
+        found = find_domains(folder) if folder.is_dir() else {}
+        archives: dict[str, Archive] = {}
+        for index, domain in enumerate(self.domains):
+            ready = found.get(domain)
+            archive = read_npz(ready) if ready and ready.suffix == ".npz" else read_raw(folder, domain)
+            if archive is None:
+                raise self.missing(f"there is no {domain}")
+            archives[domain] = self._drawn(archive, index)
+        dataset = assembled(self.name, archives, self.classes).resized(size)
+        self.compare(dataset)
+        return dataset
+
+    def missing(self, why: str) -> DatasetMissing:
+        """As in the base, with the command that gets what torchvision knows."""
+        from fedwca.data.digit_five_raw import download_command
+        from fedwca.errors import DatasetMissing
+
+        command = download_command(self.folder / self.name)
+        return DatasetMissing(f"{super().missing(why)}\nMNIST, SVHN and USPS come with: {command}")
+
+    def _drawn(self, archive: Archive, index: int) -> Archive:
+        import numpy as np
+
+        from fedwca.data.archives import Archive
+
+        if len(archive.images) <= self.images:
+            return archive
+        order = np.random.default_rng([self.seed, index]).permutation(len(archive.images))
+        kept = np.sort(order[: self.images])
+        groups = None if archive.groups is None else archive.groups[kept]
+        return Archive(archive.images[kept], archive.labels[kept], groups, archive.classes)

@@ -1,0 +1,117 @@
+"""The data set that comes with the package: digits in five looks, drawn from what the dependencies ship."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedwca.datasets import DatasetSource, register
+
+if TYPE_CHECKING:
+    from fedwca.data import Domain, FederatedDataset
+
+VERSION = 1
+"""Goes up whenever a pixel changes, so that no old cache is read."""
+PER_CLASS = 220
+WRITTEN = ("handwritten", "photo", "neon")
+"""Domains made from real handwriting; base number i of a class belongs to domain i mod 3."""
+PARTS = ("images", "labels", "groups")
+VARIANTS = 2
+"""Images of one face, class and style; handwriting has three or four of one base."""
+
+
+@register("digits_mini")
+class DigitsMini(DatasetSource):
+    """11,000 digits of 32×32 pixels in 5 domains, classes balanced; needs no download.
+
+    Drawn from scikit-learn's 1797 handwritten digits and two photographs and from fonts of matplotlib and Pillow. No
+    handwritten digit and no face is in two domains; variants of one base share a group. The same versions of the
+    libraries draw the same bits; the result is kept as an archive named after this data set's version and Pillow's.
+    """
+
+    label = "Digits-mini"
+    domains = ("handwritten", "photo", "printed", "street", "neon")
+    classes = tuple("0123456789")
+    counts = dict.fromkeys(domains, 10 * PER_CLASS)
+    licence = "BSD-3-Clause (scikit-learn's digits), CC BY 2.0 (its photographs), free font licences"
+    source_url = "https://scikit-learn.org/stable/datasets/toy_dataset.html#digits-dataset"
+    where = "comes with fedwca"
+    layout = "  drawn when first needed, kept in the cache folder (or --data PATH)"
+    citation = "Alpaydin, Kaynak: Optical Recognition of Handwritten Digits, UCI Repository, 1998"
+
+    def load(self, size: int = 32) -> FederatedDataset:
+        """The five domains, drawn (seconds) or read from the archive in ``root``, unset: the cache folder."""
+        from fedwca.data import FederatedDataset
+
+        domains = _kept(self._archive()) or _drawn_and_kept(self._archive())
+        return FederatedDataset(self.name, self.classes, domains).resized(size)
+
+    def _archive(self) -> Path:
+        from PIL import __version__ as pillow
+
+        from fedwca.data import cache_dir
+
+        return (self.root.expanduser() if self.root else cache_dir()) / f"digits_mini-v{VERSION}-pillow{pillow}.npz"
+
+
+def draw(name: str, per_class: int = PER_CLASS) -> Domain:
+    """Domain ``name`` with ``per_class`` images of each class; the first n of a class are the same for every number.
+
+    Image j of class c in domain d draws from ``numpy.random.default_rng([1, d, c, j])``, its base b from
+    ``[0, d, c, b]``. Group numbers are unique in all domains: a handwritten digit has its place in scikit-learn's
+    list, type has numbers from 1797 on.
+    """
+    import numpy as np
+
+    from fedwca.data import Domain, drawn_styles
+    from fedwca.data.drawn_digits import FACES, glyph, handwriting
+
+    style: drawn_styles.Draw = getattr(drawn_styles, name)
+    index, (written, digits) = DigitsMini.domains.index(name), handwriting()
+    images, labels, groups = [], [], []
+    for label in range(10):
+        own = np.flatnonzero(digits == label)[WRITTEN.index(name) :: 3] if name in WRITTEN else np.zeros(0, np.int64)
+        for number in range(per_class):
+            if name in WRITTEN:
+                base = number % len(own)
+                group, face, image = int(own[base]), "", written[own[base]]
+            else:
+                base = number // VARIANTS
+                face = FACES[name][base % len(FACES[name])]
+                group, image = len(written) + 10000 * index + 10 * base + label, glyph(face, str(label))
+            random = (np.random.default_rng(key) for key in ([0, index, label, base], [1, index, label, number]))
+            images.append(style(image, face, *random))
+            labels.append(label)
+            groups.append(group)
+    return Domain(name, np.stack(images), np.array(labels, np.int64), np.array(groups, np.int64))
+
+
+def _drawn_and_kept(path: Path) -> dict[str, Domain]:
+    import numpy as np
+
+    from fedwca.data import write_atomically
+
+    domains = {name: draw(name) for name in DigitsMini.domains}
+    arrays: dict[str, Any] = {
+        f"{name}_{part}": getattr(domain, part) for name, domain in domains.items() for part in PARTS
+    }
+    with contextlib.suppress(OSError):  # a full or read-only disk costs time, not the result
+        write_atomically(path, lambda temporary: np.savez_compressed(temporary, **arrays))
+    return domains
+
+
+def _kept(path: Path) -> dict[str, Domain] | None:
+    """The domains in an archive; None where there is none or it is damaged, for it can be drawn again."""
+    from fedwca.data import Domain
+    from fedwca.data.archives import arrays
+    from fedwca.errors import DataError
+
+    if not path.is_file():
+        return None
+    parts = {name: tuple(f"{name}_{part}" for part in PARTS) for name in DigitsMini.domains}
+    try:
+        found = arrays(path, sum(parts.values(), ()))
+        return {name: Domain(name, *(found[key] for key in keys)) for name, keys in parts.items()}
+    except (DataError, KeyError):
+        return None

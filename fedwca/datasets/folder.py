@@ -1,0 +1,33 @@
+"""Any folder of domains: what the user's own data is read with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fedwca.datasets import DatasetSource, register
+
+if TYPE_CHECKING:
+    from fedwca.data import FederatedDataset
+
+
+@register("folder")
+class Folder(DatasetSource):
+    """Domains as ``<domain>.npz`` or ``<domain>/<class>/<image>``; see `fedwca.data.read_domains`."""
+
+    label = "own data"
+    where = "yours, with --data PATH"
+    layout = "  <root>/[<dataset>/]<domain>.npz\n  <root>/[<dataset>/]<domain>/<class>/<image>"
+
+    dataset: str | None = None
+    """Folder of the data set below the root; unset: the root itself holds the domains."""
+
+    def load(self, size: int = 32) -> FederatedDataset:
+        """All domains of the folder, by letter.
+
+        Raises:
+            DatasetMissing: the folder is not there or holds no domain.
+            DataError: a file is damaged or does not fit the others.
+        """
+        from fedwca.data import read_domains
+
+        return read_domains(self.folder, self.dataset, size=size)

@@ -1,0 +1,21 @@
+"""PACS: seven kinds of things as art, cartoons, photographs and sketches."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from fedwca.datasets import DatasetSource, register
+
+
+@register("pacs")
+class Pacs(DatasetSource):
+    """9,991 images of 7 classes in 4 domains, 227×227."""
+
+    label = "PACS"
+    domains = ("art_painting", "cartoon", "photo", "sketch")
+    classes = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
+    counts: ClassVar[dict[str, int]] = {"art_painting": 2048, "cartoon": 2344, "photo": 1670, "sketch": 3929}
+    licence = "research use"
+    source_url = "https://domaingeneralization.github.io"
+    layout = "  <root>/pacs/{art_painting,cartoon,photo,sketch}/<class>/<image>"
+    citation = "Li, Yang, Song, Hospedales: Deeper, Broader and Artier Domain Generalization, ICCV 2017"

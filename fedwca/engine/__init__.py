@@ -1,0 +1,1 @@
+"""Training and evidence for many clients: the bank of models, and the engines that work on it."""

@@ -1,0 +1,83 @@
+"""Random numbers by counter: the i-th number of a key is a hash of both, whoever asks, wherever and in what order.
+
+A key is made of (seed, trial, round, client, purpose). Nothing is consumed and nothing is shared, so results do not
+depend on the engine, on the number of workers, on the order of clients, or on the device.
+The hash is the finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+_MASK = (1 << 64) - 1
+_GOLDEN = 0x9E3779B97F4A7C15
+_MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+
+
+def _signed(value: int) -> int:
+    """The same 64 bits as a signed integer, which is what tensors hold."""
+    value &= _MASK
+    return value - (1 << 64) if value >> 63 else value
+
+
+def _hash(value: int) -> int:
+    value = ((value ^ (value >> 30)) * _MIX[0]) & _MASK
+    value = ((value ^ (value >> 27)) * _MIX[1]) & _MASK
+    return value ^ (value >> 31)
+
+
+def fold(parts: Iterable[int | str]) -> int:
+    """One 64-bit key of several integers and words.
+
+    >>> fold([0, 1, "dropout"]) != fold([1, 0, "dropout"])
+    True
+    """
+    key = 0
+    for part in parts:
+        number = zlib.crc32(part.encode()) if isinstance(part, str) else part
+        key = _hash((key + _GOLDEN + (number & _MASK)) & _MASK)
+    return key
+
+
+def uniform(key: int | Tensor, counters: Tensor) -> Tensor:
+    """Numbers in [0, 1), one for each counter.
+
+    Args:
+        key: 64-bit key, or int64 keys that broadcast against ``counters``.
+        counters: int64, any shape, at least 0.
+
+    Returns:
+        float64 in the shape of ``counters``; a multiple of 2⁻⁵³.
+
+    >>> [round(u, 4) for u in uniform(fold([0]), torch.arange(3)).tolist()]
+    [0.3443, 0.8966, 0.5239]
+    """
+    start = _signed(key) if isinstance(key, int) else key
+    z = (counters + 1) * _signed(_GOLDEN) + start
+    # Shifts of signed tensors copy the sign: the mask makes them logical.
+    z = (z ^ ((z >> 30) & ((1 << 34) - 1))) * _signed(_MIX[0])
+    z = (z ^ ((z >> 27) & ((1 << 37) - 1))) * _signed(_MIX[1])
+    z = z ^ ((z >> 31) & ((1 << 33) - 1))
+    return ((z >> 11) & ((1 << 53) - 1)).double() * 2.0**-53
+
+
+def permutation(key: int, n: int) -> Tensor:
+    """A uniformly drawn order of ``0..n-1`` ``[n]`` int64, on the CPU."""
+    return uniform(key, torch.arange(n)).argsort(stable=True)
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Where every random number of one trial comes from."""
+
+    seed: int
+    trial: int = 0
+
+    def __call__(self, round: int, client: int, purpose: str) -> int:
+        """The key of one client's draws for one purpose in one round."""
+        return fold([self.seed, self.trial, round, client, purpose])

@@ -1,0 +1,49 @@
+"""What can go wrong, as types: one clear sentence each, shown without a traceback by the command line.
+
+* FedwcaError               any failure that a caller may want to catch; exit code 1
+    * UsageError            the request itself is wrong; exit code 2
+        * UnknownComponent  no component of that kind has that name
+        * InvalidConfig     a field is unknown, out of bounds, or does not fit its neighbours
+    * DataError             images or labels are missing, damaged or inconsistent
+        * DatasetMissing    the files are not there: names the layout and how to get them
+    * CheckpointError       a model file does not fit the network
+    * Diverged              training produced values that are not finite
+"""
+
+from __future__ import annotations
+
+
+class FedwcaError(Exception):
+    """Any failure with a sentence meant for the user."""
+
+    exit_code = 1
+
+
+class UsageError(FedwcaError, ValueError):
+    """The request itself is wrong."""
+
+    exit_code = 2
+
+
+class UnknownComponent(UsageError):
+    """No component of that kind has that name."""
+
+
+class InvalidConfig(UsageError):
+    """A field is unknown, out of bounds, or does not fit its neighbours."""
+
+
+class DataError(FedwcaError):
+    """Images or labels are missing, damaged or inconsistent."""
+
+
+class DatasetMissing(DataError):
+    """The files of a data set are not where they were looked for."""
+
+
+class CheckpointError(FedwcaError):
+    """A model file does not fit the network."""
+
+
+class Diverged(FedwcaError):
+    """Training produced values that are not finite."""

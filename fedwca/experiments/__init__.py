@@ -1,0 +1,1 @@
+"""From a configuration to numbers: composing methods, running trials, keeping what they say."""

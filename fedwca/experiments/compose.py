@@ -1,0 +1,149 @@
+"""Methods from names: the composed one, and the baselines that files in ``baselines/`` describe."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
+
+from fedwca.errors import InvalidConfig, UnknownComponent, UsageError
+from fedwca.experiments.components import registry
+from fedwca.experiments.config import Components, RunConfig, merge, spelled_out
+from fedwca.experiments.names import baseline_folder, baseline_names
+from fedwca.registry import Component, canonical, problems
+from fedwca.round import Method
+
+
+class Baseline(BaseModel):
+    """One published method: its exact composition, and what in it is our reading."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    label: str
+    """How tables call it."""
+    paper: str
+    """Where it is published."""
+    reading: str
+    """What the publication leaves open and how it is decided here."""
+    aggregator: str
+    pseudo_labeler: str
+    objectives: tuple[str, ...]
+    clusterer: str | None = None
+    components: Components = {}
+    """Fields that belong to the method; every other field is the run's."""
+    rounds: NonNegativeInt | None = None
+    """0: the source model as it is; None: the run's."""
+
+
+def baseline(name: str) -> Baseline:
+    """A baseline by name.
+
+    Raises:
+        UnknownComponent: there is no such file.
+    """
+    name = canonical(name)
+    if name not in baseline_names():
+        close = difflib.get_close_matches(name, baseline_names(), 1)
+        hint = f"; did you mean {close[0]!r}?" if close else "."
+        raise UnknownComponent(f"no baseline {name!r}{hint} Known: {', '.join(baseline_names())}")
+    try:
+        return Baseline(**spelled_out(tomllib.loads((baseline_folder() / f"{name}.toml").read_text())))
+    except ValidationError as error:
+        raise InvalidConfig(problems(error, f"baseline {name}: ")) from error
+
+
+def component(kind: str, name: str, fields: Components) -> Any:
+    """The component of a kind and name with the fields given for it."""
+    return registry(kind).build({"name": name, **fields.get(kind, {}).get(name, {})})
+
+
+def assemble(
+    name: str, label: str | None, parts: RunConfig | Baseline, fields: Components, clusterer: str | None
+) -> Method:
+    """A method from names of components and their fields.
+
+    Raises:
+        UsageError: the parts do not fit each other.
+    """
+    aggregator = component("aggregator", parts.aggregator, fields)
+    given = aggregator.partition == "given"
+    if clusterer and not given:
+        why = {
+            "one": "puts all clients in one group",
+            "each": "keeps every client alone",
+            "self": "lets clients choose",
+        }
+        raise UsageError(
+            f"clusterer {clusterer!r} is not used: aggregator {aggregator.name!r} {why[aggregator.partition]}; "
+            "leave --clusterer out, or take one_hot or wca"
+        )
+    return Method(
+        name=name,
+        label=label or name,
+        aggregator=aggregator,
+        pseudo_labeler=component("pseudo_labeler", parts.pseudo_labeler, fields),
+        objectives=tuple(component("objective", objective, fields) for objective in parts.objectives),
+        clusterer=component("clusterer", clusterer or "finch", fields) if given else None,
+    )
+
+
+def compose(config: RunConfig) -> list[tuple[Method, int]]:
+    """All methods of a run with their rounds, the composed one last.
+
+    A baseline takes from the run the fields of components both use, so that a comparison stands on equal terms; what
+    its own file states wins.
+
+    Raises:
+        UsageError: parts do not fit, two methods have one name, or a field is given for a component nobody uses.
+    """
+    methods = []
+    for name in config.baselines:
+        found = baseline(name)
+        fields = merge(config.components, found.components)
+        clusterer = found.clusterer or None
+        methods.append((assemble(name, found.label, found, fields, clusterer), found.rounds))
+    default = registry("aggregator").get(config.aggregator)
+    name = config.name or config.aggregator
+    label = config.name or default.label or name
+    own = assemble(name, label, config, config.components, config.clusterer)
+    if own.clusterer is not None and own.clusterer.oracle:
+        own = Method(**{**own.__dict__, "label": f"{own.label}, {own.clusterer.label}"})
+    names = [method.name for method, _ in methods]
+    if own.name in names:
+        index = names.index(own.name)
+        if config.name or described(methods[index][0]) != described(own):
+            raise UsageError(f"two methods are called {own.name!r}; give the composed one another --name")
+        methods.pop(index)
+    methods.append((own, None))
+    return [(method, config.rounds if rounds is None else rounds) for method, rounds in methods]
+
+
+def unused(config: RunConfig, methods: list[tuple[Method, int]]) -> list[str]:
+    """Keys ``kind.name.field`` given for components that no method of the run uses."""
+    used = {("dataset", config.dataset), ("model", config.model)}
+    for method, _ in methods:
+        used |= {(kind, part.name) for kind, part in parts(method)}
+    return [
+        f"{kind}.{name}.{field}"
+        for kind, names in config.components.items()
+        for name, fields in names.items()
+        for field in fields
+        if (kind, name) not in used
+    ]
+
+
+def parts(method: Method) -> list[tuple[str, Component]]:
+    """A method's components with their kinds."""
+    found: list[tuple[str, Component]] = [
+        ("aggregator", method.aggregator),
+        ("pseudo_labeler", method.pseudo_labeler),
+        *(("objective", objective) for objective in method.objectives),
+    ]
+    return found if method.clusterer is None else [("clusterer", method.clusterer), *found]
+
+
+def described(method: Method) -> list[dict[str, Any]]:
+    """A method's components as plain values, for results."""
+    return [{"kind": kind, "name": part.name, **part.model_dump(mode="json")} for kind, part in parts(method)]

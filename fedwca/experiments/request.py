@@ -1,0 +1,111 @@
+"""What a user asked for, as a checked configuration with the origin of each value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedwca.errors import InvalidConfig, UsageError
+from fedwca.experiments.compose import compose, unused
+from fedwca.experiments.config import KINDS, Layer, RunConfig, flat, merge, preset, read_file, resolve, spelled_out
+from fedwca.registry import canonical
+from fedwca.round import Method
+
+TABLES = {"training", "source_training"}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run that is decided but not begun."""
+
+    config: RunConfig
+    methods: list[tuple[Method, int]]
+    """With their rounds; the composed one is last."""
+    origins: dict[str, str]
+    """Dotted key to the layer its value came from; what is not here is a field's default."""
+
+
+def plan(
+    layer: Layer,
+    pairs: Sequence[tuple[str, str]] = (),
+    preset_name: str = "default",
+    file: Path | None = None,
+    source: str | None = None,
+) -> Plan:
+    """Layers put over one another: command line over file over preset over field defaults.
+
+    Args:
+        layer: values from the command line, as fields of `RunConfig`.
+        pairs: ``("aggregator.ta", "0.05")`` …, part of the command line.
+        preset_name: see `fedwca.experiments.config.preset`.
+        file: TOML or JSON.
+        source: the source domain if nobody names one (the data set's own default), for the preset's per-source values.
+
+    Raises:
+        UsageError: unknown names, bad values, or parts that do not fit each other.
+    """
+    given = spelled_out(layer)
+    written = read_file(file) if file else {}
+    top = merge(written, given)
+    dataset, source = top.get("dataset", "digits_mini"), top.get("source") or source
+    base = preset(preset_name, str(dataset), source)
+    chosen = validate_names(merge(base, top))
+    given = merge(given, assigned(pairs, chosen))
+    config, origins = resolve({f"preset {preset_name}": base, "config": written, "CLI": given})
+    methods = compose(config)
+    for key in unused(config, methods):
+        kind, name, _ = key.split(".")
+        if origins.get(f"components.{key}") != f"preset {preset_name}":
+            raise UsageError(f"{key} is given, but no method of this run uses the {kind} {name!r}")
+    return Plan(config, methods, origins)
+
+
+def validate_names(values: Layer) -> dict[str, list[str]]:
+    """Names of the chosen components by kind, with the defaults filled in."""
+    defaults = {"clusterer": "finch", **{k: f.default for k, f in RunConfig.model_fields.items() if k in KINDS}}
+    names = {kind: [canonical(str(values.get(kind) or defaults.get(kind) or "finch"))] for kind in KINDS[:-1]}
+    objectives = values.get("objectives") or RunConfig.model_fields["objectives"].default
+    names["objective"] = [canonical(str(name)) for name in objectives]
+    return names
+
+
+def assigned(pairs: Sequence[tuple[str, str]], chosen: dict[str, list[str]]) -> Layer:
+    """``--set`` pairs as a layer: ``kind.field=value`` for the chosen component, ``kind.name.field=value`` for any.
+
+    >>> assigned([("aggregator.ta", "0.05")], {"aggregator": ["wca"]})
+    {'components': {'aggregator': {'wca': {'ta': '0.05'}}}}
+
+    Raises:
+        InvalidConfig: an unknown kind, or a field of a kind of which several are chosen.
+    """
+    layer: Layer = {}
+    for key, value in pairs:
+        head, *rest = [canonical(part) for part in key.split(".")]
+        if head in TABLES and len(rest) == 1:
+            layer = merge(layer, {head: {rest[0]: value}})
+            continue
+        if head not in KINDS or len(rest) not in (1, 2):
+            known = ", ".join((*KINDS, *sorted(TABLES)))
+            raise InvalidConfig(f"--set {key}={value}: begins with none of {known}, or has too many parts")
+        if len(rest) == 1 and len(chosen[head]) > 1:
+            raise InvalidConfig(f"--set {key}={value}: several are chosen; say {head}.{chosen[head][0]}.{rest[0]}")
+        name, field = rest if len(rest) == 2 else (chosen[head][0], rest[0])
+        layer = merge(layer, {"components": {head: {name: {field: value}}}})
+    return layer
+
+
+def provenance(plan: Plan) -> dict[str, list[str]]:
+    """``key = value`` of everything that was set, by the layer it came from, the strongest first."""
+    values = dict(flat(plan.config.model_dump(mode="json")))
+    found: dict[str, list[str]] = {}
+    for key, origin in plan.origins.items():
+        if key in values:
+            found.setdefault(origin, []).append(f"{key.removeprefix('components.')} = {_shown(values[key])}")
+    order = sorted(found, key=lambda origin: (origin != "CLI", origin != "config"))
+    return {origin: found[origin] for origin in order}
+
+
+def _shown(value: Any) -> str:
+    return ", ".join(map(str, value)) or "none" if isinstance(value, list) else str(value)

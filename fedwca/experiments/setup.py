@@ -1,0 +1,77 @@
+"""What must be there before a run begins: a device, the images, a source model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from fedwca.data.dataset import FederatedDataset
+from fedwca.errors import UsageError
+from fedwca.experiments.components import registry
+from fedwca.experiments.config import RunConfig
+from fedwca.source import Source, checkpoint, pretrain
+
+
+def resolve_device(name: str) -> str:
+    """``auto`` as a GPU where there is one.
+
+    Raises:
+        UsageError: a device is asked for that is not there.
+    """
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise UsageError(f"--device {name}: no such device; take auto, cpu, cuda or cuda:1") from None
+    if device.type not in ("cpu", "cuda"):
+        raise UsageError(f"--device {name}: only cpu and cuda are supported")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise UsageError(
+            f"--device {name}: this machine has {torch.cuda.device_count()} CUDA devices; take --device cpu"
+        )
+    return name
+
+
+def load(config: RunConfig) -> tuple[FederatedDataset, str]:
+    """The data set at the model's image size, and the source domain's name.
+
+    Raises:
+        DatasetMissing, DataError: see `fedwca.data`.
+        UsageError: the source is not a domain of it.
+    """
+    component = data_source(config)
+    size = registry("model").get(config.model).side
+    dataset: FederatedDataset = component.load(size).resized(size)
+    name = config.source or component.default_source or next(iter(dataset.domains))
+    return dataset, dataset.domain(name).name
+
+
+def data_source(config: RunConfig) -> Any:
+    """The component that knows where the images are; a name that is not registered is a folder of that name."""
+    names = registry("dataset")
+    fields = config.components.get("dataset", {}).get(config.dataset, {})
+    root = {} if config.data is None else {"root": config.data}
+    if config.dataset in names.names():
+        return names.build({"name": config.dataset, **root, **fields})
+    if config.data is None:
+        names.get(config.dataset)
+    return names.build({"name": "folder", "folder_name": config.dataset, **root, **fields})
+
+
+def source_model(
+    config: RunConfig,
+    dataset: FederatedDataset,
+    source: str,
+    index: int,
+    progress: Callable[[int, int, float], None] = lambda epoch, epochs, accuracy: None,
+) -> Source:
+    """The index-th source model: pre-trained, from the cache, or the user's own checkpoint."""
+    model = registry("model").build({"name": config.model, **config.components.get("model", {}).get(config.model, {})})
+    device = resolve_device(config.device)
+    if config.checkpoint is not None:
+        return checkpoint(config.checkpoint, dataset.classes, model, device)
+    domain, seed = dataset.domains[source], config.seed + index
+    return pretrain(domain, dataset.classes, model, config.source_training, seed, device, progress)

@@ -1,0 +1,35 @@
+"""The papers' equations as pure functions on tensors.
+
+Axes: K clients, C clusters, M classes, N samples, q features, P parameters. Functions of samples take a ``mask [N]``
+(1 for a sample, 0 for padding; padding changes nothing) and, like those of weights, run under `torch.func.vmap`,
+in float32 and float64, on any device. Only the clustering branches on values.
+"""
+
+from fedwca.functional.evidence import alignment, class_entropy, soft_neighborhood_density
+from fedwca.functional.finch import finch, finch_levels
+from fedwca.functional.labels import mixup_partners, prototype_labels, prototype_similarity, prototypes, select_labels
+from fedwca.functional.losses import information_maximization, weighted_cross_entropy
+from fedwca.functional.neighbours import VectorError, connected_components, first_neighbours
+from fedwca.functional.weights import blend_weights, cluster_means, soft_cluster_weights, tempered_softmax
+
+__all__ = [
+    "VectorError",
+    "alignment",
+    "blend_weights",
+    "class_entropy",
+    "cluster_means",
+    "connected_components",
+    "finch",
+    "finch_levels",
+    "first_neighbours",
+    "information_maximization",
+    "mixup_partners",
+    "prototype_labels",
+    "prototype_similarity",
+    "prototypes",
+    "select_labels",
+    "soft_cluster_weights",
+    "soft_neighborhood_density",
+    "tempered_softmax",
+    "weighted_cross_entropy",
+]

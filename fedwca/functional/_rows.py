@@ -1,0 +1,35 @@
+"""What the equations share: padded rows, unit rows, and classes as columns; all of it vmap-safe."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.linalg import vector_norm
+
+
+def real(rows: Tensor, mask: Tensor | None) -> Tensor:
+    """Say which of the N rows are samples ``[N]`` bool; without a mask all are."""
+    if mask is None:
+        return torch.ones(rows.shape[:1], dtype=torch.bool, device=rows.device)
+    return mask != 0
+
+
+def blank(rows: Tensor, keep: Tensor) -> Tensor:
+    """Put zeros into the rows ``[N, q]`` that ``keep [N]`` leaves out, whatever they hold."""
+    return rows.masked_fill(~keep[:, None], 0)
+
+
+def mean_of(values: Tensor, keep: Tensor) -> Tensor:
+    """Average the kept ones of ``values [N] -> []``; 0 when none is kept."""
+    return values.masked_fill(~keep, 0).sum() / keep.sum().clamp_min(1)
+
+
+def unit(rows: Tensor) -> Tensor:
+    """Scale rows ``[N, q]`` to length 1; a zero row stays zero, so that its cosine with anything is 0."""
+    length = vector_norm(rows, dim=-1, keepdim=True)
+    return rows / torch.where(length > 0, length, 1)
+
+
+def columns(labels: Tensor, classes: int) -> Tensor:
+    """Turn labels ``[N]`` into one-hot rows ``[N, M]`` bool; a label outside 0…M-1 gives a row of zeros."""
+    return labels[:, None] == torch.arange(classes, device=labels.device)

@@ -1,0 +1,103 @@
+"""What a client can tell of a model without labels: alignment, neighborhood density, collapse."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.special import entr
+
+from fedwca.errors import UsageError
+from fedwca.functional._rows import blank, columns, mean_of, real, unit
+
+
+def alignment(features: Tensor, classifier: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Average over samples the cosine between a feature and the classifier vector nearest to it (I of eq. 1).
+
+    Source: FedWCA, sec. 4.2, the score I of eq. 1.
+
+    Args:
+        features: ``[N, q]``, input of the classifier.
+        classifier: ``[M, q]``, the weight rows that are in effect (after weight normalisation, if there is any).
+        mask: ``[N]``, 1 for a sample, 0 for padding.
+
+    Returns:
+        ``[]`` in [-1, 1], no unit; higher is better. A zero vector has cosine 0 with anything; no sample gives 0.
+
+    >>> features = torch.tensor([[3.0, 4.0], [0.0, 2.0]])
+    >>> alignment(features, torch.tensor([[1.0, 0.0], [0.0, 5.0]]))  # (0.8 + 1) / 2
+    tensor(0.9000)
+    """
+    keep = real(features, mask)
+    cosines = unit(blank(features, keep)) @ unit(classifier).mT
+    return mean_of(cosines.amax(-1), keep)
+
+
+def soft_neighborhood_density(
+    probabilities: Tensor, temperature: float = 0.05, mask: Tensor | None = None, chunk: int = 1024
+) -> Tensor:
+    """Average the entropies of the samples' neighbourhoods in output space (SND).
+
+    Each sample's cosines with all *other* samples, divided by the temperature, become a distribution; SND is the mean
+    entropy of these distributions. Exact, without an epsilon, and computed ``chunk`` rows at a time, so that memory
+    grows with chunk·N. Compare models on the same samples only: the value grows with log N. A collapsed model (all
+    outputs equal) reaches the maximum log(N-1), so read `class_entropy` beside it.
+
+    Source: FedWCA, app. B.2, eqs. 5-6; after Saito et al., "Tune it the right way", ICCV 2021.
+
+    Args:
+        probabilities: ``[N, M]``, softmax outputs.
+        temperature: above 0, in units of a cosine.
+        mask: ``[N]``, 1 for a sample, 0 for padding.
+        chunk: rows at a time, at least 1; changes memory, not the result.
+
+    Returns:
+        ``[]`` in nats, from 0 to log(N-1); 0 for fewer than two samples.
+
+    Raises:
+        UsageError: the temperature or the chunk is not positive.
+
+    >>> soft_neighborhood_density(torch.tensor([[0.9, 0.1]] * 4))  # all equal: log 3
+    tensor(1.0986)
+    """
+    if not temperature > 0:
+        raise UsageError(f"the temperature must be above 0, not {temperature}")
+    if chunk < 1:
+        raise UsageError(f"the chunk must be at least 1 row, not {chunk}")
+    keep = real(probabilities, mask)
+    rows = unit(blank(probabilities, keep))
+    if rows.shape[0] == 0:
+        return rows.sum()
+    index = torch.arange(rows.shape[0], device=rows.device)
+    entropies = []
+    for some in torch.split(index, chunk):
+        scores = rows[some] @ rows.mT / temperature
+        itself = some[:, None] == index
+        scores = scores.masked_fill(itself | ~keep, torch.finfo(scores.dtype).min)
+        scores = scores - scores.amax(-1, keepdim=True)
+        parts = scores.exp()
+        total = parts.sum(-1)
+        entropies.append(total.log() - (parts * scores).sum(-1) / total)
+    density = mean_of(torch.cat(entropies), keep)
+    return torch.where(keep.sum() > 1, density, 0)
+
+
+def class_entropy(probabilities: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Take the entropy of the histogram of predicted classes: 0 when a model has collapsed to one class.
+
+    Source: diagnostic of this library, to be read beside `soft_neighborhood_density`, which rewards collapse.
+
+    Args:
+        probabilities: ``[N, M]``, softmax outputs or logits; only their argmax is used.
+        mask: ``[N]``, 1 for a sample, 0 for padding.
+
+    Returns:
+        ``[]`` in nats, from 0 to log M; 0 without samples.
+
+    >>> class_entropy(torch.tensor([[0.9, 0.1], [0.8, 0.2], [0.4, 0.6], [0.3, 0.7]]))  # half and half: log 2
+    tensor(0.6931)
+    """
+    keep = real(probabilities, mask)
+    predicted = columns(blank(probabilities, keep).argmax(-1), probabilities.shape[-1]) & keep[:, None]
+    counts = predicted.sum(0).to(probabilities.dtype)
+    parts: Tensor = entr(counts / counts.sum().clamp_min(1))
+    return parts.sum()

@@ -1,0 +1,107 @@
+"""The kinds of components: what a new file has to provide, and the defaults it inherits.
+
+A component is frozen and holds no state. It sees predictions, weights and signatures; never the engine, the
+configuration, the data set or another component.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from fedwca.functional import cluster_means
+from fedwca.registry import Component
+from fedwca.types import Batch, Blend, Offer, Predictions, Signatures, Simplex, State, Targets, View
+
+
+class Clusterer(Component):
+    """Groups the clients once, after the first local adaptation."""
+
+    oracle: ClassVar[bool] = False
+    """True: reads the true domains, which no real server knows; tables say so."""
+
+    def __call__(self, signatures: Signatures) -> Tensor:
+        """Cluster of each client ``[K]`` int64, numbered 0..C-1 without gaps."""
+        raise NotImplementedError
+
+
+class Aggregator(Component):
+    """Says, in weights alone, how clients' models become the server's and the server's models the clients'.
+
+    Server-side methods (`gather`, `offer`, `learn`, `deliver`) see small float64 matrices; `blend` is what a client
+    does and may use only what that client was sent. In round 0 everybody starts from the source model, the server's
+    only row.
+    """
+
+    partition: ClassVar[Literal["given", "one", "each", "self"]] = "given"
+    """Who is grouped with whom: by a clusterer, all in one, each alone, or by the clients' own choice."""
+    reports: ClassVar[Mapping[str, Simplex]] = {}
+    """What `blend` uploads beside the model, so that a server can refuse what does not fit."""
+
+    weighting: Literal["uniform", "samples"] = "uniform"
+    """How a cluster's mean weighs its clients: all alike, or by their number of training images."""
+
+    def gather(self, state: State, labels: Tensor, sizes: Tensor, present: Tensor, rows: int) -> Tensor:
+        """Next server rows as mixtures ``[C, R+K]`` of (previous rows, clients): the mean of each cluster.
+
+        Args:
+            state: what `learn` returned last; empty in round 0.
+            labels: cluster of each client ``[K]``.
+            sizes: training images of each client ``[K]``.
+            present: clients that took part in this round ``[K]`` bool.
+            rows: R, previous rows; a cluster without a present client keeps its own row.
+        """
+        clusters = int(labels.max()) + 1
+        means = cluster_means(labels, clusters, sizes.double() if self.weighting == "samples" else None, present)
+        idle = means.sum(1, keepdim=True) == 0
+        kept = torch.eye(rows, dtype=means.dtype)[torch.arange(clusters) % rows]
+        return torch.cat([kept * idle, means], 1)
+
+    def offer(self, state: State, round: int, rows: Tensor) -> Offer:
+        """The models each client is sent at the start of a round, from rows ``[R, P]``: its own cluster's."""
+        own = one_hot(state["labels"], rows.shape[0]).double()
+        return Offer(personal=own[:, None], shared=torch.zeros(0, rows.shape[0], dtype=torch.float64))
+
+    def blend(self, round: int, view: View) -> Blend:
+        """What a client begins from and compares with; never called in round 0."""
+        return Blend(view.own)
+
+    def learn(self, state: State, labels: Tensor, report: Mapping[str, Tensor], present: Tensor) -> State:
+        """What the server remembers for the next round; ``report`` is empty in round 0."""
+        return {"labels": labels}
+
+    def deliver(self, state: State, rows: int) -> Tensor:
+        """The model each client ends with ``[K, R]``: its cluster's."""
+        return one_hot(state["labels"], rows).double()
+
+
+class PseudoLabeler(Component):
+    """Decides from models' predictions what each unlabeled sample is trained towards."""
+
+    models: ClassVar[tuple[str, ...]] = ("start",)
+    """The models whose predictions it reads: ``start`` and names of the aggregator's references."""
+
+    renew: Literal["round", "epoch"] = "round"
+    """Labels are made once per round and kept, or anew before each epoch from the model as it then is."""
+
+    def __call__(self, predictions: Mapping[str, Predictions], draws: Tensor, mask: Tensor | None = None) -> Targets:
+        """Targets of one client's N samples.
+
+        Args:
+            predictions: by name of the model; logits ``[N, M]`` and features ``[N, q]``, in eval mode, plain images.
+            draws: uniform numbers in [0, 1) ``[N]``, for whatever is drawn per sample.
+            mask: 1 for real samples, 0 for padding ``[N]``.
+        """
+        raise NotImplementedError
+
+
+class Objective(Component):
+    """What one client minimises on one batch; several add up."""
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """Loss ``[]`` in nats."""
+        raise NotImplementedError

@@ -1,0 +1,13 @@
+"""Model architectures by name; each file beside this one is one of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fedwca.registry import Registry
+
+if TYPE_CHECKING:
+    from fedwca.models._network import Architecture
+
+models: Registry[Architecture] = Registry("model", __name__, requires=("backbone",))
+register = models

@@ -1,0 +1,50 @@
+"""The two-convolution LeNet used for digits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from fedwca.models import register
+from fedwca.models._network import Architecture, Backbone, Drop
+
+
+class _LeNet(Backbone):
+    """conv 3→20, pool, ReLU, conv 20→50, channel dropout, pool, ReLU; 32×32 in, 50·5·5 = 1250 out."""
+
+    width = 1250
+
+    def __init__(self, dropout: float) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 20, 5)
+        self.conv2 = nn.Conv2d(20, 50, 5)
+        self.drops = (Drop(dropout, (50, 1, 1)),)
+
+    def forward(self, x: Tensor, masks: Sequence[Tensor]) -> Tensor:
+        x = F.relu(F.max_pool2d(self.conv1(x), 2))
+        x = F.max_pool2d(self.conv2(x), 2)
+        # A channel's mask is constant and not negative, so it commutes with pooling: a quarter of the work.
+        x = F.relu(x * masks[0] if masks else x)
+        return x.flatten(1)
+
+
+@register("lenet")
+class LeNet(Architecture):
+    """SHOT's LeNetBase with three input channels at 32×32.
+
+    Source: LeCun et al. 1998; Liang et al. (SHOT) 2020; FedWCA sec. 5 ("LeNet with two convolution layers").
+    """
+
+    label = "LeNet"
+    paper = "LeCun et al. 1998; SHOT's LeNetBase"
+
+    channel_dropout: Annotated[float, Field(ge=0, lt=1)] = 0.5
+    """Probability of dropping a channel of the second convolution."""
+
+    def backbone(self) -> _LeNet:
+        """A LeNet with torch's default initial weights."""
+        return _LeNet(self.channel_dropout)

@@ -1,0 +1,65 @@
+"""Two-model pseudo-labels with mixup (FedWCA Algorithm 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from fedwca.functional import mixup_partners, prototype_labels, prototype_similarity, select_labels
+from fedwca.kinds import PseudoLabeler
+from fedwca.pseudo_labelers import register
+from fedwca.types import Predictions, Targets
+
+
+@register("two_model")
+class TwoModel(PseudoLabeler):
+    """Labels by the start and the cluster model; the closer one wins; where they differ, the image is mixed.
+
+    Source: FedWCA, sec. 4.3, Algorithm 2.
+    """
+
+    label = "two models + mixup"
+    paper = "FedWCA sec. 4.3, Algorithm 2"
+    models = ("start", "cluster")
+
+    mu: Annotated[float, Field(ge=0, le=1)] = 0.55
+    """Weight of the matched partner's image in a mixed one; 0 leaves images alone."""
+    selection: Literal["margin", "ratio"] = "margin"
+    """How similarities of two feature spaces compare: (d - p)/(1 - p), or the paper's d / p, which prefers the worse
+    label when the mean prototype similarity p is negative."""
+    mixup: bool = True
+    """Mix images whose two labels differ (MU of Table 5); off: they keep their image and their selected label."""
+    fallback: Literal["drop", "keep", "any"] = "drop"
+    """A mismatched sample without a matched one of its class: no label, its own image, or any matched image."""
+    refine: Annotated[int, Field(ge=0)] = 1
+    """How often prototypes are recomputed from one-hot labels."""
+
+    def __call__(self, predictions: Mapping[str, Predictions], draws: Tensor, mask: Tensor | None = None) -> Targets:
+        """Targets of Algorithm 2; with two equal models these are plain prototype labels."""
+        start, cluster = predictions["start"], predictions["cluster"]
+        first, near_first, p_first = prototype_labels(start.features, start.probabilities, mask, refine=self.refine)
+        second, near_second, p_second = prototype_labels(
+            cluster.features, cluster.probabilities, mask, refine=self.refine
+        )
+        p, q = prototype_similarity(p_first), prototype_similarity(p_second)
+        labels = select_labels((first, near_first), (second, near_second), p, q, self.selection)
+        divisors = torch.stack([p, q])
+        notes = {"divisors": divisors if self.selection == "ratio" else 1 - divisors}
+        matched = first == second
+        ones = torch.ones_like(near_first)
+        itself = torch.arange(len(labels), device=labels.device)
+        if not self.mixup:
+            return Targets(labels, ones, itself, torch.zeros_like(ones), matched, notes)
+        classes = start.logits.shape[-1]
+        partners = mixup_partners(labels, matched, draws, mask, classes=classes)
+        if self.fallback == "any":
+            anyone = mixup_partners(torch.zeros_like(labels), matched, draws, mask, classes=1)
+            partners = torch.where(partners < 0, anyone, partners)
+        found = matched | (partners >= 0)
+        weights = torch.where(found, ones, 1.0 if self.fallback == "keep" else 0.0)
+        mix = torch.where(~matched & found, ones * self.mu, 0.0)
+        return Targets(labels, weights, torch.where(mix > 0, partners, itself), mix, matched, notes)

@@ -1,0 +1,171 @@
+"""Components by name: one file, one class, one name; third parties join by entry point.
+
+``fedwca/aggregators/wca.py`` ⇔ ``@register("wca")`` ⇔ ``--aggregator wca`` ⇔ entry point ``wca`` in the group
+``fedwca.aggregators``. Names come from listing the folder, so nothing heavy is imported before it is used.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import pkgutil
+from collections.abc import Callable
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, ClassVar, Generic, TypeVar, cast
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from fedwca.errors import InvalidConfig, UnknownComponent, UsageError
+
+
+class Component(BaseModel):
+    """A frozen value whose fields are its hyper-parameters; it holds no state."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    name: ClassVar[str] = ""
+    """The name it is registered under; set by the registry."""
+    label: ClassVar[str] = ""
+    """How tables call it; empty: the name."""
+    paper: ClassVar[str] = ""
+    """Paper and equation it comes from."""
+
+
+T = TypeVar("T", bound=Component)
+D = TypeVar("D", bound=Component)
+
+
+def canonical(name: str) -> str:
+    """Component names are snake_case; on the command line a dash is as good.
+
+    >>> canonical("One-Hot")
+    'one_hot'
+    """
+    return name.strip().lower().replace("-", "_")
+
+
+def problems(error: ValidationError, prefix: str = "") -> str:
+    """A pydantic error as one sentence a field: where, what would be right, what was given."""
+    lines = []
+    for item in error.errors():
+        where = ".".join(str(part) for part in item["loc"])
+        what = item["msg"].removeprefix("Value error, ")
+        if item["type"] == "extra_forbidden":
+            what = "there is no such field"
+        given = item["input"]
+        shown = f" (given {given!r})" if isinstance(given, str | int | float | bool) and where else ""
+        lines.append(f"{prefix}{where}: {what}{shown}" if where else what)
+    return "; ".join(lines)
+
+
+class Registry(Generic[T]):
+    """All components of one kind.
+
+    Args:
+        kind: what messages call it, for example ``"aggregator"``.
+        package: the package whose files are the components, and the entry-point group.
+        requires: methods every component must have, so that a plugin written for another protocol is told which.
+    """
+
+    def __init__(self, kind: str, package: str, requires: tuple[str, ...] = ()) -> None:
+        self.kind, self.package, self.requires = kind, package, requires
+        self._classes: dict[str, type[T]] = {}
+
+    def __call__(self, name: str) -> Callable[[type[D]], type[D]]:
+        """Class decorator: put the class under ``name``.
+
+        Raises:
+            UsageError: another class already has that name.
+        """
+
+        def add(cls: type[D]) -> type[D]:
+            self._add(name, cls)
+            return cls
+
+        return add
+
+    def _add(self, name: str, cls: type[Any]) -> None:
+        missing = [method for method in self.requires if not callable(getattr(cls, method, None))]
+        if missing or not issubclass(cls, Component):
+            lacks = ", ".join(missing) or "the base class fedwca.registry.Component"
+            raise UsageError(f"{self.kind} {name!r} ({cls.__module__}.{cls.__qualname__}) lacks {lacks}")
+        other = self._classes.setdefault(name, cast(type[T], cls))
+        if (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise UsageError(f"{self.kind} {name!r} is already {other.__module__}.{other.__qualname__}")
+        self._classes[name] = cast(type[T], cls)
+        cls.name = name
+
+    def _plugins(self) -> dict[str, EntryPoint]:
+        return {canonical(point.name): point for point in entry_points(group=self.package)}
+
+    def _files(self) -> set[str]:
+        modules = pkgutil.iter_modules(importlib.import_module(self.package).__path__)
+        return {module.name for module in modules if not module.name.startswith("_")}
+
+    def names(self) -> list[str]:
+        """Every known name, sorted; imports no component."""
+        return sorted(self._files() | set(self._plugins()) | set(self._classes))
+
+    def get(self, name: str) -> type[T]:
+        """The class called ``name``, imported when first asked for.
+
+        Raises:
+            UnknownComponent: no component of this kind has that name.
+            UsageError: a plugin could not be loaded or lacks a method.
+        """
+        name = canonical(name)
+        if name not in self._classes:
+            if name in self._files():
+                importlib.import_module(f"{self.package}.{name}")
+            elif point := self._plugins().get(name):
+                self._add(name, self._load(point))
+            else:
+                close = difflib.get_close_matches(name, self.names(), 1)
+                hint = f"; did you mean {close[0]!r}?" if close else "."
+                raise UnknownComponent(f"no {self.kind} {name!r}{hint} Known: {', '.join(self.names())}")
+        return self._classes[name]
+
+    def _load(self, point: EntryPoint) -> type[Any]:
+        try:
+            return cast(type[Any], point.load())
+        except Exception as error:
+            source = point.dist.name if point.dist else point.value
+            raise UsageError(f"{self.kind} {point.name!r} from {source} could not be loaded: {error}") from error
+
+    def parse(self, spec: str | dict[str, Any] | T) -> tuple[str, dict[str, Any]]:
+        """Name and given fields of ``"wca"``, ``"wca:ta=0.05,tb=1"``, ``{"name": "wca", …}`` or an instance."""
+        if isinstance(spec, Component):
+            return spec.name, {field: getattr(spec, field) for field in spec.model_fields_set}
+        if isinstance(spec, dict):
+            fields = dict(spec)
+            name = fields.pop("name", None)
+            if not isinstance(name, str):
+                raise InvalidConfig(f"{self.kind}: a table needs a name, such as {{name = {self.names()[0]!r}}}")
+            return canonical(name), fields
+        name, _, tail = spec.partition(":")
+        pairs = [pair.partition("=") for pair in tail.split(",") if pair]
+        bad = [key for key, equals, _ in pairs if not equals]
+        if bad:
+            raise InvalidConfig(f"{self.kind} {spec!r}: {bad[0]!r} is not of the form field=value")
+        return canonical(name), {key.strip().replace("-", "_"): value.strip() for key, _, value in pairs}
+
+    def build(self, spec: str | dict[str, Any] | T) -> T:
+        """The component that ``spec`` describes (see `parse`).
+
+        Raises:
+            UnknownComponent: no component of this kind has that name.
+            InvalidConfig: a field is unknown or out of its bounds.
+        """
+        if isinstance(spec, Component):
+            return spec
+        name, fields = self.parse(spec)
+        cls = self.get(name)
+        try:
+            return cls(**fields)
+        except ValidationError as error:
+            raise InvalidConfig(problems(error, f"{self.kind} {name}.")) from error
+
+    @staticmethod
+    def dump(component: Component) -> dict[str, Any]:
+        """The component as plain values that `build` takes back."""
+        return {"name": component.name, **component.model_dump(mode="json")}

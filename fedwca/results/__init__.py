@@ -1,0 +1,1 @@
+"""What a run leaves behind: records appended as they come, a summary, pictures and tables."""

@@ -1,0 +1,131 @@
+"""A run's folder: the resolved configuration, one JSON line per round, the summary, pictures."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import shutil
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from fedwca.data.cache import write_atomically
+from fedwca.errors import FedwcaError, UsageError
+
+SCHEMA = 1
+"""Version of the files' layout; raised when it changes."""
+NEEDED = 64 * 2**20
+"""Bytes that must be free before a run begins."""
+
+
+class RunFolder:
+    """Where one run writes; refuses at once what could not be written later.
+
+    Raises:
+        UsageError: the folder holds another run already.
+        FedwcaError: it cannot be written, or the disk is full.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        if (path / "rounds.jsonl").exists() or (path / "config.json").exists():
+            raise UsageError(f"--out {path}: holds a run already; name another folder or remove it")
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            probe = path / ".probe"
+            probe.write_bytes(b"x")
+            probe.unlink()
+            free = shutil.disk_usage(path).free
+        except OSError as error:
+            raise FedwcaError(f"--out {path}: cannot be written ({error.strerror or error})") from None
+        if free < NEEDED:
+            raise FedwcaError(
+                f"--out {path}: only {free / 2**20:.0f} MiB are free there; a run needs {NEEDED >> 20} MiB"
+            )
+
+    def write(self, name: str, value: Mapping[str, Any]) -> None:
+        """Write a JSON file under a temporary name, then rename it."""
+        text = json.dumps(plain(value), indent=2) + "\n"
+        write_atomically(self.path / name, lambda file: _write_text(file, text))
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Append one line to ``rounds.jsonl`` and see it to the disk."""
+        line = json.dumps(plain({"schema": SCHEMA, **record})) + "\n"
+        with (self.path / "rounds.jsonl").open("a") as file:
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def records(self) -> list[dict[str, Any]]:
+        """All rounds so far; a last line that was cut off is left out."""
+        return read_records(self.path)
+
+
+def _write_text(file: Path, text: str) -> None:
+    file.write_text(text)
+
+
+def read_records(path: Path) -> list[dict[str, Any]]:
+    """The rounds in a run folder, in order; numbers that were not finite come back as NaN."""
+    file = path / "rounds.jsonl"
+    records = []
+    for line in file.read_text().splitlines() if file.exists() else []:
+        try:
+            records.append(json.loads(line, object_hook=lambda item: item))
+        except json.JSONDecodeError:
+            break
+    return [_revived(record) for record in records]
+
+
+def plain(value: Any) -> Any:
+    """Tensors and paths as JSON values; a number that is not finite becomes null, which JSON can hold."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return str(value) if isinstance(value, Path) else value
+
+
+def _revived(record: dict[str, Any]) -> dict[str, Any]:
+    """Null among a record's per-client values means that there was nothing to measure."""
+    return {
+        key: [math.nan if item is None else item for item in value] if isinstance(value, list) else value
+        for key, value in record.items()
+    }
+
+
+def environment(device: str) -> dict[str, Any]:
+    """Versions and hardware that a result should be read with."""
+    import torch
+
+    names = ("fedwca", "torch", "torchvision", "numpy", "faiss-cpu", "pydantic", "scikit-learn")
+    versions = {}
+    for name in names:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            versions[name] = "not installed"
+    return {
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "cpu": _cpu(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "device": torch.cuda.get_device_name(device) if device.startswith("cuda") else "cpu",
+        "versions": versions,
+    }
+
+
+def _cpu() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()

@@ -1,0 +1,107 @@
+"""From rounds to a table: a row per method, a column per target domain, mean ± std over runs."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedwca.data.metrics import mean
+
+Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method over all its runs; accuracies in percent."""
+
+    name: str
+    label: str
+    runs: Mapping[tuple[int, int], float]
+    """Mean over clients, by (source model, trial)."""
+    domains: Mapping[str, Sequence[float]]
+    """Mean over the clients of a domain, one for each run."""
+
+    @property
+    def mean(self) -> float:
+        """Mean over runs of the mean over clients."""
+        return mean(self.runs.values())
+
+    @property
+    def std(self) -> float | None:
+        """Standard deviation over runs (ddof 1); None for a single run."""
+        return deviation(list(self.runs.values()))
+
+
+def deviation(values: Sequence[float]) -> float | None:
+    """Sample standard deviation (ddof 1), None for fewer than two values.
+
+    >>> deviation([1.0, 3.0])
+    1.4142135623730951
+    """
+    known = [value for value in values if not math.isnan(value)]
+    return statistics.stdev(known) if len(known) > 1 else None
+
+
+def rows(records: Sequence[Record], labels: Mapping[str, str], domains: Sequence[str]) -> list[Row]:
+    """The table's rows from the LAST round of each run; never the best round.
+
+    Args:
+        records: lines of ``rounds.jsonl``.
+        labels: display label of each method, in the order of the table.
+        domains: true domain of each client, K names.
+    """
+    last: dict[str, dict[tuple[int, int], Record]] = defaultdict(dict)
+    for record in records:
+        run = (record["source_model"], record["trial"])
+        best = last[record["method"]].get(run)
+        if best is None or record["round"] >= best["round"]:
+            last[record["method"]][run] = record
+    table = []
+    for name, label in labels.items():
+        if not last[name]:
+            continue
+        runs = {run: mean(record["accuracy"]) for run, record in sorted(last[name].items())}
+        by_domain: dict[str, list[float]] = {domain: [] for domain in dict.fromkeys(domains)}
+        for _, record in sorted(last[name].items()):
+            for domain, values in by_domain.items():
+                here = [a for a, d in zip(record["accuracy"], domains, strict=True) if d == domain]
+                values.append(mean(here))
+        table.append(Row(name, label, runs, by_domain))
+    return table
+
+
+def differences(row: Row, other: Row) -> list[float]:
+    """Differences to another method, paired by (source model, trial)."""
+    return [value - other.runs[run] for run, value in row.runs.items() if run in other.runs]
+
+
+def summarise(table: Sequence[Row], to: str = "fedavg") -> dict[str, Any]:
+    """The table as plain values; accuracies in percent.
+
+    Args:
+        table: see `rows`.
+        to: method that differences are taken to, where it was run.
+    """
+    found = {row.name: row for row in table}
+    methods = {}
+    for row in table:
+        entry: dict[str, Any] = {
+            "label": row.label,
+            "mean": row.mean,
+            "std": row.std,
+            "n": len(row.runs),
+            "domains": {domain: mean(values) for domain, values in row.domains.items()},
+            "domain_stds": {domain: deviation(values) for domain, values in row.domains.items()},
+            "runs": [
+                {"source_model": source, "trial": trial, "mean": value} for (source, trial), value in row.runs.items()
+            ],
+        }
+        if to in found and row.name != to:
+            paired = differences(row, found[to])
+            entry["difference"] = {"to": to, "mean": mean(paired), "std": deviation(paired), "n": len(paired)}
+        methods[row.name] = entry
+    return methods

@@ -1,0 +1,221 @@
+"""The source model: trained once on the labelled source domain, kept by a hash of everything that determines it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from fedwca.data.cache import cache_dir, write_atomically
+from fedwca.data.dataset import Domain
+from fedwca.engine.loop import cores
+from fedwca.engine.randomness import fold, permutation
+from fedwca.engine.replica import masks
+from fedwca.errors import CheckpointError, DataError, Diverged
+from fedwca.models._network import Architecture, Network
+
+RECIPE = 1
+"""Raised whenever the procedure below changes, so that models of an older one are not mistaken for its own."""
+
+
+class SourceTraining(BaseModel):
+    """How the source model is trained: cross-entropy, SGD with momentum, constant learning rate."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    epochs: NonNegativeInt = 30
+    """Passes over the source's training part; the state with the best held-out accuracy is kept."""
+    lr: PositiveFloat = 1e-3
+    """Learning rate."""
+    batch_size: PositiveInt = 64
+    """Images per step."""
+    momentum: NonNegativeFloat = 0.9
+    """Heavy-ball momentum."""
+    weight_decay: NonNegativeFloat = 1e-3
+    """L2 decay."""
+    smoothing: float = Field(0.0, ge=0, lt=1)
+    """Label smoothing; the paper speaks of standard cross-entropy, SHOT uses 0.1."""
+    held_out: float = Field(0.1, gt=0, lt=1)
+    """Share of the source images kept aside to choose the epoch and to report the accuracy."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A trained source model and how good it is at home."""
+
+    network: Network
+    accuracy: float
+    """Percent on the held-out part of the source domain; NaN for a user's own checkpoint."""
+    digest: str
+    """Hash of everything that determined it, or of the checkpoint file."""
+
+
+def split(domain: Domain, share: float, seed: int) -> tuple[Tensor, Tensor]:
+    """Indices (training, held out) of a source domain; variants of one base stay on one side."""
+    groups = torch.arange(len(domain.labels)) if domain.groups is None else torch.from_numpy(domain.groups)
+    names, inverse = groups.unique(return_inverse=True)
+    order = permutation(fold([seed, "source split"]), len(names))
+    aside = torch.zeros(len(names), dtype=torch.bool)
+    aside[order[: max(1, round(share * len(names)))]] = True
+    held = aside[inverse]
+    return (~held).nonzero()[:, 0], held.nonzero()[:, 0]
+
+
+def digest(domain: Domain, classes: tuple[str, ...], model: Architecture, training: SourceTraining, seed: int) -> str:
+    """Hash of everything that determines the source model."""
+    content = hashlib.sha256()
+    for part in (domain.images, domain.labels, domain.groups):
+        content.update(b"-" if part is None else part.tobytes())
+    recipe = {
+        "recipe": RECIPE,
+        "images": content.hexdigest(),
+        "classes": classes,
+        "model": {"name": model.name, **model.model_dump(mode="json")},
+        "training": training.model_dump(mode="json"),
+        "seed": seed,
+    }
+    return hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def pretrain(
+    domain: Domain,
+    classes: tuple[str, ...],
+    model: Architecture,
+    training: SourceTraining,
+    seed: int,
+    device: str = "cpu",
+    progress: Callable[[int, int, float], None] = lambda epoch, epochs, accuracy: None,
+) -> Source:
+    """The source model for a domain, from the cache where it is there.
+
+    Args:
+        domain: the labelled source domain.
+        classes: names of the M classes.
+        model: architecture.
+        training: hyper-parameters.
+        seed: of the initial weights, the split, the order of batches and dropout.
+        device: where to train.
+        progress: told (epochs done, epochs, held-out accuracy in percent).
+
+    Raises:
+        Diverged: no epoch gave a finite model.
+        DataError: fewer than four images.
+    """
+    if len(domain.labels) < 4:
+        raise DataError(f"source domain {domain.name}: {len(domain.labels)} images are too few to train on; need 4")
+    key = digest(domain, classes, model, training, seed)
+    path = cache_dir() / "sources" / f"{domain.name}-{model.name}-{key}.safetensors"
+    network = model.build(len(classes), seed=fold([seed, "weights"]) >> 1).to(device)
+    if path.is_file():
+        return Source(network, _load(network, path), key)
+    accuracy, state = _fit(network, domain, training, seed, device, progress)
+    network.load_state_dict(state)
+    network.eval()
+    tensors = {name: tensor.contiguous().cpu() for name, tensor in {**state, "accuracy": accuracy}.items()}
+    write_atomically(path, lambda file: save_file(tensors, str(file)))
+    return Source(network, float(accuracy), key)
+
+
+def _fit(
+    network: Network,
+    domain: Domain,
+    training: SourceTraining,
+    seed: int,
+    device: str,
+    progress: Callable[[int, int, float], None],
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Best held-out accuracy (percent) and the state that reached it; of equals the later one."""
+    images = torch.from_numpy(domain.images).permute(0, 3, 1, 2).contiguous(memory_format=torch.channels_last)
+    images, labels = images.to(device), torch.from_numpy(domain.labels).to(device)
+    train, held = split(domain, training.held_out, seed)
+    optimiser = torch.optim.SGD(
+        network.parameters(), training.lr, training.momentum, weight_decay=training.weight_decay
+    )
+    loss = torch.nn.CrossEntropyLoss(label_smoothing=training.smoothing)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(cores())
+    best, kept = torch.tensor(-1.0), {}
+    step = 0
+    for epoch in range(training.epochs + 1):
+        accuracy = _accuracy(network, images, labels, held)
+        if accuracy >= best:
+            best, kept = accuracy, {name: tensor.detach().clone() for name, tensor in network.state_dict().items()}
+        progress(epoch, training.epochs, float(accuracy))
+        if epoch == training.epochs:
+            break
+        network.train()
+        for indices in train[permutation(fold([seed, "source order", epoch]), len(train))].split(training.batch_size):
+            if len(indices) < 2:
+                continue
+            positions = torch.arange(len(indices), device=device)
+            drop = masks(network.drops, fold([seed, "source dropout"]), step, positions, training.batch_size)
+            here = indices.to(device)
+            logits, _ = network(network.prepare(images[here]), drop)
+            optimiser.zero_grad()
+            loss(logits, labels[here]).backward()
+            optimiser.step()
+            step += 1
+    torch.set_num_threads(threads)
+    if any(not bool(tensor.isfinite().all()) for tensor in kept.values()):
+        raise Diverged("source training gave values that are not finite; a lower source.lr may help")
+    return best, kept
+
+
+@torch.no_grad()
+def _accuracy(network: Network, images: Tensor, labels: Tensor, held: Tensor) -> Tensor:
+    """Percent of the held-out images classified right; -1 where the outputs are not finite."""
+    network.eval()
+    here = held.to(images.device)
+    logits = torch.cat([network(network.prepare(images[chunk]))[0] for chunk in here.split(256)])
+    if not bool(torch.isfinite(logits).all()):
+        return torch.tensor(-1.0)
+    return 100 * (logits.argmax(1) == labels[here]).float().mean().cpu()
+
+
+def _load(network: Network, path: Path) -> float:
+    """Fill a network from a checkpoint file; returns the accuracy stored with it, NaN if none."""
+    try:
+        tensors = load_file(path) if path.suffix == ".safetensors" else _load_torch(path)
+    except FileNotFoundError:
+        raise CheckpointError(f"{path}: no such file; --checkpoint takes a .safetensors or .pt state dict") from None
+    except Exception as error:
+        raise CheckpointError(f"{path}: not a readable checkpoint ({error})") from error
+    accuracy = float(tensors.pop("accuracy", torch.tensor(float("nan"))))
+    wanted = network.state_dict()
+    missing = [name for name in wanted if name not in tensors and not name.endswith("num_batches_tracked")]
+    if missing:
+        raise CheckpointError(
+            f"{path}: lacks {missing[0]!r} ({len(missing)} tensors missing); the model needs {', '.join(wanted)}"
+        )
+    for name, tensor in wanted.items():
+        if name in tensors and tensors[name].shape != tensor.shape:
+            raise CheckpointError(
+                f"{path}: {name} has shape {tuple(tensors[name].shape)}; this model needs {tuple(tensor.shape)}"
+            )
+    network.load_state_dict({name: tensors[name] for name in wanted if name in tensors}, strict=False)
+    network.eval()
+    return accuracy
+
+
+def _load_torch(path: Path) -> dict[str, Tensor]:
+    state = torch.load(path, map_location="cpu", weights_only=True)
+    state = state.get("state_dict", state)
+    return {name.removeprefix("module."): tensor for name, tensor in state.items()}
+
+
+def checkpoint(path: Path, classes: tuple[str, ...], model: Architecture, device: str = "cpu") -> Source:
+    """A user's own source model: a state dict as .safetensors, or as a .pt file without pickled objects.
+
+    Raises:
+        CheckpointError: the file is missing, damaged, or does not fit the architecture.
+    """
+    network = model.build(len(classes)).to(device)
+    accuracy = _load(network, path)
+    return Source(network, accuracy, hashlib.sha256(path.read_bytes()).hexdigest()[:16])

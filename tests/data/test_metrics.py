@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from fedwca.data import Metrics
+from fedwca.errors import UsageError
+
+
+def metrics() -> Metrics:
+    train = [torch.tensor([0, 1, 2, 3])] * 4
+    test = [torch.tensor([0, 1]), torch.tensor([1]), torch.tensor([], dtype=torch.int64), torch.tensor([2, 2])]
+    return Metrics(("a", "a", "b", "c"), train, test)
+
+
+def test_accuracy_is_percent_and_nan_without_images() -> None:
+    assert metrics().accuracy(0, torch.tensor([0, 0])) == 50
+    assert metrics().accuracy(1, torch.tensor([1])) == 100
+    assert math.isnan(metrics().accuracy(2, torch.zeros(0, dtype=torch.int64)))
+
+
+def test_pseudo_label_accuracy_is_weighted() -> None:
+    labels = torch.tensor([0, 1, 0, 0])
+    assert metrics().pseudo_label_accuracy(0, labels) == 50
+    assert metrics().pseudo_label_accuracy(0, labels, torch.tensor([1.0, 1.0, 0.0, 0.0])) == 100
+    assert metrics().pseudo_label_accuracy(0, labels, torch.tensor([1.0, 0.0, 0.0, 3.0])) == 25
+    assert math.isnan(metrics().pseudo_label_accuracy(0, labels, torch.zeros(4)))
+
+
+def test_wrong_lengths_are_refused() -> None:
+    with pytest.raises(UsageError, match="client 0 has 2 images"):
+        metrics().accuracy(0, torch.tensor([0]))
+    with pytest.raises(UsageError, match="weights of shape"):
+        metrics().pseudo_label_accuracy(0, torch.zeros(4), torch.ones(3))
+    with pytest.raises(UsageError, match="3 values for 4 clients"):
+        metrics().by_domain([1.0, 2.0, 3.0])
+    with pytest.raises(UsageError, match=r"\[3\] for 4 clients"):
+        metrics().clustering(torch.zeros(3))
+    with pytest.raises(UsageError, match="same clients"):
+        Metrics(("a",), [], [])
+
+
+def test_by_domain_skips_nan_and_weighs_clients_alike() -> None:
+    means = metrics().by_domain(torch.tensor([10.0, 30.0, math.nan, 5.0]))
+    assert means["a"] == 20
+    assert math.isnan(means["b"])
+    assert means["c"] == 5
+
+
+def test_domain_labels_count_in_order_of_appearance() -> None:
+    assert metrics().domain_labels().tolist() == [0, 0, 1, 2]
+    assert metrics().domain_labels().dtype == torch.int64
+
+
+def test_clustering_against_the_true_domains() -> None:
+    perfect = metrics().clustering(torch.tensor([2, 2, 0, 1]))
+    assert perfect == {"ari": 1.0, "nmi": 1.0, "purity": 1.0, "sizes": [1, 1, 2]}
+    one = metrics().clustering(torch.zeros(4, dtype=torch.int64))
+    assert one["ari"] == 0
+    assert one["purity"] == 0.5
+    assert one["sizes"] == [4]
+
+
+def test_labels_are_private() -> None:
+    shown = [name for name in dir(metrics()) if not name.startswith("_")]
+    assert not [
+        name for name in shown if isinstance(getattr(metrics(), name), tuple | list | torch.Tensor)
+    ] or shown == [
+        "accuracy",
+        "by_domain",
+        "clustering",
+        "domain_labels",
+        "domains",
+        "pseudo_label_accuracy",
+    ]

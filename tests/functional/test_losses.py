@@ -1,0 +1,98 @@
+"""Information maximization and weighted cross-entropy."""
+
+import math
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from fedwca.errors import UsageError
+from fedwca.functional import information_maximization, weighted_cross_entropy
+
+
+def test_information_maximization_by_hand() -> None:
+    # outputs (0.8, 0.2) and (0.4, 0.6): mean (0.6, 0.4). H1 = 0.500402, H2 = 0.673012, H(mean) = 0.673012.
+    logits = torch.tensor([[0.8, 0.2], [0.4, 0.6]], dtype=torch.float64).log()
+    expected = (0.5004024235 + 0.6730116670) / 2 - 0.6730116670
+    assert information_maximization(logits, eps=0.0).item() == pytest.approx(expected, abs=1e-9)
+
+
+def test_shot_adds_eps_inside_both_logarithms() -> None:
+    logits, eps = torch.randn(7, 4, dtype=torch.float64), 1e-2
+    p = logits.softmax(1)
+    mean = p.mean(0)
+    shot = (-(p * (p + eps).log()).sum(1)).mean() - (-(mean * (mean + eps).log()).sum())
+    torch.testing.assert_close(information_maximization(logits, eps=eps), shot)
+
+
+@pytest.mark.parametrize("classes", [2, 5, 10])
+def test_the_minimum_is_one_hot_and_balanced(classes: int) -> None:
+    logits = 1e3 * torch.eye(classes).repeat(3, 1)
+    assert information_maximization(logits, eps=0.0).item() == pytest.approx(-math.log(classes), rel=1e-6)
+    assert information_maximization(logits).item() == pytest.approx(-math.log(classes), abs=classes * 2e-5)
+
+
+@pytest.mark.parametrize("eps", [0.0, 1e-5])
+def test_alike_outputs_give_zero(eps: float) -> None:
+    assert information_maximization(torch.zeros(8, 5), eps=eps).item() == pytest.approx(0.0, abs=1e-6)
+    assert information_maximization(torch.tensor([[9.0, 1.0]] * 4), eps=eps).item() == pytest.approx(0.0, abs=1e-6)
+
+
+def test_information_maximization_is_differentiable() -> None:
+    logits = torch.randn(6, 4, dtype=torch.float64, requires_grad=True)
+    mask = torch.tensor([1, 1, 0, 1, 1, 1])
+    assert torch.autograd.gradcheck(lambda z: information_maximization(z, mask), logits)
+
+
+@pytest.mark.parametrize("eps", [0.0, 1e-5])
+def test_gradients_of_saturated_outputs_are_finite(eps: float) -> None:
+    logits = (1e4 * torch.eye(3)).requires_grad_()
+    information_maximization(logits, eps=eps).backward()
+    assert logits.grad is not None
+    assert logits.grad.isfinite().all()
+
+
+def test_negative_eps_is_refused() -> None:
+    with pytest.raises(UsageError, match="eps"):
+        information_maximization(torch.zeros(2, 2), eps=-1.0)
+
+
+def test_cross_entropy_by_hand() -> None:
+    # outputs 1/2, 1/4, 1/4 for all rows; labels 0, 1, 2 cost log 2, log 4, log 4; weights 1, 0.5, 0
+    logits = torch.tensor([[0.5, 0.25, 0.25]] * 3).log()
+    value = weighted_cross_entropy(logits, torch.tensor([0, 1, 2]), torch.tensor([1.0, 0.5, 0.0]))
+    assert value.item() == pytest.approx((math.log(2) + 0.5 * math.log(4)) / 1.5)
+
+
+def test_equal_weights_are_torchs_cross_entropy() -> None:
+    logits, labels = torch.randn(9, 4), torch.randint(0, 4, (9,))
+    torch.testing.assert_close(weighted_cross_entropy(logits, labels, torch.ones(9)), cross_entropy(logits, labels))
+
+
+def test_cross_entropy_is_differentiable_and_weightless_rows_are_not_read() -> None:
+    logits = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
+    labels, weights = torch.tensor([0, -1, 2, 77, 1]), torch.tensor([1.0, 0.0, 0.3, 0.0, 1.0])
+    assert torch.autograd.gradcheck(lambda z: weighted_cross_entropy(z, labels, weights), logits)
+    wild = logits.detach().clone()
+    wild[1] = torch.tensor([torch.inf, torch.nan, -3e38])
+    wild.requires_grad_()
+    loss = weighted_cross_entropy(wild, labels, weights)
+    torch.testing.assert_close(loss, weighted_cross_entropy(logits, labels, weights))
+    loss.backward()
+    assert wild.grad is not None
+    assert (wild.grad[1] == 0).all()
+    assert wild.grad.isfinite().all()
+
+
+def test_without_any_weight_loss_and_gradient_are_zero() -> None:
+    logits = torch.randn(4, 3, requires_grad=True)
+    loss = weighted_cross_entropy(logits, torch.full((4,), -1), torch.zeros(4))
+    loss.backward()
+    assert loss.item() == 0.0
+    assert logits.grad is not None
+    assert (logits.grad == 0).all()
+
+
+def test_a_wrong_label_with_weight_is_an_error_not_class_zero() -> None:
+    with pytest.raises(RuntimeError):
+        weighted_cross_entropy(torch.randn(2, 3), torch.tensor([-1, 0]), torch.ones(2))

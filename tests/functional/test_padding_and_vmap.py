@@ -1,0 +1,177 @@
+"""Two promises of every function of samples: padding changes nothing, and vmap equals a loop."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+from torch.func import vmap
+
+from fedwca import functional as F
+
+K, N, PAD, M, Q = 4, 13, 6, 3, 5
+CLASSIFIER = torch.randn(M, Q, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+
+Data = dict[str, Tensor]
+
+
+def clients(dtype: torch.dtype, seed: int = 0) -> Data:
+    """K clients of N samples; client 2 uses the first class only."""
+    draw = torch.Generator().manual_seed(seed)
+    logits = 2 * torch.randn(K, N, M, generator=draw, dtype=torch.float64)
+    logits[2, :, 0] += 50
+    labels = torch.randint(0, M, (K, N), generator=draw)
+    labels[3] = torch.arange(N) % 2  # class 2 is empty
+    return {
+        "features": torch.randn(K, N, Q, generator=draw, dtype=torch.float64).to(dtype),
+        "logits": logits.to(dtype),
+        "probabilities": logits.softmax(-1).to(dtype),
+        "labels": labels,
+        "matched": torch.rand(K, N, generator=draw) < torch.tensor([0.5, 0.0, 1.0, 0.3])[:, None],
+        "uniform": torch.rand(K, N, generator=draw),
+        "weights": torch.rand(K, N, generator=draw, dtype=torch.float64).round(decimals=1).to(dtype),
+        "mask": torch.ones(K, N, dtype=torch.bool),
+    }
+
+
+def padded(data: Data, garbage: float) -> Data:
+    """Rows added in front, in between and behind, full of garbage, with mask 0; labels garbage too."""
+    order = torch.arange(N + PAD).roll(3)
+    longer = {}
+    for name, rows in data.items():
+        if name == "mask":
+            junk = torch.zeros(K, PAD, dtype=torch.bool)
+        elif rows.dtype == torch.bool:
+            junk = torch.ones(K, PAD, dtype=torch.bool)
+        elif name == "labels":
+            junk = torch.tensor([-1, 0, 1, 2, M + 4, -7]).expand(K, PAD)
+        else:
+            junk = torch.full((K, PAD, *rows.shape[2:]), garbage, dtype=rows.dtype)
+            junk[:, ::2] *= -0.5
+        longer[name] = torch.cat([rows, junk], 1)[:, order]
+    return longer
+
+
+def place() -> Tensor:
+    """Where the N samples went in `padded`."""
+    return (torch.arange(N) + 3) % (N + PAD)
+
+
+def labelled(d: Data) -> Tensor:
+    labels, similarities, means = F.prototype_labels(d["features"], d["probabilities"], d["mask"])
+    return torch.cat([labels.to(means.dtype), similarities, means.flatten()])
+
+
+def shot(d: Data) -> Tensor:
+    return F.prototype_labels(d["features"], d["probabilities"], d["mask"], normalize_first=True, append_one=True)[2]
+
+
+def selected(d: Data) -> Tensor:
+    one = F.prototype_labels(d["features"], d["probabilities"], d["mask"])
+    two = F.prototype_labels(d["features"].flip(-1), d["probabilities"], d["mask"], refine=0)
+    p, q = F.prototype_similarity(one[2]), F.prototype_similarity(two[2])
+    return torch.stack([F.select_labels(one[:2], two[:2], p, q, r) for r in ("margin", "ratio")])
+
+
+SCALARS: dict[str, Callable[[Data], Tensor]] = {
+    "alignment": lambda d: F.alignment(d["features"], CLASSIFIER.to(d["features"].dtype), d["mask"]),
+    "density": lambda d: F.soft_neighborhood_density(d["probabilities"], mask=d["mask"], chunk=5),
+    "class_entropy": lambda d: F.class_entropy(d["probabilities"], d["mask"]),
+    "prototypes": lambda d: F.prototypes(d["features"], d["probabilities"], d["mask"]),
+    "shot": shot,
+    "information_maximization": lambda d: F.information_maximization(d["logits"], d["mask"]),
+    "cross_entropy": lambda d: F.weighted_cross_entropy(d["logits"], d["labels"], d["weights"], d["mask"]),
+}
+PER_SAMPLE: dict[str, Callable[[Data], Tensor]] = {
+    "selected": selected,
+    "partners": lambda d: F.mixup_partners(d["labels"], d["matched"], d["uniform"], d["mask"], classes=M),
+}
+EVERY = {**SCALARS, **PER_SAMPLE, "labelled": labelled}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", EVERY)
+def test_vmap_equals_a_loop(name: str, dtype: torch.dtype) -> None:
+    for data in (clients(dtype), padded(clients(dtype), 100.0)):
+        together = vmap(EVERY[name])(data)
+        for k in range(K):
+            torch.testing.assert_close(together[k], EVERY[name]({n: rows[k] for n, rows in data.items()}))
+        assert together.isfinite().all()
+
+
+@pytest.mark.parametrize("garbage", [0.0, 1e4, 1e37, float("inf"), float("nan")])
+@pytest.mark.parametrize("name", SCALARS)
+def test_padding_changes_nothing(name: str, garbage: float) -> None:
+    data = clients(torch.float32)
+    torch.testing.assert_close(vmap(SCALARS[name])(padded(data, garbage)), vmap(SCALARS[name])(data))
+
+
+@pytest.mark.parametrize("garbage", [0.0, 1e4, float("nan")])
+def test_padding_changes_no_label_and_no_similarity(garbage: float) -> None:
+    data = clients(torch.float32)
+    longer = padded(data, garbage)
+    labels, similarities, means = vmap(F.prototype_labels)(data["features"], data["probabilities"], data["mask"])
+    others = vmap(F.prototype_labels)(longer["features"], longer["probabilities"], longer["mask"])
+    torch.testing.assert_close(others[0][:, place()], labels)
+    torch.testing.assert_close(others[1][:, place()], similarities)
+    torch.testing.assert_close(others[2], means)
+    assert (others[1][~longer["mask"]] == 0).all()
+    assert ((others[0] >= 0) & (others[0] < M)).all()
+    torch.testing.assert_close(vmap(selected)(longer)[..., place()], vmap(selected)(data))
+
+
+def test_padding_changes_no_partner() -> None:
+    data = clients(torch.float32)
+    longer = padded(data, 0.5)
+    before, after = vmap(PER_SAMPLE["partners"])(data), vmap(PER_SAMPLE["partners"])(longer)
+    # the longer rows were rolled, so which partner a number picks may differ; who has one may not
+    assert torch.equal(after[:, place()] >= 0, before >= 0)
+    assert (after[~longer["mask"]] == -1).all()
+    picked = after.clamp_min(0)
+    assert (longer["mask"] & longer["matched"]).gather(1, picked)[after >= 0].all()
+    behind = {n: torch.cat([r, r], 1) for n, r in data.items()}
+    behind["mask"] = torch.cat([data["mask"], ~data["mask"]], 1)
+    assert torch.equal(vmap(PER_SAMPLE["partners"])(behind)[:, :N], before)
+
+
+@pytest.mark.parametrize("name", ["information_maximization", "cross_entropy"])
+def test_padding_gets_no_gradient(name: str) -> None:
+    longer = padded(clients(torch.float64), 1e30)
+    longer["logits"].requires_grad_()
+    vmap(SCALARS[name])(longer).sum().backward()
+    gradient = longer["logits"].grad
+    assert gradient is not None
+    assert gradient.isfinite().all()
+    assert (gradient[~longer["mask"]] == 0).all()
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_all_padding_is_finite(name: str) -> None:
+    data = clients(torch.float32)
+    data["mask"] = torch.zeros_like(data["mask"])
+    assert vmap(EVERY[name])(data).isfinite().all()
+
+
+def test_a_mask_of_numbers_is_a_mask() -> None:
+    longer = padded(clients(torch.float32), 3.0)
+    for name, function in EVERY.items():
+        numbers = {**longer, "mask": longer["mask"].float()}
+        torch.testing.assert_close(vmap(function)(numbers), vmap(function)(longer), msg=name)
+
+
+def test_weights_run_under_vmap() -> None:
+    """Trials side by side: the server's weights too."""
+    draw = torch.Generator().manual_seed(0)
+    scores, two = torch.randn(5, 6, 3, generator=draw), torch.randn(5, 6, 2, generator=draw)
+    labels = torch.randint(0, 3, (5, 6), generator=draw)
+    present = torch.rand(5, 6, generator=draw) < 0.7
+
+    def blended(s: Tensor, t: Tensor, c: Tensor, here: Tensor) -> Tensor:
+        alpha, beta = F.tempered_softmax(s, 0.1), F.tempered_softmax(t, 0.05)
+        soft = F.soft_cluster_weights(alpha, beta, c, "column", here)
+        own = (c[:, None] == torch.arange(3)).double()
+        return torch.cat([F.blend_weights(own, alpha, beta, soft), F.cluster_means(c, 3, None, here).mT], 1)
+
+    together = vmap(blended)(scores, two, labels, present)
+    for t in range(5):
+        torch.testing.assert_close(together[t], blended(scores[t], two[t], labels[t], present[t]))
