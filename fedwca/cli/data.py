@@ -10,9 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Column, Table
 
-from fedwca.datasets import DatasetSource, datasets
-from fedwca.errors import UnknownComponent
-from fedwca.registry import canonical
+from fedwca.datasets import DatasetSource, datasets, find
 
 if TYPE_CHECKING:
     from fedwca.data import FederatedDataset
@@ -26,24 +24,6 @@ Name = Annotated[
 ]
 Data = Annotated[Path | None, typer.Option("--data", help="Folder that holds the data set. [default: FEDWCA_DATA]")]
 Out = Annotated[Path, typer.Option("--out", help="PNG to write.")]
-
-
-def find_source(name: str, data: Path | None) -> DatasetSource:
-    """The catalogued data set ``name``; with ``--data`` any other name is a folder in it.
-
-    Raises:
-        UnknownComponent: not catalogued, and no folder of that name in ``data``.
-    """
-    from fedwca.data.readers import find_dataset
-
-    if data is None:
-        return datasets.build({"name": name})
-    if canonical(name) in datasets.names():
-        return datasets.build({"name": name, "root": data})
-    if find_dataset(data, name) is None:
-        known = ", ".join(datasets.names())
-        raise UnknownComponent(f"no dataset {name!r}: it is neither a folder in {data} nor one of {known}")
-    return datasets.build({"name": "folder", "root": data, "dataset": name})
 
 
 @app.command("list")
@@ -60,7 +40,7 @@ def list_datasets() -> None:
 @app.command("check")
 def check_dataset(name: Name, data: Data = None) -> None:
     """Load a data set, count its images, and print its digest."""
-    source = find_source(name, data)
+    source = find(name, data)
     dataset = _loaded(source)
     columns = {name: domain.counts(len(dataset.classes)) for name, domain in dataset.domains.items()}
     table = Table("class", *(Column(name, justify="right") for name in columns))
@@ -81,7 +61,7 @@ def show_dataset(name: Name, data: Data = None, out: Out = Path("samples.png")) 
     """Draw one image of every class and domain into a PNG."""
     from fedwca.data.cache import write_atomically
 
-    dataset = _loaded(find_source(name, data))
+    dataset = _loaded(find(name, data))
     write_atomically(out, lambda path: draw_sheet(dataset, path))
     Console().print(f"wrote {out}", markup=False, soft_wrap=True)
 

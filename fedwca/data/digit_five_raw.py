@@ -63,10 +63,10 @@ def read_raw(folder: Path, domain: str) -> Archive | None:
     names = ", ".join(str(file) for file in files)
     try:
         parts = readers[domain]()
+        images = np.concatenate([part for part, _ in parts])
+        labels = np.concatenate([part for _, part in parts]).astype(np.int64)
     except Exception as error:  # the parsers raise whatever a damaged byte leads them to
         raise DataError(f"{names} cannot be read as {domain}: {error}") from error
-    images = np.concatenate([part for part, _ in parts])
-    labels = np.concatenate([part for _, part in parts]).astype(np.int64)
     if images.dtype != np.uint8 or images.ndim not in (3, 4) or labels.shape != images.shape[:1]:
         raise DataError(
             f"{names} should hold uint8 images, one label each, not {images.dtype} {list(images.shape)} and "
@@ -86,7 +86,7 @@ def _svhn(folder: Path) -> list[tuple[Images, Integers]]:
     from torchvision.datasets import SVHN
 
     parts = [SVHN(folder, split=split, download=False) for split in ("train", "test")]
-    return [(part.data.transpose(0, 2, 3, 1), part.labels) for part in parts]
+    return [(part.data.transpose(0, 2, 3, 1), np.atleast_1d(part.labels)) for part in parts]
 
 
 def _usps(folder: Path) -> list[tuple[Images, Integers]]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from fedwca.registry import Component, Registry
+from fedwca.errors import UnknownComponent
+from fedwca.registry import Component, Registry, canonical
 
 if TYPE_CHECKING:
     from fedwca.data import FederatedDataset
@@ -112,3 +114,25 @@ class DatasetSource(Component):
 
 datasets: Registry[DatasetSource] = Registry("dataset", __name__, requires=("load",))
 register = datasets
+
+
+def find(name: str, root: Path | None = None, fields: Mapping[str, Any] | None = None) -> DatasetSource:
+    """The data set ``name``: a registered one, or else a folder of that name in ``root``.
+
+    Args:
+        name: as on the command line; ``folder`` is ``root`` itself.
+        root: folder that holds data sets.
+        fields: further fields of the component.
+
+    Raises:
+        UnknownComponent: not registered, and no folder of that name in ``root``.
+    """
+    given = {**({} if root is None else {"root": root}), **(fields or {})}
+    if root is None or canonical(name) in datasets.names():
+        return datasets.build({"name": name, **given})
+    from fedwca.data.readers import find_dataset
+
+    if find_dataset(root, name) is None:
+        known = ", ".join(datasets.names())
+        raise UnknownComponent(f"no dataset {name!r}: it is neither a folder in {root} nor one of {known}")
+    return datasets.build({"name": "folder", "dataset": name, **given})

@@ -31,6 +31,7 @@ class DigitsMini(DatasetSource):
     """
 
     label = "Digits-mini"
+    default_source = "handwritten"
     domains = ("handwritten", "photo", "printed", "street", "neon")
     classes = tuple("0123456789")
     counts = dict.fromkeys(domains, 10 * PER_CLASS)

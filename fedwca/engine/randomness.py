@@ -55,7 +55,7 @@ def uniform(key: int | Tensor, counters: Tensor) -> Tensor:
         float64 in the shape of ``counters``; a multiple of 2⁻⁵³.
 
     >>> [round(u, 4) for u in uniform(fold([0]), torch.arange(3)).tolist()]
-    [0.3443, 0.8966, 0.5239]
+    [0.6524, 0.7012, 0.3871]
     """
     start = _signed(key) if isinstance(key, int) else key
     z = (counters + 1) * _signed(_GOLDEN) + start

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 
 from fedwca.data.dataset import FederatedDataset
+from fedwca.datasets import find
 from fedwca.errors import UsageError
 from fedwca.experiments.components import registry
 from fedwca.experiments.config import RunConfig
@@ -42,23 +42,11 @@ def load(config: RunConfig) -> tuple[FederatedDataset, str]:
         DatasetMissing, DataError: see `fedwca.data`.
         UsageError: the source is not a domain of it.
     """
-    component = data_source(config)
+    component = find(config.dataset, config.data, config.components.get("dataset", {}).get(config.dataset))
     size = registry("model").get(config.model).side
-    dataset: FederatedDataset = component.load(size).resized(size)
+    dataset = component.load(size).resized(size)
     name = config.source or component.default_source or next(iter(dataset.domains))
     return dataset, dataset.domain(name).name
-
-
-def data_source(config: RunConfig) -> Any:
-    """The component that knows where the images are; a name that is not registered is a folder of that name."""
-    names = registry("dataset")
-    fields = config.components.get("dataset", {}).get(config.dataset, {})
-    root = {} if config.data is None else {"root": config.data}
-    if config.dataset in names.names():
-        return names.build({"name": config.dataset, **root, **fields})
-    if config.data is None:
-        names.get(config.dataset)
-    return names.build({"name": "folder", "folder_name": config.dataset, **root, **fields})
 
 
 def source_model(

@@ -11,9 +11,9 @@ from PIL import Image
 
 from fedwca.data import Domain, FederatedDataset
 
-SHARED = Path(os.environ.get("FEDWCA_SHARED") or Path(__file__).resolve().parents[2] / "../shared/data").resolve()
+SHARED = Path(os.environ.get("FEDWCA_SHARED") or Path(__file__).resolve().parents[2] / "../shared").resolve() / "data"
 needs_shared = pytest.mark.skipif(
-    not (SHARED / "digit_five").is_dir(), reason="no real files: neither ../shared/data nor FEDWCA_SHARED"
+    not (SHARED / "digit_five").is_dir(), reason="no real files: neither ../shared/data nor FEDWCA_SHARED/data"
 )
 
 
@@ -44,3 +44,8 @@ def write_images(root: Path, domains: dict[str, dict[str, int]], side: int = 10)
             for number in range(count):
                 Image.new("RGB", (side, side), (number * 10,) * 3).save(folder / f"{number}.png")
     return root
+
+
+PACS_CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
+PACS = {name: dict.fromkeys(PACS_CLASSES, 1) for name in ("art_painting", "cartoon", "photo", "sketch")}
+"""One image of each class and domain, for `write_images`."""

@@ -1,0 +1,57 @@
+"""What every test may lean on: small federations, a private cache, one thread."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from fedwca.data.partition import ClientImages
+from fedwca.engine.loop import Loop
+from fedwca.models._network import Network
+from fedwca.models.lenet import LeNet
+
+SHARED = Path(os.environ.get("FEDWCA_SHARED", Path(__file__).resolve().parents[2] / "shared"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def private_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Nothing a test makes lands in the user's cache; one folder for the session, so that models are trained once."""
+    folder = tmp_path_factory.mktemp("cache")
+    os.environ["FEDWCA_CACHE"] = str(folder)
+    os.environ.pop("FEDWCA_DATA", None)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Real images for development; absent on most machines."""
+    folder = SHARED / "data"
+    if not folder.is_dir():
+        pytest.skip(f"the folder of real images is not here ({folder.name} in FEDWCA_SHARED)")
+    return folder
+
+
+@pytest.fixture
+def network() -> Network:
+    """A small network with random weights, three classes."""
+    return LeNet(bottleneck=16).build(3, seed=1)
+
+
+@pytest.fixture
+def images() -> list[ClientImages]:
+    """Four clients of unequal size with random images."""
+    generator = torch.Generator().manual_seed(0)
+
+    def some(n: int) -> torch.Tensor:
+        return torch.randint(0, 256, (n, 3, 32, 32), dtype=torch.uint8, generator=generator)
+
+    return [ClientImages(some(n), some(0), some(5)) for n in (13, 20, 9, 16)]
+
+
+@pytest.fixture
+def loop(network: Network, images: list[ClientImages]) -> Loop:
+    """The plain engine on these clients."""
+    return Loop(network, images, "cpu", workers=2)

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from fedwca.cli.data import app
+from fedwca.datasets import datasets
+from fedwca.errors import UnknownComponent
+
+from .examples import PACS, write_images
+
+
+def call(*arguments: str) -> str:
+    result = CliRunner(env={"COLUMNS": "200"}).invoke(app, list(arguments), catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.output
+
+
+def test_list_shows_every_name() -> None:
+    shown = call("list")
+    assert all(name in shown for name in datasets.names())
+    assert "15,588" in shown
+
+
+def test_check_counts_and_warns(tmp_path: Path) -> None:
+    write_images(tmp_path / "pacs", PACS)
+    shown = call("check", "PACS", "--data", str(tmp_path))
+    assert all(part in shown for part in ("3,929", "giraffe", "warning: pacs is not the published", "digest of pacs: "))
+
+
+def test_show_draws_any_folder(tmp_path: Path) -> None:
+    write_images(tmp_path / "mine", {"a": {"cat": 1, "dog": 3}, "b": {"cat": 2, "dog": 1}})
+    call("show", "mine", "--data", str(tmp_path), "--out", str(tmp_path / "out" / "sheet.png"))
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["sheet.png"]
+    with Image.open(tmp_path / "out" / "sheet.png") as sheet:
+        assert sheet.format == "PNG"
+        assert min(sheet.size) > 200
+
+
+def test_a_name_nobody_knows(tmp_path: Path) -> None:
+    with pytest.raises(UnknownComponent, match="did you mean 'pacs'"):
+        call("check", "pacz")
+    with pytest.raises(UnknownComponent, match="neither a folder in"):
+        call("check", "mine", "--data", str(tmp_path))

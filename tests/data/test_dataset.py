@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fedwca.data import Domain, FederatedDataset
+from fedwca.errors import DataError
+
+from .examples import dataset, domain
+
+
+@pytest.mark.parametrize(
+    ("images", "labels", "says"),
+    [
+        (np.zeros((2, 4, 4), np.uint8), np.zeros(2, np.int64), r"uint8 \[N, H, W, 3\], not uint8 \[2, 4, 4\]"),
+        (np.zeros((2, 4, 4, 3)), np.zeros(2, np.int64), "not float64"),
+        (np.zeros((2, 4, 4, 3), np.uint8), np.zeros(2, np.int32), r"labels of domain 'x' must be int64 \[N\]"),
+        (np.zeros((2, 4, 4, 3), np.uint8), np.zeros(3, np.int64), "has 2 images but 3 labels"),
+        (np.zeros((0, 4, 4, 3), np.uint8), np.zeros(0, np.int64), "is empty"),
+    ],
+)
+def test_a_domain_is_checked_when_made(images: np.ndarray, labels: np.ndarray, says: str) -> None:
+    with pytest.raises(DataError, match=says):
+        Domain("x", images, labels)
+
+
+def test_a_data_set_is_checked_when_made() -> None:
+    one = domain("a", 3)
+    for classes, domains in ((("0",), {}), ((), {"a": one}), (("0", "0"), {"a": one}), (("0", "1", "2"), {"b": one})):
+        with pytest.raises(DataError, match="data set 'x'"):
+            FederatedDataset("x", classes, domains)
+
+
+def test_digest_depends_on_content_alone() -> None:
+    first, again = dataset(domain("a", 9)), dataset(domain("a", 9))
+    assert first.digest() == again.digest()
+    assert len(first.digest()) == 64
+    others = [dataset(domain("b", 9)), dataset(domain("a", 8)), dataset(domain("a", 9), classes=11)]
+    others.append(dataset(domain("a", 9, classes=3)))
+    assert len({first.digest(), *(other.digest() for other in others)}) == 5
+
+
+def test_resizing_keeps_flat_images_flat_and_labels_as_they_are() -> None:
+    flat = Domain("a", np.full((3, 8, 6, 3), 77, np.uint8), np.arange(3), np.arange(3))
+    resized = dataset(flat).resized(5)
+    assert resized.domains["a"].images.shape == (3, 5, 5, 3)
+    assert (resized.domains["a"].images == 77).all()
+    assert resized.domains["a"].groups is not None
+    assert resized.resized(5) is resized

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import pytest
+
+from fedwca.data import DatasetWarning
+from fedwca.datasets import DatasetSource, datasets
+from fedwca.errors import DataError, DatasetMissing
+
+from .examples import PACS, write_images, write_npz
+
+
+@pytest.mark.parametrize("name", datasets.names())
+def test_every_data_set_is_described(name: str) -> None:
+    cls = datasets.get(name)
+    assert issubclass(cls, DatasetSource)
+    assert cls.layout
+    assert cls.__doc__
+    if name != "folder":
+        assert cls.licence
+        assert cls.source_url.startswith("https://")
+        assert cls.citation
+        assert set(cls.counts) == set(cls.domains)
+        assert len(set(cls.classes)) == len(cls.classes)
+
+
+def test_the_catalogue_counts_what_is_published() -> None:
+    assert sum(datasets.get("pacs").counts.values()) == 9991
+    assert sum(datasets.get("office_home").counts.values()) == 15588
+    assert len(datasets.get("office_home").classes) == 65
+    assert datasets.get("office_home").classes == tuple(sorted(datasets.get("office_home").classes))
+
+
+@pytest.mark.parametrize("name", ["digit_five", "pacs", "office_home"])
+def test_missing_files_say_where_what_and_how(name: str, tmp_path: Path) -> None:
+    with pytest.raises(DatasetMissing) as caught:
+        datasets.build({"name": name, "root": tmp_path}).load()
+    for part in (str(tmp_path), f"<root>/{name}/", "https://", "FEDWCA_DATA"):
+        assert part in str(caught.value)
+
+
+def test_the_default_root_is_the_data_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("FEDWCA_DATA", str(tmp_path))
+    assert datasets.build("pacs").folder == tmp_path
+
+
+def test_a_subset_warns_and_loads(tmp_path: Path) -> None:
+    write_images(tmp_path / "PACS", PACS)
+    with pytest.warns(DatasetWarning, match="photo has 7 of 1670 images"):
+        loaded = datasets.build({"name": "pacs", "root": tmp_path}).load(8)
+    assert loaded.name == "pacs"
+    assert list(loaded.domains) == ["art_painting", "cartoon", "photo", "sketch"]
+    with pytest.warns(DatasetWarning):
+        directly = datasets.build({"name": "pacs", "root": tmp_path / "PACS"}).load(8)
+    assert directly.digest() == loaded.digest()
+
+
+def test_a_subset_of_classes_warns_and_an_unknown_class_does_not_pass(tmp_path: Path) -> None:
+    write_images(tmp_path / "one" / "pacs", {name: {"dog": 1, "horse": 1} for name in PACS})
+    with pytest.warns(DatasetWarning, match="2 of 7 classes"):
+        datasets.build({"name": "pacs", "root": tmp_path / "one"}).load(8)
+    write_images(tmp_path / "two" / "pacs", {name: {"dog": 1, "cow": 1} for name in PACS})
+    with pytest.raises(DataError, match="pacs has no class cow; its classes are dog, elephant"):
+        datasets.build({"name": "pacs", "root": tmp_path / "two"}).load(8)
+
+
+def test_a_lost_domain_is_named(tmp_path: Path) -> None:
+    write_images(tmp_path / "pacs", {name: PACS[name] for name in ("art_painting", "photo", "sketch")})
+    with pytest.raises(DatasetMissing, match="no domain cartoon in"):
+        datasets.build({"name": "pacs", "root": tmp_path}).load(8)
+
+
+def test_the_whole_data_set_does_not_warn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_images(tmp_path / "pacs", PACS)
+    monkeypatch.setattr(datasets.get("pacs"), "counts", dict.fromkeys(PACS, 7))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        datasets.build({"name": "pacs", "root": tmp_path}).load(8)
+
+
+def test_own_data_by_folder(tmp_path: Path) -> None:
+    write_npz(tmp_path / "mine" / "a.npz")
+    write_npz(tmp_path / "mine" / "b.npz")
+    by_name = datasets.build({"name": "folder", "root": tmp_path, "dataset": "Mine"}).load(8)
+    alone = datasets.build({"name": "folder", "root": tmp_path / "mine"}).load(8)
+    assert list(by_name.domains) == ["a", "b"]
+    assert by_name.digest() == alone.digest()

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import bz2
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.io import savemat
+from torchvision.datasets import SVHN, USPS
+
+from fedwca.data import DatasetWarning
+from fedwca.data.digit_five_raw import read_raw
+from fedwca.datasets import datasets
+from fedwca.errors import DataError, DatasetMissing
+
+from .examples import SHARED, needs_shared, write_npz
+
+
+def write_raw(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two training and one test image a domain, in the published formats; checksums are not checked."""
+    random = np.random.default_rng(0)
+    (root / "MNIST" / "raw").mkdir(parents=True)
+    for part, count, digits in (("train", 2, [3, 1]), ("t10k", 1, [4])):
+        images = struct.pack(">4i", 2051, count, 28, 28) + random.bytes(count * 784)
+        (root / "MNIST" / "raw" / f"{part}-images-idx3-ubyte").write_bytes(images)
+        labels = struct.pack(">2i", 2049, count) + bytes(digits)
+        (root / "MNIST" / "raw" / f"{part}-labels-idx1-ubyte").write_bytes(labels)
+    one_hot = np.eye(10, dtype=np.uint8)
+    bright = {"train": np.full((2, 28, 28, 3), 9, np.uint8), "test": np.full((1, 28, 28, 3), 8, np.uint8)}
+    savemat(root / "mnistm_with_label.mat", {**bright, "label_train": one_hot[[3, 1]], "label_test": one_hot[[4]]})
+    for prefix in ("", "synth_"):
+        for part, digits in (("train", [[3], [10]]), ("test", [[4]])):
+            cube = np.arange(32 * 32 * 3 * len(digits)).reshape(32, 32, 3, len(digits)).astype(np.uint8)
+            savemat(root / f"{prefix}{part}_32x32.mat", {"X": cube, "y": np.array(digits, np.uint8)})
+    row = " ".join(f"{pixel}:{value}" for pixel, value in enumerate([-1.0, 1.0] * 128, 1))
+    for name, digits in (("usps.bz2", [4, 2]), ("usps.t.bz2", [5])):
+        (root / name).write_bytes(bz2.compress("".join(f"{digit} {row}\n" for digit in digits).encode()))
+    monkeypatch.setattr(SVHN, "_check_integrity", lambda _: True)
+    monkeypatch.setattr("torchvision.datasets.utils.check_integrity", lambda *_: True)
+    return root
+
+
+@pytest.mark.parametrize("name", ["mnist", "mnistm", "svhn", "synth", "usps"])
+def test_published_files_are_pooled(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = read_raw(write_raw(tmp_path, monkeypatch), name)
+    assert archive is not None
+    assert archive.images.dtype == np.uint8
+    assert archive.images.shape[::3] == (3, 3)
+    assert archive.labels.tolist() == ([3, 0, 4] if name in ("svhn", "synth") else [3, 1, 4])
+    assert read_raw(tmp_path / "elsewhere", name) is None
+
+
+def test_svhn_axes_and_usps_greys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = write_raw(tmp_path, monkeypatch)
+    svhn, usps = read_raw(root, "svhn"), read_raw(root, "usps")
+    assert svhn is not None
+    assert usps is not None
+    cube = np.arange(32 * 32 * 3 * 2).reshape(32, 32, 3, 2).astype(np.uint8)
+    assert (svhn.images[1] == cube[..., 1]).all()
+    assert usps.images[0, 0, :4, 0].tolist() == [0, 255, 0, 255]
+
+
+def test_a_damaged_published_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = write_raw(tmp_path, monkeypatch)
+    (root / "synth_test_32x32.mat").write_bytes(b"not a matlab file")
+    with pytest.raises(DataError, match=r"synth_test_32x32\.mat cannot be read as synth"):
+        read_raw(root, "synth")
+    monkeypatch.undo()
+    with pytest.raises(DataError, match="md5 of usps"):
+        read_raw(root, "usps")
+    assert USPS.split_list["train"][2]
+
+
+def test_digit_five_mixes_formats_and_draws_by_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = write_raw(tmp_path / "Digit-Five", monkeypatch)
+    write_npz(
+        root / "mnist.npz", 10, images=np.arange(10, dtype=np.uint8)[:, None, None] + np.zeros((1, 9, 9), np.uint8)
+    )
+
+    def load(**fields: Any) -> list[int]:
+        source = datasets.build({"name": "digit_five", "root": tmp_path, "images": 5, **fields})
+        with pytest.warns(DatasetWarning, match="mnist has 5 of 34000"):
+            loaded = source.load()
+        assert loaded.classes == tuple("0123456789")
+        assert loaded.domains["usps"].images.shape == (3, 32, 32, 3)
+        drawn = loaded.domains["mnist"]
+        assert drawn.images[:, 0, 0, 0].tolist() == drawn.labels.tolist()
+        return drawn.labels.tolist()
+
+    assert load() == load(seed=0)
+    assert load() != load(seed=1)
+    assert len(set(load())) == 5
+
+
+def test_a_missing_part_comes_with_a_command(tmp_path: Path) -> None:
+    write_npz(tmp_path / "digit_five" / "mnist.npz")
+    with pytest.raises(DatasetMissing, match=r"there is no mnistm(.|\n)*python -c .*SVHN.*download=True"):
+        datasets.build({"name": "digit_five", "root": tmp_path}).load()
+
+
+@needs_shared
+def test_real_digit_five_is_a_subset() -> None:
+    with pytest.warns(DatasetWarning, match="svhn has 740 of 34000"):
+        loaded = datasets.build({"name": "digit_five", "root": SHARED}).load()
+    assert [len(domain) for domain in loaded.domains.values()] == [12000, 12000, 740, 12000, 7291]

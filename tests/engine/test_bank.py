@@ -1,0 +1,65 @@
+import pytest
+import torch
+
+from fedwca.engine.bank import Layout, mix
+from fedwca.engine.replica import Replica
+from fedwca.engine.signature import BankSignatures
+from fedwca.errors import CheckpointError, InvalidConfig
+from fedwca.models._network import Network
+from fedwca.models.lenet import LeNet
+
+
+def test_a_row_holds_the_extractor_and_its_statistics_but_not_the_classifier(network: Network) -> None:
+    layout = Layout.of(network)
+    names = [slot.name for slot in (*layout.parameters, *layout.statistics)]
+    assert not any(name.startswith("classifier") for name in names)
+    assert [slot.name for slot in layout.statistics] == ["norm.running_mean", "norm.running_var"]
+    # conv 3·5·5·20 + 20, conv 20·5·5·50 + 50, fully connected 1250·16 + 16, BatchNorm 2·16
+    assert layout.trained == 1520 + 25050 + 20016 + 32
+    assert layout.width == layout.trained + 32
+
+
+def test_reading_what_was_written(network: Network) -> None:
+    layout = Layout.of(network)
+    row = torch.randn(layout.width)
+    layout.write(network, row)
+    assert torch.equal(layout.read(network), row)
+
+
+def test_a_row_of_another_model_is_refused(network: Network) -> None:
+    with pytest.raises(CheckpointError, match="needs"):
+        Layout.of(network).write(network, torch.zeros(7))
+
+
+def test_binding_copies_nothing_and_predicts_as_the_module_does(network: Network) -> None:
+    layout = Layout.of(network)
+    replica = Replica(network, layout)
+    other = LeNet(bottleneck=16).build(3, seed=2)
+    other.classifier.load_state_dict(network.classifier.state_dict())
+    images = torch.randint(0, 256, (7, 3, 32, 32), dtype=torch.uint8)
+    rows = torch.stack([layout.read(network), layout.read(other)])
+    for row, module in zip(rows, (network, other), strict=True):
+        replica.bind(row)
+        assert replica.network.bottleneck.weight.data_ptr() >= row.data_ptr()
+        module.eval()
+        expected = module(module.prepare(images))[0]
+        assert torch.allclose(replica.predict(images, batch=3).logits, expected, atol=1e-6)
+
+
+def test_mixtures_are_weighted_sums() -> None:
+    rows = torch.tensor([[1.0, 2.0], [3.0, 6.0]])
+    assert mix(torch.tensor([[0.25, 0.75]], dtype=torch.float64), rows).tolist() == [[2.5, 5.0]]
+
+
+def test_signatures(network: Network) -> None:
+    layout = Layout.of(network)
+    bank = torch.arange(2.0 * layout.width).view(2, -1)
+    signatures = BankSignatures(bank, layout, bank[0])
+    assert torch.equal(signatures.layer(1), bank[:, :1520])
+    assert torch.equal(signatures.layer(3), bank[:, 26570:46586])
+    assert signatures.statistics().shape == (2, 32)
+    assert torch.equal(signatures.reference().layer(1), bank[:1, :1520])
+    with pytest.raises(InvalidConfig, match="3 layers"):
+        signatures.layer(4)
+    with pytest.raises(PermissionError):
+        signatures.domains()
