@@ -6,6 +6,7 @@ configuration, the data set or another component.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
@@ -24,9 +25,9 @@ class Clusterer(Component):
     oracle: ClassVar[bool] = False
     """True: reads the true domains, which no real server knows; tables say so."""
 
+    @abstractmethod
     def __call__(self, signatures: Signatures) -> Tensor:
         """Cluster of each client ``[K]`` int64, numbered 0..C-1 without gaps."""
-        raise NotImplementedError
 
 
 class Aggregator(Component):
@@ -88,6 +89,7 @@ class PseudoLabeler(Component):
     renew: Literal["round", "epoch"] = "round"
     """Labels are made once per round and kept, or anew before each epoch from the model as it then is."""
 
+    @abstractmethod
     def __call__(self, predictions: Mapping[str, Predictions], draws: Tensor, mask: Tensor | None = None) -> Targets:
         """Targets of one client's N samples.
 
@@ -96,12 +98,11 @@ class PseudoLabeler(Component):
             draws: uniform numbers in [0, 1) ``[N]``, for whatever is drawn per sample.
             mask: 1 for real samples, 0 for padding ``[N]``.
         """
-        raise NotImplementedError
 
 
 class Objective(Component):
     """What one client minimises on one batch; several add up."""
 
+    @abstractmethod
     def __call__(self, batch: Batch) -> Tensor:
         """Loss ``[]`` in nats."""
-        raise NotImplementedError

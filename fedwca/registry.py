@@ -58,6 +58,12 @@ def problems(error: ValidationError, prefix: str = "") -> str:
     return "; ".join(lines)
 
 
+def _has(cls: type, method: str) -> bool:
+    """Whether a class, not its metaclass, has a method that is more than a kind's abstract one."""
+    found = next((vars(base)[method] for base in cls.__mro__ if method in vars(base)), None)
+    return callable(found) and not getattr(found, "__isabstractmethod__", False)
+
+
 class Registry(Generic[T]):
     """All components of one kind.
 
@@ -85,7 +91,9 @@ class Registry(Generic[T]):
         return add
 
     def _add(self, name: str, cls: type[Any]) -> None:
-        missing = [method for method in self.requires if not callable(getattr(cls, method, None))]
+        if not isinstance(cls, type):
+            raise UsageError(f"{self.kind} {name!r} is not a class but {cls!r}")
+        missing = [method for method in self.requires if not _has(cls, method)]
         if missing or not issubclass(cls, Component):
             lacks = ", ".join(missing) or "the base class fedwca.registry.Component"
             raise UsageError(f"{self.kind} {name!r} ({cls.__module__}.{cls.__qualname__}) lacks {lacks}")
@@ -142,6 +150,8 @@ class Registry(Generic[T]):
             if not isinstance(name, str):
                 raise InvalidConfig(f"{self.kind}: a table needs a name, such as {{name = {self.names()[0]!r}}}")
             return canonical(name), fields
+        if not isinstance(spec, str):
+            raise InvalidConfig(f"{self.kind}: needs a name or a table, not {spec!r}")
         name, _, tail = spec.partition(":")
         pairs = [pair.partition("=") for pair in tail.split(",") if pair]
         bad = [key for key, equals, _ in pairs if not equals]

@@ -63,7 +63,7 @@ def split(domain: Domain, share: float, seed: int) -> tuple[Tensor, Tensor]:
     names, inverse = groups.unique(return_inverse=True)
     order = permutation(fold([seed, "source split"]), len(names))
     aside = torch.zeros(len(names), dtype=torch.bool)
-    aside[order[: max(1, round(share * len(names)))]] = True
+    aside[order[: min(max(1, round(share * len(names))), len(names) - 1)]] = True
     held = aside[inverse]
     return (~held).nonzero()[:, 0], held.nonzero()[:, 0]
 

@@ -176,8 +176,6 @@ def command(
     layer = {key: value for key, value in given.items() if value is not None}
     if any(value is not None for value in training.values()):
         layer["training"] = {key: value for key, value in training.items() if value is not None}
-    if data is not None and dataset is None and config is None:
-        layer["dataset"] = "folder"
     execute(Request(layer, [_pair(text) for text in set_ or []], preset, config, out, as_json))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import typer
 
 from fedwca.cli.progress import watching
 from fedwca.cli.tables import print_plan, print_table
+from fedwca.errors import FedwcaError
 from fedwca.experiments.bench import bench, draw
 from fedwca.experiments.compose import described
 from fedwca.experiments.config import Layer
@@ -47,26 +48,33 @@ def execute(request: Request) -> None:
     device = resolve_device(first.config.device)
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
     folder = RunFolder(request.out or Path("runs") / f"{stamp}-{first.methods[-1][0].name}")
-    dataset, source = load(first.config)
-    # Which source it is may change what the preset says.
-    decided = plan(request.layer, request.pairs, request.preset, request.file, source)
-    draw(decided.config, dataset, source, 0, 0)
-    folder.write("config.json", described_plan(decided, source))
+    try:
+        dataset, source = load(first.config)
+        # Which source it is may change what the preset says.
+        decided = plan(request.layer, request.pairs, request.preset, request.file, source)
+        draw(decided.config, dataset, source, 0, 0)
+    except BaseException:
+        folder.discard()
+        raise
+    decided = replace(decided, config=decided.config.model_copy(update={"source": source}))
+    folder.write("config.json", described_plan(decided))
     folder.write("environment.json", environment(device))
     if not request.as_json:
         print_plan(decided, dataset, source, device, folder.path)
-    domains: list[str] = []
+    domains = dataset_domains(decided, dataset, source)
+    prepared = time.perf_counter()
     try:
         with watching(decided, quiet=request.as_json) as progress:
-            prepared = time.perf_counter()
             for record in bench(decided.config, decided.methods, dataset, source, progress):
                 folder.append(record)
+    except FedwcaError:
+        finish(folder, decided, domains, started, prepared, complete=False)
+        raise
     except KeyboardInterrupt:
-        finish(folder, decided, dataset_domains(decided, dataset, source), started, prepared, complete=False)
+        finish(folder, decided, domains, started, prepared, complete=False)
         done = len(folder.records())
         typer.echo(f"Stopped; {done} rounds and a summary of them are kept in {folder.path}", err=True)
         raise typer.Exit(130) from None
-    domains = dataset_domains(decided, dataset, source)
     table, summary = finish(folder, decided, domains, started, prepared, complete=True)
     if request.as_json:
         typer.echo(json.dumps(summary, indent=2))
@@ -113,11 +121,10 @@ def title(decided: Plan) -> str:
     return f"{config.dataset}, {config.clients} clients per target domain, {config.rounds} rounds, seed {config.seed}"
 
 
-def described_plan(decided: Plan, source: str) -> dict[str, Any]:
+def described_plan(decided: Plan) -> dict[str, Any]:
     """The resolved configuration, what each method is made of, and where values came from."""
     methods = {
         method.name: {"label": method.label, "rounds": rounds, "components": described(method)}
         for method, rounds in decided.methods
     }
-    config = {**decided.config.model_dump(mode="json"), "source": source}
-    return {"config": config, "methods": methods, "origins": decided.origins}
+    return {"config": decided.config.model_dump(mode="json"), "methods": methods, "origins": decided.origins}

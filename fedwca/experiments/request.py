@@ -49,17 +49,34 @@ def plan(
     given = spelled_out(layer)
     written = read_file(file) if file else {}
     top = merge(written, given)
+    if top.get("data") is not None and top.get("dataset") is None:
+        # Whoever names a folder and no data set means the folder of domains itself.
+        (written if given.get("data") is None else given)["dataset"] = top["dataset"] = "folder"
     dataset, source = top.get("dataset", "digits_mini"), top.get("source") or source
     base = preset(preset_name, str(dataset), source)
     chosen = validate_names(merge(base, top))
     given = merge(given, assigned(pairs, chosen))
     config, origins = resolve({f"preset {preset_name}": base, "config": written, "CLI": given})
     methods = compose(config)
-    for key in unused(config, methods):
+    idle = unused(config, methods)
+    for key in idle:
         kind, name, _ = key.split(".")
-        if origins.get(f"components.{key}") != f"preset {preset_name}":
+        if origins[f"components.{key}"] != f"preset {preset_name}":
             raise UsageError(f"{key} is given, but no method of this run uses the {kind} {name!r}")
-    return Plan(config, methods, origins)
+        del origins[f"components.{key}"]
+    return Plan(without(config, idle), methods, origins)
+
+
+def without(config: RunConfig, keys: Sequence[str]) -> RunConfig:
+    """The configuration less some component fields: what a preset says of components that the run does not use."""
+    components = {
+        kind: {
+            name: {field: value for field, value in fields.items() if f"{kind}.{name}.{field}" not in keys}
+            for name, fields in names.items()
+        }
+        for kind, names in config.components.items()
+    }
+    return config.model_copy(update={"components": components})
 
 
 def validate_names(values: Layer) -> dict[str, list[str]]:

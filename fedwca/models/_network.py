@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, cast
@@ -95,9 +96,9 @@ class Architecture(Component):
     classifier: Literal["linear", "wn"] = "linear"
     """Plain linear layer, or one with weight normalisation as in SHOT."""
 
+    @abstractmethod
     def backbone(self) -> Backbone:
         """A freshly initialised backbone."""
-        raise NotImplementedError
 
     def build(self, classes: int, seed: int = 0) -> Network:
         """A network with initial weights drawn from ``seed``; the global generator is left as it was."""

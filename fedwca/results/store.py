@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -32,9 +33,9 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        if (path / "rounds.jsonl").exists() or (path / "config.json").exists():
-            raise UsageError(f"--out {path}: holds a run already; name another folder or remove it")
         try:
+            if (path / "rounds.jsonl").exists() or (path / "config.json").exists():
+                raise UsageError(f"--out {path}: holds a run already; name another folder or remove it")
             path.mkdir(parents=True, exist_ok=True)
             probe = path / ".probe"
             probe.write_bytes(b"x")
@@ -46,6 +47,11 @@ class RunFolder:
             raise FedwcaError(
                 f"--out {path}: only {free / 2**20:.0f} MiB are free there; a run needs {NEEDED >> 20} MiB"
             )
+
+    def discard(self) -> None:
+        """Remove the folder if nothing has been written into it."""
+        with contextlib.suppress(OSError):
+            self.path.rmdir()
 
     def write(self, name: str, value: Mapping[str, Any]) -> None:
         """Write a JSON file under a temporary name, then rename it."""
