@@ -125,7 +125,7 @@ def play(
 
     offer = aggregator.offer(server.state, round, server.rows) if round else source_for(clients)
     uploads = engine.run(offer, server.rows, adapt, done=done)
-    check(engine.bank, aggregator, uploads, offer)
+    check(engine.bank, aggregator.reports if round else {}, uploads, offer)
     labels = partition(round, server, method, engine, uploads, domains)
     present = torch.ones(clients, dtype=torch.bool)
     previous = server.rows.shape[0]
@@ -161,15 +161,17 @@ def partition(
             return method.clusterer(BankSignatures(engine.bank, engine.layout, server.source, truth)).cpu()
 
 
-def check(bank: Tensor, aggregator: Aggregator, uploads: Sequence[Upload], offer: Offer) -> None:
+def check(bank: Tensor, declared: Mapping[str, Simplex], uploads: Sequence[Upload], offer: Offer) -> None:
     """Refuse models that are not finite and reports that are not what the aggregator declares."""
     finite = torch.isfinite(bank).all(1)
     if not bool(finite.all()):
         client = int((~finite).nonzero()[0])
         raise Diverged(f"client {client}'s model has values that are not finite; a lower --lr may help")
     for client, upload in enumerate(uploads):
+        if lacks := sorted(set(declared) - set(upload.report)):
+            raise FedwcaError(f"client {client} reported no {', '.join(lacks)}, which the aggregator declares")
         for name, value in upload.report.items():
-            problem = refuse(value[0], aggregator.reports.get(name), offer.shared.shape[0])
+            problem = refuse(value[0], declared.get(name), offer.shared.shape[0])
             if problem:
                 raise FedwcaError(f"client {client} reported {name} {value[0].tolist()}: {problem}")
 

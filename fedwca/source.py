@@ -35,7 +35,7 @@ class SourceTraining(BaseModel):
     lr: PositiveFloat = 1e-3
     """Learning rate."""
     batch_size: PositiveInt = 64
-    """Images per step."""
+    """Images per step; a last batch of less than half of it is left out of the epoch."""
     momentum: NonNegativeFloat = 0.9
     """Heavy-ball momentum."""
     weight_decay: NonNegativeFloat = 1e-3
@@ -61,6 +61,8 @@ def split(domain: Domain, share: float, seed: int) -> tuple[Tensor, Tensor]:
     """Indices (training, held out) of a source domain; variants of one base stay on one side."""
     groups = torch.arange(len(domain.labels)) if domain.groups is None else torch.from_numpy(domain.groups)
     names, inverse = groups.unique(return_inverse=True)
+    if len(names) < 2:
+        raise DataError(f"source domain {domain.name}: all images are variants of one, so none can be held out")
     order = permutation(fold([seed, "source split"]), len(names))
     aside = torch.zeros(len(names), dtype=torch.bool)
     aside[order[: min(max(1, round(share * len(names))), len(names) - 1)]] = True
@@ -105,8 +107,8 @@ def pretrain(
         progress: told (epochs done, epochs, held-out accuracy in percent).
 
     Raises:
-        Diverged: no epoch gave a finite model.
-        DataError: fewer than four images.
+        Diverged: an epoch gave a model that is not finite.
+        DataError: fewer than four images, or all of them variants of one base.
     """
     if len(domain.labels) < 4:
         raise DataError(f"source domain {domain.name}: {len(domain.labels)} images are too few to train on; need 4")
@@ -148,11 +150,12 @@ def _fit(
         if accuracy >= best:
             best, kept = accuracy, {name: tensor.detach().clone() for name, tensor in network.state_dict().items()}
         progress(epoch, training.epochs, float(accuracy))
-        if epoch == training.epochs:
+        if epoch == training.epochs or accuracy < 0:
             break
         network.train()
         for indices in train[permutation(fold([seed, "source order", epoch]), len(train))].split(training.batch_size):
-            if len(indices) < 2:
+            # BatchNorm over a handful of images would spoil the running statistics just before they are used.
+            if len(indices) < 2 or 2 * len(indices) < min(training.batch_size, len(train)):
                 continue
             positions = torch.arange(len(indices), device=device)
             drop = masks(network.drops, fold([seed, "source dropout"]), step, positions, training.batch_size)
@@ -163,8 +166,8 @@ def _fit(
             optimiser.step()
             step += 1
     torch.set_num_threads(threads)
-    if any(not bool(tensor.isfinite().all()) for tensor in kept.values()):
-        raise Diverged("source training gave values that are not finite; a lower source.lr may help")
+    if accuracy < 0:
+        raise Diverged("source training gave values that are not finite; a lower source_training.lr may help")
     return best, kept
 
 
@@ -186,7 +189,8 @@ def _load(network: Network, path: Path) -> float:
     except FileNotFoundError:
         raise CheckpointError(f"{path}: no such file; --checkpoint takes a .safetensors or .pt state dict") from None
     except Exception as error:
-        raise CheckpointError(f"{path}: not a readable checkpoint ({error})") from error
+        why = str(error).partition("\n")[0]
+        raise CheckpointError(f"{path}: not a readable checkpoint ({why})") from error
     accuracy = float(tensors.pop("accuracy", torch.tensor(float("nan"))))
     wanted = network.state_dict()
     missing = [name for name in wanted if name not in tensors and not name.endswith("num_batches_tracked")]
@@ -199,6 +203,8 @@ def _load(network: Network, path: Path) -> float:
             raise CheckpointError(
                 f"{path}: {name} has shape {tuple(tensors[name].shape)}; this model needs {tuple(tensor.shape)}"
             )
+        if name in tensors and not bool(torch.isfinite(tensors[name]).all()):
+            raise CheckpointError(f"{path}: {name} has values that are not finite")
     network.load_state_dict({name: tensors[name] for name in wanted if name in tensors}, strict=False)
     network.eval()
     return accuracy
@@ -207,7 +213,8 @@ def _load(network: Network, path: Path) -> float:
 def _load_torch(path: Path) -> dict[str, Tensor]:
     state = torch.load(path, map_location="cpu", weights_only=True)
     state = state.get("state_dict", state)
-    return {name.removeprefix("module."): tensor for name, tensor in state.items()}
+    tensors = {name: tensor for name, tensor in state.items() if isinstance(tensor, Tensor)}
+    return {name.removeprefix("module."): tensor for name, tensor in tensors.items()}
 
 
 def checkpoint(path: Path, classes: tuple[str, ...], model: Architecture, device: str = "cpu") -> Source:

@@ -146,7 +146,7 @@ def spelled_out(layer: Layer) -> Layer:
         key = "objectives" if kind == "objective" else kind
         if layer.get(key) is None:
             continue
-        specs = list(layer[key]) if kind == "objective" and not isinstance(layer[key], str) else [layer[key]]
+        specs = list(layer[key]) if kind == "objective" and isinstance(layer[key], list | tuple) else [layer[key]]
         names = []
         for spec in specs:
             name, fields = registry(kind).parse(spec)
@@ -154,8 +154,11 @@ def spelled_out(layer: Layer) -> Layer:
             if fields:
                 found.setdefault(kind, {}).setdefault(name, {}).update(fields)
         layer[key] = names if kind == "objective" else names[0]
-    if found or "components" in layer:
-        layer["components"] = merge(layer.get("components", {}), found)
+    given = layer.get("components", {})
+    if not isinstance(given, Mapping):
+        raise InvalidConfig(f"components: needs tables kind.name.field, not {given!r}")
+    if found or given:
+        layer["components"] = merge(given, found)
     return layer
 
 

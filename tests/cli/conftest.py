@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedwca.cli import run
+
+from ..shades import write_shades
+
+SMALL = (
+    "--clients 2 --rounds 2 --epochs 1 --lr 0.01 --batch-size 16 "
+    "--set source_training.epochs=1 --set model.bottleneck=8 --device cpu"
+).split()
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one command line gave."""
+
+    code: int
+    out: str
+    err: str
+    folder: Path
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        return json.loads((self.folder / "summary.json").read_text())  # type: ignore[no-any-return]
+
+    @property
+    def rounds(self) -> list[dict[str, Any]]:
+        return [json.loads(line, parse_constant=pytest.fail) for line in self.lines]
+
+    @property
+    def lines(self) -> list[str]:
+        return (self.folder / "rounds.jsonl").read_text().splitlines()
+
+
+def call(*arguments: str, folder: Path = Path()) -> Run:
+    """A command line in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        patch.setenv("COLUMNS", "200")
+        code = run(list(arguments))
+    return Run(code, out.getvalue(), err.getvalue(), folder)
+
+
+@pytest.fixture(scope="session")
+def shades(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_shades(tmp_path_factory.mktemp("data") / "shades")
+
+
+@pytest.fixture(scope="session")
+def bench(shades: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
+    """`fedwca bench` on the shades with small settings; later arguments win over them."""
+
+    def started(*arguments: str, out: Path | None = None, small: bool = True) -> Run:
+        folder = out or tmp_path_factory.mktemp("runs") / "run"
+        given = ["bench", "--data", str(shades), *(SMALL if small else []), "--out", str(folder), *arguments]
+        return call(*given, folder=folder)
+
+    return started
+
+
+@pytest.fixture(scope="session")
+def plain(bench: Callable[..., Run]) -> Run:
+    """One run with all defaults that are not about size."""
+    return bench()

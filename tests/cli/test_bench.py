@@ -1,0 +1,325 @@
+"""`fedwca bench` end to end on a data set of seconds."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import SMALL, Run
+
+Bench = Callable[..., Run]
+METHODS = ["source_only", "local", "fedavg", "wca"]
+
+
+def test_the_table(plain: Run) -> None:
+    assert plain.code == 0, plain.err
+    assert plain.err == ""
+    for part in ("Source Only", "Local", "FedAvg", "FedWCA", "brass", "coral", "mean", "to FedAvg", "n = 1 run"):
+        assert part in plain.out
+    assert "source amber; targets brass, coral; 2 clients each; on cpu" in plain.out
+    assert "From CLI: " in plain.out
+    assert "training.lr = 0.01" in plain.out
+    assert "±" not in plain.out
+    assert str(plain.folder) in plain.out
+
+
+def test_the_run_folder(plain: Run) -> None:
+    names = {file.name for file in plain.folder.iterdir()}
+    assert names == {"config.json", "environment.json", "rounds.jsonl", "summary.json", "overview.png"}
+    assert (plain.folder / "overview.png").read_bytes().startswith(b"\x89PNG")
+    config = json.loads((plain.folder / "config.json").read_text())
+    assert config["config"]["source"] == "amber"
+    assert config["config"]["components"] == {"model": {"lenet": {"bottleneck": "8"}}}
+    assert list(config["methods"]) == METHODS
+    assert config["origins"]["training.lr"] == "CLI"
+    parts = config["methods"]["wca"]["components"]
+    assert {"kind": "clusterer", "name": "finch"}.items() <= parts[0].items()
+    environment = json.loads((plain.folder / "environment.json").read_text())
+    assert environment["device"] == "cpu"
+    assert {"time", "python", "cpu", "cores", "versions"} <= set(environment)
+    assert environment["versions"]["torch"] != "not installed"
+
+
+def test_a_line_for_every_round(plain: Run) -> None:
+    rounds = plain.rounds
+    expected = [("source_only", -1), *((m, r) for m in METHODS[1:] for r in (-1, 0, 1))]
+    assert [(line["method"], line["round"]) for line in rounds] == expected
+    models, values = 1520 + 25050 + 1250 * 8 + 8 + 16 + 16, 4
+    for line in rounds:
+        assert line["schema"] == 1
+        assert len(line["accuracy"]) == 4
+        assert all(0 <= value <= 100 for value in line["accuracy"])
+        if line["round"] < 0:
+            assert 0 <= line["source_accuracy"] <= 100
+            continue
+        for each in ("labels", "weights", "pseudo_label_accuracy", "accuracy_local", "agreement", "label_entropy"):
+            assert len(line[each]) == 4, each
+        assert set(line["seconds"]) == {"evidence", "label", "train", "round", "evaluate"}
+        assert all(sum(weights) == pytest.approx(1) for weights in line["weights"])
+        later = line["round"] > 0
+        wca = later and line["method"] == "wca"
+        sent = 1 + max(line["labels"]) + 1 if wca else 1
+        classifier = 0 if later else 2 * 8 + 2
+        reported = max(line["labels"]) + 1 + 2 if wca else 0
+        assert line["bytes_down"] == 4 * values * (sent * models + classifier)
+        assert line["bytes_up"] == 4 * values * (models + reported)
+        assert ("alpha" in line) == wca
+    assert {line["method"] for line in rounds if "clustering" in line} == {"wca"}
+    fedavg, local, wca = (
+        next(x for x in rounds if x["method"] == m and x["round"] == 0) for m in METHODS[2:0:-1] + ["wca"]
+    )
+    assert fedavg["labels"] == [0, 0, 0, 0]
+    assert local["labels"] == [0, 1, 2, 3]
+    # Round 0 is the same for all methods that label alike: same start, same draws.
+    assert fedavg["accuracy_local"] == wca["accuracy_local"]
+
+
+def test_the_summary_is_of_the_last_round(plain: Run) -> None:
+    summary = plain.summary
+    assert set(summary) == {"methods", "config", "timing", "complete"}
+    assert summary["complete"] is True
+    assert list(summary["methods"]) == METHODS
+    for name, entry in summary["methods"].items():
+        last = [line for line in plain.rounds if line["method"] == name][-1]["accuracy"]
+        assert entry["mean"] == pytest.approx(statistics.fmean(last))
+        assert entry["domains"] == pytest.approx(
+            {"brass": statistics.fmean(last[:2]), "coral": statistics.fmean(last[2:])}
+        )
+        assert entry["std"] is None
+        assert entry["n"] == 1
+    difference = summary["methods"]["wca"]["difference"]
+    assert difference["to"] == "fedavg"
+    assert difference["mean"] == pytest.approx(summary["methods"]["wca"]["mean"] - summary["methods"]["fedavg"]["mean"])
+    assert "difference" not in summary["methods"]["fedavg"]
+    assert {"total_seconds", "setup_seconds", "run_seconds", "methods"} == set(summary["timing"])
+    assert summary["config"]["source"] == "amber"
+
+
+def accuracies(run: Run) -> list[Any]:
+    return [(line["method"], line["trial"], line["round"], line["accuracy"]) for line in run.rounds]
+
+
+def test_the_same_again_with_another_number_of_workers(bench: Bench, plain: Run) -> None:
+    again = bench("--workers", "1", "--json")
+    assert again.code == 0
+    assert accuracies(again) == accuracies(plain)
+    assert [line.get("alpha") for line in again.rounds] == [line.get("alpha") for line in plain.rounds]
+    assert json.loads(again.out)["methods"] == plain.summary["methods"]
+    assert json.loads(again.out) == again.summary
+    assert again.err == ""
+
+
+def test_a_config_given_back(bench: Bench, plain: Run, tmp_path: Path) -> None:
+    again = bench("--config", str(plain.folder / "config.json"), small=False)
+    assert again.code == 0, again.err
+    assert accuracies(again) == accuracies(plain)
+    assert again.summary["config"] == plain.summary["config"]
+    assert "From config: " in again.out
+
+
+def test_trials_seeds_and_names(bench: Bench) -> None:
+    two = bench("--trials", "2", "--baseline", "fedavg", "--name", "mine", "--rounds", "1", "--json")
+    methods = json.loads(two.out)["methods"]
+    assert list(methods) == ["fedavg", "mine"]
+    for entry in methods.values():
+        runs = [run["mean"] for run in entry["runs"]]
+        assert [run["trial"] for run in entry["runs"]] == [0, 1]
+        assert entry["std"] == pytest.approx(statistics.stdev(runs))
+        assert entry["mean"] == pytest.approx(statistics.fmean(runs))
+    pairs = zip(methods["mine"]["runs"], methods["fedavg"]["runs"], strict=True)
+    paired = [a["mean"] - b["mean"] for a, b in pairs]
+    assert methods["mine"]["difference"]["mean"] == pytest.approx(statistics.fmean(paired))
+    assert methods["mine"]["difference"]["std"] == pytest.approx(statistics.stdev(paired))
+    lines = [line for line in two.rounds if line["round"] == 0]
+    assert lines[0]["weights"] == lines[1]["weights"]
+    first, second = (line["accuracy_local"] for line in lines if line["method"] == "mine")
+    assert first != second
+    table = bench("--trials", "2", "--baseline", "none", "--rounds", "1", "--name", "mine")
+    assert "mean ± std (ddof 1) over n = 2 runs" in table.out
+    assert [line["accuracy"] for line in table.rounds] == [l["accuracy"] for l in two.rounds if l["method"] == "mine"]
+    other = bench("--seed", "5", "--baseline", "none", "--rounds", "1", "--json")
+    assert list(json.loads(other.out)["methods"]) == ["wca"]
+    assert other.rounds[-1]["accuracy_local"] != first
+    assert "difference" not in json.loads(other.out)["methods"]["wca"]
+
+
+def test_source_models(bench: Bench) -> None:
+    run = bench("--source-models", "2", "--baseline", "source-only", "--aggregator", "local", "--rounds", "1", "--json")
+    assert run.summary["methods"]["local"]["n"] == 2
+    assert len({line["source_digest"] for line in run.rounds if "source_digest" in line}) == 2
+
+
+def test_one_image_a_client(bench: Bench) -> None:
+    run = bench("--samples", "1", "--json", "--rounds", "1")
+    assert run.code == 0, run.err
+    summary = json.loads(run.out, parse_constant=pytest.fail)
+    assert {entry["mean"] for entry in summary["methods"].values()} == {None}
+    assert run.rounds[-1]["accuracy"] == [None] * 4
+    shown = bench("--samples", "1", "--rounds", "1", "--baseline", "none")
+    assert shown.code == 0
+    assert "–" in shown.out
+
+
+def test_one_client_of_one_domain(bench: Bench, tmp_path: Path, shades: Path) -> None:
+    for name in ("amber", "brass"):
+        (tmp_path / "two").mkdir(exist_ok=True)
+        (tmp_path / "two" / f"{name}.npz").write_bytes((shades / f"{name}.npz").read_bytes())
+    run = bench("--data", str(tmp_path / "two"), "--clients", "1", "--source", "Brass", "--json")
+    assert run.code == 0, run.err
+    assert list(run.summary["methods"]["wca"]["domains"]) == ["amber"]
+
+
+def test_an_oracle_is_marked(bench: Bench) -> None:
+    run = bench("--clusterer", "true", "--baseline", "none", "--rounds", "1")
+    assert "FedWCA, True (ORACLE)" in run.out
+    assert run.rounds[-1]["labels"] == [0, 0, 1, 1]
+    assert run.rounds[-1]["clustering"]["ari"] == 1
+
+
+def test_a_checkpoint_of_ones_own(bench: Bench, plain: Run, private_cache: Path) -> None:
+    digest = plain.rounds[0]["source_digest"]
+    file = private_cache / "sources" / f"amber-lenet-{digest}.safetensors"
+    run = bench("--checkpoint", str(file), "--json")
+    assert run.code == 0, run.err
+    assert accuracies(run) == accuracies(plain)
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (["--aggregator", "wac"], 2, "no aggregator 'wac'; did you mean 'wca'?"),
+        (["--clusterer", "finsh"], 2, "did you mean 'finch'?"),
+        (["--baseline", "fedavgg"], 2, "no baseline 'fedavgg'; did you mean 'fedavg'?"),
+        (["--preset", "papers"], 2, "no preset 'papers'; known: default, paper"),
+        (["--source", "ambr"], 2, "has no domain 'ambr'; did you mean 'amber'?"),
+        (["--aggregator", "wca:ta=0"], 2, "aggregator wca.ta: Input should be greater than 0 (given '0')"),
+        (["--set", "aggregator.tc=1"], 2, "aggregator wca.tc: there is no such field"),
+        (["--set", "aggregator"], 2, "--set aggregator: not of the form kind.field=value"),
+        (["--set", "rounds=3"], 2, "not of the form kind.field=value"),
+        (["--set", "aggregator.one_hot.weighting=samples"], 2, "no method of this run uses the aggregator 'one_hot'"),
+        (["--aggregator", "fedavg", "--clusterer", "finch", "--name", "x"], 2, "clusterer 'finch' is not used"),
+        (["--aggregator", "fedavg"], 2, "two methods are called 'fedavg'; give the composed one another --name"),
+        (["--rounds", "0"], 2, "rounds: Input should be greater than 0 (given 0)"),
+        (["--samples", "0"], 2, "samples: Input should be greater than 0"),
+        (["--clients", "61"], 2, "'brass' has 60 images, too few for 61 clients"),
+        (["--device", "cuda:99"], 2, "--device cuda:99: this machine has"),
+        (["--device", "abacus"], 2, "--device abacus: no such device; take auto, cpu, cuda or cuda:1"),
+        (["--device", "mps"], 2, "only cpu and cuda are supported"),
+        (["--engine", "warp"], 2, "engine: Input should be 'auto' or 'loop'"),
+        (["--config", "nowhere.toml"], 2, "--config nowhere.toml: No such file"),
+        (["--checkpoint", "nowhere.pt"], 1, "nowhere.pt: no such file; --checkpoint takes"),
+        (["--dataset", "shades"], 2, "no dataset 'shades': it is neither a folder in"),
+        (["--data", "nowhere"], 1, "<root>/<name>/<domain>.npz (images uint8"),
+        (["--dataset", "pacs", "--data", "nowhere"], 1, "--data PATH"),
+        (["--lr", "1e30"], 1, "model has values that are not finite; a lower --lr may help"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_goes_wrong_is_one_sentence(
+    bench: Bench, tmp_path: Path, arguments: list[str], code: int, sentence: str
+) -> None:
+    folder = tmp_path / "run"
+    run = bench(*arguments, out=folder)
+    assert run.code == code
+    assert sentence in run.err
+    assert run.err.startswith("Error: ")
+    assert "Traceback" not in run.err
+    assert "unexpected" not in run.err
+    # What could be known before work starts leaves nothing behind.
+    begun = arguments[0] in ("--lr", "--checkpoint")
+    assert folder.exists() == begun
+    if begun:
+        assert run.summary["complete"] is False
+
+
+@pytest.mark.parametrize("arguments", [["--rounds", "many"], ["--speed", "3"]])
+def test_what_is_no_option_is_usage(bench: Bench, arguments: list[str]) -> None:
+    assert bench(*arguments).code == 2
+
+
+def test_debug_shows_where(bench: Bench) -> None:
+    with pytest.raises(ValueError, match="did you mean 'wca'"):
+        bench("--aggregator", "wac", "--debug")
+
+
+def test_what_nobody_foresaw_is_one_sentence_too(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("a surprise")
+
+    monkeypatch.setattr("fedwca.cli.execute.load", fail)
+    run = bench()
+    assert run.code == 1
+    assert run.err.startswith("Error: unexpected RuntimeError: a surprise. Please run again with --debug")
+
+
+def never(*_: Any, **__: Any) -> None:
+    pytest.fail("work has started")
+
+
+def test_a_folder_that_cannot_be_written_is_found_before_work(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedwca.cli.execute.load", never)
+    (tmp_path / "file").write_text("in the way")
+    for path in (tmp_path / "file", tmp_path / "file" / "below"):
+        run = bench(out=path)
+        assert run.code == 1
+        assert run.err.startswith(f"Error: --out {path}: cannot be written (")
+
+
+def test_a_full_disk_is_found_before_work(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedwca.cli.execute.load", never)
+    monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 1 << 20}))
+    run = bench()
+    assert run.code == 1
+    assert "only 1 MiB are free there; a run needs 64 MiB" in run.err
+
+
+def test_a_run_is_never_written_over(bench: Bench, plain: Run) -> None:
+    before = plain.lines
+    run = bench(out=plain.folder)
+    assert run.code == 2
+    assert "holds a run already; name another folder" in run.err
+    assert plain.lines == before
+
+
+def test_stopped_by_hand(shades: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    # A shell that starts jobs in the background hides Ctrl-C from them: take the handler back.
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); import fedwca.cli as c; c.main()"
+    command = [sys.executable, "-c", code, "bench", "--data", str(shades), *SMALL, "--out", str(folder)]
+    command += ["--rounds", "5000", "--baseline", "fedavg"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
+    try:
+        rounds, deadline = folder / "rounds.jsonl", time.monotonic() + 90
+        while process.poll() is None and time.monotonic() < deadline:
+            if rounds.exists() and rounds.read_text().count("\n") >= 3:
+                break
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert f"are kept in {folder}" in err
+    lines = [json.loads(line) for line in rounds.read_text().splitlines()]
+    assert len(lines) >= 3
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["complete"] is False
+    assert not math.isnan(summary["methods"]["fedavg"]["mean"])
+    assert (folder / "overview.png").exists()

@@ -1,0 +1,80 @@
+"""`fedwca list`, `fedwca show`, `fedwca --version`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import fedwca
+from fedwca.cli.complete import baselines, names, presets
+from fedwca.experiments.components import PLURALS, registry
+
+from .conftest import call
+
+
+def test_version() -> None:
+    run = call("--version")
+    assert (run.code, run.out) == (0, f"fedwca {fedwca.__version__}\n")
+
+
+def test_list() -> None:
+    lines = dict(line.split(maxsplit=1) for line in call("list").out.splitlines())
+    assert set(lines) == {*PLURALS.values(), "baselines", "presets"}
+    assert "wca" in lines["aggregators"]
+    assert "fedavg" in lines["baselines"]
+    assert json.loads(call("list", "--json").out)["presets"] == ["default", "paper"]
+
+
+@pytest.mark.parametrize("kind", ["aggregator", "aggregators", "pseudo-labelers", "Pseudo_Labeler", "presets"])
+def test_list_one_kind(kind: str) -> None:
+    run = call("list", kind)
+    assert run.code == 0
+    assert len(run.out.splitlines()) == 1
+
+
+def test_show() -> None:
+    shown = call("show", "aggregator", "WCA").out
+    for part in ("FedWCA", "sec. 4.2, eqs. 1-3, 7-8", "ta", "0.01", "number > 0", "column, row", "T_a of eq. 1"):
+        assert part in shown
+    assert "--set aggregator.FIELD=VALUE or wca:FIELD=VALUE" in shown
+
+
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in PLURALS for name in registry(kind).names()])
+def test_everything_that_is_listed_can_be_shown(kind: str, name: str) -> None:
+    run = call("show", kind, name)
+    assert run.code == 0, run.err
+    as_json = json.loads(call("show", kind, name, "--json").out)
+    assert as_json["name"] == name
+    cls = registry(kind).get(name)
+    assert set(as_json["fields"]) == set(cls.model_fields)
+    assert all(field in run.out for field in cls.model_fields)
+
+
+def test_show_baseline() -> None:
+    run = call("show", "baseline", "source-only")
+    assert "label: Source Only" in run.out
+    assert json.loads(call("show", "baseline", "fedavg", "--json").out)["aggregator"] == "fedavg"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["list", "agregators"], "no kind 'agregators'; kinds: dataset, model"),
+        (["show", "agregator", "wca"], "no kind 'agregator'"),
+        (["show", "aggregator", "wac"], "did you mean 'wca'?"),
+        (["show", "baseline", "wca"], "no baseline 'wca'"),
+    ],
+)
+def test_errors(arguments: list[str], sentence: str) -> None:
+    run = call(*arguments)
+    assert run.code == 2
+    assert run.err.startswith("Error: ")
+    assert sentence in run.err
+
+
+def test_completion() -> None:
+    assert names("aggregator")("one") == ["one-hot"]
+    assert names("aggregator")("one_") == ["one-hot"]
+    assert "source-only" in baselines("")
+    assert presets("p") == ["paper"]

@@ -1,0 +1,100 @@
+"""Clusterers on made-up signatures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor
+
+from fedwca.clusterers import clusterers
+from fedwca.clusterers.finch import Finch
+from fedwca.kinds import Clusterer
+
+every = pytest.mark.parametrize("clusterer", [clusterers.build(name) for name in clusterers.names()], ids=str)
+
+
+@dataclass(frozen=True)
+class FakeSignatures:
+    """Signatures that are one matrix, whatever is asked for."""
+
+    values: Tensor
+    truth: Tensor
+
+    @property
+    def clients(self) -> int:
+        return len(self.values)
+
+    def layer(self, index: int) -> Tensor:
+        return self.values * index
+
+    def everything(self) -> Tensor:
+        return self.values
+
+    def statistics(self) -> Tensor:
+        return self.values
+
+    def reference(self) -> FakeSignatures:
+        return FakeSignatures(self.values.mean(0, keepdim=True), self.truth[:1])
+
+    def domains(self) -> Tensor:
+        return self.truth
+
+
+def signatures(groups: list[int], seed: int = 0) -> FakeSignatures:
+    """Clients near one common model, moved a little by their group and less by themselves."""
+    draw = torch.Generator().manual_seed(seed)
+    truth = torch.tensor(groups)
+    common = torch.randn(40, generator=draw, dtype=torch.float64)
+    centres = torch.randn(int(truth.max()) + 1, 40, generator=draw, dtype=torch.float64)
+    own = torch.randn(len(groups), 40, generator=draw, dtype=torch.float64)
+    return FakeSignatures(common + 1e-3 * centres[truth] + 1e-4 * own, truth)
+
+
+def same(a: Tensor, b: Tensor) -> bool:
+    """Two partitions with other numbers."""
+    return torch.equal(a[:, None] == a, b[:, None] == b)
+
+
+@every
+@pytest.mark.parametrize("groups", [[0], [0, 0], [0, 1], [0, 0, 1, 1, 2, 2, 2], [0] * 5], ids=str)
+def test_clusters_are_numbered_without_gaps(clusterer: Clusterer, groups: list[int]) -> None:
+    labels = clusterer(signatures(groups))
+    assert labels.shape == (len(groups),)
+    assert labels.dtype == torch.int64
+    assert labels.unique().tolist() == list(range(int(labels.max()) + 1))
+
+
+@every
+def test_the_order_of_clients_does_not_matter(clusterer: Clusterer) -> None:
+    given = signatures([0, 0, 1, 1, 2, 2, 2])
+    order = torch.tensor([3, 6, 0, 5, 1, 4, 2])
+    moved = FakeSignatures(given.values[order], given.truth[order])
+    assert same(clusterer(given)[order], clusterer(moved))
+
+
+@every
+def test_only_oracles_ask_for_the_truth(clusterer: Clusterer) -> None:
+    class Guarded(FakeSignatures):
+        def domains(self) -> Tensor:
+            raise PermissionError("no oracle")
+
+    given = signatures([0, 0, 1, 1])
+    if clusterer.oracle:
+        assert torch.equal(clusterer(given), given.truth)
+    else:
+        clusterer(Guarded(given.values, given.truth))
+
+
+@pytest.mark.parametrize("fields", [{}, {"signature": 3}, {"signature": "all"}, {"reference": "source"}], ids=str)
+def test_finch_finds_groups_that_are_apart(fields: dict[str, object]) -> None:
+    given = signatures([0, 0, 0, 1, 1, 1, 2, 2, 2], seed=2)
+    labels = Finch(**fields)(given)  # type: ignore[arg-type]
+    mixed = [group for group in labels.unique() if len(given.truth[labels == group].unique()) > 1]
+    assert mixed == []
+
+
+def test_identical_clients_do_not_break_finch() -> None:
+    given = FakeSignatures(torch.ones(4, 8, dtype=torch.float64), torch.tensor([0, 0, 1, 1]))
+    assert Finch()(given).shape == (4,)

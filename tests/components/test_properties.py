@@ -1,0 +1,207 @@
+"""What holds for every aggregator, whoever wrote it: new files in ``aggregators/`` are picked up by name."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from fedwca.aggregators import aggregators
+from fedwca.aggregators.fedavg import FedAvg
+from fedwca.aggregators.wca import WCA
+from fedwca.functional import blend_weights, soft_cluster_weights
+from fedwca.kinds import Aggregator
+from fedwca.round import refuse
+
+from .fakes import built, labels_for, play
+
+PARTITIONS = {
+    "K=1": [0],
+    "C=1": [0, 0, 0, 0],
+    "C=K": [0, 1, 2, 3],
+    "uneven": [1, 0, 1, 2, 1, 0],
+    "backwards": [2, 2, 1, 0, 0, 1, 2],
+}
+partitions = pytest.mark.parametrize("given", [torch.tensor(p) for p in PARTITIONS.values()], ids=list(PARTITIONS))
+every = pytest.mark.parametrize("aggregator", built(), ids=aggregators.names())
+takes_partition = pytest.mark.parametrize(
+    "aggregator", [a for a in built() if a.partition == "given"], ids=lambda a: a.name
+)
+
+
+def is_mixture(weights: Tensor) -> bool:
+    """Rows at least 0 and of sum 1, in float64."""
+    whole = torch.allclose(weights.sum(-1), torch.ones(weights.shape[:-1], dtype=torch.float64), atol=1e-12)
+    return weights.dtype == torch.float64 and bool((weights >= -1e-15).all()) and whole
+
+
+def close(a: Tensor, b: Tensor) -> bool:
+    return a.shape == b.shape and torch.allclose(a, b, atol=1e-12)
+
+
+@every
+@partitions
+def test_whatever_is_mixed_is_a_mixture(aggregator: Aggregator, given: Tensor) -> None:
+    case = play(aggregator, given)
+    clusters = int(case.labels.max()) + 1
+    for gather in case.gathers:
+        assert is_mixture(gather)
+        assert gather.shape[0] >= clusters
+    assert case.offer.personal.ndim == 3
+    assert case.offer.personal.shape[0] == len(given)
+    assert case.offer.personal.shape[1] >= 1
+    for weights in (case.offer.personal, case.offer.shared, case.blend.start, *case.blend.references.values()):
+        assert is_mixture(weights)
+    assert case.blend.start.shape == (len(given), case.offer.models)
+    delivered = case.aggregator.deliver(case.states[-1], len(case.rows[-1]))
+    assert delivered.shape == (len(given), len(case.rows[-1]))
+    assert is_mixture(delivered)
+    assert torch.equal(case.offer.personal[:, 0], aggregator.deliver(case.states[0], len(case.rows[0])))
+
+
+@every
+@partitions
+def test_a_client_knows_only_itself(aggregator: Aggregator, given: Tensor) -> None:
+    case = play(aggregator, given)
+    for client in range(len(given)):
+        alone = aggregator.blend(1, case.view.only(client))
+        assert close(alone.start[0], case.blend.start[client])
+        for name, value in alone.references.items():
+            assert close(value[0], case.blend.references[name][client])
+        for name, value in alone.report.items():
+            assert close(value[0], case.blend.report[name][client])
+
+
+@every
+@partitions
+def test_clients_have_no_order(aggregator: Aggregator, given: Tensor) -> None:
+    order = torch.randperm(len(given), generator=torch.Generator().manual_seed(3))
+    # Where everybody is a cluster, clusters change places with clients.
+    rows = order if aggregator.partition == "each" else torch.arange(len(play(aggregator, given).gathers[0]))
+    one, other = play(aggregator, given), play(aggregator, given, order=order)
+    for before, after, kept in zip(one.gathers, other.gathers, (1, len(one.rows[0])), strict=True):
+        assert close(before[rows][:, kept:][:, order], after[:, kept:])
+    assert close(one.rows[-1][rows], other.rows[-1])
+    assert close(one.offer.personal[order][:, :, rows], other.offer.personal)
+    assert close(one.blend.start[order], other.blend.start)
+    delivered = aggregator.deliver(one.states[-1], len(one.rows[-1])) @ one.rows[-1]
+    assert close(delivered[order], aggregator.deliver(other.states[-1], len(other.rows[-1])) @ other.rows[-1])
+
+
+@every
+@partitions
+def test_reports_are_what_is_declared(aggregator: Aggregator, given: Tensor) -> None:
+    case = play(aggregator, given)
+    assert set(case.blend.report) == set(aggregator.reports)
+    for name, value in case.blend.report.items():
+        assert len(value) == len(given)
+        assert [refuse(row, aggregator.reports[name], len(case.offer.shared)) for row in value] == [""] * len(given)
+
+
+@every
+@partitions
+def test_a_state_is_plain_tensors(aggregator: Aggregator, given: Tensor) -> None:
+    case = play(aggregator, given)
+    saved = {name: torch.tensor(value.tolist(), dtype=value.dtype) for name, value in case.states[-1].items()}
+    assert all(type(value) is Tensor and not value.requires_grad for value in case.states[-1].values())
+    restored = aggregator.offer({k: v.view(case.states[-1][k].shape) for k, v in saved.items()}, 2, case.rows[-1])
+    expected = aggregator.offer(case.states[-1], 2, case.rows[-1])
+    assert torch.equal(restored.personal, expected.personal)
+    assert torch.equal(restored.shared, expected.shared)
+
+
+@every
+def test_a_cluster_without_a_client_keeps_its_model(aggregator: Aggregator) -> None:
+    labels = labels_for(aggregator, torch.tensor([0, 1, 1, 2]))
+    clusters = int(labels.max()) + 1
+    sizes = torch.tensor([3, 5, 7, 9])
+    everybody = torch.ones(4, dtype=torch.bool)
+    state = aggregator.learn({}, labels, {}, everybody)
+    present = torch.tensor([False, True, True, False])
+    gather = aggregator.gather(state, labels, sizes, present, clusters)
+    assert is_mixture(gather)
+    assert gather[:, clusters:][:, ~present].abs().sum() == 0
+    for cluster in range(clusters):
+        if not bool((present & (labels == cluster)).any()):
+            assert gather[cluster].argmax() == cluster
+            assert gather[cluster].max() == 1
+    nobody = aggregator.gather(state, labels, sizes, torch.zeros(4, dtype=torch.bool), clusters)
+    assert torch.equal(nobody[:, :clusters], torch.eye(clusters, dtype=torch.float64))
+    source = aggregator.gather({}, labels, sizes, present, 1)
+    assert is_mixture(source)
+
+
+@takes_partition
+def test_one_cluster_is_fedavg(aggregator: Aggregator) -> None:
+    given = torch.zeros(5, dtype=torch.int64)
+    case, average = play(aggregator, given), play(FedAvg(weighting="uniform"), given)
+    for mine, other in zip(case.gathers, average.gathers, strict=True):
+        assert close(mine, other)
+    starts = torch.einsum("ks,ksp->kp", case.blend.start, case.view.received)
+    assert close(starts, case.rows[0].expand(5, -1))
+    assert close(case.rows[-1], average.rows[-1])
+
+
+def test_samples_weigh_where_asked() -> None:
+    labels, sizes = torch.tensor([0, 0, 1]), torch.tensor([1, 3, 5])
+    everybody = torch.ones(3, dtype=torch.bool)
+    means = FedAvg().gather({}, torch.zeros(3, dtype=torch.int64), sizes, everybody, 1)
+    assert close(means[:, 1:], torch.tensor([[1, 3, 5]], dtype=torch.float64) / 9)
+    uniform = aggregators.build("one_hot").gather({}, labels, sizes, everybody, 2)
+    assert close(uniform[:, 2:], torch.tensor([[0.5, 0.5, 0], [0, 0, 1]], dtype=torch.float64))
+
+
+@partitions
+@pytest.mark.parametrize("direction", ["column", "row"])
+def test_wca_starts_from_equation_8(given: Tensor, direction: str) -> None:
+    case = play(WCA(ta=0.4, tb=0.7, direction=direction), given)
+    alpha, beta = case.blend.report["alpha"], case.blend.report["beta"]
+    clusters = int(given.max()) + 1
+    own = torch.nn.functional.one_hot(given, clusters)
+    mixtures = torch.cat([case.offer.personal, case.offer.shared.expand(len(given), -1, -1)], 1)
+    in_rows = torch.einsum("ks,ksr->kr", case.blend.start, mixtures)
+    # In round 1 nobody has reported: soft models are the cluster models.
+    assert close(in_rows, blend_weights(own, alpha, beta, torch.eye(clusters, dtype=torch.float64)))
+    assert close(case.states[-1]["soft"], soft_cluster_weights(alpha, beta, given, direction))  # type: ignore[arg-type]
+    offer = case.aggregator.offer(case.states[-1], 2, case.rows[-1])
+    mixtures = torch.cat([offer.personal, offer.shared.expand(len(given), -1, -1)], 1)
+    view = type(case.view)(case.view.tables, mixtures @ case.rows[-1], 1)
+    later = case.aggregator.blend(2, view)
+    expected = blend_weights(own, later.report["alpha"], later.report["beta"], case.states[-1]["soft"])
+    assert close(torch.einsum("ks,ksr->kr", later.start, mixtures), expected)
+
+
+def test_wca_asks_each_client_its_own_question() -> None:
+    case = play(WCA(ta=0.4, tb=0.7), torch.tensor([0, 1, 1, 2]))
+    alpha, beta = case.blend.report["alpha"], case.blend.report["beta"]
+    scores = case.view.alignment(case.view.shared) / 0.4
+    assert close(alpha, scores.softmax(1))
+    mixed = torch.cat([torch.zeros(4, 1, dtype=torch.float64), alpha], 1)
+    densities = torch.stack([case.view.density(case.view.own), case.view.density(mixed)], 1) / 0.7
+    assert close(beta, densities.softmax(1))
+
+
+def test_wca_temperatures_at_their_ends() -> None:
+    given = torch.tensor([0, 1, 1, 2, 2])
+    hot = play(WCA(ta=1e12, tb=1e12), given)
+    assert torch.allclose(hot.blend.report["alpha"], torch.tensor(1 / 3, dtype=torch.float64))
+    assert torch.allclose(hot.blend.report["beta"], torch.tensor(1 / 2, dtype=torch.float64))
+    cold = play(WCA(ta=1e-9), given)
+    best = cold.view.alignment(cold.view.shared).argmax(1)
+    assert torch.equal(cold.blend.report["alpha"], torch.nn.functional.one_hot(best, 3).double())
+    # With such an alpha the mixed model may be the own one, a tie for beta; so alpha stays soft here.
+    decided = play(WCA(ta=0.4, tb=1e-9), given).blend.report["beta"]
+    assert torch.equal(decided.sort(1).values, torch.tensor([[0.0, 1.0]]).double().expand(5, -1))
+
+
+def test_wca_directions_differ_where_gains_are_one_sided() -> None:
+    # Both clusters like model 0, so only "row" lets cluster 1 put in nothing of its own.
+    labels, present = torch.tensor([0, 1]), torch.ones(2, dtype=torch.bool)
+    report = {
+        "alpha": torch.tensor([[1.0, 0.0], [1.0, 0.0]], dtype=torch.float64),
+        "beta": torch.tensor([[0.0, 1.0], [0.0, 1.0]], dtype=torch.float64),
+    }
+    column = WCA(direction="column").learn({}, labels, report, present)["soft"]
+    row = WCA(direction="row").learn({}, labels, report, present)["soft"]
+    assert column.tolist() == [[0.5, 0.5], [0.0, 1.0]]
+    assert row.tolist() == [[1.0, 0.0], [1.0, 0.0]]

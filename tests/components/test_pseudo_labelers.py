@@ -1,0 +1,176 @@
+"""Pseudo-labelers on predictions that are made up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from fedwca.functional import prototype_labels
+from fedwca.kinds import PseudoLabeler
+from fedwca.pseudo_labelers import pseudo_labelers
+from fedwca.pseudo_labelers.prototype import Prototype
+from fedwca.pseudo_labelers.two_model import TwoModel
+from fedwca.types import Predictions, Targets
+
+from .fakes import predictions
+
+every = pytest.mark.parametrize("labeler", [pseudo_labelers.build(n) for n in pseudo_labelers.names()], ids=str)
+
+
+def drawn(n: int, seed: int = 0) -> Tensor:
+    return torch.rand(n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def ask(labeler: PseudoLabeler, n: int, classes: int = 3) -> Targets:
+    models = {name: predictions(seed, n, classes) for seed, name in enumerate(labeler.models)}
+    return labeler(models, drawn(n))
+
+
+def facing(*classes: int, sure: float = 4.0, of: int = 3) -> Predictions:
+    """A model whose features point at the classes it predicts; a tenth of the others breaks ties."""
+    hot = torch.nn.functional.one_hot(torch.tensor(classes), of).double()
+    return Predictions(sure * hot, hot + 0.1 * torch.roll(hot, 1, 1))
+
+
+@every
+@pytest.mark.parametrize("n", [1, 2, 9])
+@pytest.mark.parametrize("classes", [1, 2, 5])
+def test_targets_are_in_range(labeler: PseudoLabeler, n: int, classes: int) -> None:
+    targets = ask(labeler, n, classes)
+    for tensor in (targets.labels, targets.weights, targets.partners, targets.mix, targets.matched):
+        assert tensor.shape == (n,)
+    assert targets.labels.dtype == torch.int64
+    assert 0 <= int(targets.labels.min()) <= int(targets.labels.max()) < classes
+    assert 0 <= int(targets.partners.min()) <= int(targets.partners.max()) < n
+    assert bool(((targets.weights >= 0) & (targets.weights <= 1) & (targets.mix >= 0) & (targets.mix <= 1)).all())
+
+
+@every
+def test_padding_changes_nothing(labeler: PseudoLabeler) -> None:
+    n, padding = 11, 5
+    models = {name: predictions(seed, n) for seed, name in enumerate(labeler.models)}
+    plain = labeler(models, drawn(n))
+    garbage = {
+        name: Predictions(
+            torch.cat([p.logits, torch.full((padding, 3), torch.nan, dtype=torch.float64)]),
+            torch.cat([p.features, torch.full((padding, 4), 1e6, dtype=torch.float64)]),
+        )
+        for name, p in models.items()
+    }
+    mask = torch.cat([torch.ones(n), torch.zeros(padding)])
+    padded = labeler(garbage, torch.cat([drawn(n), drawn(padding, 1)]), mask)
+    for field in ("labels", "weights", "partners", "mix", "matched"):
+        assert torch.equal(getattr(padded, field)[:n], getattr(plain, field)), field
+    for name, value in plain.notes.items():
+        assert torch.allclose(padded.notes[name], value)
+
+
+@every
+def test_the_same_draws_give_the_same_targets(labeler: PseudoLabeler) -> None:
+    one, other = ask(labeler, 9), ask(labeler, 9)
+    assert all(torch.equal(getattr(one, f), getattr(other, f)) for f in ("labels", "weights", "partners", "mix"))
+
+
+@every
+def test_one_class_only(labeler: PseudoLabeler) -> None:
+    targets = labeler(dict.fromkeys(labeler.models, facing(1, 1, 1, 1)), drawn(4))
+    # Equal features make all prototypes parallel: a tie, which goes to one class for all.
+    assert len(targets.labels.unique()) == 1
+    assert targets.weights.tolist() == [1, 1, 1, 1]
+    assert targets.mix.sum() == 0
+
+
+def test_prototype_labels_are_those_of_equation_4() -> None:
+    model = predictions(3, 20)
+    targets = Prototype()({"start": model}, drawn(20))
+    expected = prototype_labels(model.features, model.probabilities)[0]
+    assert torch.equal(targets.labels, expected)
+    assert targets.weights.tolist() == [1] * 20
+    assert targets.mix.sum() == 0
+    assert bool(targets.matched.all())
+
+
+def test_options_of_prototypes_reach_the_equation() -> None:
+    model = predictions(4, 40)
+    options: list[dict[str, Any]] = [{}, {"refine": 3}, {"append_one": True}, {"normalize_first": True}]
+    found = [Prototype(**fields)({"start": model}, drawn(40)).labels for fields in options]
+    for fields, labels in zip(options, found, strict=True):
+        assert torch.equal(labels, prototype_labels(model.features, model.probabilities, **fields)[0])
+    assert len({tuple(labels.tolist()) for labels in found}) > 1
+
+
+@pytest.mark.parametrize("selection", ["margin", "ratio"])
+@pytest.mark.parametrize("fallback", ["drop", "keep", "any"])
+def test_two_equal_models_are_one(selection: str, fallback: str) -> None:
+    model = predictions(5, 20)
+    labeler = TwoModel(selection=selection, fallback=fallback)
+    targets = labeler({"start": model, "cluster": model}, drawn(20))
+    assert torch.equal(targets.labels, Prototype()({"start": model}, drawn(20)).labels)
+    assert targets.mix.sum() == 0
+    assert targets.weights.tolist() == [1] * 20
+    assert bool(targets.matched.all())
+
+
+START, CLUSTER = (0, 0, 1, 1, 2, 2), (0, 0, 1, 1, 2, 1)
+
+
+def test_a_mismatch_is_mixed_with_a_match_of_its_class() -> None:
+    models = {"start": facing(*START), "cluster": facing(*CLUSTER)}
+    targets = TwoModel(mu=0.55)(models, drawn(6))
+    assert targets.matched.tolist() == [True] * 5 + [False]
+    assert targets.mix.tolist() == [0] * 5 + [0.55]
+    partner = int(targets.partners[5])
+    assert bool(targets.matched[partner])
+    assert targets.labels[partner] == targets.labels[5]
+    assert targets.weights.tolist() == [1] * 6
+
+
+def test_mu_0_leaves_images_alone() -> None:
+    models = {"start": facing(*START), "cluster": facing(*CLUSTER)}
+    targets = TwoModel(mu=0)(models, drawn(6))
+    assert targets.mix.sum() == 0
+    assert targets.partners.tolist() == list(range(6))
+    assert targets.weights.tolist() == [1] * 6
+    off = TwoModel(mixup=False)(models, drawn(6))
+    assert torch.equal(off.labels, targets.labels)
+    assert off.mix.sum() == 0
+
+
+@pytest.mark.parametrize(
+    ("fallback", "weight", "mix", "itself"),
+    [("drop", 0.0, 0.0, True), ("keep", 1.0, 0.0, True), ("any", 1.0, 0.55, False)],
+)
+def test_fallbacks_where_no_match_has_the_label(fallback: str, weight: float, mix: float, itself: bool) -> None:
+    # Both call the last image something that no other image is: 2 and 1.
+    models = {"start": facing(0, 0, 0, 2), "cluster": facing(0, 0, 0, 1)}
+    targets = TwoModel(fallback=fallback)(models, drawn(4))
+    assert targets.matched.tolist() == [True, True, True, False]
+    assert float(targets.weights[3]) == weight
+    assert float(targets.mix[3]) == mix
+    assert (int(targets.partners[3]) == 3) == itself
+    assert targets.weights[:3].tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize(("fallback", "weight"), [("drop", 0.0), ("keep", 1.0), ("any", 0.0)])
+def test_all_mismatched(fallback: str, weight: float) -> None:
+    models = {"start": facing(0, 1, 2), "cluster": facing(1, 2, 0)}
+    targets = TwoModel(fallback=fallback)(models, drawn(3))
+    assert not bool(targets.matched.any())
+    assert targets.mix.sum() == 0
+    assert targets.weights.tolist() == [weight] * 3
+
+
+def test_the_rules_differ_where_prototypes_point_apart() -> None:
+    # Behind BatchNorm prototypes have negative cosines: dividing by them turns the preference round (A13).
+    found = set()
+    for seed in range(5):
+        models = {"start": predictions(seed, 30), "cluster": predictions(seed + 50, 30)}
+        margin = TwoModel(selection="margin", mixup=False)(models, drawn(30))
+        ratio = TwoModel(selection="ratio", mixup=False)(models, drawn(30))
+        assert bool((margin.notes["divisors"] > 0).all())
+        found.add(bool((ratio.notes["divisors"] <= 0).any()))
+        assert torch.equal(margin.matched, ratio.matched)
+    assert True in found

@@ -1,0 +1,125 @@
+"""Who may know of whom: the import graph read from the source, without importing anything."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import fedwca
+
+ROOT = Path(fedwca.__file__).parent
+COMPONENTS = ("aggregators", "clusterers", "pseudo_labelers", "objectives", "models", "datasets")
+BASE = {"errors", "registry"}
+VALUES = {*BASE, "types", "kinds", "functional"}
+ALLOWED: dict[str, set[str]] = {
+    "_version": set(),
+    "errors": set(),
+    "registry": {"errors"},
+    "types": set(),
+    "functional": {"errors"},
+    "kinds": {"functional", "registry", "types"},
+    **dict.fromkeys(COMPONENTS, VALUES),
+    "datasets": {*BASE, "data"},
+    "data": BASE,
+    "engine": {*VALUES, "models", "data"},
+    "source": {*BASE, "data", "engine", "models"},
+    "round": {*VALUES, "engine"},
+    "results": {*BASE, "data"},
+    "experiments": {*VALUES, *COMPONENTS, "data", "engine", "round", "source"},
+    "cli": {*BASE, "_version", "data", "datasets", "experiments", "results"},
+    "__init__": {"_version"},
+    "__main__": {"cli"},
+}
+"""Layer by layer: what each part of the package may import of the rest of it."""
+
+
+def modules() -> Iterator[tuple[str, str, ast.Module]]:
+    """(part, dotted name, source) of every module."""
+    for file in sorted(ROOT.rglob("*.py")):
+        parts = file.relative_to(ROOT).with_suffix("").parts
+        yield parts[0], ".".join(("fedwca", *parts)).removesuffix(".__init__"), ast.parse(file.read_text())
+
+
+MODULES = list(modules())
+ids = [name for _, name, _ in MODULES]
+every = pytest.mark.parametrize(("part", "name", "tree"), MODULES, ids=ids)
+
+
+def imported(tree: ast.Module) -> Iterator[str]:
+    """Dotted names of all modules that a module imports, wherever in it, type-checking ones too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            yield str(node.module)
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+@every
+def test_imports_point_downwards(part: str, name: str, tree: ast.Module) -> None:
+    parts = {full.split(".")[1] for full in imported(tree) if full.startswith("fedwca.")}
+    parts &= set(ALLOWED)
+    assert parts - ALLOWED[part] - {part} == set()
+
+
+@pytest.mark.parametrize("kind", COMPONENTS)
+def test_components_do_not_know_one_another(kind: str) -> None:
+    for part, name, tree in MODULES:
+        if part != kind:
+            continue
+        siblings = {
+            full
+            for full in imported(tree)
+            if full.startswith(f"fedwca.{kind}.") and full != name and not full.split(".")[2].startswith("_")
+        }
+        # `register` and the registry itself live in the package; a file beside it is another component.
+        files = {file.stem for file in (ROOT / kind).glob("[!_]*.py")}
+        assert {full for full in siblings if full.split(".")[2] in files} == set(), name
+
+
+@every
+def test_heavy_libraries_are_imported_where_they_are_used(part: str, name: str, tree: ast.Module) -> None:
+    top = {
+        full.split(".")[0]
+        for node in tree.body
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for full in imported(ast.Module([node], []))
+    }
+    assert not top & {"matplotlib", "sklearn"}
+    if part in ("registry", "errors", "cli") and name not in ("fedwca.cli.execute", "fedwca.cli.progress"):
+        assert not top & {"torch", "numpy"}
+
+
+CONSOLE = {"print", "echo", "secho", "Console", "input"}
+WRITES = {"write_text", "write_bytes", "mkdir", "unlink", "rmdir", "replace", "savefig", "save_file", "fsync", "rename"}
+READS = {"read_text", "read_bytes", "load_file", "iterdir", "glob", "rglob", "open"}
+
+
+def called(tree: ast.Module) -> set[str]:
+    """Names of all functions and methods that a module calls."""
+    functions = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return {f.id if isinstance(f, ast.Name) else f.attr for f in functions if isinstance(f, ast.Name | ast.Attribute)}
+
+
+@every
+def test_only_the_command_line_talks_and_only_keepers_write(part: str, name: str, tree: ast.Module) -> None:
+    names = called(tree)
+    if part != "cli":
+        assert not names & CONSOLE
+    if part not in ("cli", "results", "data", "source"):
+        # dataclasses.replace and str.replace are no file's.
+        assert not names & (WRITES - {"replace"})
+    if part not in ("cli", "results", "data", "source", "datasets", "experiments"):
+        assert not names & READS
+
+
+@pytest.mark.parametrize("name", [name for name in ids if name != "fedwca.__main__"])
+def test_what_is_public_is_there(name: str) -> None:
+    module = importlib.import_module(name)
+    assert [public for public in getattr(module, "__all__", ()) if not hasattr(module, public)] == []
+    assert module.__doc__

@@ -1,0 +1,247 @@
+"""Names without imports, specs of every form, and plugins that are installed from a folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedwca.aggregators import aggregators
+from fedwca.aggregators.wca import WCA
+from fedwca.clusterers import clusterers
+from fedwca.errors import InvalidConfig, UnknownComponent, UsageError
+from fedwca.experiments.components import PLURALS, registry
+from fedwca.experiments.names import baseline_names, preset_names
+from fedwca.objectives import objectives
+from fedwca.pseudo_labelers import pseudo_labelers
+from fedwca.registry import Component, Registry
+
+from .shades import write_shades
+
+HEAVY = ("torch", "faiss", "matplotlib", "sklearn")
+EVERY = [(kind, name) for kind in PLURALS for name in registry(kind).names()]
+
+
+def python(*arguments: str, path: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """A fresh interpreter, with a folder of plugins where one is given."""
+    environment = {**os.environ, "PYTHONPATH": str(path) if path else "", "COLUMNS": "200", "NO_COLOR": "1"}
+    root = Path(__file__).resolve().parents[1]
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [environment["PYTHONPATH"], str(root)]))
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["bench", "--help"], ["list"], ["--version"], ["list", "--json"]])
+def test_looking_around_imports_nothing_heavy(arguments: list[str]) -> None:
+    code = (
+        f"import sys, fedwca.cli; code = fedwca.cli.run({arguments}); found = [m for m in {HEAVY} if m in sys.modules]"
+    )
+    result = python("-c", code + "; sys.exit(f'{code} {found}' if code or found else 0)")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout
+
+
+def test_names_come_from_files() -> None:
+    assert {"fedavg", "local", "one_hot", "wca"} <= set(aggregators.names())
+    assert {"each", "finch", "single", "true"} <= set(clusterers.names())
+    assert {"prototype", "two_model"} <= set(pseudo_labelers.names())
+    assert {"shot"} <= set(objectives.names())
+    assert {"fedavg", "local", "source_only"} <= set(baseline_names())
+    assert {"default", "paper"} <= set(preset_names())
+    assert not any(name.startswith("_") for kind in PLURALS for name in registry(kind).names())
+
+
+@pytest.mark.parametrize(("kind", "name"), EVERY)
+def test_every_name_is_a_component_with_its_papers(kind: str, name: str) -> None:
+    cls = registry(kind).get(name)
+    assert cls.name == name
+    assert cls.__doc__
+    assert cls.__module__.endswith(f".{name}")
+    undescribed = [field for field, info in cls.model_fields.items() if not info.description]
+    assert not undescribed
+
+
+@pytest.mark.parametrize(("kind", "name"), EVERY)
+def test_dump_and_build_are_inverse(kind: str, name: str) -> None:
+    found = registry(kind)
+    component = found.build(name)
+    dumped = found.dump(component)
+    assert found.build(json.loads(json.dumps(dumped))) == component
+    assert found.build(found.parse(component)[0]) == component
+    assert dumped["name"] == name
+
+
+def test_one_component_in_every_form() -> None:
+    expected = WCA(ta=0.05, direction="row")
+    forms: list[Any] = [
+        "wca:ta=0.05,direction=row",
+        " WCA: ta = 0.05 , direction = row",
+        {"name": "wca", "ta": 0.05, "direction": "row"},
+        {"name": "wca", "ta": "0.05", "direction": "row"},
+        expected,
+    ]
+    assert [aggregators.build(form) for form in forms] == [expected] * len(forms)
+    assert aggregators.parse(expected) == ("wca", {"ta": 0.05, "direction": "row"})
+
+
+@pytest.mark.parametrize("name", ["one_hot", "one-hot", "One-Hot", " ONE_HOT "])
+def test_dash_and_underscore_are_alike(name: str) -> None:
+    assert aggregators.build(name).name == "one_hot"
+
+
+@pytest.mark.parametrize(
+    ("given", "near"), [("wac", "wca"), ("fed-avg", "fedavg"), ("onehot", "one_hot"), ("lokal", "local")]
+)
+def test_a_wrong_name_suggests_the_near_one(given: str, near: str) -> None:
+    with pytest.raises(UnknownComponent, match=f"no aggregator .*; did you mean '{near}'") as caught:
+        aggregators.build(given)
+    assert "Known: " in str(caught.value)
+
+
+def test_a_name_near_to_nothing_lists_what_there_is() -> None:
+    with pytest.raises(UnknownComponent, match=r"no clusterer 'zzz'\. Known: each, finch, "):
+        clusterers.build("zzz")
+
+
+@pytest.mark.parametrize(
+    ("spec", "sentence"),
+    [
+        ("wca:tc=1", "aggregator wca.tc: there is no such field"),
+        ("wca:ta=0", "aggregator wca.ta: Input should be greater than 0 (given '0')"),
+        ("wca:ta=hot", "aggregator wca.ta: Input should be a valid number"),
+        ("wca:direction=up", "aggregator wca.direction: Input should be 'column' or 'row'"),
+        ("wca:ta", "'ta' is not of the form field=value"),
+        ({"ta": 1}, "a table needs a name"),
+        ({"name": "wca", "ta": -1, "tb": -2}, "wca.ta: Input should be greater than 0 (given -1); aggregator wca.tb"),
+        (3, "needs a name or a table, not 3"),
+    ],
+    ids=str,
+)
+def test_wrong_specs_name_the_field_and_the_bound(spec: Any, sentence: str) -> None:
+    with pytest.raises(InvalidConfig) as caught:
+        aggregators.build(spec)
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_components_are_frozen() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        WCA().ta = 1  # type: ignore[misc]
+
+
+def test_a_name_belongs_to_one_class() -> None:
+    fresh: Registry[Component] = Registry("thing", "fedwca.objectives")
+    fresh("thing")(type("One", (Component,), {"__module__": "a"}))
+    with pytest.raises(UsageError, match=r"thing 'thing' is already a\.One"):
+        fresh("thing")(type("Two", (Component,), {"__module__": "b"}))
+
+
+def test_no_such_kind() -> None:
+    with pytest.raises(UsageError, match=r"no kind 'agregator'; kinds: dataset, model"):
+        registry("agregator")
+
+
+# Plugins
+
+BLENDED = '''
+"""One file: every client starts half from its own model, half from everybody's mean."""
+
+import torch
+
+from fedwca.kinds import Aggregator
+from fedwca.types import Blend, Offer
+
+
+class HalfAndHalf(Aggregator):
+    """Half the own cluster's model, half the mean of all clusters' models."""
+
+    label = "Half and half"
+    share: float = 0.5
+
+    def offer(self, state, round, rows):
+        own = super().offer(state, round, rows)
+        return Offer(own.personal, torch.full((1, len(rows)), 1 / len(rows), dtype=torch.float64))
+
+    def blend(self, round, view):
+        return Blend(view.own * (1 - self.share) + view.shared * self.share)
+'''
+MODULES = {
+    "blended.py": BLENDED,
+    "bare.py": "from fedwca.registry import Component\nclass Bare(Component):\n    def offer(self): ...\n",
+    "mute.py": "from fedwca.kinds import Objective\nclass Mute(Objective):\n    pass\n",
+    "plain.py": "class Plain:\n    def __call__(self, batch): ...\n",
+    "broken.py": "import a_library_that_is_not_there\n",
+    "lowly.py": "def lowly(batch): ...\n",
+}
+POINTS = """
+[fedwca.aggregators]
+half-and-half = blended:HalfAndHalf
+bare = bare:Bare
+broken = broken:Broken
+
+[fedwca.objectives]
+mute = mute:Mute
+plain = plain:Plain
+lowly = lowly:lowly
+"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder as an installer leaves it: modules and one distribution's metadata."""
+    folder = tmp_path_factory.mktemp("site")
+    for name, text in MODULES.items():
+        (folder / name).write_text(text)
+    metadata = folder / "fedwca_extras-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: fedwca-extras\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text(POINTS)
+    return folder
+
+
+def test_an_installed_plugin_is_listed_and_runs(site: Path, tmp_path: Path) -> None:
+    listed = python("-m", "fedwca", "list", "aggregators", path=site)
+    assert "half_and_half" in listed.stdout, listed.stderr
+    data = write_shades(tmp_path / "shades", images=16)
+    small = "--clients 1 --rounds 2 --epochs 1 --baseline none --set source_training.epochs=0 --json"
+    out = ["--data", str(data), "--out", str(tmp_path / "run")]
+    ran = python("-m", "fedwca", "bench", "--aggregator", "half-and-half:share=0.25", *small.split(), *out, path=site)
+    assert ran.returncode == 0, ran.stderr
+    summary = json.loads(ran.stdout)
+    assert set(summary["methods"]) == {"half_and_half"}
+    assert summary["config"]["components"] == {"aggregator": {"half_and_half": {"share": "0.25"}}}
+    rounds = [json.loads(line) for line in (tmp_path / "run" / "rounds.jsonl").read_text().splitlines()]
+    # FINCH puts two clients in one cluster; own and mean are one model then.
+    assert rounds[-1]["weights"] == [[1.0], [1.0]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "sentence"),
+    [
+        ("aggregators", "bare", "aggregator 'bare' (bare.Bare) lacks blend, gather, learn, deliver"),
+        ("objectives", "mute", "objective 'mute' (mute.Mute) lacks __call__"),
+        ("objectives", "plain", "objective 'plain' (plain.Plain) lacks the base class fedwca.registry.Component"),
+        ("objectives", "lowly", "objective 'lowly' is not a class but <function lowly"),
+        ("aggregators", "broken", "aggregator 'broken' from fedwca-extras could not be loaded: No module named"),
+    ],
+)
+def test_a_plugin_that_does_not_fit_is_told_why(
+    site: Path, monkeypatch: pytest.MonkeyPatch, kind: str, name: str, sentence: str
+) -> None:
+    monkeypatch.syspath_prepend(str(site))
+    with pytest.raises(UsageError) as caught:
+        registry(kind).get(name)
+    assert sentence in str(caught.value)
+
+
+def test_a_plugin_that_does_not_load_leaves_the_others_alone(site: Path) -> None:
+    result = python("-m", "fedwca", "bench", "--aggregator", "broken", path=site)
+    assert result.returncode == 2
+    assert result.stderr.startswith("Error: aggregator 'broken' from fedwca-extras could not be loaded")
+    assert result.stderr.count("\n") == 1
+    assert python("-m", "fedwca", "list", "aggregators", path=site).returncode == 0
