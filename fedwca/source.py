@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fedwca.data.cache import cache_dir, write_atomically
 from fedwca.data.dataset import Domain
-from fedwca.engine.loop import cores
+from fedwca.engine.loop import one_thread
 from fedwca.engine.randomness import fold, permutation
 from fedwca.engine.replica import masks
 from fedwca.errors import CheckpointError, DataError, Diverged
@@ -117,7 +117,9 @@ def pretrain(
     network = model.build(len(classes), seed=fold([seed, "weights"]) >> 1).to(device)
     if path.is_file():
         return Source(network, _load(network, path), key)
-    accuracy, state = _fit(network, domain, training, seed, device, progress)
+    # One thread: sums have one order, so the model does not depend on the machine's cores.
+    with one_thread():
+        accuracy, state = _fit(network, domain, training, seed, device, progress)
     network.load_state_dict(state)
     network.eval()
     tensors = {name: tensor.contiguous().cpu() for name, tensor in {**state, "accuracy": accuracy}.items()}
@@ -141,8 +143,6 @@ def _fit(
         network.parameters(), training.lr, training.momentum, weight_decay=training.weight_decay
     )
     loss = torch.nn.CrossEntropyLoss(label_smoothing=training.smoothing)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(cores())
     best, kept = torch.tensor(-1.0), {}
     step = 0
     for epoch in range(training.epochs + 1):
@@ -165,7 +165,6 @@ def _fit(
             loss(logits, labels[here]).backward()
             optimiser.step()
             step += 1
-    torch.set_num_threads(threads)
     if accuracy < 0:
         raise Diverged("source training gave values that are not finite; a lower source_training.lr may help")
     return best, kept

@@ -59,11 +59,14 @@ class _Bars:
         self.bars.update(self.source, completed=epoch, note=f"{accuracy:.1f} % at home", visible=not done)
 
     def on_begin(self, label: str, rounds: int, clients: int) -> None:
-        self.clients = clients
+        self.clients, self._accuracy = clients, ""
         self.bars.reset(self.now, total=max(1, rounds * clients), visible=rounds > 0, description=label, note="")
 
     def on_client(self, client: int) -> None:
         self.bars.advance(self.now)
+        self._note()
+
+    def _note(self) -> None:
         speed = self.bars.tasks[self.now].finished_speed or self.bars.tasks[self.now].speed
         if speed:
             self.bars.update(self.now, note=f"{speed:.1f} clients/s {self._accuracy}")
@@ -72,6 +75,7 @@ class _Bars:
 
     def on_round(self, done: int, accuracy: float) -> None:
         self._accuracy = f"round {done}: {accuracy:.1f} %"
+        self._note()
         self.bars.advance(self.all)
 
     def on_warn(self, message: str) -> None:

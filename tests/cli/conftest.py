@@ -14,10 +14,8 @@ from fedwca.cli import run
 
 from ..shades import write_shades
 
-SMALL = (
-    "--clients 2 --rounds 2 --epochs 1 --lr 0.01 --batch-size 16 "
-    "--set source_training.epochs=1 --set model.bottleneck=8 --device cpu"
-).split()
+SIZE = "--clients 2 --rounds 2 --epochs 1 --lr 0.01 --batch-size 16 --device cpu"
+SMALL = [*SIZE.split(), "--set", "source_training.epochs=1", "--set", "model.bottleneck=8"]
 
 
 @dataclass(frozen=True)

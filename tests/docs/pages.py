@@ -1,0 +1,66 @@
+"""The documentation as data: its pages, fenced blocks, headings, links and command lines."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SHELLS = {"sh", "console"}
+FENCE = re.compile(r"^```(\w*)(?: title=\"([^\"]+)\")?\s*\n(.*?)^```\s*$", re.M | re.S)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block; one with a title is a file."""
+
+    page: Path
+    language: str
+    title: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page.stem}-{self.title}"
+
+
+def blocks() -> list[Block]:
+    return [Block(page, *found) for page in PAGES for found in FENCE.findall(page.read_text())]
+
+
+def files(page: str, suffix: str) -> list[Block]:
+    """Blocks of a page (or of all, for '') that are files of a kind."""
+    return [block for block in blocks() if block.title.endswith(suffix) and page in ("", block.page.stem)]
+
+
+def prose(page: Path) -> str:
+    return FENCE.sub("", page.read_text())
+
+
+def anchors(page: Path) -> set[str]:
+    """Of headings, as code hosts make them."""
+    headings = re.findall(r"^#+ (.+)$", prose(page), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def links(page: Path) -> Iterator[str]:
+    yield from re.findall(r"\]\(([^)\s]+)\)", prose(page))
+
+
+def commands() -> list[tuple[Path, list[str]]]:
+    """Arguments of every fedwca command line in a shell block, without what a shell would take."""
+    found = []
+    for block in blocks():
+        if block.language not in SHELLS:
+            continue
+        for line in block.text.replace("\\\n", " ").splitlines():
+            if block.language == "console" and not line.startswith("$ "):
+                continue
+            words = shlex.split(line.removeprefix("$ "), comments=True)
+            words = words[: next((i for i, word in enumerate(words) if word in {">", "|", "&&"}), len(words))]
+            if words and Path(words[0]).name == "fedwca":
+                found.append((block.page, words[1:]))
+    return found

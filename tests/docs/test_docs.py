@@ -1,0 +1,204 @@
+"""What the documentation says is so: its examples run, its links lead somewhere, its commands and names exist."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from fedwca.cli import app
+from fedwca.engine.client import Training
+from fedwca.errors import UnknownComponent
+from fedwca.experiments.components import PLURALS, registry
+from fedwca.experiments.config import RunConfig
+from fedwca.experiments.request import plan
+from fedwca.registry import canonical
+from fedwca.source import SourceTraining
+
+from .pages import PAGES, ROOT, Block, anchors, blocks, commands, files, links, prose
+
+SIZE = "--rounds 2 --epochs 1 --clients 2 --device cpu"
+SHORT = [*SIZE.split(), "--set", "source_training.epochs=1", "--baseline", "none"]
+PLUGINS = {"lean", "k_means", "confident", "entropy", "small"}
+by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory: pytest.TempPathFactory, private_cache: Path) -> Path:
+    """A folder with the plugins of the docs installed, their example images, and a run that uses all of them."""
+    folder = tmp_path_factory.mktemp("docs")
+    for block in files("extending", ".py"):
+        (folder / block.title).write_text(block.text)
+    points = [
+        f"[{group}]\n" + "".join(f"{name} = {target}\n" for name, target in entries.items())
+        for block in files("extending", ".toml")
+        for group, entries in tomllib.loads(block.text)["project"]["entry-points"].items()
+    ]
+    info = folder / "docs_plugins-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: docs-plugins\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("\n".join(points))
+    (archives,) = [block for block in files("data", ".py") if "savez" in block.text]
+    python(folder, "-c", archives.text)
+    (line,) = [words for _, words in commands() if "entropy" in words]
+    arguments = [*line, "--set", "aggregator.p=0.7", "--data", "photos", *SHORT, "--out", "runs/first", "--json"]
+    (folder / "summary.json").write_text(python(folder, "-m", "fedwca", *arguments))
+    return folder
+
+
+def python(folder: Path, *arguments: str) -> str:
+    """A process of its own, so that a plugin is known there and nowhere else; warnings are errors but for faiss'."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])}
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_plugins_of_the_docs_run(workplace: Path) -> None:
+    summary = json.loads((workplace / "summary.json").read_text())
+    assert list(summary["methods"]) == ["lean"]
+    assert summary["config"]["components"]["aggregator"] == {"lean": {"p": "0.7"}}
+    last = json.loads((workplace / "runs/first/rounds.jsonl").read_text().splitlines()[-1])
+    labels = last["labels"]
+    for client, label in enumerate(labels):
+        share = labels.count(label) / len(labels)
+        assert last["weights"][client][label] == pytest.approx(0.7 + 0.3 * share)
+        assert sum(last["weights"][client]) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("block", [block for block in files("", ".py") if block.page.stem != "extending"], ids=str)
+def test_a_python_example_runs(
+    block: Block, workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(workplace)
+    text = re.sub(r"SourceTraining\(epochs=\d+", "SourceTraining(epochs=1", block.text)
+    exec(compile(text, str(block), "exec"), {"__name__": "__main__"})
+    assert capsys.readouterr().out or "savez" in text
+
+
+def test_every_python_block_of_the_docs_is_run() -> None:
+    ours = [block for block in blocks() if block.language == "python" and block.page.parent.name == "docs"]
+    assert [block.text for block in ours if not block.title.endswith(".py")] == []
+
+
+@by_page
+def test_relative_links_lead_somewhere(page: Path) -> None:
+    for link in links(page):
+        if "://" in link:
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{page.name}: {link}"
+        assert not anchor or anchor in anchors(target), f"{page.name}: {link} has no such heading"
+
+
+def known(words: list[str]) -> bool:
+    """Whether a command line speaks of no plugin."""
+    return not PLUGINS & {canonical(re.split("[:.]", word)[0]) for word in words}
+
+
+@pytest.mark.parametrize(
+    ("page", "words"), commands(), ids=lambda value: " ".join(value[:9]) if isinstance(value, list) else ""
+)
+def test_a_command_line_parses(page: Path, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    command: Any = typer.main.get_command(app)
+    names = list(words)
+    while names and getattr(command, "commands", None) and not names[0].startswith("-"):
+        assert names[0] in command.commands, f"fedwca has no command {names[0]}"
+        command = command.commands[names.pop(0)]
+    if names and names[0].startswith("-") and getattr(command, "commands", None):
+        assert all(any(name in option.opts for option in command.params) or name == "--help" for name in names)
+        return
+    context = command.make_context(words[0], list(names))
+    if words[0] == "bench" and known(words):
+        values = context.params
+        monkeypatch.setattr("fedwca.cli.execute.execute", planned)
+        if values["config"] is None:
+            command.callback(**values)
+    if words[0] == "show" and known(words) and canonical(words[1]) in PLURALS:
+        assert registry(words[1]).get(words[2])
+
+
+def planned(request: Any) -> None:
+    """In place of a run: everything that is checked before one, without data."""
+    plan(request.layer, request.pairs, request.preset, None, request.layer.get("source"))
+
+
+@by_page
+def test_a_set_option_names_a_field_and_a_value_of_it(page: Path) -> None:
+    for key, value in re.findall(r"--set ([\w.-]+)=([\w.-]+)", page.read_text()):
+        head, *rest = key.split(".")
+        if head == "training":
+            Training(**{rest[0]: value})
+        elif head == "source_training":
+            SourceTraining(**{rest[0]: value})
+        elif rest[0] not in PLUGINS and not (head == "aggregator" and rest[0] == "p"):
+            names = [rest[0]] if len(rest) == 2 else [chosen(head, rest[-1])]
+            registry(head).build({"name": names[0], rest[-1]: value})
+
+
+def chosen(kind: str, field: str) -> str:
+    """The default component of a kind, or for a data set one that has the field."""
+    if kind == "dataset":
+        return "digit_five"
+    if kind == "clusterer":
+        return "finch"
+    default = RunConfig.model_fields["objectives" if kind == "objective" else kind].default
+    return default[0] if isinstance(default, tuple) else default
+
+
+@cache
+def resolved(name: str) -> bool:
+    """Whether a dotted name is a module or something in one."""
+    parts = name.split(".")
+    for cut in range(len(parts), 0, -1):
+        try:
+            found: Any = importlib.import_module(".".join(parts[:cut]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[cut:]:
+            if not hasattr(found, part):
+                return False
+            found = getattr(found, part)
+        return True
+    return False
+
+
+@by_page
+def test_names_and_files_in_the_text_exist(page: Path) -> None:
+    quoted = re.findall(r"(?<!`)`([^`\n]+)`(?!`)", prose(page))
+    missing = [name for name in quoted if re.fullmatch(r"fedwca(\.\w+)+", name) and not resolved(name)]
+    paths = [name for name in quoted if re.fullmatch(r"(fedwca|tests|docs|baselines|\.ci)/[\w./-]*", name)]
+    example = {"fedwca/aggregators/lean.py"}
+    missing += [path for path in paths if not (ROOT / path).exists() and path not in example]
+    assert missing == []
+
+
+def test_the_map_names_every_equation_function() -> None:
+    from fedwca import functional
+
+    text = (ROOT / "docs" / "paper-to-code.md").read_text()
+    own = {"VectorError", "class_entropy", "finch_levels"}
+    assert [name for name in functional.__all__ if name not in own and f"`fedwca.functional.{name}`" not in text] == []
+
+
+def test_every_open_question_has_a_row() -> None:
+    text = (ROOT / "docs" / "decisions.md").read_text()
+    assert re.findall(r"^\| (A\d+) \|", text, re.M) == [f"A{number}" for number in range(1, 41)]
+
+
+def test_the_plugins_of_the_docs_stay_where_they_were_installed(workplace: Path) -> None:
+    with pytest.raises(UnknownComponent):
+        registry("aggregator").get("lean")

@@ -1,0 +1,84 @@
+"""What a run leaves behind can be read, whatever stopped it."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fedwca.errors import FedwcaError, UsageError
+from fedwca.results.store import RunFolder, plain, read_records
+from fedwca.results.summary import differences, rows, summarise
+
+
+def record(method: str, trial: int, number: int, *accuracy: float) -> dict[str, Any]:
+    return {"method": method, "source_model": 0, "trial": trial, "round": number, "accuracy": list(accuracy)}
+
+
+def test_values_become_json() -> None:
+    value = {"a": torch.tensor([1.5, math.inf]), "b": (Path("x"), math.nan, None, True), 3: torch.tensor(2)}
+    assert plain(value) == {"a": [1.5, None], "b": ["x", None, None, True], "3": 2}
+
+
+def test_records_come_back(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "deep" / "run")
+    assert folder.records() == []
+    folder.append(record("wca", 0, 0, 50.0, math.nan))
+    folder.append(record("wca", 0, 1, 60.0, 70.0))
+    first, second = folder.records()
+    assert math.isnan(first["accuracy"][1])
+    assert second["accuracy"] == [60.0, 70.0]
+    with pytest.raises(UsageError, match="holds a run already"):
+        RunFolder(folder.path)
+
+
+@pytest.mark.parametrize("end", ['{"method": "wca", "acc', '{"a": 1', "\x00\x00\x00"])
+def test_a_line_that_was_cut_off_is_left_out(tmp_path: Path, end: str) -> None:
+    folder = RunFolder(tmp_path / "run")
+    folder.append(record("wca", 0, 0, 50.0))
+    with (folder.path / "rounds.jsonl").open("a") as file:
+        file.write(end)
+    assert len(read_records(folder.path)) == 1
+
+
+def test_only_an_empty_folder_is_discarded(tmp_path: Path) -> None:
+    empty, used = RunFolder(tmp_path / "empty"), RunFolder(tmp_path / "used")
+    used.write("config.json", {"a": math.nan})
+    empty.discard()
+    used.discard()
+    assert not empty.path.exists()
+    assert json.loads((used.path / "config.json").read_text()) == {"a": None}
+    assert [file.name for file in used.path.iterdir()] == ["config.json"]
+
+
+def test_no_space_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 0}))
+    with pytest.raises(FedwcaError, match="only 0 MiB are free"):
+        RunFolder(tmp_path / "run")
+
+
+def test_the_last_round_counts_never_the_best() -> None:
+    # Trials 0 and 1 of two methods on clients of domains a, a, b; worked by hand.
+    records = [
+        record("x", 0, -1, 0, 0, 0),
+        record("x", 0, 0, 99, 99, 99),
+        record("x", 0, 1, 10, 20, 60),
+        record("x", 1, 1, 40, 40, 40),
+        record("fedavg", 0, 1, 10, 10, 10),
+        record("fedavg", 1, 1, 20, 20, math.nan),
+    ]
+    table = rows(records, {"fedavg": "FedAvg", "x": "X", "absent": "Absent"}, ["a", "a", "b"])
+    assert [row.label for row in table] == ["FedAvg", "X"]
+    found = summarise(table)
+    assert found["x"]["mean"] == 35
+    assert found["x"]["std"] == pytest.approx(math.sqrt(50))
+    assert found["x"]["domains"] == {"a": 27.5, "b": 50}
+    assert found["x"]["domain_stds"]["a"] == pytest.approx(math.sqrt(2 * 12.5**2))
+    assert found["fedavg"]["domains"] == {"a": 15, "b": 10}
+    assert differences(table[1], table[0]) == [20, 20]
+    assert found["x"]["difference"] == {"to": "fedavg", "mean": 20, "std": 0, "n": 2}
+    assert found["x"]["n"] == 2
