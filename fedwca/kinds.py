@@ -42,6 +42,8 @@ class Aggregator(Component):
     """Who is grouped with whom: by a clusterer, all in one, each alone, or by the clients' own choice."""
     reports: ClassVar[Mapping[str, Simplex]] = {}
     """What `blend` uploads beside the model, so that a server can refuse what does not fit."""
+    references: ClassVar[tuple[str, ...]] = ("start", "cluster", "source")
+    """Models that labelers and objectives may name: what `blend` gives beside the three that are always there."""
 
     weighting: Literal["uniform", "samples"] = "uniform"
     """How a cluster's mean weighs its clients: all alike, or by their number of training images."""
@@ -56,7 +58,7 @@ class Aggregator(Component):
             present: clients that took part in this round ``[K]`` bool.
             rows: R, previous rows; a cluster without a present client keeps its own row.
         """
-        clusters = int(labels.max()) + 1
+        clusters = max(int(labels.max()) + 1, rows)
         means = cluster_means(labels, clusters, sizes.double() if self.weighting == "samples" else None, present)
         idle = means.sum(1, keepdim=True) == 0
         kept = torch.eye(rows, dtype=means.dtype)[torch.arange(clusters) % rows]
@@ -71,6 +73,10 @@ class Aggregator(Component):
         """What a client begins from and compares with; never called in round 0."""
         return Blend(view.own)
 
+    def expected(self, round: int) -> Mapping[str, Simplex]:
+        """What clients must report in a round after the first."""
+        return self.reports
+
     def learn(self, state: State, labels: Tensor, report: Mapping[str, Tensor], present: Tensor) -> State:
         """What the server remembers for the next round; ``report`` is empty in round 0."""
         return {"labels": labels}
@@ -78,6 +84,15 @@ class Aggregator(Component):
     def deliver(self, state: State, rows: int) -> Tensor:
         """The model each client ends with ``[K, R]``: its cluster's."""
         return one_hot(state["labels"], rows).double()
+
+    def first(self, clients: int, draws: Tensor) -> Tensor:
+        """Cluster of each client ``[K]`` in round 0, where clients choose their own from then on.
+
+        Args:
+            clients: K.
+            draws: uniform numbers in [0, 1) ``[K]``.
+        """
+        raise NotImplementedError(f"{type(self).__name__} lets clients choose, but says nothing for round 0")
 
 
 class PseudoLabeler(Component):
@@ -101,8 +116,22 @@ class PseudoLabeler(Component):
 
 
 class Objective(Component):
-    """What one client minimises on one batch; several add up."""
+    """What one client minimises; several add up."""
+
+    anchors: ClassVar[tuple[str, ...]] = ()
+    """References whose parameters `penalty` compares with."""
+    teachers: ClassVar[tuple[str, ...]] = ()
+    """References whose predictions of the plain images a batch carries."""
 
     @abstractmethod
     def __call__(self, batch: Batch) -> Tensor:
-        """Loss ``[]`` in nats."""
+        """Loss of one batch ``[]`` in nats; 0 for an objective that is a penalty alone."""
+
+    def penalty(self, parameters: Tensor, anchors: Mapping[str, Tensor]) -> Tensor | None:
+        """Loss of the model itself ``[]``, differentiable; None for none.
+
+        Args:
+            parameters: the client's trained parameters ``[P]``, without BatchNorm statistics.
+            anchors: the same of the references named in ``anchors``.
+        """
+        return None

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import builtins
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from fedwca.engine.bank import mix
-from fedwca.engine.client import Desk, Training
+from fedwca.engine.client import Desk, Task, Training
 from fedwca.engine.loop import Loop
-from fedwca.engine.randomness import Keys
+from fedwca.engine.randomness import Keys, permutation, uniform
 from fedwca.engine.signature import BankSignatures
 from fedwca.errors import Diverged, FedwcaError
 from fedwca.kinds import Aggregator, Clusterer, Objective, PseudoLabeler
@@ -65,22 +65,34 @@ class Outcome:
     labels: Tensor
     """Cluster of each client ``[K]``."""
     offer: Offer
-    uploads: Sequence[Upload]
+    uploads: Mapping[int, Upload]
+    """By client; those that were absent are not in it."""
+
+    @property
+    def present(self) -> Tensor:
+        """Clients that took part ``[K]`` bool."""
+        return torch.tensor([client in self.uploads for client in range(len(self.labels))])
 
     @property
     def weights(self) -> Tensor:
-        """Starts as mixtures of the server's rows ``[K, R]``."""
-        return torch.stack([upload.weights for upload in self.uploads])
+        """Starts as mixtures of the server's rows ``[K, R]``; NaN for absent clients."""
+        return self._stacked({client: upload.weights for client, upload in self.uploads.items()})
 
     @property
     def report(self) -> dict[str, Tensor]:
-        """What clients reported, stacked: ``{name: [K, …]}``."""
-        names = self.uploads[0].report
-        return {name: torch.cat([upload.report[name] for upload in self.uploads]) for name in names}
+        """What clients reported: ``{name: [K, …]}``; NaN for absent clients."""
+        names = next(iter(self.uploads.values())).report
+        return {name: self._stacked({k: u.report[name][0] for k, u in self.uploads.items()}) for name in names}
+
+    def _stacked(self, values: Mapping[int, Tensor]) -> Tensor:
+        missing = torch.full_like(next(iter(values.values())), torch.nan)
+        return torch.stack([values.get(client, missing) for client in range(len(self.labels))])
 
 
-def begin(source: Tensor) -> Server:
-    """The server before round 0: it owns the source model ``[P]`` and nothing else."""
+def begin(engine: Loop) -> Server:
+    """The server before round 0: it owns the source model and nothing else; every client's own model is the source."""
+    source = engine.layout.read(engine.network)
+    engine.bank.copy_(source.expand_as(engine.bank))
     return Server(source[None], {}, source)
 
 
@@ -92,6 +104,7 @@ def play(
     training: Training,
     keys: Keys,
     domains: Tensor,
+    participation: float = 1.0,
     done: Callable[[int], None] = lambda client: None,
 ) -> tuple[Server, Outcome]:
     """One round: send, adapt at the clients, group, average, remember.
@@ -104,6 +117,7 @@ def play(
         training: epochs and optimiser.
         keys: where random numbers come from.
         domains: true domains ``[K]``, handed on to oracles alone.
+        participation: share of the clients that take part in a round after the first, above 0 and at most 1.
         done: called after each client.
 
     Raises:
@@ -112,28 +126,34 @@ def play(
     """
     aggregator, clients = method.aggregator, len(engine.images)
 
+    def task(client: int) -> Task:
+        return Task(method.pseudo_labeler, method.objectives, training, lambda purpose: keys(round, client, purpose))
+
     def adapt(client: int, desk: Desk) -> Upload:
         with desk.clock("evidence"):
             blend = aggregator.blend(round, desk) if round else Blend(desk.own)
-
-        def key(purpose: str) -> int:
-            return keys(round, client, purpose)
-
-        targets = desk.train(blend, method.pseudo_labeler, method.objectives, training, key)
+        targets = desk.train(blend)
         weights = (blend.start.double() @ desk.received.weights)[0]
         return Upload(weights, blend.report, blend.labels, targets, desk.seconds, desk.passes)
 
     offer = aggregator.offer(server.state, round, server.rows) if round else source_for(clients)
-    uploads = engine.run(offer, server.rows, adapt, done=done)
-    check(engine.bank, aggregator.reports if round else {}, uploads, offer)
-    labels = partition(round, server, method, engine, uploads, domains)
-    present = torch.ones(clients, dtype=torch.bool)
-    previous = server.rows.shape[0]
-    gather = aggregator.gather(server.state, labels, engine.sizes, present, previous)
-    rows = mix(gather[:, previous:], engine.bank) + mix(gather[:, :previous], server.rows)
+    chosen = attendance(round, clients, participation, keys)
+    uploads = dict(zip(chosen, engine.run(offer, server.rows, task, adapt, chosen, done), strict=True))
+    check(engine.bank, aggregator.expected(round) if round else {}, uploads, offer)
+    labels = partition(round, server, method, engine, uploads, keys, domains)
     outcome = Outcome(labels, offer, uploads)
-    state = aggregator.learn(server.state, labels, outcome.report, present)
+    gather = aggregator.gather(server.state, labels, engine.sizes, outcome.present, len(server.rows))
+    rows = engine.gather(gather, server.rows)
+    state = aggregator.learn(server.state, labels, outcome.report, outcome.present)
     return Server(rows, state, server.source), outcome
+
+
+def attendance(round: int, clients: int, participation: float, keys: Keys) -> list[int]:
+    """Clients that take part in a round: all in round 0, where clusters are made, then a drawn share of them."""
+    if round == 0 or participation == 1:
+        return list(range(clients))
+    number = max(1, builtins.round(participation * clients))
+    return sorted(permutation(keys(round, -1, "participation"), clients)[:number].tolist())
 
 
 def source_for(clients: int) -> Offer:
@@ -142,7 +162,13 @@ def source_for(clients: int) -> Offer:
 
 
 def partition(
-    round: int, server: Server, method: Method, engine: Loop, uploads: Sequence[Upload], domains: Tensor
+    round: int,
+    server: Server,
+    method: Method,
+    engine: Loop,
+    uploads: Mapping[int, Upload],
+    keys: Keys,
+    domains: Tensor,
 ) -> Tensor:
     """Cluster of each client ``[K]``: by the clusterer once after round 0, or as the aggregator's partition says."""
     clients = len(engine.images)
@@ -151,8 +177,14 @@ def partition(
             return torch.zeros(clients, dtype=torch.int64)
         case "each":
             return torch.arange(clients)
-        case "self" if round:
-            return torch.cat([upload.label for upload in uploads if upload.label is not None]).cpu()
+        case "self" if not round:
+            return method.aggregator.first(clients, uniform(keys(0, -1, "partition"), torch.arange(clients)))
+        case "self":
+            labels = server.state["labels"].clone()
+            for client, upload in uploads.items():
+                if upload.label is not None:
+                    labels[client] = upload.label[0]
+            return labels
         case _ if round:
             return server.state["labels"]
         case _:
@@ -161,13 +193,13 @@ def partition(
             return method.clusterer(BankSignatures(engine.bank, engine.layout, server.source, truth)).cpu()
 
 
-def check(bank: Tensor, declared: Mapping[str, Simplex], uploads: Sequence[Upload], offer: Offer) -> None:
+def check(bank: Tensor, declared: Mapping[str, Simplex], uploads: Mapping[int, Upload], offer: Offer) -> None:
     """Refuse models that are not finite and reports that are not what the aggregator declares."""
     finite = torch.isfinite(bank).all(1)
     if not bool(finite.all()):
         client = int((~finite).nonzero()[0])
         raise Diverged(f"client {client}'s model has values that are not finite; a lower --lr may help")
-    for client, upload in enumerate(uploads):
+    for client, upload in uploads.items():
         if lacks := sorted(set(declared) - set(upload.report)):
             raise FedwcaError(f"client {client} reported no {', '.join(lacks)}, which the aggregator declares")
         for name, value in upload.report.items():

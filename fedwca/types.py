@@ -100,6 +100,8 @@ class Batch:
     """``[B]`` int64."""
     weights: Tensor
     """``[B]`` in [0, 1], as in `Targets`."""
+    reference_logits: Mapping[str, Tensor] = field(default_factory=dict)
+    """``[B, M]`` of the plain images by frozen models, by name; those that an objective's ``teachers`` names."""
 
 
 class View(Protocol):
@@ -116,11 +118,17 @@ class View(Protocol):
     def shared(self) -> Tensor:
         """``[S, Q+S]``: one mixture for each shared model."""
 
+    def model(self, column: int) -> Tensor:
+        """``[K, Q+S]``: the mixture that is one of the models sent, counted from 0; ``own`` is ``model(0)``."""
+
     def alignment(self, mixtures: Tensor) -> Tensor:
         """``[M, Q+S] -> [K, M]``: mean cosine between features and the nearest classifier vector (I of eq. 1)."""
 
     def density(self, mixtures: Tensor) -> Tensor:
         """``[K, Q+S] -> [K]``: soft neighborhood density of the mixed model's outputs, in nats (eq. 6)."""
+
+    def loss(self, mixtures: Tensor) -> Tensor:
+        """``[M, Q+S] -> [K, M]``: the objectives with the labels the mixed model itself gives, in nats."""
 
 
 class Signatures(Protocol):

@@ -49,8 +49,14 @@ class WCA(Aggregator):
         return Blend(start, report={"alpha": alpha, "beta": beta})
 
     def learn(self, state: State, labels: Tensor, report: Mapping[str, Tensor], present: Tensor) -> State:
-        """Eq. 2; until clients have reported, soft models are the cluster models (Algorithm 1, line 10)."""
+        """Eq. 2; until clients have reported, soft models are the cluster models (Algorithm 1, line 10).
+
+        A client that is absent counts with what it reported last; one that never reported does not count.
+        """
         if not report:
-            return {"labels": labels, "soft": torch.eye(int(labels.max()) + 1, dtype=torch.float64)}
-        soft = soft_cluster_weights(report["alpha"], report["beta"], labels, self.direction, present)
-        return {"labels": labels, "soft": soft}
+            return {"soft": torch.eye(int(labels.max()) + 1, dtype=torch.float64), **state, "labels": labels}
+        known = {name: state.get(name, torch.full_like(value, torch.nan)) for name, value in report.items()}
+        latest = {name: torch.where(present[:, None], report[name], known[name]) for name in report}
+        heard = ~latest["beta"].isnan().any(1)
+        soft = soft_cluster_weights(latest["alpha"], latest["beta"], labels, self.direction, heard)
+        return {**state, "labels": labels, "soft": soft, **latest}

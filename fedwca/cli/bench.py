@@ -109,6 +109,18 @@ def command(
     trials: Annotated[
         int | None, _option("--trials", text="Trials per source model, each with its own split.", panel=RUN)
     ] = None,
+    participation: Annotated[
+        float | None,
+        _option("--participation", text="Share of the clients in each round after the first; default 1.", panel=RUN),
+    ] = None,
+    batch_norm: Annotated[
+        str | None,
+        _option(
+            "--batch-norm",
+            text="Running statistics in mixtures: mixed (default), pooled, local or recalibrated.",
+            panel=RUN,
+        ),
+    ] = None,
     source_models: Annotated[
         int | None, _option("--source-models", text="Source models, each from its own seed.", panel=RUN)
     ] = None,
@@ -166,6 +178,8 @@ def command(
         "rounds": rounds,
         "trials": trials,
         "source_models": source_models,
+        "participation": participation,
+        "batch_norm": batch_norm,
         "seed": seed,
         "device": device,
         "engine": engine,

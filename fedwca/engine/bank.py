@@ -96,8 +96,22 @@ def _statistics(network: nn.Module) -> list[tuple[str, Tensor]]:
 
 
 def mix(weights: Tensor, rows: Tensor) -> Tensor:
-    """Mixtures of models: ``[..., R] @ [R, P] -> [..., P]``.
-
-    BatchNorm statistics are mixed with the same weights as parameters (docs: decisions, A7).
-    """
+    """Mixtures of models: ``[..., R] @ [R, P] -> [..., P]``; BatchNorm statistics like parameters (decisions, A7)."""
     return weights.to(rows.device, rows.dtype) @ rows
+
+
+def pooled(weights: Tensor, rows: Tensor, layout: Layout) -> Tensor:
+    """As `mix`, but a mixed running variance is that of the pooled distributions: Σ w (var + mean²) - (Σ w mean)².
+
+    >>> layout = Layout((Slot("w", (1,), 0),), (Slot("n.running_mean", (1,), 1), Slot("n.running_var", (1,), 2)))
+    >>> pooled(torch.tensor([0.5, 0.5]), torch.tensor([[1.0, 0.0, 1.0], [3.0, 2.0, 1.0]]), layout)
+    tensor([2., 1., 2.])
+    """
+    mixed, squares = mix(weights, rows), mix(weights, rows.square())
+    means = {slot.name.removesuffix("running_mean"): slot for slot in layout.statistics if slot.name.endswith("mean")}
+    for slot in layout.statistics:
+        if slot.name.endswith("running_var"):
+            at = means[slot.name.removesuffix("running_var")]
+            between = squares[..., at.start : at.stop] - mixed[..., at.start : at.stop].square()
+            mixed[..., slot.start : slot.stop] += between.clamp_min(0)
+    return mixed

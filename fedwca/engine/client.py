@@ -12,7 +12,6 @@ import torch
 from pydantic import BaseModel, ConfigDict, NonNegativeFloat, PositiveFloat, PositiveInt
 from torch import Tensor
 
-from fedwca.engine.bank import mix
 from fedwca.engine.randomness import permutation, uniform
 from fedwca.engine.replica import Replica, masks
 from fedwca.functional import alignment, soft_neighborhood_density
@@ -43,21 +42,36 @@ class Received:
 
     weights: Tensor
     """``[Q+S, R]``"""
-    rows: Tensor
-    """``[R, P]``"""
+    resolve: Callable[[Tensor], Tensor]
+    """Mixture of server rows ``[R]`` to the model ``[P]`` it is at this client."""
+    source: Tensor
+    """``[P]``, the model everybody was sent before round 0."""
 
     def mix(self, mixture: Tensor) -> Tensor:
         """The model ``[P]`` that a mixture ``[Q+S]`` of what was sent stands for."""
-        return mix(mixture.to(self.weights) @ self.weights, self.rows)
+        return self.resolve(mixture.to(self.weights) @ self.weights)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a client is to do in a round, apart from where it starts."""
+
+    labeler: PseudoLabeler
+    objectives: Sequence[Objective]
+    training: Training
+    keys: Callable[[str], int]
+    """A purpose to the key of this client's draws in this round."""
 
 
 class Desk:
     """A client at work: a `fedwca.types.View` for K = 1 that remembers passes and trains into its ``slot [P]``."""
 
-    def __init__(self, replica: Replica, images: Tensor, received: Received, personal: int, slot: Tensor) -> None:
-        self.replica, self.images, self.received, self.slot = replica, images, received, slot
+    def __init__(
+        self, replica: Replica, images: Tensor, received: Received, personal: int, slot: Tensor, task: Task
+    ) -> None:
+        self.replica, self.images, self.received, self.slot, self.task = replica, images, received, slot, task
         self._identity = torch.eye(received.weights.shape[0], dtype=received.weights.dtype)
-        self.own = self._identity[:1]
+        self.own = self.model(0)
         self.shared = self._identity[personal:]
         self.seconds: dict[str, float] = defaultdict(float)
         self.passes = 0
@@ -69,6 +83,10 @@ class Desk:
         start = time.perf_counter()
         yield
         self.seconds[phase] += time.perf_counter() - start
+
+    def model(self, column: int) -> Tensor:
+        """The mixture ``[1, Q+S]`` that is one of the models sent."""
+        return self._identity[column : column + 1]
 
     def predict(self, mixture: Tensor) -> Predictions:
         """Predictions of a mixture ``[1, Q+S]`` on the client's images; asking again for the same one is free."""
@@ -94,54 +112,76 @@ class Desk:
         """Soft neighborhood density of the mixed model: ``[1, Q+S] -> [1]``, nats."""
         return soft_neighborhood_density(self.predict(mixtures).probabilities)[None].double().cpu()
 
-    def labels(self, labeler: PseudoLabeler, blend: Blend, key: int, row: Tensor | None = None) -> Targets:
-        """Targets from the models the labeler reads; ``row`` stands in for the start once training has moved it."""
-        known: Mapping[str, Tensor] = {"cluster": self.own, **blend.references, "start": blend.start}
-        predictions = {
-            name: self._pass(row) if name == "start" and row is not None else self.predict(known[name])
-            for name in labeler.models
-        }
-        draws = uniform(key, torch.arange(len(self.images))).to(self.images.device)
-        with torch.no_grad():
-            return labeler(predictions, draws)
+    def loss(self, mixtures: Tensor) -> Tensor:
+        """The task's objectives over all images, labelled by the mixed model itself: ``[M, Q+S] -> [1, M]``, nats."""
+        draws, values = self._draws("partners"), []
+        for w in mixtures:
+            p = self._pass(self.received.mix(w))
+            with torch.no_grad():
+                targets = self.task.labeler(dict.fromkeys(self.task.labeler.models, p), draws)
+                batch = Batch(p.logits, p.features, p.logits, targets.labels, targets.weights.to(p.logits.dtype))
+                values.append(torch.stack([objective(batch) for objective in self.task.objectives]).sum())
+        return torch.stack(values)[None].double().cpu()
 
-    def train(
-        self,
-        blend: Blend,
-        labeler: PseudoLabeler,
-        objectives: Sequence[Objective],
-        training: Training,
-        keys: Callable[[str], int],
-    ) -> Targets:
+    def _named(self, name: str, blend: Blend) -> Tensor:
+        return {"cluster": self.own, **blend.references, "start": blend.start}[name]
+
+    def row(self, name: str, blend: Blend) -> Tensor:
+        """A named model ``[P]``: start, cluster, source, or one of the blend's references."""
+        if name == "source":
+            return self.received.source
+        return self.received.mix(self._named(name, blend)[0])
+
+    def predictions(self, name: str, blend: Blend) -> Predictions:
+        """What a named model says of the client's images."""
+        if name == "source":
+            return self._pass(self.received.source)
+        return self.predict(self._named(name, blend))
+
+    def _draws(self, purpose: str) -> Tensor:
+        return uniform(self.task.keys(purpose), torch.arange(len(self.images))).to(self.images.device)
+
+    def labels(self, blend: Blend, purpose: str, row: Tensor | None = None) -> Targets:
+        """Targets from the models the labeler reads; ``row`` stands in for the start once training has moved it."""
+        found = {
+            name: self._pass(row) if name == "start" and row is not None else self.predictions(name, blend)
+            for name in self.task.labeler.models
+        }
+        with torch.no_grad():
+            return self.task.labeler(found, self._draws(purpose))
+
+    def train(self, blend: Blend) -> Targets:
         """Label and train for one round; the trained model is left in the client's row of the bank.
 
         Args:
             blend: where to start and what to compare with.
-            labeler: makes the targets, once or before each epoch.
-            objectives: their sum is minimised.
-            training: epochs, batch size and optimiser.
-            keys: a purpose to the key of this client's draws in this round.
 
         Returns:
             The targets of the last epoch.
         """
+        task, training = self.task, self.task.training
         with self.clock("label"):
-            targets = self.labels(labeler, blend, keys("partners"))
+            targets = self.labels(blend, "partners")
+            teachers = {name for objective in task.objectives for name in objective.teachers}
+            taught = {name: self.predictions(name, blend).logits for name in sorted(teachers)}
+        width = self.replica.layout.trained
+        names = {name for objective in task.objectives for name in objective.anchors}
+        anchors = {name: self.row(name, blend)[:width].clone() for name in sorted(names)}
         row = self.slot.copy_(self.received.mix(blend.start[0]))
         self._seen.clear()
         started = time.perf_counter()
-        step, n = 0, len(self.images)
+        step = 0
         self.replica.bind(row)
         self.replica.begin()
         for epoch in range(training.epochs):
-            if epoch and labeler.renew == "epoch":
-                targets = self.labels(labeler, blend, keys(f"partners {epoch}"), row)
+            if epoch and task.labeler.renew == "epoch":
+                targets = self.labels(blend, f"partners {epoch}", row)
                 self.replica.bind(row)
                 self.replica.network.train()
             mixed = (targets.mix > 0).cpu()
-            for indices in permutation(keys(f"order {epoch}"), n).split(training.batch_size):
+            for indices in permutation(task.keys(f"order {epoch}"), len(self.images)).split(training.batch_size):
                 if len(indices) > 1:
-                    self._step(indices, mixed[indices], targets, objectives, training, step, keys("dropout"))
+                    self._step(indices, mixed[indices], targets, taught, anchors, step)
                 step += 1
         self.seconds["train"] += time.perf_counter() - started
         return targets
@@ -151,13 +191,12 @@ class Desk:
         indices: Tensor,
         mixed: Tensor,
         targets: Targets,
-        objectives: Sequence[Objective],
-        training: Training,
+        taught: Mapping[str, Tensor],
+        anchors: Mapping[str, Tensor],
         step: int,
-        key: int,
     ) -> None:
         """One forward over the plain images and the mixed ones together, so BatchNorm never sees a tiny batch."""
-        network, device = self.replica.network, self.images.device
+        network, device, training = self.replica.network, self.images.device, self.task.training
         places = mixed.nonzero()[:, 0]
         positions = torch.cat([torch.arange(len(indices)), training.batch_size + places]).to(device)
         here = indices.to(device)
@@ -168,16 +207,24 @@ class Desk:
             other = network.prepare(self.images[targets.partners[here[places]]])
             share = targets.mix[here[places]].to(x.dtype).view(-1, 1, 1, 1)
             inputs = torch.cat([x, torch.lerp(x[places], other, share)])
-        drop = masks(network.drops, key, step, positions, 2 * training.batch_size)
+        drop = masks(network.drops, self.task.keys("dropout"), step, positions, 2 * training.batch_size)
         logits, features = network(inputs, [mask.to(x.dtype) for mask in drop])
         plain = logits[: len(indices)]
-        labelled = plain if not len(places) else plain.index_copy(0, places, logits[len(indices) :])
         batch = Batch(
             plain,
             features[: len(indices)],
-            labelled,
+            plain if not len(places) else plain.index_copy(0, places, logits[len(indices) :]),
             targets.labels[here],
             targets.weights[here].to(plain.dtype),
+            {name: value[here] for name, value in taught.items()},
         )
-        loss = torch.stack([objective(batch) for objective in objectives]).sum()
-        self.replica.step(loss, training.lr, training.momentum, training.weight_decay)
+        loss = torch.stack([objective(batch) for objective in self.task.objectives]).sum()
+        self.replica.step(loss, self._pull(anchors), training.lr, training.momentum, training.weight_decay)
+
+    def _pull(self, anchors: Mapping[str, Tensor]) -> Tensor | None:
+        """Gradient ``[P]`` of the objectives' penalties on the model itself; None where there is none."""
+        if not anchors:
+            return None
+        leaf = self.slot[: self.replica.layout.trained].detach().requires_grad_()
+        values = [objective.penalty(leaf, anchors) for objective in self.task.objectives]
+        return torch.autograd.grad(torch.stack([value for value in values if value is not None]).sum(), leaf)[0]

@@ -7,19 +7,20 @@ import queue
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor
 
 from fedwca.data.partition import ClientImages
-from fedwca.engine.bank import Layout
-from fedwca.engine.client import Desk, Received
+from fedwca.engine.bank import Layout, mix, pooled
+from fedwca.engine.client import Desk, Received, Task
 from fedwca.engine.replica import Replica
 from fedwca.models._network import Network
 from fedwca.types import Offer
 
 T = TypeVar("T")
+Statistics = Literal["mixed", "pooled", "local", "recalibrated"]
 
 
 @contextmanager
@@ -48,6 +49,9 @@ class Loop:
         device: where models and images live.
         workers: clients at the same time; None: as many as there are cores on a CPU, one on a GPU. Threads, not
             processes: torch releases the interpreter lock, and the bank needs no copy. Results do not depend on it.
+        statistics: what becomes of BatchNorm's running statistics when models are mixed: mixed like parameters; pooled
+            (a mixed variance counts the spread of the means); local (a client keeps its own, FedBN); recalibrated (one
+            pass over the client's training images).
     """
 
     name = "loop"
@@ -58,7 +62,9 @@ class Loop:
         clients: Sequence[ClientImages],
         device: str | torch.device = "cpu",
         workers: int | None = None,
+        statistics: Statistics = "mixed",
     ) -> None:
+        self.statistics = statistics
         self.device = torch.device(device)
         self.layout = Layout.of(network)
         self.network = network.to(self.device)
@@ -69,7 +75,7 @@ class Loop:
         self._test = [c.test.to(self.device).contiguous(memory_format=layout) for c in clients]
         self.sizes = torch.tensor([len(c.train) for c in clients])
         self.dtype = self.network.class_vectors.dtype
-        self.bank = torch.zeros(len(clients), self.layout.width, dtype=self.dtype, device=self.device)
+        self.bank = self.layout.read(self.network).repeat(len(clients), 1)
         self._replicas: queue.SimpleQueue[Replica] = queue.SimpleQueue()
         for _ in range(self.workers):
             self._replicas.put(Replica(self.network, self.layout))
@@ -78,8 +84,9 @@ class Loop:
         self,
         offer: Offer,
         rows: Tensor,
+        task: Callable[[int], Task],
         step: Callable[[int, Desk], T],
-        clients: Sequence[int] | None = None,
+        clients: Sequence[int],
         done: Callable[[int], None] = lambda client: None,
     ) -> list[T]:
         """Send every client its offer and let it take one step; trained models are left in ``bank``.
@@ -87,29 +94,51 @@ class Loop:
         Args:
             offer: what each client is sent.
             rows: the server's rows ``[R, P]``.
-            step: what a client does; called in a worker thread.
-            clients: those that take part; None: all.
+            task: what each client is to do.
+            step: how it goes about it; called in a worker thread.
+            clients: those that take part.
             done: called in the calling thread after each client.
         """
-        chosen = range(len(self.images)) if clients is None else clients
+        source = self.layout.read(self.network)
 
         def work(client: int) -> T:
             weights = torch.cat([offer.personal[client], offer.shared])
             replica = self._replicas.get()
             try:
-                received = Received(weights, rows)
-                slot = self.bank[client]
-                return step(client, Desk(replica, self.images[client], received, offer.personal.shape[1], slot))
+                received = Received(weights, lambda w: self._settled(client, self.mix(w, rows), replica), source)
+                personal, slot = offer.personal.shape[1], self.bank[client]
+                return step(client, Desk(replica, self.images[client], received, personal, slot, task(client)))
             finally:
                 self._replicas.put(replica)
 
-        return self._map(work, chosen, done)
+        return self._map(work, clients, done)
 
-    def classify(self, model: Callable[[int], Tensor]) -> list[Tensor]:
+    def mix(self, weights: Tensor, rows: Tensor) -> Tensor:
+        """Mixtures of models ``[..., R] @ [R, P]``, BatchNorm statistics as ``statistics`` says."""
+        return pooled(weights, rows, self.layout) if self.statistics == "pooled" else mix(weights, rows)
+
+    def gather(self, weights: Tensor, rows: Tensor) -> Tensor:
+        """Next server rows: mixtures ``[C, R+K]`` of (previous rows ``[R, P]``, bank)."""
+        if self.statistics == "pooled":
+            return pooled(weights, torch.cat([rows, self.bank]), self.layout)
+        kept = rows.shape[0]
+        return mix(weights[:, kept:], self.bank) + mix(weights[:, :kept], rows)
+
+    def _settled(self, client: int, row: Tensor, replica: Replica) -> Tensor:
+        """A mixed model ``[P]`` as it is at a client: with that client's statistics where they are not mixed."""
+        if self.statistics == "local":
+            row[self.layout.trained :] = self.bank[client, self.layout.trained :]
+        elif self.statistics == "recalibrated":
+            replica.bind(row)
+            replica.recalibrate(self.images[client])
+        return row
+
+    def classify(self, weights: Tensor | None = None, rows: Tensor | None = None) -> list[Tensor]:
         """Predicted classes of each client's test images ``[N_test]``, on the CPU.
 
         Args:
-            model: the row ``[P]`` to use for a client.
+            weights: the model of each client as a mixture of ``rows`` ``[K, R]``; None: its own in ``bank``.
+            rows: ``[R, P]``.
         """
 
         def work(client: int) -> Tensor:
@@ -117,7 +146,10 @@ class Loop:
                 return torch.zeros(0, dtype=torch.int64)
             replica = self._replicas.get()
             try:
-                replica.bind(model(client))
+                row = self.bank[client]
+                if weights is not None and rows is not None:
+                    row = self._settled(client, self.mix(weights[client], rows), replica)
+                replica.bind(row)
                 return replica.predict(self._test[client]).logits.argmax(1).cpu()
             finally:
                 self._replicas.put(replica)

@@ -55,15 +55,48 @@ class Replica:
         logits, features = zip(*parts, strict=True)
         return Predictions(torch.cat(logits), torch.cat(features))
 
+    @torch.no_grad()
+    def recalibrate(self, images: Tensor, batch: int = 256) -> None:
+        """Replace the bound row's BatchNorm statistics by those of these images, one pass, no dropout."""
+        norms = [m for m in self.network.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+        if not norms or len(images) < 2:
+            return
+        before = [norm.momentum for norm in norms]
+        self.network.eval()
+        for norm in norms:
+            norm.train()
+        seen = 0
+        for chunk in images.split(batch):
+            if len(chunk) < 2:
+                continue
+            seen += len(chunk)
+            for norm in norms:
+                # A running mean over chunks: each moves the statistics by its share of what was seen so far.
+                norm.momentum = len(chunk) / seen
+            self.network(self.network.prepare(chunk))
+        for norm, momentum in zip(norms, before, strict=True):
+            norm.momentum = momentum
+
     def begin(self) -> None:
         """Fresh momentum and training mode: the start of a client's round."""
         self.network.train()
         self.momentum.zero_()
 
-    def step(self, loss: Tensor, lr: float, momentum: float, weight_decay: float) -> None:
-        """One SGD step on the bound row: g + wd·w, heavy-ball momentum, no dampening, as torch.optim.SGD does it."""
+    def step(self, loss: Tensor, pull: Tensor | None, lr: float, momentum: float, weight_decay: float) -> None:
+        """One SGD step on the bound row: g + wd·w, heavy-ball momentum, no dampening, as torch.optim.SGD does it.
+
+        Args:
+            loss: what the network's outputs cost ``[]``.
+            pull: further gradient of the parameters ``[P]``, for penalties on the model itself.
+            lr: learning rate.
+            momentum: heavy-ball momentum.
+            weight_decay: L2 decay.
+        """
         self.gradient.zero_()
-        loss.backward()
+        if loss.requires_grad:
+            loss.backward()
+        if pull is not None:
+            self.gradient.add_(pull)
         parameters = self.row[: self.layout.trained]
         self.momentum.mul_(momentum).add_(self.gradient).add_(parameters, alpha=weight_decay)
         parameters.add_(self.momentum, alpha=-lr)

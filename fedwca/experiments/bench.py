@@ -7,12 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor
-
 from fedwca.data.dataset import FederatedDataset
 from fedwca.data.metrics import Metrics, mean
 from fedwca.data.partition import Federation, partition
-from fedwca.engine.bank import mix
 from fedwca.engine.loop import Loop
 from fedwca.engine.randomness import Keys, fold
 from fedwca.experiments.config import RunConfig
@@ -68,29 +65,19 @@ def bench(
         model = source_model(config, dataset, source, index, progress.source)
         for trial in range(config.trials):
             federation = draw(config, dataset, source, index, trial)
-            engine = Loop(model.network, federation.clients, resolve_device(config.device), config.workers)
-            row = engine.layout.read(model.network)
+            device, statistics = resolve_device(config.device), config.batch_norm
+            engine = Loop(model.network, federation.clients, device, config.workers, statistics)
             keys = Keys(config.seed + index, trial)
             for method, rounds in methods:
                 tag = {"method": method.name, "source_model": index, "trial": trial}
                 progress.begin(method.label, rounds, len(federation))
                 home = {"source_accuracy": model.accuracy, "source_digest": model.digest}
-                yield {**tag, **untrained(engine, federation.metrics, row), **home}
+                server = begin(engine)
+                yield {**tag, "round": -1, "accuracy": accuracies(federation.metrics, engine), **home}
                 for record in federate(
-                    config, method, rounds, engine, federation.metrics, row, keys, caution, progress
+                    config, method, rounds, engine, federation.metrics, server, keys, caution, progress
                 ):
                     yield {**tag, **record}
-
-
-def delivered(method: Method, server: Server) -> Callable[[int], Tensor]:
-    """The row ``[P]`` that each client would end with now."""
-    weights = method.aggregator.deliver(server.state, len(server.rows))
-    return lambda client: mix(weights[client], server.rows)
-
-
-def untrained(engine: Loop, metrics: Metrics, row: Tensor) -> dict[str, Any]:
-    """The record before round 0: the source model as it is, at every client."""
-    return {"round": -1, "accuracy": accuracies(metrics, engine, lambda client: row)}
 
 
 def federate(
@@ -99,24 +86,23 @@ def federate(
     rounds: int,
     engine: Loop,
     metrics: Metrics,
-    source: Tensor,
+    server: Server,
     keys: Keys,
     caution: Cautions,
     progress: Progress,
 ) -> Iterator[dict[str, Any]]:
-    """One method on one federation, from the source model ``[P]``: a record a round."""
-    server = begin(source)
+    """One method on one federation, from the server before round 0: a record a round."""
     for number in range(rounds):
         started = time.perf_counter()
-        server, outcome = play(
-            number, server, method, engine, config.training, keys, metrics.domain_labels(), progress.client
-        )
+        domains, share = metrics.domain_labels(), config.participation
+        server, outcome = play(number, server, method, engine, config.training, keys, domains, share, progress.client)
         trained = time.perf_counter()
-        accuracy = accuracies(metrics, engine, delivered(method, server))
+        local = accuracies(metrics, engine)
+        accuracy = accuracies(metrics, engine, method.aggregator.deliver(server.state, len(server.rows)), server.rows)
         record = {
             "round": number,
             "accuracy": accuracy,
-            "accuracy_local": accuracies(metrics, engine, lambda client: engine.bank[client]),
+            "accuracy_local": local,
             **describe(outcome, metrics, engine, first=number == 0),
         }
         if number == 0 and method.aggregator.partition == "given":

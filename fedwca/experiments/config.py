@@ -61,6 +61,10 @@ class RunConfig(BaseModel):
     """How clients train."""
     source_training: SourceTraining = SourceTraining()
     """How the source model is trained."""
+    participation: float = Field(1.0, gt=0, le=1)
+    """Share of the clients that take part in each round after the first; the others keep their place."""
+    batch_norm: Literal["mixed", "pooled", "local", "recalibrated"] = "mixed"
+    """What becomes of BatchNorm's running statistics when models are mixed."""
     source_models: PositiveInt = 1
     """Source models, each from its own seed."""
     trials: PositiveInt = 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,11 +12,21 @@ from torch import Tensor
 from fedwca.data.metrics import Metrics
 from fedwca.engine.loop import Loop
 from fedwca.round import Method, Outcome
+from fedwca.types import Targets
 
 
-def accuracies(metrics: Metrics, engine: Loop, model: Callable[[int], Tensor]) -> list[float]:
-    """Test accuracy of each client in percent, with the row that ``model`` gives it; NaN without test images."""
-    return [metrics.accuracy(client, predicted) for client, predicted in enumerate(engine.classify(model))]
+def accuracies(
+    metrics: Metrics, engine: Loop, weights: Tensor | None = None, rows: Tensor | None = None
+) -> list[float]:
+    """Test accuracy of each client in percent; NaN without test images.
+
+    Args:
+        metrics: holds the labels.
+        engine: holds the images.
+        weights: the model of each client as a mixture of ``rows`` ``[K, R]``; None: the client's own in the bank.
+        rows: ``[R, P]``.
+    """
+    return [metrics.accuracy(client, predicted) for client, predicted in enumerate(engine.classify(weights, rows))]
 
 
 def describe(outcome: Outcome, metrics: Metrics, engine: Loop, first: bool) -> dict[str, Any]:
@@ -27,30 +38,32 @@ def describe(outcome: Outcome, metrics: Metrics, engine: Loop, first: bool) -> d
         engine: for sizes.
         first: round 0, in which the classifier travels too.
     """
-    uploads, clients = outcome.uploads, len(outcome.uploads)
-    values, size = engine.layout.width, engine.bank.element_size()
-    reported = sum(value[0].numel() for value in uploads[0].report.values())
+    uploads, clients = outcome.uploads, len(outcome.labels)
+    values, size, here = engine.layout.width, engine.bank.element_size(), len(outcome.uploads)
+    reported = sum(value[0].numel() for value in next(iter(uploads.values())).report.values())
     classifier = sum(p.numel() for p in engine.network.classifier.parameters()) if first else 0
-    targets = [upload.targets for upload in uploads]
     phases: dict[str, float] = {}
-    for upload in uploads:
+    for upload in uploads.values():
         for phase, seconds in upload.seconds.items():
             phases[phase] = phases.get(phase, 0.0) + seconds
+
+    def each(measure: Callable[[int, Targets], float]) -> list[float]:
+        """One value a client; NaN for those that were absent."""
+        return [measure(k, uploads[k].targets) if k in uploads else math.nan for k in range(clients)]
+
     return {
         "labels": outcome.labels,
         "weights": outcome.weights,
         **({"shared": outcome.offer.shared} if len(outcome.offer.shared) else {}),
         **outcome.report,
-        "pseudo_label_accuracy": [
-            metrics.pseudo_label_accuracy(k, t.labels.cpu(), t.weights.cpu()) for k, t in enumerate(targets)
-        ],
-        "agreement": [float(t.matched.double().mean()) for t in targets],
-        "mixed": [int((t.mix > 0).sum()) for t in targets],
-        "dropped": [int((t.weights == 0).sum()) for t in targets],
-        "label_entropy": [entropy(t.labels) for t in targets],
-        "bytes_down": size * clients * (outcome.offer.models * values + classifier),
-        "bytes_up": size * clients * (values + reported),
-        "passes": sum(upload.passes for upload in uploads),
+        "pseudo_label_accuracy": each(lambda k, t: metrics.pseudo_label_accuracy(k, t.labels.cpu(), t.weights.cpu())),
+        "agreement": each(lambda k, t: float(t.matched.double().mean())),
+        "mixed": each(lambda k, t: float((t.mix > 0).sum())),
+        "dropped": each(lambda k, t: float((t.weights == 0).sum())),
+        "label_entropy": each(lambda k, t: entropy(t.labels)),
+        "bytes_down": size * here * (outcome.offer.models * values + classifier),
+        "bytes_up": size * here * (values + reported),
+        "passes": sum(upload.passes for upload in uploads.values()),
         "seconds": phases,
     }
 
@@ -78,16 +91,16 @@ class Cautions:
 
     def __call__(self, record: Mapping[str, Any], outcome: Outcome, method: Method) -> None:
         """Look at one round's record."""
-        targets = [upload.targets for upload in outcome.uploads]
-        divisors = [t.notes["divisors"] for t in targets if "divisors" in t.notes]
+        targets = {client: upload.targets for client, upload in outcome.uploads.items()}
+        divisors = [t.notes["divisors"] for t in targets.values() if "divisors" in t.notes]
         if divisors and bool((torch.stack(divisors) <= 0).any()):
             self._once(
                 f"divisor {method.name}",
                 f"{method.label}: a mean prototype similarity is not above 0, so the selection rule may prefer the "
                 "worse label (docs/decisions.md, A13)",
             )
-        for client, (nats, target) in enumerate(zip(record["label_entropy"], targets, strict=True)):
-            if nats == 0 and len(target.labels) > 10:
+        for client, target in targets.items():
+            if record["label_entropy"][client] == 0 and len(target.labels) > 10:
                 self._once(
                     f"collapse {method.name}",
                     f"{method.label}: from round {record['round']} client {client} gives all its images one label",

@@ -1,0 +1,42 @@
+"""FedAMP: every client is drawn towards a mixture of the models that are near its own."""
+
+from __future__ import annotations
+
+import torch
+from pydantic import PositiveFloat
+from torch import Tensor
+
+from fedwca.aggregators import register
+from fedwca.kinds import Aggregator
+from fedwca.types import Offer, State
+
+
+@register("fedamp")
+class FedAMP(Aggregator):
+    """Client i starts from its cloud model u_i = (1 - sum_j xi_ij) w_i + sum_j xi_ij w_j and ends with its own w_i.
+
+    xi_ij = alpha/(K-1) · exp(-x/sigma)/sigma with x = |w_i - w_j|² in units of the median over pairs; where a row's sum
+    exceeds 1 it is scaled to 1. Combine with the objective ``proximal`` for the term that keeps w_i near u_i.
+    Source: Huang et al., Personalized Cross-Silo Federated Learning on Non-IID Data, AAAI 2021, eqs. 3-5.
+    """
+
+    label = "FedAMP"
+    paper = "Huang et al. 2021; FedWCA App. E.3, Table 14"
+    partition = "each"
+
+    sigma: PositiveFloat = 1.0
+    """Width of the attention, in median squared distances."""
+    alpha: PositiveFloat = 1.0
+    """Step towards the others (alpha_k times K-1 in the paper's notation)."""
+
+    def offer(self, state: State, round: int, rows: Tensor) -> Offer:
+        """One ready mixture a client, by distances between the models the server holds."""
+        clients = rows.shape[0]
+        distances = torch.cdist(rows.double(), rows.double()).square().cpu()
+        apart = ~torch.eye(clients, dtype=torch.bool)
+        median = distances[apart].median() if clients > 1 else torch.tensor(1.0, dtype=torch.float64)
+        x = distances / median.clamp_min(torch.finfo(torch.float64).tiny)
+        xi = torch.where(apart, torch.exp(-x / self.sigma) / self.sigma, 0.0) * self.alpha / max(1, clients - 1)
+        xi = xi / xi.sum(1, keepdim=True).clamp_min(1.0)
+        cloud = xi + torch.diag(1 - xi.sum(1))
+        return Offer(cloud[:, None], torch.zeros(0, clients, dtype=torch.float64))

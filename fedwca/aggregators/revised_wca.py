@@ -1,0 +1,58 @@
+"""FedWCA whose cluster weights are computed by clients in one round of U and reused by the server in the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from pydantic import PositiveInt
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from fedwca.aggregators import register
+from fedwca.aggregators.wca import WCA
+from fedwca.functional import blend_weights
+from fedwca.types import Blend, Offer, Simplex, State, View
+
+
+@register("revised_wca")
+class RevisedWCA(WCA):
+    """In reused rounds each client is sent two models: own cluster's, and the start mixed with its last weights v_k.
+
+    Blocks of U rounds begin at round 1; their first round is FedWCA's own.
+    Source: FedWCA, App. D, Table 10.
+    """
+
+    label = "Revised FedWCA"
+    paper = "FedWCA App. D, eq. 8, Table 10"
+
+    u: PositiveInt = 5
+    """U, rounds that share one computation of weights; 1 is FedWCA."""
+
+    def _reused(self, round: int) -> bool:
+        return (round - 1) % self.u != 0
+
+    def offer(self, state: State, round: int, rows: Tensor) -> Offer:
+        """As FedWCA, or own cluster model and ready start."""
+        if not self._reused(round):
+            return super().offer(state, round, rows)
+        own = one_hot(state["labels"], rows.shape[0]).double()
+        nothing = torch.zeros(0, rows.shape[0], dtype=torch.float64)
+        return Offer(torch.stack([own, state["v"]], 1), nothing)
+
+    def blend(self, round: int, view: View) -> Blend:
+        """As FedWCA, or the ready start."""
+        return Blend(view.model(1)) if self._reused(round) else super().blend(round, view)
+
+    def expected(self, round: int) -> Mapping[str, Simplex]:
+        """Nothing in reused rounds."""
+        return {} if self._reused(round) else self.reports
+
+    def learn(self, state: State, labels: Tensor, report: Mapping[str, Tensor], present: Tensor) -> State:
+        """Keep v_k (eq. 8, with the soft models the clients used) beside what FedWCA keeps."""
+        learned = super().learn(state, labels, report, present)
+        own = one_hot(labels, len(learned["soft"])).double()
+        if not report:
+            return {"v": own, **learned}
+        fresh = blend_weights(own, report["alpha"].nan_to_num(), report["beta"].nan_to_num(), state["soft"])
+        return {**learned, "v": torch.where(present[:, None], fresh, state["v"])}

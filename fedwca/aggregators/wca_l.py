@@ -1,0 +1,44 @@
+"""FedWCA with cluster weights computed by each client alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from pydantic import PositiveFloat
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from fedwca.aggregators import register
+from fedwca.functional import tempered_softmax
+from fedwca.kinds import Aggregator
+from fedwca.types import Blend, Offer, Simplex, State, View
+
+
+@register("wca_l")
+class WCAL(Aggregator):
+    """The start is sum_c alpha_c f_c over the plain cluster models: no soft models, no beta.
+
+    Source: FedWCA, sec. 4.2 ("Local calculation of cluster weights"), Table 3 (FedWCA-L).
+    """
+
+    label = "FedWCA-L"
+    paper = "FedWCA sec. 4.2, eq. 1; Table 3"
+    reports = {"alpha": Simplex()}
+
+    ta: PositiveFloat = 0.01
+    """Temperature of alpha (T_a of eq. 1), in units of a cosine."""
+
+    def offer(self, state: State, round: int, rows: Tensor) -> Offer:
+        """Own cluster model, and all cluster models for everybody."""
+        own = one_hot(state["labels"], rows.shape[0]).double()
+        return Offer(personal=own[:, None], shared=torch.eye(rows.shape[0], dtype=torch.float64))
+
+    def blend(self, round: int, view: View) -> Blend:
+        """Eq. 1."""
+        alpha = tempered_softmax(view.alignment(view.shared), self.ta)
+        return Blend(alpha @ view.shared, report={"alpha": alpha})
+
+    def learn(self, state: State, labels: Tensor, report: Mapping[str, Tensor], present: Tensor) -> State:
+        """The clusters; weights are the clients' own affair."""
+        return {"labels": labels}
