@@ -93,8 +93,7 @@ class Replica:
             weight_decay: L2 decay.
         """
         self.gradient.zero_()
-        if loss.requires_grad:
-            loss.backward()
+        loss.backward()
         if pull is not None:
             self.gradient.add_(pull)
         parameters = self.row[: self.layout.trained]

@@ -28,7 +28,11 @@ class FakeView:
 
     @property
     def own(self) -> Tensor:
-        return torch.eye(self.received.shape[1], dtype=torch.float64)[:1].expand(len(self.tables), -1)
+        return self.model(0)
+
+    def model(self, column: int) -> Tensor:
+        sent = torch.eye(self.received.shape[1], dtype=torch.float64)
+        return sent[column : column + 1].expand(len(self.tables), -1)
 
     @property
     def shared(self) -> Tensor:
