@@ -21,7 +21,7 @@ class Offer:
     """The models each client is sent, as mixtures of the server's rows; each mixture sums to 1."""
 
     personal: Tensor
-    """``[K, Q, R]``; the first personal model is the client's own: the one it would be evaluated with."""
+    """``[K, Q, R]``; the first is ``View.own``: with given clusters the cluster's model, which is also evaluated."""
     shared: Tensor
     """``[S, R]``; the same for everybody."""
 

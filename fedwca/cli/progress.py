@@ -47,7 +47,8 @@ class _Bars:
         runs = config.source_models * config.trials
         self.bars, self.console, self.rounds_left = bars, console, runs * sum(rounds for _, rounds in decided.methods)
         self.all = bars.add_task("all rounds", total=self.rounds_left, note="")
-        self.source = bars.add_task("source model", total=config.source_training.epochs, note="", visible=False)
+        epochs = config.source_models * config.source_training.epochs
+        self.source = bars.add_task("source model", total=epochs, note="", visible=False)
         self.now = bars.add_task("", total=1, note="", visible=False)
         self.clients = 0
 

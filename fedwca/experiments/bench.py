@@ -14,7 +14,7 @@ from fedwca.engine.loop import Loop
 from fedwca.engine.randomness import Keys, fold
 from fedwca.experiments.config import RunConfig
 from fedwca.experiments.record import Cautions, accuracies, describe
-from fedwca.experiments.setup import resolve_device, source_model
+from fedwca.experiments.setup import resolve_device, source_models
 from fedwca.round import Method, Server, begin, play
 
 
@@ -61,8 +61,7 @@ def bench(
         progress: told how far it is.
     """
     caution = Cautions(progress.warn)
-    for index in range(config.source_models):
-        model = source_model(config, dataset, source, index, progress.source)
+    for index, model in enumerate(source_models(config, dataset, source, progress.source)):
         for trial in range(config.trials):
             federation = draw(config, dataset, source, index, trial)
             device, statistics = resolve_device(config.device), config.batch_norm

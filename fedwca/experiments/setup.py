@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
 from fedwca.data.dataset import FederatedDataset
 from fedwca.datasets import find
+from fedwca.engine.loop import cores, one_thread
 from fedwca.errors import UsageError
 from fedwca.experiments.components import registry
 from fedwca.experiments.config import RunConfig
@@ -49,12 +51,42 @@ def load(config: RunConfig) -> tuple[FederatedDataset, str]:
     return dataset, dataset.domain(name).name
 
 
+Tell = Callable[[int, int, float], None]
+
+
+def source_models(config: RunConfig, dataset: FederatedDataset, source: str, progress: Tell) -> list[Source]:
+    """All source models in order, each trained on a thread of its own as far as there are cores.
+
+    Args:
+        config: says how many and how.
+        dataset: holds the source domain.
+        source: its name.
+        progress: told (epochs done, epochs, held-out accuracy in percent), over all of them.
+    """
+    count, total = config.source_models, config.source_models * config.source_training.epochs
+    done = [0] * count
+
+    def train(index: int) -> Source:
+        def tell(epoch: int, epochs: int, accuracy: float) -> None:
+            done[index] = epoch
+            progress(sum(done), total, accuracy)
+
+        return source_model(config, dataset, source, index, tell)
+
+    with one_thread(), ThreadPoolExecutor(min(count, cores())) as pool:
+        try:
+            return list(pool.map(train, range(count)))
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
 def source_model(
     config: RunConfig,
     dataset: FederatedDataset,
     source: str,
     index: int,
-    progress: Callable[[int, int, float], None] = lambda epoch, epochs, accuracy: None,
+    progress: Tell = lambda epoch, epochs, accuracy: None,
 ) -> Source:
     """The index-th source model: pre-trained, from the cache, or the user's own checkpoint."""
     model = registry("model").build({"name": config.model, **config.components.get("model", {}).get(config.model, {})})

@@ -49,14 +49,15 @@ def test_whatever_is_mixed_is_a_mixture(aggregator: Aggregator, given: Tensor) -
         assert gather.shape[0] >= clusters
     assert case.offer.personal.ndim == 3
     assert case.offer.personal.shape[0] == len(given)
-    assert case.offer.personal.shape[1] >= 1
+    assert case.offer.models >= 1
     for weights in (case.offer.personal, case.offer.shared, case.blend.start, *case.blend.references.values()):
         assert is_mixture(weights)
     assert case.blend.start.shape == (len(given), case.offer.models)
     delivered = case.aggregator.deliver(case.states[-1], len(case.rows[-1]))
     assert delivered.shape == (len(given), len(case.rows[-1]))
     assert is_mixture(delivered)
-    assert torch.equal(case.offer.personal[:, 0], aggregator.deliver(case.states[0], len(case.rows[0])))
+    if aggregator.partition in ("given", "one"):
+        assert torch.equal(case.offer.personal[:, 0], aggregator.deliver(case.states[0], len(case.rows[0])))
 
 
 @every

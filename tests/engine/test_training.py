@@ -8,13 +8,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fedwca.data.partition import ClientImages
-from fedwca.engine.bank import Layout
-from fedwca.engine.client import Desk, Received, Training
+from fedwca.engine.bank import Layout, mix
+from fedwca.engine.client import Desk, Received, Task, Training
 from fedwca.engine.loop import Loop
 from fedwca.engine.randomness import Keys, permutation
 from fedwca.engine.replica import Replica, masks
-from fedwca.kinds import PseudoLabeler
+from fedwca.kinds import Objective, PseudoLabeler
 from fedwca.models._network import Network
+from fedwca.objectives.proximal import Proximal
 from fedwca.objectives.shot import Shot
 from fedwca.types import Blend, Offer, Targets
 
@@ -34,7 +35,7 @@ class Fixed(PseudoLabeler):
         return Targets(index % 3, weights, (index + 1) % n, mix, mix == 0)
 
 
-def reference(network: Network, images: Tensor, targets: Targets, training: Training, key: int) -> Network:
+def reference(network: Network, images: Tensor, targets: Targets, training: Training, key: int, mu: float) -> Network:
     """The same round written plainly: explicit images, torch's SGD, cross-entropy by class index."""
     model = copy.deepcopy(network)
     for parameter in model.classifier.parameters():
@@ -64,8 +65,11 @@ def reference(network: Network, images: Tensor, targets: Targets, training: Trai
                 im = -(p * (p + 1e-5).log()).sum(1).mean() + (p.mean(0) * (p.mean(0) + 1e-5).log()).sum()
                 use = targets.weights[batch] > 0
                 ce = F.cross_entropy(labelled[use], targets.labels[batch][use])
+                near = sum(
+                    (p - q).square().sum() for p, q in zip(model.parameters(), network.parameters(), strict=True)
+                )
                 optimiser.zero_grad()
-                (im + 0.1 * ce).backward()
+                (im + 0.1 * ce + mu / 2 * near).backward()
                 optimiser.step()
             step += 1
     return model
@@ -73,7 +77,8 @@ def reference(network: Network, images: Tensor, targets: Targets, training: Trai
 
 @pytest.mark.parametrize("mixing", [False, True])
 @pytest.mark.parametrize("n", [13, 17])  # 17 = 2·8 + 1: the last batch has one image and is skipped
-def test_equals_a_plain_loop(network: Network, mixing: bool, n: int) -> None:
+@pytest.mark.parametrize("more", [[], [Proximal(mu=0.5)]])
+def test_equals_a_plain_loop(network: Network, mixing: bool, n: int, more: list[Objective]) -> None:
     network = network.double()
     layout = Layout.of(network)
     images = torch.randint(0, 256, (n, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(n))
@@ -81,10 +86,11 @@ def test_equals_a_plain_loop(network: Network, mixing: bool, n: int) -> None:
     labeler = Fixed(mixing=mixing)
     row = layout.read(network)
     slot = torch.zeros_like(row)
-    received = Received(torch.ones(1, 1, dtype=torch.float64), row[None])
-    desk = Desk(Replica(network, layout), images, received, 1, slot)
-    targets = desk.train(Blend(desk.own), labeler, [Shot()], training, lambda purpose: KEYS(2, 0, purpose))
-    plain = reference(network, images, targets, training, KEYS(2, 0, "dropout"))
+    received = Received(torch.ones(1, 1, dtype=torch.float64), lambda weights: mix(weights, row[None]), row)
+    task = Task(labeler, [Shot(), *more], training, lambda purpose: KEYS(2, 0, purpose))
+    desk = Desk(Replica(network, layout), images, received, 1, slot, task)
+    targets = desk.train(Blend(desk.own))
+    plain = reference(network, images, targets, training, KEYS(2, 0, "dropout"), mu=0.5 if more else 0.0)
     moved = (slot - row).abs().max()
     assert moved > 1e-3
     assert (slot - layout.read(plain)).abs().max() < 1e-10 * max(1.0, float(moved))
@@ -97,9 +103,9 @@ def run(loop: Loop, training: Training, labeler: PseudoLabeler) -> Tensor:
     loop.run(
         offer,
         row[None],
-        lambda client, desk: desk.train(
-            Blend(desk.own), labeler, [Shot()], training, lambda purpose: KEYS(0, client, purpose)
-        ),
+        lambda client: Task(labeler, [Shot()], training, lambda purpose: KEYS(0, client, purpose)),
+        lambda client, desk: desk.train(Blend(desk.own)),
+        range(len(loop.images)),
     )
     return loop.bank.clone()
 
@@ -129,11 +135,14 @@ def test_one_image_is_labelled_but_not_trained_on(network: Network, images: list
 def test_an_error_in_a_client_surfaces(loop: Loop) -> None:
     offer = Offer(torch.ones(4, 1, 1, dtype=torch.float64), torch.zeros(0, 1, dtype=torch.float64))
 
+    def idle(client: int) -> Task:
+        return Task(Fixed(), [Shot()], Training(), lambda purpose: 0)
+
     def fail(client: int, desk: Desk) -> None:
         raise RuntimeError(f"client {client} is ill")
 
     with pytest.raises(RuntimeError, match="is ill"):
-        loop.run(offer, loop.layout.read(loop.network)[None], fail)
+        loop.run(offer, loop.layout.read(loop.network)[None], idle, fail, range(4))
 
 
 def test_labels_are_renewed_each_epoch_only_when_asked(network: Network, images: list[ClientImages]) -> None:
