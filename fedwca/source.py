@@ -21,7 +21,7 @@ from fedwca.engine.replica import masks
 from fedwca.errors import CheckpointError, DataError, Diverged
 from fedwca.models._network import Architecture, Network
 
-RECIPE = 1
+RECIPE = 2
 """Raised whenever the procedure below changes, so that models of an older one are not mistaken for its own."""
 
 
