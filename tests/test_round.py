@@ -46,7 +46,7 @@ def rounds(
     loop: Loop, composed: Method, count: int = 3, domains: Tensor = DOMAINS, training: Training = TRAINING
 ) -> tuple[Server, list[Outcome]]:
     """Some rounds from the network's own weights."""
-    server = begin(loop.layout.read(loop.network))
+    server = begin(loop)
     outcomes = []
     for number in range(count):
         server, outcome = play(number, server, composed, loop, training, Keys(1), domains[: len(loop.images)])
@@ -84,7 +84,7 @@ def test_special_cases_are_equal(loop: Loop, one: tuple[str, str], other: tuple[
 def test_wca_in_one_cluster_starts_from_the_cluster_model(loop: Loop) -> None:
     _, outcomes = rounds(loop, method("wca", "single"), 2)
     assert outcomes[1].weights.tolist() == [[1.0]] * 4
-    assert all(bool(upload.targets.matched.all()) for upload in outcomes[1].uploads)
+    assert all(bool(upload.targets.matched.all()) for upload in outcomes[1].uploads.values())
 
 
 def test_starts_are_mixtures_and_reports_go_to_the_server(loop: Loop) -> None:
@@ -182,20 +182,20 @@ def test_passes_are_counted(
     loop: Loop, aggregator: str, clusterer: str | None, labeler: str, expected: list[int]
 ) -> None:
     _, outcomes = rounds(loop, method(aggregator, clusterer, labeler), 3)
-    assert [[upload.passes for upload in outcome.uploads] for outcome in outcomes] == [[n] * 4 for n in expected]
+    assert [[upload.passes for upload in outcome.uploads.values()] for outcome in outcomes] == [[n] * 4 for n in expected]
 
 
 def test_labels_renewed_each_epoch_cost_a_pass_each(loop: Loop) -> None:
     training = Training(epochs=3, lr=0.01, batch_size=8)
     _, outcomes = rounds(loop, method("local", None, "prototype:renew=epoch"), 2, training=training)
-    assert [upload.passes for upload in outcomes[1].uploads] == [3] * 4
+    assert [upload.passes for upload in outcomes[1].uploads.values()] == [3] * 4
 
 
 def test_a_round_is_a_function_of_its_arguments(loop: Loop) -> None:
     composed = method("wca:ta=1,tb=1", "true")
     one, other = rounds(loop, composed)[0], rounds(loop, composed)[0]
     assert torch.equal(one.rows, other.rows)
-    server = begin(loop.layout.read(loop.network))
+    server = begin(loop)
     again = play(0, server, composed, loop, TRAINING, Keys(1, trial=1), DOMAINS)[0]
     assert not torch.equal(again.rows, play(0, server, composed, loop, TRAINING, Keys(1), DOMAINS)[0].rows)
 
@@ -208,8 +208,8 @@ def test_the_classifier_stays_as_it_was(loop: Loop) -> None:
 
 def test_each_client_is_told_when_done(loop: Loop) -> None:
     done: list[int] = []
-    server = begin(loop.layout.read(loop.network))
-    play(0, server, method("fedavg"), loop, TRAINING, Keys(1), DOMAINS, done.append)
+    server = begin(loop)
+    play(0, server, method("fedavg"), loop, TRAINING, Keys(1), DOMAINS, done=done.append)
     assert sorted(done) == [0, 1, 2, 3]
 
 
@@ -217,4 +217,4 @@ def test_two_models_disagree_once_starts_are_mixed(loop: Loop) -> None:
     composed = replace(method("wca:ta=10,tb=10", "each"), pseudo_labeler=TwoModel())
     training = Training(epochs=2, lr=0.1, batch_size=8)
     _, outcomes = rounds(loop, composed, 3, training=training)
-    assert sum(int((~upload.targets.matched).sum()) for upload in outcomes[-1].uploads) > 0
+    assert sum(int((~upload.targets.matched).sum()) for upload in outcomes[-1].uploads.values()) > 0

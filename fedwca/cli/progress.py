@@ -56,8 +56,7 @@ class _Bars:
         return Progress(self.on_source, self.on_begin, self.on_client, self.on_round, self.on_warn)
 
     def on_source(self, epoch: int, epochs: int, accuracy: float) -> None:
-        done = epoch == epochs
-        self.bars.update(self.source, completed=epoch, note=f"{accuracy:.1f} % at home", visible=not done)
+        self.bars.update(self.source, completed=epoch, note=f"{accuracy:.1f} % at home", visible=True)
 
     def on_begin(self, label: str, rounds: int, clients: int) -> None:
         self.clients, self._accuracy = clients, ""
