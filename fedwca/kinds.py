@@ -40,6 +40,8 @@ class Aggregator(Component):
 
     partition: ClassVar[Literal["given", "one", "each", "self"]] = "given"
     """Who is grouped with whom: by a clusterer, all in one, each alone, or by the clients' own choice."""
+    travels: ClassVar[bool] = True
+    """False: after round 0 no model is sent either way."""
     reports: ClassVar[Mapping[str, Simplex]] = {}
     """What `blend` uploads beside the model, so that a server can refuse what does not fit."""
     references: ClassVar[tuple[str, ...]] = ("start", "cluster", "source")

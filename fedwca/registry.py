@@ -46,15 +46,21 @@ def canonical(name: str) -> str:
 
 def problems(error: ValidationError, prefix: str = "") -> str:
     """A pydantic error as one sentence a field: where, what would be right, what was given."""
-    lines = []
+    lines: list[str] = []
+    at = ""
     for item in error.errors():
-        where = ".".join(str(part) for part in item["loc"])
+        # Of a union's branches pydantic names the type; the field is what the user wrote.
+        where = ".".join(str(part) for part in item["loc"] if isinstance(part, int) or part.isidentifier())
         what = item["msg"].removeprefix("Value error, ")
         if item["type"] == "extra_forbidden":
             what = "there is no such field"
         given = item["input"]
         shown = f" (given {given!r})" if isinstance(given, str | int | float | bool) and where else ""
-        lines.append(f"{prefix}{where}: {what}{shown}" if where else what)
+        if where and where == at:
+            lines[-1] += f", or: {what}"
+        else:
+            lines.append(f"{prefix}{where}: {what}{shown}" if where else what)
+        at = where
     return "; ".join(lines)
 
 

@@ -19,7 +19,7 @@ from fedwca.engine.loop import one_thread
 from fedwca.engine.randomness import fold, permutation
 from fedwca.engine.replica import masks
 from fedwca.errors import CheckpointError, DataError, Diverged
-from fedwca.models._network import Architecture, Network
+from fedwca.network import Architecture, Network
 
 RECIPE = 2
 """Raised whenever the procedure below changes, so that models of an older one are not mistaken for its own."""

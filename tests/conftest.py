@@ -10,8 +10,8 @@ import torch
 
 from fedwca.data.partition import ClientImages
 from fedwca.engine.loop import Loop
-from fedwca.models._network import Network
 from fedwca.models.lenet import LeNet
+from fedwca.network import Network
 
 SHARED = Path(os.environ.get("FEDWCA_SHARED", Path(__file__).resolve().parents[2] / "shared"))
 

@@ -17,7 +17,7 @@ from fedwca.engine.loop import Loop
 from fedwca.engine.randomness import Keys
 from fedwca.errors import Diverged, FedwcaError
 from fedwca.kinds import Aggregator, Clusterer
-from fedwca.models._network import Network
+from fedwca.network import Network
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers import pseudo_labelers
 from fedwca.pseudo_labelers.two_model import TwoModel
@@ -182,7 +182,9 @@ def test_passes_are_counted(
     loop: Loop, aggregator: str, clusterer: str | None, labeler: str, expected: list[int]
 ) -> None:
     _, outcomes = rounds(loop, method(aggregator, clusterer, labeler), 3)
-    assert [[upload.passes for upload in outcome.uploads.values()] for outcome in outcomes] == [[n] * 4 for n in expected]
+    assert [[upload.passes for upload in outcome.uploads.values()] for outcome in outcomes] == [
+        [n] * 4 for n in expected
+    ]
 
 
 def test_labels_renewed_each_epoch_cost_a_pass_each(loop: Loop) -> None:

@@ -13,3 +13,4 @@ class Local(Aggregator):
     label = "Local"
     paper = "FedWCA sec. 5 (SHOT at each client alone)"
     partition = "each"
+    travels = False

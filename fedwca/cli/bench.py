@@ -197,5 +197,8 @@ def _pair(text: str) -> tuple[str, str]:
     """``kind.field=value`` taken apart."""
     key, equals, value = text.partition("=")
     if not equals or "." not in key:
-        raise UsageError(f"--set {text}: not of the form kind.field=value, such as aggregator.ta=0.05")
+        raise UsageError(
+            f"--set {text}: not of the form kind.field=value, such as aggregator.ta=0.05; "
+            "the run's own values have options, such as --rounds 20"
+        )
     return key.strip(), value.strip()

@@ -36,13 +36,16 @@ def list_command(
 
 
 def show_command(
-    kind: Annotated[str, typer.Argument(help="A kind, such as aggregator, or baseline.")],
+    kind: Annotated[str, typer.Argument(help="A kind, such as aggregator; also baseline or preset.")],
     name: Annotated[str, typer.Argument(help="A name, such as wca.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON alone.")] = False,
 ) -> None:
     """Show a component's fields, bounds, defaults and paper."""
     if canonical(kind) in ("baseline", "baselines"):
         _show_baseline(name, as_json)
+        return
+    if canonical(kind) in ("preset", "presets"):
+        _show_preset(name, as_json)
         return
     found = registry(kind)
     cls = found.get(name)
@@ -98,6 +101,13 @@ def _show_baseline(name: str, as_json: bool) -> None:
         return
     for field, value in found.model_dump(exclude_none=True).items():
         typer.echo(f"{field}: {str(value).strip()}")
+
+
+def _show_preset(name: str, as_json: bool) -> None:
+    from fedwca.experiments.config import read_preset
+
+    text, tables = read_preset(canonical(name))
+    typer.echo(json.dumps(tables, indent=2) if as_json else text.rstrip())
 
 
 def _baselines() -> list[str]:

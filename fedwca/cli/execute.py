@@ -19,7 +19,7 @@ from fedwca.experiments.bench import bench, draw
 from fedwca.experiments.compose import described
 from fedwca.experiments.config import Layer
 from fedwca.experiments.request import Plan, plan
-from fedwca.experiments.setup import load, resolve_device
+from fedwca.experiments.setup import load, rehearse, resolve_device
 from fedwca.results.pictures import overview
 from fedwca.results.store import RunFolder, environment
 from fedwca.results.summary import Row, rows, summarise
@@ -53,6 +53,7 @@ def execute(request: Request) -> None:
         # Which source it is may change what the preset says.
         decided = plan(request.layer, request.pairs, request.preset, request.file, source)
         draw(decided.config, dataset, source, 0, 0)
+        rehearse(decided.config, decided.methods, dataset)
     except BaseException:
         folder.discard()
         raise
@@ -62,10 +63,12 @@ def execute(request: Request) -> None:
     if not request.as_json:
         print_plan(decided, dataset, source, device, folder.path)
     domains = dataset_domains(decided, dataset, source)
-    prepared = time.perf_counter()
+    prepared = started
     try:
         with watching(decided, quiet=request.as_json) as progress:
             for record in bench(decided.config, decided.methods, dataset, source, progress):
+                if prepared == started:  # the first record comes when the source models are there
+                    prepared = time.perf_counter()
                 folder.append(record)
     except FedwcaError:
         finish(folder, decided, domains, started, prepared, complete=False)

@@ -100,7 +100,9 @@ def split_domain(domain: Domain, clients: int, samples: int | None, random: np.r
     total = int(member.max()) + 1
     if clients > total:
         what = "images" if domain.groups is None else "groups of images"
-        raise UsageError(f"domain {domain.name!r} has {total} {what}, too few for {clients} clients")
+        raise UsageError(
+            f"domain {domain.name!r} has {total} {what}, too few for {clients} clients; --clients {total} is the most"
+        )
     rank = random.permutation(total)
     order = np.argsort(rank[member], kind="stable")
     runs = [len(run) for run in np.array_split(order, clients)]

@@ -72,8 +72,11 @@ def read_domains(
     wanted = domains or tuple(found)
     absent = [domain for domain in wanted if domain not in found]
     if folder is None or absent or not wanted:
+        if not root.is_dir():
+            raise DatasetMissing(f"the folder {root} does not exist")
         lacks = f"domain {', '.join(absent)}" if absent and found else "domains"
-        raise DatasetMissing(f"no {lacks} in {folder or root / (name or '')}; the layout is {LAYOUT}")
+        layout = LAYOUT if name else LAYOUT.replace("<root>/<name>/", "<data>/")
+        raise DatasetMissing(f"there is no {lacks} in {folder or root / (name or '')}; the layout is {layout}")
     archives = {
         domain: read_npz(path) if path.suffix == ".npz" else Archive(*read_image_folder(path, size))
         for domain, path in ((domain, found[domain]) for domain in wanted)

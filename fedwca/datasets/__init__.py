@@ -64,7 +64,7 @@ class DatasetSource(Component):
         try:
             dataset = read_domains(*self.place(), size=size, domains=self.domains, classes=self.classes)
         except DatasetMissing as error:
-            raise self.missing(str(error)) from error
+            raise self.missing(str(error).partition("; the layout")[0]) from error
         dataset = FederatedDataset(self.name, dataset.classes, dataset.domains)
         self.compare(dataset)
         return dataset

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fedwca.errors import CheckpointError
-from fedwca.models._network import Network
+from fedwca.network import Network
 
 
 @dataclass(frozen=True)

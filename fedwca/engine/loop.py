@@ -16,7 +16,7 @@ from fedwca.data.partition import ClientImages
 from fedwca.engine.bank import Layout, mix, pooled
 from fedwca.engine.client import Desk, Received, Task
 from fedwca.engine.replica import Replica
-from fedwca.models._network import Network
+from fedwca.network import Network
 from fedwca.types import Offer
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from fedwca.engine.bank import Layout
 from fedwca.engine.randomness import uniform
-from fedwca.models._network import Drop, Network
+from fedwca.network import Drop, Network
 from fedwca.types import Predictions
 
 

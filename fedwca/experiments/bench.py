@@ -102,7 +102,7 @@ def federate(
             "round": number,
             "accuracy": accuracy,
             "accuracy_local": local,
-            **describe(outcome, metrics, engine, first=number == 0),
+            **describe(outcome, method, metrics, engine, first=number == 0),
         }
         if number == 0 and method.aggregator.partition == "given":
             record["clustering"] = metrics.clustering(outcome.labels)

@@ -27,7 +27,7 @@ def registry(kind: str) -> Registry[Any]:
     name = canonical(kind)
     plural = PLURALS.get(name, name)
     if plural not in PLURALS.values():
-        raise UsageError(f"no kind {kind!r}; kinds: {', '.join(PLURALS)}")
+        raise UsageError(f"no kind {kind!r}; kinds: {', '.join(PLURALS)}, baseline, preset")
     found = getattr(importlib.import_module(f"fedwca.{plural}"), plural)
     assert isinstance(found, Registry)
     return found

@@ -113,7 +113,9 @@ def compose(config: RunConfig) -> list[tuple[Method, int]]:
     names = [method.name for method, _ in methods]
     if own.name in names:
         index = names.index(own.name)
-        if config.name or described(methods[index][0]) != described(own):
+        # Baselines nobody asked for by name give way: `--aggregator fedavg` is a FedAvg of the user's own making.
+        unasked = config.baselines == RunConfig.model_fields["baselines"].default
+        if config.name or (not unasked and described(methods[index][0]) != described(own)):
             raise UsageError(f"two methods are called {own.name!r}; give the composed one another --name")
         methods.pop(index)
     methods.append((own, None))

@@ -131,15 +131,25 @@ def preset(name: str, dataset: str, source: str | None) -> Layer:
     Raises:
         InvalidConfig: no preset has that name.
     """
-    if name not in preset_names():
-        raise InvalidConfig(f"no preset {name!r}; known: {', '.join(preset_names())}")
-    tables = tomllib.loads((preset_folder() / f"{name}.toml").read_text())
+    _, tables = read_preset(name)
     own = dict(tables.get(canonical(dataset), {}))
     by_source = own.pop("from", {})
     layer: Layer = {}
     for part in (tables.get("all", {}), own, by_source.get(canonical(source or ""), {})):
         layer = merge(layer, part)
     return spelled_out(layer)
+
+
+def read_preset(name: str) -> tuple[str, Layer]:
+    """A preset's text and its tables.
+
+    Raises:
+        InvalidConfig: no preset has that name.
+    """
+    if name not in preset_names():
+        raise InvalidConfig(f"no preset {name!r}; known: {', '.join(preset_names())}")
+    text = (preset_folder() / f"{name}.toml").read_text()
+    return text, tomllib.loads(text)
 
 
 def spelled_out(layer: Layer) -> Layer:

@@ -29,11 +29,12 @@ def accuracies(
     return [metrics.accuracy(client, predicted) for client, predicted in enumerate(engine.classify(weights, rows))]
 
 
-def describe(outcome: Outcome, metrics: Metrics, engine: Loop, first: bool) -> dict[str, Any]:
+def describe(outcome: Outcome, method: Method, metrics: Metrics, engine: Loop, first: bool) -> dict[str, Any]:
     """What a round did, as plain values.
 
     Args:
         outcome: of the round.
+        method: what was played.
         metrics: holds the labels that accuracies need.
         engine: for sizes.
         first: round 0, in which the classifier travels too.
@@ -42,6 +43,7 @@ def describe(outcome: Outcome, metrics: Metrics, engine: Loop, first: bool) -> d
     values, size, here = engine.layout.width, engine.bank.element_size(), len(outcome.uploads)
     reported = sum(value[0].numel() for value in next(iter(uploads.values())).report.values())
     classifier = sum(p.numel() for p in engine.network.classifier.parameters()) if first else 0
+    travels = method.aggregator.travels
     phases: dict[str, float] = {}
     for upload in uploads.values():
         for phase, seconds in upload.seconds.items():
@@ -61,8 +63,8 @@ def describe(outcome: Outcome, metrics: Metrics, engine: Loop, first: bool) -> d
         "mixed": each(lambda k, t: float((t.mix > 0).sum())),
         "dropped": each(lambda k, t: float((t.weights == 0).sum())),
         "label_entropy": each(lambda k, t: entropy(t.labels)),
-        "bytes_down": size * here * (outcome.offer.models * values + classifier),
-        "bytes_up": size * here * (values + reported),
+        "bytes_down": size * here * (outcome.offer.models * values + classifier) * (travels or first),
+        "bytes_up": size * here * (values + reported) * travels,
         "passes": sum(upload.passes for upload in uploads.values()),
         "seconds": phases,
     }
@@ -106,6 +108,12 @@ class Cautions:
                     f"{method.label}: from round {record['round']} client {client} gives all its images one label",
                 )
         if record["round"] == 0 and method.aggregator.partition == "given" and len(outcome.labels) > 1:
+            if int(outcome.labels.max()) == 0:
+                self._once(
+                    f"one {method.name}",
+                    f"{method.label}: all clients are in one cluster, so this is an average of everybody "
+                    "(too little training in round 0 leaves first layers nearly equal)",
+                )
             alone = int((outcome.labels.bincount() == 1).sum())
             if alone and alone < len(outcome.labels):
                 self._once(

@@ -116,9 +116,11 @@ def assigned(pairs: Sequence[tuple[str, str]], chosen: dict[str, list[str]]) -> 
 def provenance(plan: Plan) -> dict[str, list[str]]:
     """``key = value`` of everything that was set, by the layer it came from, the strongest first."""
     values = dict(flat(plan.config.model_dump(mode="json")))
+    defaults = dict(flat(RunConfig().model_dump(mode="json")))
     found: dict[str, list[str]] = {}
     for key, origin in plan.origins.items():
-        if key in values:
+        # A run's config.json says everything; what it repeats of the defaults is not news.
+        if key in values and not (origin == "config" and key in defaults and values[key] == defaults[key]):
             found.setdefault(origin, []).append(f"{key.removeprefix('components.')} = {_shown(values[key])}")
     order = sorted(found, key=lambda origin: (origin != "CLI", origin != "config"))
     return {origin: found[origin] for origin in order}

@@ -9,10 +9,15 @@ import torch
 
 from fedwca.data.dataset import FederatedDataset
 from fedwca.datasets import find
+from fedwca.engine.bank import Layout
 from fedwca.engine.loop import cores, one_thread
+from fedwca.engine.randomness import fold, uniform
+from fedwca.engine.signature import BankSignatures
 from fedwca.errors import UsageError
 from fedwca.experiments.components import registry
 from fedwca.experiments.config import RunConfig
+from fedwca.network import Architecture
+from fedwca.round import Method
 from fedwca.source import Source, checkpoint, pretrain
 
 
@@ -45,10 +50,36 @@ def load(config: RunConfig) -> tuple[FederatedDataset, str]:
         UsageError: the source is not a domain of it.
     """
     component = find(config.dataset, config.data, config.components.get("dataset", {}).get(config.dataset))
-    size = registry("model").get(config.model).side
+    size = architecture(config).side
     dataset = component.load(size).resized(size)
     name = config.source or component.default_source or next(iter(dataset.domains))
     return dataset, dataset.domain(name).name
+
+
+def rehearse(config: RunConfig, methods: list[tuple[Method, int]], dataset: FederatedDataset) -> None:
+    """Find out before any training what would fail after it: a checkpoint or a signature that does not fit.
+
+    Raises:
+        CheckpointError: the user's own source model is missing or does not fit the architecture.
+        InvalidConfig: a clusterer asks for a layer that the model does not have.
+    """
+    network = architecture(config).build(len(dataset.classes))
+    if config.checkpoint is not None:
+        checkpoint(config.checkpoint, dataset.classes, architecture(config))
+    layout = Layout.of(network)
+    source, few = layout.read(network), 4
+    steps = uniform(fold(["rehearsal"]), torch.arange(few * layout.width)).view(few, -1).to(source.dtype)
+    bank, truth = source + 1e-3 * steps, torch.zeros(few, dtype=torch.int64)
+    for method, rounds in methods:
+        if method.clusterer is not None and rounds:
+            method.clusterer(BankSignatures(bank, layout, source, truth if method.clusterer.oracle else None))
+
+
+def architecture(config: RunConfig) -> Architecture:
+    """The architecture with the fields given for it."""
+    fields = config.components.get("model", {}).get(config.model, {})
+    built: Architecture = registry("model").build({"name": config.model, **fields})
+    return built
 
 
 Tell = Callable[[int, int, float], None]
@@ -89,7 +120,7 @@ def source_model(
     progress: Tell = lambda epoch, epochs, accuracy: None,
 ) -> Source:
     """The index-th source model: pre-trained, from the cache, or the user's own checkpoint."""
-    model = registry("model").build({"name": config.model, **config.components.get("model", {}).get(config.model, {})})
+    model = architecture(config)
     device = resolve_device(config.device)
     if config.checkpoint is not None:
         return checkpoint(config.checkpoint, dataset.classes, model, device)

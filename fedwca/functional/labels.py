@@ -92,7 +92,7 @@ def prototype_labels(
 def prototype_similarity(prototypes: Tensor) -> Tensor:
     """Average the cosine over ordered pairs of different prototypes: the normaliser p (or q) of Algorithm 2.
 
-    Source: FedWCA, Algorithm 2, line 5, over the classes present only (a zero row is an absent class).
+    Source: FedWCA, Algorithm 2, line 6, over the classes present only (a zero row is an absent class).
 
     Args:
         prototypes: ``[M, q]``.
@@ -125,7 +125,7 @@ def select_labels(
     *less* similar label. Similarities are compared as they are, on both sides, where a normaliser cannot be used:
     ``ratio`` with p or q equal to 0, ``margin`` with p or q nearer to 1 than 1e-6 (all prototypes point one way).
 
-    Source: FedWCA, Algorithm 2, line 6 (``ratio``).
+    Source: FedWCA, Algorithm 2, line 7 (``ratio``).
 
     Args:
         initial: labels ``[N]`` and cosines ``[N]`` under the initial model, as `prototype_labels` gives them.
@@ -164,7 +164,7 @@ def mixup_partners(
 
     A matched sample may draw itself. The numbers come from outside, so that a draw depends on nothing else.
 
-    Source: FedWCA, Algorithm 2, line 8 (the choice of x').
+    Source: FedWCA, Algorithm 2, line 9 (the choice of x').
 
     Args:
         labels: ``[N]`` int64 in 0…M-1.

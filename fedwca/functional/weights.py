@@ -40,7 +40,7 @@ def cluster_means(
 ) -> Tensor:
     """Give the weights that turn clients into cluster means.
 
-    Source: FedWCA, Algorithm 1, lines 8 and 17 (uniform); FedAvg weighs by the number of samples.
+    Source: FedWCA, Algorithm 1, lines 9 and 18 (uniform); FedAvg weighs by the number of samples.
 
     Args:
         labels: ``[K]`` int64, cluster of each client.
@@ -79,7 +79,7 @@ def soft_cluster_weights(
     does (sum below 1e-6), the own model stands. ``row`` takes R[c, c']: what c itself gains from (the letter of
     Algorithm 1). A cluster in which no present client reports keeps its own model and has no say in the others'.
 
-    Source: FedWCA, eq. 2, and Algorithm 1, lines 18-19.
+    Source: FedWCA, eq. 2, and Algorithm 1, lines 19-20.
 
     Args:
         alpha: ``[K, C]``, rows sum to 1; rows of absent clients are not read.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fedwca.registry import Registry
 
 if TYPE_CHECKING:
-    from fedwca.models._network import Architecture
+    from fedwca.network import Architecture
 
 models: Registry[Architecture] = Registry("model", __name__, requires=("backbone",))
 register = models

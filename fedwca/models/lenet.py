@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from fedwca.models import register
-from fedwca.models._network import Architecture, Backbone, Drop
+from fedwca.network import Architecture, Backbone, Drop
 
 
 class _LeNet(Backbone):

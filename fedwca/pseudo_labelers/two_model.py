@@ -37,14 +37,16 @@ class TwoModel(PseudoLabeler):
     """A mismatched sample without a matched one of its class: no label, its own image, or any matched image."""
     refine: Annotated[int, Field(ge=0)] = 1
     """How often prototypes are recomputed from one-hot labels."""
+    append_one: bool = False
+    """Append a constant 1 to every feature first, as SHOT's code does."""
+    normalize_first: bool = False
+    """Average unit feature vectors instead of raw ones, as SHOT's code does."""
 
     def __call__(self, predictions: Mapping[str, Predictions], draws: Tensor, mask: Tensor | None = None) -> Targets:
         """Targets of Algorithm 2; with two equal models these are plain prototype labels."""
         start, cluster = predictions["start"], predictions["cluster"]
-        first, near_first, p_first = prototype_labels(start.features, start.probabilities, mask, refine=self.refine)
-        second, near_second, p_second = prototype_labels(
-            cluster.features, cluster.probabilities, mask, refine=self.refine
-        )
+        first, near_first, p_first = self._labels(start, mask)
+        second, near_second, p_second = self._labels(cluster, mask)
         p, q = prototype_similarity(p_first), prototype_similarity(p_second)
         labels = select_labels((first, near_first), (second, near_second), p, q, self.selection)
         divisors = torch.stack([p, q])
@@ -63,3 +65,8 @@ class TwoModel(PseudoLabeler):
         weights = torch.where(found, ones, 1.0 if self.fallback == "keep" else 0.0)
         mix = torch.where(~matched & found, ones * self.mu, 0.0)
         return Targets(labels, weights, torch.where(mix > 0, partners, itself), mix, matched, notes)
+
+    def _labels(self, model: Predictions, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Eq. 4 for one model: labels ``[N]``, similarities ``[N]``, prototypes ``[M, q]``."""
+        shot = {"append_one": self.append_one, "normalize_first": self.normalize_first}
+        return prototype_labels(model.features, model.probabilities, mask, refine=self.refine, **shot)

@@ -57,8 +57,8 @@ def rows(records: Sequence[Record], labels: Mapping[str, str], domains: Sequence
     last: dict[str, dict[tuple[int, int], Record]] = defaultdict(dict)
     for record in records:
         run = (record["source_model"], record["trial"])
-        best = last[record["method"]].get(run)
-        if best is None or record["round"] >= best["round"]:
+        before = last[record["method"]].get(run)
+        if before is None or record["round"] >= before["round"]:
             last[record["method"]][run] = record
     table = []
     for name, label in labels.items():

@@ -5,8 +5,8 @@ from fedwca.engine.bank import Layout, mix
 from fedwca.engine.replica import Replica
 from fedwca.engine.signature import BankSignatures
 from fedwca.errors import CheckpointError, InvalidConfig
-from fedwca.models._network import Network
 from fedwca.models.lenet import LeNet
+from fedwca.network import Network
 
 
 def test_a_row_holds_the_extractor_and_its_statistics_but_not_the_classifier(network: Network) -> None:

@@ -14,7 +14,7 @@ from fedwca.engine.loop import Loop
 from fedwca.engine.randomness import Keys, permutation
 from fedwca.engine.replica import Replica, masks
 from fedwca.kinds import Objective, PseudoLabeler
-from fedwca.models._network import Network
+from fedwca.network import Network
 from fedwca.objectives.proximal import Proximal
 from fedwca.objectives.shot import Shot
 from fedwca.types import Blend, Offer, Targets
