@@ -33,7 +33,7 @@ ALLOWED: dict[str, set[str]] = {
     "results": {*BASE, "data"},
     "experiments": {*VALUES, *COMPONENTS, "data", "engine", "network", "round", "source"},
     "cli": {*BASE, "_version", "data", "datasets", "experiments", "results"},
-    "__init__": {"_version"},
+    "__init__": {"_version", "data", "datasets", "engine", "round", "source"},
     "__main__": {"cli"},
 }
 """Layer by layer: what each part of the package may import of the rest of it."""

@@ -74,9 +74,9 @@ def read_domains(
     if folder is None or absent or not wanted:
         if not root.is_dir():
             raise DatasetMissing(f"the folder {root} does not exist")
-        lacks = f"domain {', '.join(absent)}" if absent and found else "domains"
+        lacks = f"is no domain {', '.join(absent)}" if absent and found else "are no domains"
         layout = LAYOUT if name else LAYOUT.replace("<root>/<name>/", "<data>/")
-        raise DatasetMissing(f"there is no {lacks} in {folder or root / (name or '')}; the layout is {layout}")
+        raise DatasetMissing(f"there {lacks} in {folder or root / (name or '')}; the layout is {layout}")
     archives = {
         domain: read_npz(path) if path.suffix == ".npz" else Archive(*read_image_folder(path, size))
         for domain, path in ((domain, found[domain]) for domain in wanted)

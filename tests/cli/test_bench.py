@@ -219,7 +219,11 @@ def test_a_checkpoint_of_ones_own(bench: Bench, plain: Run, private_cache: Path)
         (["--set", "rounds=3"], 2, "not of the form kind.field=value"),
         (["--set", "aggregator.one_hot.weighting=samples"], 2, "no method of this run uses the aggregator 'one_hot'"),
         (["--aggregator", "fedavg", "--clusterer", "finch", "--name", "x"], 2, "clusterer 'finch' is not used"),
-        (["--aggregator", "fedavg"], 2, "two methods are called 'fedavg'; give the composed one another --name"),
+        (
+            ["--aggregator", "fedavg", "--baseline", "fedavg"],
+            2,
+            "two methods are called 'fedavg'; give the composed one another --name",
+        ),
         (["--rounds", "0"], 2, "rounds: Input should be greater than 0 (given 0)"),
         (["--samples", "0"], 2, "samples: Input should be greater than 0"),
         (["--clients", "61"], 2, "'brass' has 60 images, too few for 61 clients"),
@@ -230,7 +234,8 @@ def test_a_checkpoint_of_ones_own(bench: Bench, plain: Run, private_cache: Path)
         (["--config", "nowhere.toml"], 2, "--config nowhere.toml: No such file"),
         (["--checkpoint", "nowhere.pt"], 1, "nowhere.pt: no such file; --checkpoint takes"),
         (["--dataset", "shades"], 2, "no dataset 'shades': it is neither a folder in"),
-        (["--data", "nowhere"], 1, "<root>/<name>/<domain>.npz (images uint8"),
+        (["--data", "nowhere"], 1, "the folder nowhere does not exist"),
+        (["--set", "clusterer.signature=9"], 2, "signature 9: this model has 3 layers with weights"),
         (["--dataset", "pacs", "--data", "nowhere"], 1, "--data PATH"),
         (["--lr", "1e30"], 1, "model has values that are not finite; a lower --lr may help"),
     ],
@@ -247,7 +252,7 @@ def test_what_goes_wrong_is_one_sentence(
     assert "Traceback" not in run.err
     assert "unexpected" not in run.err
     # What could be known before work starts leaves nothing behind.
-    begun = arguments[0] in ("--lr", "--checkpoint")
+    begun = arguments[0] == "--lr"
     assert folder.exists() == begun
     if begun:
         assert run.summary["complete"] is False

@@ -75,6 +75,6 @@ def test_errors(arguments: list[str], sentence: str) -> None:
 
 def test_completion() -> None:
     assert names("aggregator")("one-h") == ["one-hot"]
-    assert names("aggregator")("one_") == ["one-hot"]
+    assert names("aggregator")("one_h") == ["one-hot"]
     assert "source-only" in baselines("")
     assert presets("p") == ["paper"]

@@ -116,7 +116,7 @@ def test_classes_that_differ_are_listed(tmp_path: Path) -> None:
 
 
 def test_missing_folders_and_domains_name_the_layout(tmp_path: Path) -> None:
-    with pytest.raises(DatasetMissing, match=r"no domains in .*nothing; the layout is <root>/<name>/<domain>\.npz"):
+    with pytest.raises(DatasetMissing, match=r"are no domains in .*nothing; the layout is <root>/<name>/<domain>\.npz"):
         read_domains(tmp_path, "nothing")
     write_npz(tmp_path / "a.npz")
     with pytest.raises(DatasetMissing, match="no domain b, c in"):

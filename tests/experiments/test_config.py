@@ -125,7 +125,10 @@ def test_wrong_sets(pairs: list[tuple[str, str]], sentence: str) -> None:
         ({"baselines": ["fed-avg"]}, "no baseline 'fed_avg'; did you mean 'fedavg'?"),
         ({"aggregator": "fedavg", "clusterer": "finch", "baselines": []}, "clusterer 'finch' is not used"),
         ({"aggregator": "local", "clusterer": "true", "baselines": []}, "clusterer 'true' is not used"),
-        ({"aggregator": "fedavg"}, "two methods are called 'fedavg'; give the composed one another --name"),
+        (
+            {"aggregator": "fedavg", "baselines": ["fedavg"]},
+            "two methods are called 'fedavg'; give the composed one another --name",
+        ),
         ({"name": "local"}, "two methods are called 'local'"),
         ({"aggregator": 3}, "aggregator: needs a name or a table, not 3"),
         ({"objectives": 3}, "objective: needs a name or a table, not 3"),
