@@ -1,0 +1,144 @@
+"""Write the tables in docs/ and README.md from benchmarks/results; with --check, fail where a page is not up to date."""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+PAGES = ("README.md", "docs/results.md", "docs/tutorial.md", "docs/data.md", "docs/decisions.md")
+# Two-sided 95 % quantiles of Student's t by degrees of freedom.
+T95 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 14: 2.145}
+
+
+def run(name: str) -> str:
+    """A bench as a table: a row per method, a column per target domain, paired differences to FedWCA's side."""
+    summary = json.loads((RESULTS / name / "summary.json").read_text())
+    config, methods = summary["config"], summary["methods"]
+    domains = list(next(iter(methods.values()))["domains"])
+    n = next(iter(methods.values()))["n"]
+    lines = [
+        f"| source {config['source']} | " + " | ".join(domains) + " | mean | FedWCA minus it | seconds |",
+        "|---|" + "--:|" * (len(domains) + 3),
+    ]
+    own = {(r["source_model"], r["trial"]): r["mean"] for r in methods["wca"]["runs"]}
+    for key, method in methods.items():
+        cells = [cell(method["domains"][d], method["domain_stds"][d]) for d in domains]
+        paired = [own[(r["source_model"], r["trial"])] - r["mean"] for r in method["runs"]]
+        difference = "" if key == "wca" else interval(paired)
+        seconds = summary["timing"]["methods"][key] / n
+        lines.append(
+            f"| {method['label']} | {' | '.join(cells)} | {cell(method['mean'], method['std'])} | {difference} "
+            f"| {seconds:.0f} |"
+        )
+    return "\n".join([*lines, "", *said(name, summary, n)])
+
+
+def said(name: str, summary: dict[str, Any], n: int) -> list[str]:
+    """What was run and on what, under a table."""
+    config = summary["config"]
+    environment = json.loads((RESULTS / name / "environment.json").read_text())
+    seeds = ", ".join(str(config["seed"] + index) for index in range(config["source_models"]))
+    training = config["training"]
+    return [
+        f"Accuracy in percent on the clients' test images after the last round; mean ± std (ddof 1) over n = {n} runs,",
+        f"each with its own source model and split (seeds {seeds}). Differences are paired by run, with a 95 % interval",
+        f"(Student's t, {n - 1} degrees of freedom). {config['clients']} clients per target domain,",
+        f"{config['samples'] or 'all'} images each before the split, {config['rounds']} rounds of {training['epochs']} "
+        f"epochs, learning rate {training['lr']}.",
+        f"Seconds are per run, on {environment['cores']} cores of {environment['cpu']}, other work beside it. "
+        f"Configuration: `benchmarks/results/{name}/config.json`.",
+    ]
+
+
+def cell(value: float, std: float | None) -> str:
+    """A mean with its spread, where there is one."""
+    return f"{value:.1f}" + ("" if std is None else f" ± {std:.1f}")
+
+
+def interval(paired: list[float]) -> str:
+    """Mean paired difference and its 95 % interval."""
+    middle = statistics.fmean(paired)
+    if len(paired) < 2:
+        return f"{middle:+.1f}"
+    half = T95[len(paired) - 1] * statistics.stdev(paired) / len(paired) ** 0.5
+    return f"{middle:+.1f} ({middle - half:+.1f} to {middle + half:+.1f})"
+
+
+def matrix() -> str:
+    """Source-only accuracies on digits-mini."""
+    result = json.loads((RESULTS / "digits_mini_matrix.json").read_text())
+    rows = result["matrix"]
+    lines = ["| trained on | " + " | ".join(rows) + " | mean of the others |", "|---|" + "--:|" * (len(rows) + 1)]
+    for name, row in rows.items():
+        others = statistics.fmean(value for other, value in row.items() if other != name)
+        lines.append(f"| {name} | " + " | ".join(f"{value:.1f}" for value in row.values()) + f" | {others:.1f} |")
+    off = [value for name, row in rows.items() for other, value in row.items() if other != name]
+    training = result["source_training"]
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"Percent; the diagonal is a held-out tenth. Mean off the diagonal: {statistics.fmean(off):.1f}. LeNet, "
+            f"{training['epochs']} epochs,",
+            f"learning rate {training['lr']}, seed {result['seed']} (`benchmarks/digits_mini_matrix.py`).",
+        ]
+    )
+
+
+def signatures() -> str:
+    """Adjusted Rand index of FINCH's clusters by signature."""
+    result = json.loads((RESULTS / "signatures.json").read_text())
+    found: dict[str, dict[str, list[float]]] = {}
+    for row in result["results"]:
+        found.setdefault(row["signature"], {}).setdefault(row["source"], []).append(row["ari"])
+    sources = list(next(iter(found.values())))
+    lines = ["| signature | " + " | ".join(f"source {s}" for s in sources) + " |", "|---|" + "--:|" * len(sources)]
+    for signature, by_source in found.items():
+        cells = (", ".join(f"{value:.2f}" for value in by_source[source]) for source in sources)
+        lines.append(f"| {signature} | " + " | ".join(cells) + " |")
+    seeds = ", ".join(map(str, result["config"]["seeds"]))
+    note = f"Adjusted Rand index against the four true domains, seeds {seeds} (`benchmarks/signatures.py`)."
+    return "\n".join([*lines, "", note])
+
+
+BLOCKS: dict[str, Callable[[], str]] = {
+    **{f"digit_five-{s}": lambda s=s: run(f"digit_five-{s}") for s in ("mnist", "synth", "mnistm")},  # type: ignore[misc]
+    "digits_mini": lambda: run("digits_mini"),
+    "digits_mini_matrix": matrix,
+    "signatures": signatures,
+}
+
+
+def filled(text: str) -> str:
+    """A page with every block between ``<!-- begin NAME -->`` and ``<!-- end NAME -->`` written anew."""
+
+    def block(found: re.Match[str]) -> str:
+        return f"<!-- begin {found[1]} -->\n{BLOCKS[found[1]]()}\n<!-- end {found[1]} -->"
+
+    return re.sub(r"<!-- begin (\S+) -->\n.*?<!-- end \1 -->", block, text, flags=re.S)
+
+
+def main() -> int:
+    stale = []
+    for page in PAGES:
+        path = ROOT / page
+        before = path.read_text()
+        after = filled(before)
+        if after != before:
+            stale.append(page)
+            if "--check" not in sys.argv:
+                path.write_text(after)
+    for page in stale:
+        print(f"{page}: {'out of date; run python benchmarks/tables.py' if '--check' in sys.argv else 'written'}")
+    return 1 if stale and "--check" in sys.argv else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,58 @@
+"""Committed results hold what they claim, and the pages show what they hold."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedwca.experiments.config import validate
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "benchmarks" / "results"
+RUNS = sorted(path.parent for path in RESULTS.glob("*/summary.json"))
+
+
+def test_pages_show_the_committed_numbers() -> None:
+    done = subprocess.run(
+        [sys.executable, "benchmarks/tables.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_there_are_results() -> None:
+    assert {"digit_five-mnist", "digit_five-synth", "digit_five-mnistm", "digits_mini"} <= {run.name for run in RUNS}
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
+def test_a_run_says_what_it_was(run: Path) -> None:
+    summary = json.loads((run / "summary.json").read_text())
+    config = json.loads((run / "config.json").read_text())
+    environment = json.loads((run / "environment.json").read_text())
+    assert summary["complete"] is True
+    assert summary["config"] == config["config"]
+    assert validate(summary["config"]).source in json.dumps(config)
+    assert {"python", "cpu", "cores", "device", "versions", "time"} <= set(environment)
+    assert {"fedwca", "torch", "numpy"} <= set(environment["versions"])
+    for name, method in summary["methods"].items():
+        means = [each["mean"] for each in method["runs"]]
+        assert len(means) == method["n"] == summary["config"]["source_models"] * summary["config"]["trials"]
+        assert method["mean"] == pytest.approx(statistics.fmean(means)), name
+        assert method["std"] == pytest.approx(statistics.stdev(means)), name
+        assert method["mean"] == pytest.approx(statistics.fmean(method["domains"].values()), abs=0.5), name
+
+
+def test_digits_mini_has_real_gaps() -> None:
+    matrix = json.loads((RESULTS / "digits_mini_matrix.json").read_text())["matrix"]
+    assert len(matrix) == 5
+    assert all(row[name] >= 90 for name, row in matrix.items())
+    assert statistics.fmean(v for name, row in matrix.items() for other, v in row.items() if other != name) <= 75
+
+
+def test_no_path_of_a_machine_is_in_a_result() -> None:
+    for file in RESULTS.rglob("*.json"):
+        assert not any(part in file.read_text() for part in ('"/home', '"/tmp', '"/work', '"/Users')), file
