@@ -1,4 +1,4 @@
-"""Copy what is worth keeping of a run folder to benchmarks/results/NAME: configuration, environment, summary, picture."""
+"""Copy what is worth keeping of a run folder to results/NAME: configuration, environment, summary, picture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How well FINCH finds the true domains from different signatures of the same round-0 models, on the Digit-Five files."""
+"""How well FINCH finds the true domains from different signatures of the same round-0 models (Digit-Five files)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,14 @@ def main(data: str) -> None:
     found = []
     for source in ("mnist", "synth", "mnistm"):
         for seed in SEEDS:
-            layer = {"dataset": "digit_five", "data": data, "source": source, "clients": 4, "samples": 400, "seed": seed}
+            layer = {
+                "dataset": "digit_five",
+                "data": data,
+                "source": source,
+                "clients": 4,
+                "samples": 400,
+                "seed": seed,
+            }
             decided = plan({**layer, "training": {"lr": 3e-3, "epochs": 5}, "baselines": [], "aggregator": "one_hot"})
             config = decided.config
             dataset, name = load(config)

@@ -1,4 +1,4 @@
-"""Write the tables in docs/ and README.md from benchmarks/results; with --check, fail where a page is not up to date."""
+"""Write the tables in docs/ and README.md from benchmarks/results; with --check, fail where a page is stale."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def said(name: str, summary: dict[str, Any], n: int) -> list[str]:
     training = config["training"]
     return [
         f"Accuracy in percent on the clients' test images after the last round; mean ± std (ddof 1) over n = {n} runs,",
-        f"each with its own source model and split (seeds {seeds}). Differences are paired by run, with a 95 % interval",
-        f"(Student's t, {n - 1} degrees of freedom). {config['clients']} clients per target domain,",
+        f"each with its own source model and split (seeds {seeds}). Differences are paired by run, with a 95 %",
+        f"interval (Student's t, {n - 1} degrees of freedom). {config['clients']} clients per target domain,",
         f"{config['samples'] or 'all'} images each before the split, {config['rounds']} rounds of {training['epochs']} "
         f"epochs, learning rate {training['lr']}.",
         f"Seconds are per run, on {environment['cores']} cores of {environment['cpu']}, other work beside it. "
