@@ -45,10 +45,13 @@ def said(name: str, summary: dict[str, Any], n: int) -> list[str]:
     config = summary["config"]
     environment = json.loads((RESULTS / name / "environment.json").read_text())
     seeds = ", ".join(str(config["seed"] + index) for index in range(config["source_models"]))
+    drawn = f"each with its own source model and split (seeds {seeds})"
+    if config["trials"] > 1:
+        drawn = f"trials of one source model (seed {seeds}), each with its own split and random numbers"
     training = config["training"]
     return [
         f"Accuracy in percent on the clients' test images after the last round; mean ± std (ddof 1) over n = {n} runs,",
-        f"each with its own source model and split (seeds {seeds}). Differences are paired by run, with a 95 %",
+        f"{drawn}. Differences are paired by run, with a 95 %",
         f"interval (Student's t, {n - 1} degrees of freedom). {config['clients']} clients per target domain,",
         f"{config['samples'] or 'all'} images each before the split, {config['rounds']} rounds of {training['epochs']} "
         f"epochs, learning rate {training['lr']}.",
@@ -109,8 +112,16 @@ def signatures() -> str:
 
 
 BLOCKS: dict[str, Callable[[], str]] = {
-    **{f"digit_five-{s}": lambda s=s: run(f"digit_five-{s}") for s in ("mnist", "synth", "mnistm")},  # type: ignore[misc]
-    "digits_mini": lambda: run("digits_mini"),
+    **{
+        name: lambda name=name: run(name)  # type: ignore[misc]
+        for name in (
+            "digit_five-mnist",
+            "digit_five-synth",
+            "digit_five-mnistm",
+            "digit_five-mnist-update",
+            "digits_mini",
+        )
+    },
     "digits_mini_matrix": matrix,
     "signatures": signatures,
 }
