@@ -190,7 +190,10 @@ def partition(
         case _:
             assert method.clusterer is not None
             truth = domains if method.clusterer.oracle else None
-            return method.clusterer(BankSignatures(engine.bank, engine.layout, server.source, truth)).cpu()
+            found = BankSignatures(
+                engine.bank, engine.layout, server.source, truth, engine.images, lambda k: keys(0, k, "style")
+            )
+            return method.clusterer(found).cpu()
 
 
 def check(bank: Tensor, declared: Mapping[str, Simplex], uploads: Mapping[int, Upload], offer: Offer) -> None:

@@ -146,6 +146,9 @@ class Signatures(Protocol):
     def reference(self) -> Signatures:
         """The model everybody started from, under the same questions; each answer has one row."""
 
+    def styles(self, share: float, images: int) -> Tensor:
+        """``[K, F]``: mean low-frequency amplitude of some images of each client, which leaves the client."""
+
     def domains(self) -> Tensor:
         """``[K]``: the true domains; only a clusterer marked ``oracle`` gets an answer."""
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from fedwca.engine.bank import Layout, Slot
+from fedwca.engine.randomness import permutation
 from fedwca.errors import InvalidConfig
+from fedwca.functional import amplitude_style
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,10 @@ class BankSignatures:
     """``[P]``, the model everybody started from."""
     truth: Tensor | None = None
     """True domains ``[K]``; only set for a clusterer that is marked as an oracle."""
+    images: Sequence[Tensor] = ()
+    """Training images of each client ``[N, 3, H, W]``, for signatures that clients compute of them."""
+    keys: Callable[[int], int] = lambda client: client
+    """A client to the key of its draw of images."""
 
     @property
     def clients(self) -> int:
@@ -49,6 +56,11 @@ class BankSignatures:
     def reference(self) -> BankSignatures:
         """The source model, as a bank of one row."""
         return BankSignatures(self.source[None], self.layout, self.source)
+
+    def styles(self, share: float, images: int) -> Tensor:
+        """LADD's style of randomly drawn images."""
+        drawn = [x[permutation(self.keys(k), len(x))[:images].to(x.device)] for k, x in enumerate(self.images)]
+        return torch.stack([amplitude_style(x, share).cpu() for x in drawn])
 
     def domains(self) -> Tensor:
         """The true domains, for oracles."""

@@ -70,9 +70,12 @@ def rehearse(config: RunConfig, methods: list[tuple[Method, int]], dataset: Fede
     source, few = layout.read(network), 4
     steps = uniform(fold(["rehearsal"]), torch.arange(few * layout.width)).view(few, -1).to(source.dtype)
     bank, truth = source + 1e-3 * steps, torch.zeros(few, dtype=torch.int64)
+    side = architecture(config).side
+    images = torch.arange(few).view(-1, 1, 1, 1, 1).expand(few, 2, 3, side, side).to(torch.uint8)
     for method, rounds in methods:
         if method.clusterer is not None and rounds:
-            method.clusterer(BankSignatures(bank, layout, source, truth if method.clusterer.oracle else None))
+            shown = truth if method.clusterer.oracle else None
+            method.clusterer(BankSignatures(bank, layout, source, shown, list(images)))
 
 
 def architecture(config: RunConfig) -> Architecture:

@@ -10,11 +10,13 @@ from fedwca.functional.finch import finch, finch_levels
 from fedwca.functional.labels import mixup_partners, prototype_labels, prototype_similarity, prototypes, select_labels
 from fedwca.functional.losses import information_maximization, weighted_cross_entropy
 from fedwca.functional.neighbours import VectorError, connected_components, first_neighbours
+from fedwca.functional.styles import amplitude_style
 from fedwca.functional.weights import blend_weights, cluster_means, soft_cluster_weights, tempered_softmax
 
 __all__ = [
     "VectorError",
     "alignment",
+    "amplitude_style",
     "blend_weights",
     "class_entropy",
     "cluster_means",

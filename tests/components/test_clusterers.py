@@ -38,6 +38,9 @@ class FakeSignatures:
     def reference(self) -> FakeSignatures:
         return FakeSignatures(self.values.mean(0, keepdim=True), self.truth[:1])
 
+    def styles(self, share: float, images: int) -> Tensor:
+        return self.values
+
     def domains(self) -> Tensor:
         return self.truth
 
@@ -93,6 +96,13 @@ def test_finch_finds_groups_that_are_apart(fields: dict[str, object]) -> None:
     labels = Finch(**fields)(given)  # type: ignore[arg-type]
     mixed = [group for group in labels.unique() if len(given.truth[labels == group].unique()) > 1]
     assert mixed == []
+
+
+@pytest.mark.parametrize("name", ["kmeans", "ladd"])
+def test_silhouette_finds_the_number_of_groups(name: str) -> None:
+    given = signatures([0, 0, 0, 1, 1, 1, 2, 2, 2], seed=2)
+    assert clusterers.build(name)(given).tolist() == given.truth.tolist()
+    assert clusterers.build({"name": name, "least": 2, "most": 2})(given).max() == 1
 
 
 def test_identical_clients_do_not_break_finch() -> None:

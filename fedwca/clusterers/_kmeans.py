@@ -1,0 +1,42 @@
+"""K-means over a range of cluster numbers, the best by silhouette: for clusterers that have to be told a range."""
+
+from __future__ import annotations
+
+import warnings
+
+import torch
+from torch import Tensor
+
+
+def best_kmeans(x: Tensor, least: int, most: int, restarts: int, seed: int) -> Tensor:
+    """Labels ``[K]`` of the K-means partition of ``x [K, P]`` with the best mean silhouette; of equals the coarsest.
+
+    The silhouette needs 2 to K-1 clusters; with fewer than three rows, or all rows equal, there is one cluster.
+    """
+    from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.metrics import silhouette_score
+
+    rows = x.double().cpu().numpy()
+    distinct = len(torch.from_numpy(rows).unique(dim=0))
+    best, chosen = -2.0, torch.zeros(len(rows), dtype=torch.int64)
+    for clusters in range(least, min(most, len(rows) - 1, distinct) + 1):
+        if clusters == 1:
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            labels = KMeans(clusters, n_init=restarts, random_state=seed).fit_predict(rows)
+        score = silhouette_score(rows, labels)
+        if score > best:
+            best, chosen = float(score), torch.from_numpy(labels).long()
+    return first_seen(chosen)
+
+
+def first_seen(labels: Tensor) -> Tensor:
+    """The same partition numbered by first appearance.
+
+    >>> first_seen(torch.tensor([2, 0, 2, 1])).tolist()
+    [0, 1, 0, 2]
+    """
+    order = {name: number for number, name in enumerate(dict.fromkeys(labels.tolist()))}
+    return torch.tensor([order[name] for name in labels.tolist()], dtype=torch.int64)
