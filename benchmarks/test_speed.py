@@ -1,0 +1,65 @@
+"""Times of the engine's parts; `pytest benchmarks --benchmark-enable`. Compare numbers of one run only."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from plain import PlainLeNet, train
+
+from fedwca import Keys, Loop, Method, Training, begin, play
+from fedwca.aggregators import aggregators
+from fedwca.clusterers import clusterers
+from fedwca.data.partition import ClientImages
+from fedwca.engine.bank import mix
+from fedwca.functional import finch, soft_neighborhood_density
+from fedwca.models.lenet import LeNet
+from fedwca.objectives.shot import Shot
+from fedwca.pseudo_labelers.two_model import TwoModel
+
+CLIENTS, IMAGES, EPOCHS = 4, 128, 1
+
+
+def federation() -> list[ClientImages]:
+    draw = torch.Generator().manual_seed(0)
+    images = torch.randint(0, 256, (CLIENTS, IMAGES, 3, 32, 32), dtype=torch.uint8, generator=draw)
+    return [ClientImages(x, x[:0], x[:8]) for x in images]
+
+
+def test_plain_loop(benchmark) -> None:
+    """Training alone, no labelling: the work a round cannot avoid."""
+    images = [(c.train.float() / 255 - 0.5) / 0.5 for c in federation()]
+    labels = torch.randint(0, 10, (IMAGES,))
+    models = [PlainLeNet() for _ in images]
+    benchmark(lambda: [train(m, x, labels, EPOCHS) for m, x in zip(models, images, strict=True)])
+
+
+@pytest.mark.parametrize("name", ["fedavg", "one_hot", "wca"])
+def test_round(benchmark, name: str) -> None:
+    """A whole round on one worker: evidence, labels, training, averaging."""
+    engine = Loop(LeNet().build(10), federation(), "cpu", workers=1)
+    aggregator = aggregators.build(name)
+    clusterer = clusterers.build("true") if aggregator.partition == "given" else None
+    method = Method(name, name, aggregator, TwoModel(), (Shot(),), clusterer)
+    domains, training = torch.tensor([0, 0, 1, 1]), Training(epochs=EPOCHS)
+    server, _ = play(0, begin(engine), method, engine, training, Keys(0), domains)
+    benchmark(lambda: play(1, server, method, engine, training, Keys(0), domains))
+
+
+@pytest.mark.parametrize("samples", [256, 2720])
+def test_soft_neighborhood_density(benchmark, samples: int) -> None:
+    probabilities = torch.randn(samples, 10).softmax(1)
+    benchmark(lambda: soft_neighborhood_density(probabilities))
+
+
+@pytest.mark.parametrize("backend", ["torch", "faiss"])
+@pytest.mark.parametrize("clients", [32, 1000])
+def test_finch(benchmark, clients: int, backend: str) -> None:
+    x = torch.randn(clients, 1520, generator=torch.Generator().manual_seed(0))
+    benchmark(lambda: finch(x, backend=backend))
+
+
+@pytest.mark.parametrize("clients", [32, 256])
+def test_mixing(benchmark, clients: int) -> None:
+    rows = torch.randn(8, 347_850)
+    weights = torch.rand(clients, 8).softmax(1)
+    benchmark(lambda: mix(weights, rows))
