@@ -14,6 +14,7 @@ import typer
 
 from fedwca.cli.progress import watching
 from fedwca.cli.tables import print_plan, print_table
+from fedwca.data.dataset import FederatedDataset
 from fedwca.errors import FedwcaError
 from fedwca.experiments.bench import bench, draw
 from fedwca.experiments.compose import described
@@ -62,7 +63,6 @@ def execute(request: Request) -> None:
     folder.write("environment.json", environment(device))
     if not request.as_json:
         print_plan(decided, dataset, source, device, folder.path)
-    domains = dataset_domains(decided, dataset, source)
     prepared = started
     try:
         with watching(decided, quiet=request.as_json) as progress:
@@ -71,32 +71,33 @@ def execute(request: Request) -> None:
                     prepared = time.perf_counter()
                 folder.append(record)
     except FedwcaError:
-        finish(folder, decided, domains, started, prepared, complete=False)
+        finish(folder, decided, dataset, started, prepared, complete=False)
         raise
     except KeyboardInterrupt:
-        finish(folder, decided, domains, started, prepared, complete=False)
+        finish(folder, decided, dataset, started, prepared, complete=False)
         done = len(folder.records())
         typer.echo(f"Stopped; {done} rounds and a summary of them are kept in {folder.path}", err=True)
         raise typer.Exit(130) from None
-    table, summary = finish(folder, decided, domains, started, prepared, complete=True)
+    table, summary = finish(folder, decided, dataset, started, prepared, complete=True)
     if request.as_json:
         typer.echo(json.dumps(summary, indent=2))
     else:
-        print_table(decided, table, source, summary, folder.path)
+        print_table(decided, table, dataset.name, summary, folder.path)
 
 
-def dataset_domains(decided: Plan, dataset: Any, source: str) -> list[str]:
+def dataset_domains(decided: Plan, dataset: FederatedDataset) -> list[str]:
     """True domain of each client, K names."""
-    return [name for name in dataset.domains if name != source for _ in range(decided.config.clients)]
+    config = decided.config
+    return [name for name in dataset.domains if name != config.source for _ in range(config.clients)]
 
 
 def finish(
-    folder: RunFolder, decided: Plan, domains: Sequence[str], started: float, prepared: float, complete: bool
+    folder: RunFolder, decided: Plan, dataset: FederatedDataset, started: float, prepared: float, complete: bool
 ) -> tuple[list[Row], dict[str, Any]]:
     """Write the summary and the pictures; returns the table's rows and the summary."""
     records = folder.records()
     labels = {method.name: method.label for method, _ in decided.methods}
-    table = rows(records, labels, domains)
+    table = rows(records, labels, dataset_domains(decided, dataset))
     seconds = dict.fromkeys(labels, 0.0)
     for record in records:
         seconds[record["method"]] += sum(record.get("seconds", {}).get(part, 0.0) for part in ("round", "evaluate"))
@@ -114,14 +115,15 @@ def finish(
     }
     folder.write("summary.json", summary)
     if table:
-        overview(records, table, folder.path / "overview.png", title(decided))
+        overview(records, table, folder.path / "overview.png", title(decided, dataset.name))
     return table, json.loads((folder.path / "summary.json").read_text())
 
 
-def title(decided: Plan) -> str:
+def title(decided: Plan, name: str) -> str:
     """What was run, in a line."""
     config = decided.config
-    return f"{config.dataset}, {config.clients} clients per target domain, {config.rounds} rounds, seed {config.seed}"
+    who = f"{config.clients} clients per target domain"
+    return f"{name}, source {config.source}, {who}, {config.rounds} rounds, seed {config.seed}"
 
 
 def described_plan(decided: Plan) -> dict[str, Any]:

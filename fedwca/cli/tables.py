@@ -22,20 +22,20 @@ def print_plan(decided: Plan, dataset: Any, source: str, device: str, folder: Pa
     def say(text: str) -> None:
         console.print(text, markup=False, soft_wrap=True)
 
-    say(f"{config.dataset}: source {source}; targets {', '.join(targets)}; {config.clients} clients each; on {device}")
+    say(f"{dataset.name}: source {source}; targets {', '.join(targets)}; {config.clients} clients each; on {device}")
     say("Methods: " + ", ".join(f"{method.label} ({method.name})" for method, _ in decided.methods))
     for origin, values in provenance(decided).items():
         say(f"From {origin}: {'; '.join(values)}")
     say(f"Everything else is a field's default, written out in {folder / 'config.json'}")
 
 
-def print_table(decided: Plan, table: Sequence[Row], source: str, summary: dict[str, Any], folder: Path) -> None:
+def print_table(decided: Plan, table: Sequence[Row], name: str, summary: dict[str, Any], folder: Path) -> None:
     """A row per method, a column per target domain, mean ± std over runs, the difference to FedAvg."""
     console = Console()
     config = decided.config
     runs = config.source_models * config.trials
     spread = f"mean ± std (ddof 1) over n = {runs} runs" if runs > 1 else "n = 1 run, so there is no spread"
-    grid = Table(title=f"{config.dataset}, source {source}: accuracy in percent after the last round, {spread}")
+    grid = Table(title=f"{name}, source {config.source}: accuracy in percent after the last round, {spread}")
     grid.add_column("method")
     for domain in table[0].domains if table else ():
         grid.add_column(domain, justify="right")
