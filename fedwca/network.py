@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -83,6 +84,9 @@ class Network(nn.Module):
         return self.classifier.weight.detach()
 
 
+_BUILDING = threading.Lock()
+
+
 class Architecture(Component):
     """Builds networks; fields describe everything behind the backbone."""
 
@@ -102,7 +106,8 @@ class Architecture(Component):
 
     def build(self, classes: int, seed: int = 0) -> Network:
         """A network with initial weights drawn from ``seed``; the global generator is left as it was."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        # torch initialises from one global generator: whoever builds has it alone, on whatever thread.
+        with _BUILDING, torch.random.fork_rng(devices=[]):
+            torch.random.default_generator.manual_seed(seed)
             network = Network(self.backbone(), self.bottleneck, self.dropout, classes, self.classifier)
         return network.to(memory_format=torch.channels_last)

@@ -21,7 +21,7 @@ from fedwca.engine.replica import masks
 from fedwca.errors import CheckpointError, DataError, Diverged
 from fedwca.network import Architecture, Network
 
-RECIPE = 2
+RECIPE = 3
 """Raised whenever the procedure below changes, so that models of an older one are not mistaken for its own."""
 
 
@@ -70,7 +70,9 @@ def split(domain: Domain, share: float, seed: int) -> tuple[Tensor, Tensor]:
     return (~held).nonzero()[:, 0], held.nonzero()[:, 0]
 
 
-def digest(domain: Domain, classes: tuple[str, ...], model: Architecture, training: SourceTraining, seed: int) -> str:
+def digest(
+    domain: Domain, classes: tuple[str, ...], model: Architecture, training: SourceTraining, seed: int, device: str
+) -> str:
     """Hash of everything that determines the source model."""
     content = hashlib.sha256()
     for part in (domain.images, domain.labels, domain.groups):
@@ -82,6 +84,8 @@ def digest(domain: Domain, classes: tuple[str, ...], model: Architecture, traini
         "model": {"name": model.name, **model.model_dump(mode="json")},
         "training": training.model_dump(mode="json"),
         "seed": seed,
+        "torch": torch.__version__.partition("+")[0],
+        "device": torch.device(device).type,
     }
     return hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -112,7 +116,7 @@ def pretrain(
     """
     if len(domain.labels) < 4:
         raise DataError(f"source domain {domain.name}: {len(domain.labels)} images are too few to train on; need 4")
-    key = digest(domain, classes, model, training, seed)
+    key = digest(domain, classes, model, training, seed, device)
     path = cache_dir() / "sources" / f"{domain.name}-{model.name}-{key}.safetensors"
     network = model.build(len(classes), seed=fold([seed, "weights"]) >> 1).to(device)
     if path.is_file():
