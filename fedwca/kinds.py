@@ -67,7 +67,13 @@ class Aggregator(Component):
         return torch.cat([kept * idle, means], 1)
 
     def offer(self, state: State, round: int, rows: Tensor) -> Offer:
-        """The models each client is sent at the start of a round, from rows ``[R, P]``: its own cluster's."""
+        """The models each client is sent at the start of a round: its own cluster's.
+
+        Args:
+            state: what `learn` returned last.
+            round: r, at least 1.
+            rows: trained parameters of the server's rows ``[R, P]``, without BatchNorm statistics.
+        """
         own = one_hot(state["labels"], rows.shape[0]).double()
         return Offer(personal=own[:, None], shared=torch.zeros(0, rows.shape[0], dtype=torch.float64))
 

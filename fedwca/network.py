@@ -108,6 +108,6 @@ class Architecture(Component):
         """A network with initial weights drawn from ``seed``; the global generator is left as it was."""
         # torch initialises from one global generator: whoever builds has it alone, on whatever thread.
         with _BUILDING, torch.random.fork_rng(devices=[]):
-            torch.random.default_generator.manual_seed(seed)
+            torch.default_generator.manual_seed(seed)
             network = Network(self.backbone(), self.bottleneck, self.dropout, classes, self.classifier)
         return network.to(memory_format=torch.channels_last)

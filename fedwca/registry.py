@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
@@ -44,8 +44,25 @@ def canonical(name: str) -> str:
     return name.strip().lower().replace("-", "_")
 
 
-def problems(error: ValidationError, prefix: str = "") -> str:
-    """A pydantic error as one sentence a field: where, what would be right, what was given."""
+def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    """The sentence for a name that is not known: the near one, and all there are.
+
+    >>> unknown("aggregator", "wac", ["fedavg", "wca"])
+    "no aggregator 'wac'; did you mean 'wca'? Known: fedavg, wca"
+    """
+    names = list(known)
+    close = difflib.get_close_matches(name, names, 1)
+    return f"no {kind} {name!r}" + (f"; did you mean {close[0]!r}?" if close else ".") + f" Known: {', '.join(names)}"
+
+
+def problems(error: ValidationError, prefix: str = "", fields: Iterable[str] = ()) -> str:
+    """A pydantic error as one sentence a field: where, what would be right, what was given.
+
+    Args:
+        error: of a model.
+        prefix: put before the field.
+        fields: the model's fields, to suggest the near one.
+    """
     lines: list[str] = []
     at = ""
     for item in error.errors():
@@ -53,7 +70,8 @@ def problems(error: ValidationError, prefix: str = "") -> str:
         where = ".".join(str(part) for part in item["loc"] if isinstance(part, int) or part.isidentifier())
         what = item["msg"].removeprefix("Value error, ")
         if item["type"] == "extra_forbidden":
-            what = "there is no such field"
+            close = difflib.get_close_matches(str(item["loc"][-1]), list(fields), 1)
+            what = "there is no such field" + (f"; did you mean {close[0]!r}?" if close else "")
         given = item["input"]
         shown = f" (given {given!r})" if isinstance(given, str | int | float | bool) and where else ""
         if where and where == at:
@@ -134,9 +152,7 @@ class Registry(Generic[T]):
             elif point := self._plugins().get(name):
                 self._add(name, self._load(point))
             else:
-                close = difflib.get_close_matches(name, self.names(), 1)
-                hint = f"; did you mean {close[0]!r}?" if close else "."
-                raise UnknownComponent(f"no {self.kind} {name!r}{hint} Known: {', '.join(self.names())}")
+                raise UnknownComponent(unknown(self.kind, name, self.names()))
         return self._classes[name]
 
     def _load(self, point: EntryPoint) -> type[Any]:
@@ -179,7 +195,7 @@ class Registry(Generic[T]):
         try:
             return cls(**fields)
         except ValidationError as error:
-            raise InvalidConfig(problems(error, f"{self.kind} {name}.")) from error
+            raise InvalidConfig(problems(error, f"{self.kind} {name}.", cls.model_fields)) from error
 
     @staticmethod
     def dump(component: Component) -> dict[str, Any]:

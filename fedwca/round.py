@@ -136,7 +136,8 @@ def play(
         weights = (blend.start.double() @ desk.received.weights)[0]
         return Upload(weights, blend.report, blend.labels, targets, desk.seconds, desk.passes)
 
-    offer = aggregator.offer(server.state, round, server.rows) if round else source_for(clients)
+    trained = server.rows[:, : engine.layout.trained]
+    offer = aggregator.offer(server.state, round, trained) if round else source_for(clients)
     chosen = attendance(round, clients, participation, keys)
     uploads = dict(zip(chosen, engine.run(offer, server.rows, task, adapt, chosen, done), strict=True))
     check(engine.bank, aggregator.expected(round) if round else {}, uploads, offer)
@@ -193,7 +194,21 @@ def partition(
             found = BankSignatures(
                 engine.bank, engine.layout, server.source, truth, engine.images, lambda k: keys(0, k, "style")
             )
-            return method.clusterer(found).cpu()
+            return checked(method.clusterer(found).cpu(), clients, method.clusterer.name)
+
+
+def checked(labels: Tensor, clients: int, name: str) -> Tensor:
+    """A clusterer's labels, if they are one for each client, numbered from 0 without gaps.
+
+    Raises:
+        FedwcaError: they are not.
+    """
+    right = labels.shape == (clients,) and labels.dtype == torch.int64
+    if not right or labels.unique().tolist() != list(range(int(labels.max()) + 1)):
+        raise FedwcaError(
+            f"clusterer {name!r} gave {labels.tolist()}; right would be {clients} int64 labels, 0 to C-1 without gaps"
+        )
+    return labels
 
 
 def check(bank: Tensor, declared: Mapping[str, Simplex], uploads: Mapping[int, Upload], offer: Offer) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -34,7 +35,7 @@ class SourceTraining(BaseModel):
     """Passes over the source's training part; the state with the best held-out accuracy is kept."""
     lr: PositiveFloat = 1e-3
     """Learning rate."""
-    batch_size: PositiveInt = 64
+    batch_size: int = Field(64, ge=2)
     """Images per step; a last batch of less than half of it is left out of the epoch."""
     momentum: NonNegativeFloat = 0.9
     """Heavy-ball momentum."""
@@ -127,7 +128,10 @@ def pretrain(
     network.load_state_dict(state)
     network.eval()
     tensors = {name: tensor.contiguous().cpu() for name, tensor in {**state, "accuracy": accuracy}.items()}
-    write_atomically(path, lambda file: save_file(tensors, str(file)))
+    try:
+        write_atomically(path, lambda file: save_file(tensors, str(file)))
+    except OSError as error:  # costs the next run its time, not this one its result
+        warnings.warn(f"the source model could not be kept in {path.parent} ({error})", stacklevel=2)
     return Source(network, float(accuracy), key)
 
 

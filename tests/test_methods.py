@@ -13,6 +13,7 @@ from fedwca.engine.bank import pooled
 from fedwca.engine.client import Training
 from fedwca.engine.loop import Loop
 from fedwca.engine.randomness import Keys
+from fedwca.errors import FedwcaError
 from fedwca.functional import blend_weights, soft_cluster_weights
 from fedwca.network import Network
 from fedwca.objectives.proximal import Proximal
@@ -136,3 +137,64 @@ def test_recalibration_gives_the_images_own_statistics(network: Network, images:
     before = network.bottleneck(network.backbone(x, ()))
     expected = torch.cat([before.mean(0), before.var(0)]).detach()
     assert torch.allclose(settled[loop.layout.trained :], expected, atol=1e-5)
+
+
+def test_fedamp_looks_at_weights_alone(loop: Loop) -> None:
+    servers, _ = rounds(loop, "fedamp", 1)
+    fedamp, width = aggregators.build("fedamp"), loop.layout.trained
+    seen = fedamp.offer(servers[-1].state, 1, servers[-1].rows[:, :width]).personal
+    played: list[Tensor] = []
+
+    class Watching(type(fedamp)):  # type: ignore[misc]
+        def offer(self, state, round, rows):  # type: ignore[no-untyped-def]
+            played.append(rows)
+            return super().offer(state, round, rows)
+
+    method = Method("toy", "Toy", Watching(), TwoModel(), (Shot(),))
+    _, outcome = play(1, servers[-1], method, loop, TRAINING, Keys(1), DOMAINS)
+    assert played[0].shape[1] == width
+    assert torch.allclose(outcome.weights, seen[:, 0])
+
+
+def test_a_penalty_without_anchors_pulls(loop: Loop) -> None:
+    class Shrink(Proximal):
+        @property
+        def anchors(self) -> tuple[str, ...]:  # type: ignore[override]
+            return ()
+
+        def penalty(self, parameters, anchors):  # type: ignore[no-untyped-def]
+            return parameters.square().sum()
+
+    plain, pulled = rounds(loop, "fedavg", 1)[0][-1], rounds(loop, "fedavg", 1, Shrink())[0][-1]
+    width = loop.layout.trained
+    assert pulled.rows[0, :width].norm() < plain.rows[0, :width].norm()
+
+
+@pytest.mark.parametrize("labels", [[0, 0, 2, 2], [-1, 0, 0, 0], [0, 0, 0], [0.0, 0.0, 1.0, 1.0]], ids=str)
+def test_a_clusterer_that_numbers_wrongly_is_told(loop: Loop, labels: list[float]) -> None:
+    class Odd(clusterers.get("single")):  # type: ignore[misc]
+        def __call__(self, signatures):  # type: ignore[no-untyped-def]
+            return torch.tensor(labels)
+
+    method = Method("toy", "Toy", aggregators.build("one_hot"), TwoModel(), (Shot(),), Odd())
+    with pytest.raises(FedwcaError, match="0 to C-1 without gaps"):
+        play(0, begin(loop), method, loop, TRAINING, Keys(1), DOMAINS)
+
+
+def test_local_statistics_stay_as_they_were_received(network: Network, images: list[ClientImages]) -> None:
+    loop = Loop(network, images, "cpu", 1, "local")
+    seen: list[Tensor] = []
+
+    class Watching(TwoModel):
+        def __call__(self, predictions, draws, mask=None):  # type: ignore[no-untyped-def]
+            seen.append(predictions["cluster"].logits.sum())
+            return super().__call__(predictions, draws, mask)
+
+    method = Method(
+        "toy", "Toy", aggregators.build("one_hot"), Watching(renew="epoch"), (Shot(),), clusterers.build("true")
+    )
+    server, _ = play(0, begin(loop), method, loop, TRAINING, Keys(1), DOMAINS)
+    seen.clear()
+    play(1, server, method, loop, Training(epochs=3, lr=0.05, batch_size=8), Keys(1), DOMAINS)
+    assert len(seen) == 4 * 3
+    assert all(torch.equal(seen[3 * k], value) for k in range(4) for value in seen[3 * k : 3 * k + 3])

@@ -142,7 +142,7 @@ def test_a_name_belongs_to_one_class() -> None:
 
 
 def test_no_such_kind() -> None:
-    with pytest.raises(UsageError, match=r"no kind 'agregator'; kinds: dataset, model"):
+    with pytest.raises(UsageError, match=r"no kind 'agregator'; did you mean 'aggregator'\? Known: dataset, model"):
         registry("agregator")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
+from torch import Tensor
 
 from fedwca.data import Domain
 from fedwca.errors import CheckpointError, DataError, Diverged
@@ -73,7 +75,7 @@ def test_it_learns() -> None:
 def test_the_key_knows_all_that_matters() -> None:
     moved = domain()
     moved.images[0, 0, 0, 0] ^= 1
-    base = (domain(), CLASSES, MODEL, TRAINING, 0)
+    base = (domain(), CLASSES, MODEL, TRAINING, 0, "cpu")
     changes: list[tuple[int, Any]] = [
         (0, moved),
         (0, Domain("toy", domain().images, 1 - domain().labels)),
@@ -83,6 +85,7 @@ def test_the_key_knows_all_that_matters() -> None:
         (2, LeNet(bottleneck=8, classifier="wn")),
         *((3, TRAINING.model_copy(update={field: value})) for field, value in OTHER.items()),
         (4, 1),
+        (5, "cuda"),
     ]
     keys = [digest(*base)]
     for position, value in changes:
@@ -243,3 +246,22 @@ def test_a_checkpoint_that_does_not_fit(tmp_path: Path, file: Callable[[Path], P
     assert sentence in str(caught.value)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_initial_weights_do_not_depend_on_threads() -> None:
+    def weights(seed: int) -> Tensor:
+        return torch.cat([p.detach().flatten() for p in LeNet(bottleneck=16).build(3, seed=seed).parameters()])
+
+    alone = [weights(seed) for seed in range(3)]
+    for _ in range(5):
+        with ThreadPoolExecutor(3) as pool:
+            together = list(pool.map(weights, range(3)))
+        assert all(torch.equal(a, b) for a, b in zip(alone, together, strict=True))
+
+
+def test_a_cache_that_cannot_be_written_costs_no_result(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "sources").write_text("a file in the way")
+    monkeypatch.setenv("FEDWCA_CACHE", str(tmp_path))
+    with pytest.warns(UserWarning, match="could not be kept"):
+        source = pretrain(domain(), ("0", "1"), LeNet(bottleneck=8), SourceTraining(epochs=1), seed=0)
+    assert 0 <= source.accuracy <= 100

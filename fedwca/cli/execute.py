@@ -47,7 +47,7 @@ def execute(request: Request) -> None:
     started = time.perf_counter()
     first = plan(request.layer, request.pairs, request.preset, request.file)
     device = resolve_device(first.config.device)
-    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+    stamp = datetime.now().strftime("%Y%m%d-%H%M%S-%f")[:-3]
     folder = RunFolder(request.out or Path("runs") / f"{stamp}-{first.methods[-1][0].name}")
     try:
         dataset, source = load(first.config)

@@ -16,7 +16,7 @@ class TrueDomains(Clusterer):
     Source: FedWCA, Table 13 ('True').
     """
 
-    label = "True (ORACLE)"
+    label = "True"
     paper = "FedWCA App. E.2, Table 13"
     oracle = True
 

@@ -62,12 +62,22 @@ class DatasetSource(Component):
         from fedwca.errors import DatasetMissing
 
         try:
-            dataset = read_domains(*self.place(), size=size, domains=self.domains, classes=self.classes)
+            place = self.place()
+            dataset = read_domains(*place, size=size, domains=self.there(*place), classes=self.classes)
         except DatasetMissing as error:
             raise self.missing(str(error).partition("; the layout")[0]) from error
         dataset = FederatedDataset(self.name, dataset.classes, dataset.domains)
         self.compare(dataset)
         return dataset
+
+    def there(self, root: Path, name: str | None) -> tuple[str, ...]:
+        """The catalogued domains that are there, if two or more are; else all, so that reading says what is missing."""
+        from fedwca.data.readers import find_dataset, find_domains
+
+        folder = find_dataset(root, name)
+        found = find_domains(folder) if folder else {}
+        have = tuple(domain for domain in self.domains if domain in found)
+        return have if len(have) > 1 else self.domains
 
     def place(self) -> tuple[Path, str | None]:
         """Root and name for `read_domains`: ``<folder>/<name>``, or the folder itself where that holds all domains."""
@@ -101,9 +111,9 @@ class DatasetSource(Component):
         if unknown := sorted(set(dataset.classes) - set(self.classes)):
             raise DataError(f"{self.name} has no class {', '.join(unknown)}; its classes are {', '.join(self.classes)}")
         other = [
-            f"{name} has {len(dataset.domains[name])} of {count} images"
+            f"{name} has {len(dataset.domains[name])} of {count} images" if name in dataset.domains else f"no {name}"
             for name, count in self.counts.items()
-            if len(dataset.domains[name]) != count
+            if name not in dataset.domains or len(dataset.domains[name]) != count
         ]
         if len(dataset.classes) < len(self.classes):
             other.append(f"{len(dataset.classes)} of {len(self.classes)} classes")

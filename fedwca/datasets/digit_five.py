@@ -52,9 +52,10 @@ class DigitFive(DatasetSource):
         for index, domain in enumerate(self.domains):
             ready = found.get(domain)
             archive = read_npz(ready) if ready and ready.suffix == ".npz" else read_raw(folder, domain)
-            if archive is None:
-                raise self.missing(f"there is no {domain}")
-            archives[domain] = self._drawn(archive, index)
+            if archive is not None:
+                archives[domain] = self._drawn(archive, index)
+        if len(archives) < 2:
+            raise self.missing(f"there is no {next(domain for domain in self.domains if domain not in archives)}")
         dataset = assembled(self.name, archives, self.classes).resized(size)
         self.compare(dataset)
         return dataset

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
-from pydantic import BaseModel, ConfigDict, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt
 from torch import Tensor
 
 from fedwca.engine.randomness import permutation, uniform
@@ -28,7 +28,7 @@ class Training(BaseModel):
     """E, passes over the client's images in a round."""
     lr: PositiveFloat = 1e-3
     """Learning rate of SGD."""
-    batch_size: PositiveInt = 64
+    batch_size: int = Field(64, ge=2)
     """Images per step; the last, smaller batch is kept unless it holds a single image (BatchNorm needs two)."""
     momentum: NonNegativeFloat = 0.9
     """Heavy-ball momentum."""
@@ -167,8 +167,9 @@ class Desk:
         width = self.replica.layout.trained
         names = {name for objective in task.objectives for name in objective.anchors}
         anchors = {name: self.row(name, blend)[:width].clone() for name in sorted(names)}
+        if task.labeler.renew == "round":
+            self._seen.clear()
         row = self.slot.copy_(self.received.mix(blend.start[0]))
-        self._seen.clear()
         started = time.perf_counter()
         step = 0
         self.replica.bind(row)
@@ -223,8 +224,9 @@ class Desk:
 
     def _pull(self, anchors: Mapping[str, Tensor]) -> Tensor | None:
         """Gradient ``[P]`` of the objectives' penalties on the model itself; None where there is none."""
-        if not anchors:
+        pulling = [o for o in self.task.objectives if type(o).penalty is not Objective.penalty]
+        if not pulling:
             return None
         leaf = self.slot[: self.replica.layout.trained].detach().requires_grad_()
-        values = [objective.penalty(leaf, anchors) for objective in self.task.objectives]
-        return torch.autograd.grad(torch.stack([value for value in values if value is not None]).sum(), leaf)[0]
+        values = [value for o in pulling if (value := o.penalty(leaf, anchors)) is not None]
+        return torch.autograd.grad(torch.stack(values).sum(), leaf)[0] if values else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -96,7 +97,7 @@ def federate(
         domains, share = metrics.domain_labels(), config.participation
         server, outcome = play(number, server, method, engine, config.training, keys, domains, share, progress.client)
         trained = time.perf_counter()
-        local = accuracies(metrics, engine)
+        local = [a if k in outcome.uploads else math.nan for k, a in enumerate(accuracies(metrics, engine))]
         accuracy = accuracies(metrics, engine, method.aggregator.deliver(server.state, len(server.rows)), server.rows)
         record = {
             "round": number,

@@ -6,7 +6,7 @@ import importlib
 from typing import Any
 
 from fedwca.errors import UsageError
-from fedwca.registry import Registry, canonical
+from fedwca.registry import Registry, canonical, unknown
 
 PLURALS = {
     "dataset": "datasets",
@@ -27,7 +27,7 @@ def registry(kind: str) -> Registry[Any]:
     name = canonical(kind)
     plural = PLURALS.get(name, name)
     if plural not in PLURALS.values():
-        raise UsageError(f"no kind {kind!r}; kinds: {', '.join(PLURALS)}, baseline, preset")
+        raise UsageError(unknown("kind", kind, [*PLURALS, "baseline", "preset"]))
     found = getattr(importlib.import_module(f"fedwca.{plural}"), plural)
     assert isinstance(found, Registry)
     return found

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import tomllib
+from dataclasses import replace
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
@@ -12,7 +12,7 @@ from fedwca.errors import InvalidConfig, UnknownComponent, UsageError
 from fedwca.experiments.components import registry
 from fedwca.experiments.config import Components, RunConfig, merge, spelled_out
 from fedwca.experiments.names import baseline_folder, baseline_names
-from fedwca.registry import Component, canonical, problems
+from fedwca.registry import Component, canonical, problems, unknown
 from fedwca.round import Method
 
 
@@ -45,9 +45,7 @@ def baseline(name: str) -> Baseline:
     """
     name = canonical(name)
     if name not in baseline_names():
-        close = difflib.get_close_matches(name, baseline_names(), 1)
-        hint = f"; did you mean {close[0]!r}?" if close else "."
-        raise UnknownComponent(f"no baseline {name!r}{hint} Known: {', '.join(baseline_names())}")
+        raise UnknownComponent(unknown("baseline", name, baseline_names()))
     try:
         return Baseline(**spelled_out(tomllib.loads((baseline_folder() / f"{name}.toml").read_text())))
     except ValidationError as error:
@@ -79,14 +77,20 @@ def assemble(
             f"clusterer {clusterer!r} is not used: aggregator {aggregator.name!r} {why[aggregator.partition]}; "
             "leave --clusterer out, or take one_hot or wca"
         )
-    return Method(
-        name=name,
-        label=label or name,
-        aggregator=aggregator,
-        pseudo_labeler=component("pseudo_labeler", parts.pseudo_labeler, fields),
-        objectives=tuple(component("objective", objective, fields) for objective in parts.objectives),
-        clusterer=component("clusterer", clusterer or "finch", fields) if given else None,
-    )
+    found = component("clusterer", clusterer or "finch", fields) if given else None
+    shown = label or name
+    if found is not None and found.oracle:
+        shown = f"{shown}, {found.label or found.name} (ORACLE)"
+    labeler = component("pseudo_labeler", parts.pseudo_labeler, fields)
+    objectives = tuple(component("objective", objective, fields) for objective in parts.objectives)
+    asked = [(labeler, labeler.models), *((o, (*o.anchors, *o.teachers)) for o in objectives)]
+    for part, models in asked:
+        if lacking := [model for model in models if model not in aggregator.references]:
+            raise UsageError(
+                f"{part.name!r} reads the model {lacking[0]!r}, which aggregator {aggregator.name!r} does not give; it "
+                f"gives {', '.join(aggregator.references)}"
+            )
+    return Method(name, shown, aggregator, labeler, objectives, found)
 
 
 def compose(config: RunConfig) -> list[tuple[Method, int]]:
@@ -108,8 +112,6 @@ def compose(config: RunConfig) -> list[tuple[Method, int]]:
     name = config.name or config.aggregator
     label = config.name or default.label or name
     own = assemble(name, label, config, config.components, config.clusterer)
-    if own.clusterer is not None and own.clusterer.oracle:
-        own = Method(**{**own.__dict__, "label": f"{own.label}, {own.clusterer.label}"})
     names = [method.name for method, _ in methods]
     if own.name in names:
         index = names.index(own.name)
@@ -117,7 +119,8 @@ def compose(config: RunConfig) -> list[tuple[Method, int]]:
         unasked = config.baselines == RunConfig.model_fields["baselines"].default
         if config.name or (not unasked and described(methods[index][0]) != described(own)):
             raise UsageError(f"two methods are called {own.name!r}; give the composed one another --name")
-        methods.pop(index)
+        if described(methods.pop(index)[0]) != described(own):
+            own = replace(own, label=f"{own.label} (composed)")
     methods.append((own, None))
     return [(method, config.rounds if rounds is None else rounds) for method, rounds in methods]
 

@@ -14,7 +14,7 @@ from fedwca.engine.client import Training
 from fedwca.errors import InvalidConfig
 from fedwca.experiments.components import registry
 from fedwca.experiments.names import preset_folder, preset_names
-from fedwca.registry import canonical, problems
+from fedwca.registry import canonical, problems, unknown
 from fedwca.source import SourceTraining
 
 Layer = dict[str, Any]
@@ -119,9 +119,9 @@ def read_file(path: Path) -> Layer:
     values = values.get("config", values) if isinstance(values, dict) else values
     if not isinstance(values, dict):
         raise InvalidConfig(f"--config {path}: needs a table of fields, such as rounds = 10")
-    unknown = sorted(set(values) - set(RunConfig.model_fields))
-    if unknown:
-        raise InvalidConfig(f"--config {path}: no field {unknown[0]!r}; known: {', '.join(RunConfig.model_fields)}")
+    strange = sorted(set(values) - set(RunConfig.model_fields))
+    if strange:
+        raise InvalidConfig(f"--config {path}: {unknown('field', strange[0], RunConfig.model_fields)}")
     return spelled_out(values)
 
 
@@ -147,7 +147,7 @@ def read_preset(name: str) -> tuple[str, Layer]:
         InvalidConfig: no preset has that name.
     """
     if name not in preset_names():
-        raise InvalidConfig(f"no preset {name!r}; known: {', '.join(preset_names())}")
+        raise InvalidConfig(unknown("preset", name, preset_names()))
     text = (preset_folder() / f"{name}.toml").read_text()
     return text, tomllib.loads(text)
 

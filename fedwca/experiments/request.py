@@ -10,7 +10,7 @@ from typing import Any
 from fedwca.errors import InvalidConfig, UsageError
 from fedwca.experiments.compose import compose, unused
 from fedwca.experiments.config import KINDS, Layer, RunConfig, flat, merge, preset, read_file, resolve, spelled_out
-from fedwca.registry import canonical
+from fedwca.registry import canonical, unknown
 from fedwca.round import Method
 
 TABLES = {"training", "source_training"}
@@ -104,8 +104,9 @@ def assigned(pairs: Sequence[tuple[str, str]], chosen: dict[str, list[str]]) -> 
             layer = merge(layer, {head: {rest[0]: value}})
             continue
         if head not in KINDS or len(rest) not in (1, 2):
-            known = ", ".join((*KINDS, *sorted(TABLES)))
-            raise InvalidConfig(f"--set {key}={value}: begins with none of {known}, or has too many parts")
+            known = (*KINDS, *sorted(TABLES))
+            why = "has not the right number of parts" if head in known else unknown("kind", head, known)
+            raise InvalidConfig(f"--set {key}={value}: {why}")
         if len(rest) == 1 and len(chosen[head]) > 1:
             raise InvalidConfig(f"--set {key}={value}: several are chosen; say {head}.{chosen[head][0]}.{rest[0]}")
         name, field = rest if len(rest) == 2 else (chosen[head][0], rest[0])

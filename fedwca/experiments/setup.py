@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -75,7 +77,9 @@ def rehearse(config: RunConfig, methods: list[tuple[Method, int]], dataset: Fede
     for method, rounds in methods:
         if method.clusterer is not None and rounds:
             shown = truth if method.clusterer.oracle else None
-            method.clusterer(BankSignatures(bank, layout, source, shown, list(images)))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                method.clusterer(BankSignatures(bank, layout, source, shown, list(images)))
 
 
 def architecture(config: RunConfig) -> Architecture:
@@ -98,10 +102,12 @@ def source_models(config: RunConfig, dataset: FederatedDataset, source: str, pro
         progress: told (epochs done, epochs, held-out accuracy in percent), over all of them.
     """
     count, total = config.source_models, config.source_models * config.source_training.epochs
-    done = [0] * count
+    done, stop = [0] * count, threading.Event()
 
     def train(index: int) -> Source:
         def tell(epoch: int, epochs: int, accuracy: float) -> None:
+            if stop.is_set():
+                raise KeyboardInterrupt
             done[index] = epoch
             progress(sum(done), total, accuracy)
 
@@ -111,6 +117,8 @@ def source_models(config: RunConfig, dataset: FederatedDataset, source: str, pro
         try:
             return list(pool.map(train, range(count)))
         except BaseException:
+            # Ctrl-C or a failure: the others stop after the epoch they are in.
+            stop.set()
             pool.shutdown(cancel_futures=True)
             raise
 

@@ -20,8 +20,6 @@ from fedwca.functional._search import Backend, Metric, decide, exact, naive, sea
 
 Precision = Literal["float64", "float32"]
 
-_FAISS_FROM = 1000  # rows; below, one matrix product beats starting a thread pool
-
 
 class VectorError(DataError, ValueError):
     """A vector cannot be compared with others: it is not finite, or has no direction."""
@@ -37,7 +35,7 @@ def first_neighbours(
     Args:
         x: ``[K, P]``, K at least 1.
         backend: ``torch`` and ``faiss`` are exact; ``hnsw`` is faiss' approximate graph index, worth it from about
-            30,000 rows. ``auto``: torch on a GPU or below 1,000 rows, faiss otherwise.
+            30,000 rows. ``auto``: faiss on a CPU, torch on a GPU.
         precision: ``float32`` compares the rows as they are in float32, which is rounding noise for nearly collinear
             rows; it exists to study that.
         metric: what near means.
@@ -63,7 +61,7 @@ def first_neighbours(
     if len(rows) == 1:
         return torch.zeros(1, dtype=torch.long, device=x.device)
     if backend == "auto":
-        backend = "torch" if rows.is_cuda or len(rows) < _FAISS_FROM else "faiss"
+        backend = "torch" if rows.is_cuda else "faiss"
     if precision == "float32":
         return naive(rows.float(), metric, backend).to(x.device)
     zero = 8 * torch.finfo(torch.float64).eps if metric == "cosine" else 0.0  # two rows as near as this are equal

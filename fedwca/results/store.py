@@ -32,15 +32,21 @@ class RunFolder:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path, self._made_parent = path, not path.parent.exists()
+        taken = f"--out {path}: holds a run already; name another folder or remove it"
         try:
-            if (path / "rounds.jsonl").exists() or (path / "config.json").exists():
-                raise UsageError(f"--out {path}: holds a run already; name another folder or remove it")
+            if (path / "config.json").exists():
+                raise UsageError(taken)
             path.mkdir(parents=True, exist_ok=True)
-            probe = path / ".probe"
-            probe.write_bytes(b"x")
-            probe.unlink()
+            # Made by one process alone: a second run on the folder is told so.
+            (path / "rounds.jsonl").open("x").close()
             free = shutil.disk_usage(path).free
+        except FileExistsError:
+            raise (
+                UsageError(taken)
+                if path.is_dir()
+                else FedwcaError(f"--out {path}: cannot be written (a file is in the way)")
+            ) from None
         except OSError as error:
             raise FedwcaError(f"--out {path}: cannot be written ({error.strerror or error})") from None
         if free < NEEDED:
@@ -49,9 +55,14 @@ class RunFolder:
             )
 
     def discard(self) -> None:
-        """Remove the folder if nothing has been written into it."""
+        """Remove what was made, if nothing has been written into it."""
+        rounds = self.path / "rounds.jsonl"
         with contextlib.suppress(OSError):
+            if rounds.stat().st_size == 0:
+                rounds.unlink()
             self.path.rmdir()
+            if self._made_parent:
+                self.path.parent.rmdir()
 
     def write(self, name: str, value: Mapping[str, Any]) -> None:
         """Write a JSON file under a temporary name, then rename it."""

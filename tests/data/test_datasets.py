@@ -68,7 +68,14 @@ def test_a_subset_of_classes_warns_and_an_unknown_class_does_not_pass(tmp_path: 
 
 def test_a_lost_domain_is_named(tmp_path: Path) -> None:
     write_images(tmp_path / "pacs", {name: PACS[name] for name in ("art_painting", "photo", "sketch")})
-    with pytest.raises(DatasetMissing, match="no domain cartoon in"):
+    with pytest.warns(DatasetWarning, match="no cartoon"):
+        loaded = datasets.build({"name": "pacs", "root": tmp_path}).load(8)
+    assert list(loaded.domains) == ["art_painting", "photo", "sketch"]
+
+
+def test_a_single_domain_is_no_data_set(tmp_path: Path) -> None:
+    write_images(tmp_path / "pacs", {"photo": PACS["photo"]})
+    with pytest.raises(DatasetMissing, match="no domain art_painting, cartoon, sketch in"):
         datasets.build({"name": "pacs", "root": tmp_path}).load(8)
 
 
