@@ -211,7 +211,7 @@ def test_a_checkpoint_of_ones_own(bench: Bench, plain: Run, private_cache: Path)
         (["--aggregator", "wac"], 2, "no aggregator 'wac'; did you mean 'wca'?"),
         (["--clusterer", "finsh"], 2, "did you mean 'finch'?"),
         (["--baseline", "fedavgg"], 2, "no baseline 'fedavgg'; did you mean 'fedavg'?"),
-        (["--preset", "papers"], 2, "no preset 'papers'; known: default, paper"),
+        (["--preset", "papers"], 2, "no preset 'papers'; did you mean 'paper'?"),
         (["--source", "ambr"], 2, "has no domain 'ambr'; did you mean 'amber'?"),
         (["--aggregator", "wca:ta=0"], 2, "aggregator wca.ta: Input should be greater than 0 (given '0')"),
         (["--set", "aggregator.tc=1"], 2, "aggregator wca.tc: there is no such field"),

@@ -60,7 +60,7 @@ def test_show_baseline() -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["list", "agregators"], "no kind 'agregators'; kinds: dataset, model"),
+        (["list", "agregators"], "no kind 'agregators'; did you mean 'aggregator'? Known: dataset, model"),
         (["show", "agregator", "wca"], "no kind 'agregator'"),
         (["show", "aggregator", "wac"], "did you mean 'wca'?"),
         (["show", "baseline", "wca"], "no baseline 'wca'"),
