@@ -54,8 +54,6 @@ class Loop:
             pass over the client's training images).
     """
 
-    name = "loop"
-
     def __init__(
         self,
         network: Network,
@@ -74,7 +72,6 @@ class Loop:
         self.images = [c.train.to(self.device).contiguous(memory_format=layout) for c in clients]
         self._test = [c.test.to(self.device).contiguous(memory_format=layout) for c in clients]
         self.sizes = torch.tensor([len(c.train) for c in clients])
-        self.dtype = self.network.class_vectors.dtype
         self.bank = self.layout.read(self.network).repeat(len(clients), 1)
         self._replicas: queue.SimpleQueue[Replica] = queue.SimpleQueue()
         for _ in range(self.workers):
