@@ -38,8 +38,34 @@ class Request:
     as_json: bool
 
 
+@dataclass(frozen=True)
+class Conducted:
+    """A run that has ended."""
+
+    plan: Plan
+    dataset: FederatedDataset
+    table: list[Row]
+    summary: dict[str, Any]
+    """What ``summary.json`` holds."""
+    path: Path
+    """The run folder."""
+
+
 def execute(request: Request) -> None:
-    """Check everything that can be checked, then run, then print the table or the JSON summary.
+    """Run, then print the table or the JSON summary.
+
+    Raises:
+        FedwcaError: what is wrong, in a sentence; nothing has been trained by then where it could be known before.
+    """
+    done = conduct(request)
+    if request.as_json:
+        typer.echo(json.dumps(done.summary, indent=2))
+    else:
+        print_table(done.plan, done.table, done.dataset.name, done.summary, done.path)
+
+
+def conduct(request: Request) -> Conducted:
+    """Check everything that can be checked, then run, with progress unless the request wants JSON alone.
 
     Raises:
         FedwcaError: what is wrong, in a sentence; nothing has been trained by then where it could be known before.
@@ -79,10 +105,7 @@ def execute(request: Request) -> None:
         typer.echo(f"Stopped; {done} rounds and a summary of them are kept in {folder.path}", err=True)
         raise typer.Exit(130) from None
     table, summary = finish(folder, decided, dataset, started, prepared, complete=True)
-    if request.as_json:
-        typer.echo(json.dumps(summary, indent=2))
-    else:
-        print_table(decided, table, dataset.name, summary, folder.path)
+    return Conducted(decided, dataset, table, summary, folder.path)
 
 
 def dataset_domains(decided: Plan, dataset: FederatedDataset) -> list[str]:
