@@ -1,4 +1,4 @@
-"""Copy what is worth keeping of a run folder to results/NAME: configuration, environment, summary, picture."""
+"""Copy what is worth keeping of a run folder to results/NAME: configuration, environment, rounds, summary, picture."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def main() -> None:
     run, name = Path(sys.argv[1]), sys.argv[2]
     target = RESULTS / name
     target.mkdir(parents=True, exist_ok=True)
-    for file in ("config.json", "environment.json", "summary.json", "overview.png"):
+    for file in ("config.json", "environment.json", "rounds.jsonl", "summary.json", "overview.png"):
         shutil.copyfile(run / file, target / file)
     print(f"kept {run} as {target}")
 

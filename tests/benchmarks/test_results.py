@@ -25,7 +25,7 @@ def test_pages_show_the_committed_numbers() -> None:
 
 
 def test_there_are_results() -> None:
-    assert {"digit_five-mnist", "digit_five-synth", "digits_mini"} <= {run.name for run in RUNS}
+    assert {"digit_five-mnist", "digit_five-mnistm", "digit_five-synth", "digits_mini"} <= {run.name for run in RUNS}
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
