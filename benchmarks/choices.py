@@ -1,0 +1,68 @@
+"""The readings that the paper leaves open, each against the default on the same seeds (Digit-Five files).
+
+python benchmarks/choices.py [DATA] [SOURCE…] keeps a run folder for each reading under runs/choices and goes on where it
+stopped; results/choices.json holds the mean accuracy of every run.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from fedwca.cli.execute import Request, conduct
+from fedwca.data.cache import write_atomically
+
+RUNS = Path("runs/choices")
+RESULT = Path(__file__).parent / "results" / "choices.json"
+FEDAVG = {"aggregator": "fedavg", "pseudo_labeler": "prototype"}
+# Reading: (open question, what it is compared with, what the run changes).
+READINGS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "default": ("", "", {}),
+    "ratio": ("A13", "default", {"pseudo_labeler": "two_model:selection=ratio"}),
+    "row": ("A16", "default", {"aggregator": "wca:direction=row"}),
+    "weight norm": ("A5", "default", {"model": "lenet:classifier=wn"}),
+    "BatchNorm pooled": ("A7", "default", {"batch_norm": "pooled"}),
+    "BatchNorm local": ("A7", "default", {"batch_norm": "local"}),
+    "BatchNorm recalibrated": ("A7", "default", {"batch_norm": "recalibrated"}),
+    "cluster means by samples": ("A23", "default", {"aggregator": "wca:weighting=samples"}),
+    "clusters by update": ("A20", "default", {"clusterer": "finch:reference=source"}),
+    "FedAvg by samples": ("", "", FEDAVG),
+    "FedAvg uniform": ("A23", "FedAvg by samples", {**FEDAVG, "aggregator": "fedavg:weighting=uniform"}),
+}
+
+
+def main(data: str, sources: list[str]) -> None:
+    found: dict[str, Any] = {"what": "mean accuracy over clients after the last round, percent", "results": []}
+    for source in sources:
+        for reading, (question, base, change) in READINGS.items():
+            folder = RUNS / f"{source}-{reading.replace(' ', '_')}"
+            if not (folder / "summary.json").exists():
+                layer = {
+                    "dataset": "digit_five",
+                    "data": data,
+                    "source": source,
+                    "clients": 4,
+                    "samples": 400,
+                    "source_models": 5,
+                    "training": {"lr": 3e-3, "epochs": 5},
+                    "baselines": [],
+                    "name": "method",
+                    **change,
+                }
+                conduct(Request(layer, (), "default", None, folder, as_json=True))
+            summary = json.loads((folder / "summary.json").read_text())
+            assert summary["complete"], f"{folder}: unfinished; remove it and run again"
+            runs = [run["mean"] for run in summary["methods"]["method"]["runs"]]
+            found["results"].append(
+                {"source": source, "reading": reading, "question": question, "against": base, "runs": runs}
+                | {"config": summary["config"]}
+            )
+            print(source, reading, [round(run, 1) for run in runs], flush=True)
+    found["environment"] = json.loads((folder / "environment.json").read_text())
+    write_atomically(RESULT, lambda file: file.write_text(json.dumps(found, indent=2) + "\n") and None)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else "../shared/data", sys.argv[2:] or ["synth", "mnist"])
