@@ -1,0 +1,41 @@
+"""How far the length of source training decides Source Only on the Digit-Five files; keeps results/source_epochs.json."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from pathlib import Path
+
+from fedwca import Loop, begin
+from fedwca.experiments.bench import draw
+from fedwca.experiments.record import accuracies
+from fedwca.experiments.request import plan
+from fedwca.experiments.setup import load, source_models
+from fedwca.results.store import environment
+
+RESULT = Path(__file__).parent / "results" / "source_epochs.json"
+
+
+def main(data: str) -> None:
+    found = []
+    for source in ("mnist", "synth"):
+        for epochs in (3, 10, 30):
+            layer = {"dataset": "digit_five", "data": data, "source": source, "clients": 4, "samples": 400}
+            config = plan({**layer, "baselines": [], "source_training": {"epochs": epochs}}).config
+            dataset, name = load(config)
+            federation = draw(config, dataset, name, 0, 0)
+            model = source_models(config, dataset, name, lambda *_: None)[0]
+            engine = Loop(model.network, federation.clients)
+            begin(engine)
+            mean = statistics.fmean(accuracies(federation.metrics, engine))
+            found.append({"source": source, "epochs": epochs, "seed": 0, "held_out": model.accuracy, "targets": mean})
+            print(found[-1], flush=True)
+    what = "accuracy in percent of source models, on held-out source images and on the clients' test images"
+    RESULT.write_text(
+        json.dumps({"what": what, "results": found, "environment": environment("cpu")}, indent=2) + "\n"
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else "../shared/data")
