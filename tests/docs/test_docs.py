@@ -194,6 +194,15 @@ def test_the_map_names_every_equation_function() -> None:
     assert [name for name in functional.__all__ if name not in own and f"`fedwca.functional.{name}`" not in text] == []
 
 
+def test_the_site_has_every_page_and_every_public_module() -> None:
+    site = (ROOT / "mkdocs.yml").read_text()
+    pages = [str(page.relative_to(ROOT / "docs")) for page in PAGES if ROOT / "docs" in page.parents]
+    assert [page for page in pages if not re.search(rf": {re.escape(page)}$", site, re.M)] == []
+    shown = re.findall(r"^::: (\S+)$", "\n".join(page.read_text() for page in (ROOT / "docs/api").glob("*.md")), re.M)
+    rooms = {f"fedwca.{path.stem}" for path in (ROOT / "fedwca").glob("[!_]*") if path.suffix in ("", ".py")}
+    assert rooms - set(shown) - {"fedwca.presets", "fedwca.cli", "fedwca.py"} == set()
+
+
 def test_every_open_question_has_a_row() -> None:
     text = (ROOT / "docs" / "decisions.md").read_text()
     assert re.findall(r"^\| (A\d+) \|", text, re.M) == [f"A{number}" for number in range(1, 41)]
