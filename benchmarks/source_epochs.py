@@ -1,4 +1,4 @@
-"""How far the length of source training decides Source Only on the Digit-Five files; keeps results/source_epochs.json."""
+"""What the length of source training does to Source Only (Digit-Five files); keeps results/source_epochs.json."""
 
 from __future__ import annotations
 
@@ -32,9 +32,7 @@ def main(data: str) -> None:
             found.append({"source": source, "epochs": epochs, "seed": 0, "held_out": model.accuracy, "targets": mean})
             print(found[-1], flush=True)
     what = "accuracy in percent of source models, on held-out source images and on the clients' test images"
-    RESULT.write_text(
-        json.dumps({"what": what, "results": found, "environment": environment("cpu")}, indent=2) + "\n"
-    )
+    RESULT.write_text(json.dumps({"what": what, "results": found, "environment": environment("cpu")}, indent=2) + "\n")
 
 
 if __name__ == "__main__":
