@@ -1,7 +1,7 @@
 """The readings that the paper leaves open, each against the default on the same seeds (Digit-Five files).
 
-python benchmarks/choices.py [DATA] [SOURCE…] keeps a run folder for each reading under runs/choices, runs what is missing
-there, and writes the mean accuracy of every run to results/choices.json.
+python benchmarks/choices.py [DATA] [SOURCE…] keeps a run folder for each reading under runs/choices, runs what is
+missing there, and writes the mean accuracy of every run to results/choices.json.
 """
 
 from __future__ import annotations
