@@ -13,6 +13,7 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
+from fedwca.errors import UsageError
 from fedwca.functional.crops import center_crop, crop_and_flip, crop_corners
 from fedwca.registry import Component
 
@@ -57,8 +58,8 @@ class Backbone(nn.Module):
 class Network(nn.Module):
     """Backbone, bottleneck (fully connected, BatchNorm, dropout; no ReLU) and linear classifier.
 
-    ``extract`` gives the features ``[N, q]`` that ``classifier`` reads. Images come in as uint8, at least ``side`` pixels
-    high and wide, and are cropped and scaled here.
+    ``extract`` gives the features ``[N, q]`` that ``classifier`` reads. Images come in as uint8, at least ``side``
+    pixels high and wide, and are cropped and scaled here.
     """
 
     def __init__(
@@ -98,7 +99,12 @@ class Network(nn.Module):
         return max(1, min(256, 1448**2 // self.side**2))
 
     def prepare(self, images: Tensor) -> Tensor:
-        """uint8 ``[N, 3, H, W]`` to what the backbone reads: the centre, scaled, ``[N, 3, side, side]``, channels last."""
+        """uint8 ``[N, 3, H, W]`` to what the backbone reads: the centre, scaled, ``[N, 3, side, side]``.
+
+        Raises:
+            UsageError: the images are smaller than ``side``.
+        """
+        self._check(images)
         return self._scaled(center_crop(images, self.side))
 
     def weak(self, images: Tensor, draws: Tensor) -> Tensor:
@@ -110,8 +116,17 @@ class Network(nn.Module):
         """
         if not self.augments:
             return self.prepare(images)
+        self._check(images)
         top, left = crop_corners(draws[:, :2], images.shape[2], images.shape[3], self.side)
         return self._scaled(crop_and_flip(images, top, left, draws[:, 2] < 0.5, self.side))
+
+    def _check(self, images: Tensor) -> None:
+        height, width = images.shape[2:]
+        if min(height, width) < self.side:
+            raise UsageError(
+                f"images of {height}×{width} pixels are too small for a network that reads {self.side}×{self.side}; "
+                "load the data set at the size that the architecture calls `stored`"
+            )
 
     def _scaled(self, images: Tensor) -> Tensor:
         mean, std = cast(Tensor, self.mean), cast(Tensor, self.std)

@@ -22,7 +22,7 @@ ALLOWED: dict[str, set[str]] = {
     "types": set(),
     "functional": {"errors"},
     "kinds": {"functional", "registry", "types"},
-    "network": {"functional", "registry"},
+    "network": {"errors", "functional", "registry"},
     "checkpoints": {"errors"},
     **dict.fromkeys(COMPONENTS, VALUES),
     "models": {*VALUES, "checkpoints", "network"},

@@ -150,9 +150,8 @@ class DatasetSource(Component):
         for name, domain in dataset.domains.items():
             numbers = domain.counts(len(dataset.classes))
             if absent := [title for title, number in zip(dataset.classes, numbers, strict=True) if not number]:
-                other.append(
-                    f"{name} has no {', '.join(absent[:3])}" + f" and {len(absent) - 3} more" * (len(absent) > 3)
-                )
+                more = f" and {len(absent) - 3} more" if len(absent) > 3 else ""
+                other.append(f"{name} has no {', '.join(absent[:3])}{more}")
         if other:
             message = f"{self.name} is not the published data set, so results cannot be compared with published ones"
             warnings.warn(f"{message}: {', '.join(other)}", DatasetWarning, stacklevel=3)

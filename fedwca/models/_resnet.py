@@ -86,7 +86,7 @@ class ResNet(Architecture):
         refuse_others(body, tensors, path)
 
     def _download(self) -> tuple[Path, dict[str, Tensor]]:
-        """torchvision's ImageNet weights, from its cache where they are there."""
+        """The ImageNet weights, from torchvision's cache where they are there."""
         weights = cast(Any, self.torchvision()[1])
         path = Path(torch.hub.get_dir()) / "checkpoints" / str(weights.url).rpartition("/")[2]
         try:
@@ -94,6 +94,6 @@ class ResNet(Architecture):
         except (OSError, RuntimeError) as error:
             why = str(error).partition("\n")[0]
             raise CheckpointError(
-                f"ImageNet weights of {self.name}: {weights.url} could not be downloaded to {path} ({why}); put the file "
-                f"there yourself, or take --set model.weights=PATH or --set model.weights=none"
+                f"ImageNet weights of {self.name}: {weights.url} could not be downloaded to {path} ({why}); put the "
+                f"file there yourself, or take --set model.weights=PATH or --set model.weights=none"
             ) from error

@@ -9,7 +9,9 @@ from fedwca.functional.crops import center_crop, crop_and_flip, crop_corners
 
 def picture(height: int, width: int) -> torch.Tensor:
     """Pixel (row r, column c) of image b and channel k has the value 1000 b + 100 k + 10 r + c."""
-    b, k, r, c = torch.meshgrid(torch.arange(2), torch.arange(3), torch.arange(height), torch.arange(width), indexing="ij")
+    b, k, r, c = torch.meshgrid(
+        torch.arange(2), torch.arange(3), torch.arange(height), torch.arange(width), indexing="ij"
+    )
     return 1000 * b + 100 * k + 10 * r + c
 
 
