@@ -49,11 +49,14 @@ def load(config: RunConfig) -> tuple[FederatedDataset, str]:
 
     Raises:
         DatasetMissing, DataError: see `fedwca.data`.
+        CheckpointError: the model's pre-trained weights are not there or do not fit.
         UsageError: the source is not a domain of it.
     """
     component = find(config.dataset, config.data, config.components.get("dataset", {}).get(config.dataset))
-    size = architecture(config).stored
-    dataset = component.load(size).resized(size)
+    model = architecture(config)
+    # Weights that are not there or do not fit are better known before minutes of decoding.
+    model.build(1, pretrained=config.checkpoint is None)
+    dataset = component.load(model.stored).resized(model.stored)
     name = config.source or component.default_source or next(iter(dataset.domains))
     return dataset, dataset.domain(name).name
 

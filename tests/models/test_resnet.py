@@ -203,7 +203,7 @@ def test_rows_hold_every_statistic_and_count_the_main_path(network: Network) -> 
     assert len(Layout.of(ResNet50(weights="none").build(2)).layers()) == 49 + 1
 
 
-def play(network: Network, training: Training, images: list[ClientImages], keys: Keys = Keys(3)) -> Loop:
+def play(network: Network, training: Training, images: list[ClientImages], seed: int = 3) -> Loop:
     loop = Loop(network, images, "cpu", workers=2)
 
     def work(client: int, desk: Desk) -> None:
@@ -211,7 +211,7 @@ def play(network: Network, training: Training, images: list[ClientImages], keys:
 
     one = torch.ones(1, 1, dtype=torch.float64)
     offer = Offer(personal=one.expand(len(images), 1, 1), shared=torch.zeros(0, 1, dtype=torch.float64))
-    tasks = [Task(Prototype(), (Shot(),), training, lambda p, k=k: keys(0, k, p)) for k in range(len(images))]
+    tasks = [Task(Prototype(), (Shot(),), training, lambda p, k=k: Keys(seed)(0, k, p)) for k in range(len(images))]
     loop.run(offer, loop.bank[:1].clone(), lambda k: tasks[k], work, range(len(images)))
     return loop
 
@@ -226,7 +226,7 @@ def test_a_round_changes_everything_and_repeats(network: Network) -> None:
     for slot in (*first.layout.parameters, *first.layout.statistics):
         assert bool((slot.of(first.bank) != slot.of(before)).any()), slot.name
     assert torch.equal(first.bank, play(network, Training(epochs=1, batch_size=4), CLIENTS).bank)
-    assert not torch.equal(first.bank, play(network, Training(epochs=1, batch_size=4), CLIENTS, Keys(4)).bank)
+    assert not torch.equal(first.bank, play(network, Training(epochs=1, batch_size=4), CLIENTS, seed=4).bank)
     assert [len(c) for c in first.classify()] == [3, 3]
 
 
