@@ -80,7 +80,7 @@ def rehearse(config: RunConfig, methods: list[tuple[Method, int]], dataset: Fede
     # A pattern that repeats: as many random numbers as a large model has would take seconds and gigabytes.
     period = min(layout.width, 4099)
     steps = uniform(fold(["rehearsal"]), torch.arange(few * period)).view(few, -1).to(source.dtype)
-    bank = source + 1e-3 * steps[:, torch.arange(layout.width) % period]
+    bank = source + 1e-3 * steps.repeat(1, -(-layout.width // period))[:, : layout.width]
     truth = torch.zeros(few, dtype=torch.int64)
     images = torch.arange(few).view(-1, 1, 1, 1, 1).expand(few, 2, 3, model.stored, model.stored).to(torch.uint8)
     signatures = [getattr(method.clusterer, "signature", None) for method, rounds in methods if rounds]

@@ -15,13 +15,16 @@ from torchvision.models import ResNet18_Weights, resnet18
 
 from fedwca.data import Domain
 from fedwca.data.partition import ClientImages
+from fedwca.engine import client
 from fedwca.engine.bank import Layout
 from fedwca.engine.client import Desk, Task, Training
 from fedwca.engine.loop import Loop
 from fedwca.engine.randomness import Keys
 from fedwca.engine.replica import Replica
 from fedwca.engine.signature import BankSignatures
+from fedwca.engine.views import weak
 from fedwca.errors import CheckpointError, InvalidConfig, UsageError
+from fedwca.kinds import PseudoLabeler
 from fedwca.models.resnet18 import ResNet18
 from fedwca.models.resnet50 import ResNet50
 from fedwca.network import Network
@@ -29,6 +32,8 @@ from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.prototype import Prototype
 from fedwca.source import SourceTraining, digest, pretrain
 from fedwca.types import Blend, Offer
+
+from ..engine.test_training import Fixed
 
 SMALL = ResNet18(side=32, weights="none", bottleneck=8)
 MAIN_PATH = ["conv1", *(f"layer{i}.{j}.conv{k}" for i in range(1, 5) for j in range(2) for k in (1, 2))]
@@ -203,7 +208,12 @@ def test_rows_hold_every_statistic_and_count_the_main_path(network: Network) -> 
     assert len(Layout.of(ResNet50(weights="none").build(2)).layers()) == 49 + 1
 
 
-def play(network: Network, training: Training, images: list[ClientImages], seed: int = 3) -> Loop:
+PLAIN = Prototype()
+
+
+def play(
+    network: Network, training: Training, images: list[ClientImages], seed: int = 3, labeler: PseudoLabeler = PLAIN
+) -> Loop:
     loop = Loop(network, images, "cpu", workers=2)
 
     def work(client: int, desk: Desk) -> None:
@@ -211,12 +221,12 @@ def play(network: Network, training: Training, images: list[ClientImages], seed:
 
     one = torch.ones(1, 1, dtype=torch.float64)
     offer = Offer(personal=one.expand(len(images), 1, 1), shared=torch.zeros(0, 1, dtype=torch.float64))
-    tasks = [Task(Prototype(), (Shot(),), training, lambda p, k=k: Keys(seed)(0, k, p)) for k in range(len(images))]
+    tasks = [Task(labeler, (Shot(),), training, lambda p, k=k: Keys(seed)(0, k, p)) for k in range(len(images))]
     loop.run(offer, loop.bank[:1].clone(), lambda k: tasks[k], work, range(len(images)))
     return loop
 
 
-CLIENTS = [ClientImages(some(n, seed=n), some(0), some(3)) for n in (6, 9)]
+CLIENTS = [ClientImages(some(n, seed=n), some(0), some(3)) for n in (6, 10)]
 
 
 def test_a_round_changes_everything_and_repeats(network: Network) -> None:
@@ -228,6 +238,23 @@ def test_a_round_changes_everything_and_repeats(network: Network) -> None:
     assert torch.equal(first.bank, play(network, Training(epochs=1, batch_size=4), CLIENTS).bank)
     assert not torch.equal(first.bank, play(network, Training(epochs=1, batch_size=4), CLIENTS, seed=4).bank)
     assert [len(c) for c in first.classify()] == [3, 3]
+
+
+def test_an_image_and_its_partner_are_cropped_independently(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[int, int, list[int], int]] = []
+
+    def spy(network: Network, images: Tensor, key: int, step: int, positions: Tensor, stride: int) -> Tensor:
+        assert len(images) == len(positions)
+        seen.append((key, step, positions.tolist(), stride))
+        return weak(network, images, key, step, positions, stride)
+
+    monkeypatch.setattr(client, "weak", spy)
+    play(network, Training(epochs=2, batch_size=4), CLIENTS, labeler=Fixed())
+    places = [(key, stride * step + place) for key, step, positions, stride in seen for place in positions]
+    assert len(places) == len(set(places))  # no crop is drawn twice
+    assert {stride for _, _, _, stride in seen} == {8}
+    mixed = [positions for _, _, positions, _ in seen if min(positions) >= 4]
+    assert sum(map(len, mixed)) == 2 * (2 + 4)  # every third of 6 and of 10 images, in two epochs
 
 
 def test_a_bound_row_is_the_module(network: Network) -> None:
