@@ -9,17 +9,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
+from fedwca.checkpoints import file_digest, fill, read_tensors
 from fedwca.data.cache import cache_dir, write_atomically
 from fedwca.data.dataset import Domain
 from fedwca.engine.loop import one_thread
 from fedwca.engine.randomness import fold, permutation
 from fedwca.engine.replica import masks
-from fedwca.errors import CheckpointError, DataError, Diverged
+from fedwca.engine.views import weak
+from fedwca.errors import DataError, Diverged
 from fedwca.network import Architecture, Network
 
 RECIPE = 3
@@ -77,12 +80,12 @@ def digest(
     """Hash of everything that determines the source model."""
     content = hashlib.sha256()
     for part in (domain.images, domain.labels, domain.groups):
-        content.update(b"-" if part is None else part.tobytes())
+        content.update(b"-" if part is None else np.ascontiguousarray(part).data)
     recipe = {
         "recipe": RECIPE,
         "images": content.hexdigest(),
         "classes": classes,
-        "model": {"name": model.name, **model.model_dump(mode="json")},
+        "model": model.identity(),
         "training": training.model_dump(mode="json"),
         "seed": seed,
         "torch": torch.__version__.partition("+")[0],
@@ -114,13 +117,15 @@ def pretrain(
     Raises:
         Diverged: an epoch gave a model that is not finite.
         DataError: fewer than four images, or all of them variants of one base.
+        CheckpointError: the architecture's pre-trained weights are not there or do not fit.
     """
     if len(domain.labels) < 4:
         raise DataError(f"source domain {domain.name}: {len(domain.labels)} images are too few to train on; need 4")
     key = digest(domain, classes, model, training, seed, device)
     path = cache_dir() / "sources" / f"{domain.name}-{model.name}-{key}.safetensors"
-    network = model.build(len(classes), seed=fold([seed, "weights"]) >> 1).to(device)
-    if path.is_file():
+    kept = path.is_file()
+    network = model.build(len(classes), seed=fold([seed, "weights"]) >> 1, pretrained=not kept).to(device)
+    if kept:
         return Source(network, _load(network, path), key)
     # One thread: sums have one order, so the model does not depend on the machine's cores.
     with one_thread():
@@ -147,6 +152,7 @@ def _fit(
     images = torch.from_numpy(domain.images).permute(0, 3, 1, 2).contiguous(memory_format=torch.channels_last)
     images, labels = images.to(device), torch.from_numpy(domain.labels).to(device)
     train, held = split(domain, training.held_out, seed)
+    crops = fold([seed, "source crop"])
     optimiser = torch.optim.SGD(
         network.parameters(), training.lr, training.momentum, weight_decay=training.weight_decay
     )
@@ -168,7 +174,8 @@ def _fit(
             positions = torch.arange(len(indices), device=device)
             drop = masks(network.drops, fold([seed, "source dropout"]), step, positions, training.batch_size)
             here = indices.to(device)
-            logits, _ = network(network.prepare(images[here]), drop)
+            views = weak(network, images[here], crops, step, positions, training.batch_size)
+            logits, _ = network(views, drop)
             optimiser.zero_grad()
             loss(logits, labels[here]).backward()
             optimiser.step()
@@ -183,7 +190,7 @@ def _accuracy(network: Network, images: Tensor, labels: Tensor, held: Tensor) ->
     """Percent of the held-out images classified right; -1 where the outputs are not finite."""
     network.eval()
     here = held.to(images.device)
-    logits = torch.cat([network(network.prepare(images[chunk]))[0] for chunk in here.split(256)])
+    logits = torch.cat([network(network.prepare(images[chunk]))[0] for chunk in here.split(network.chunk)])
     if not bool(torch.isfinite(logits).all()):
         return torch.tensor(-1.0)
     return 100 * (logits.argmax(1) == labels[here]).float().mean().cpu()
@@ -191,37 +198,11 @@ def _accuracy(network: Network, images: Tensor, labels: Tensor, held: Tensor) ->
 
 def _load(network: Network, path: Path) -> float:
     """Fill a network from a checkpoint file; returns the accuracy stored with it, NaN if none."""
-    try:
-        tensors = load_file(path) if path.suffix == ".safetensors" else _load_torch(path)
-    except FileNotFoundError:
-        raise CheckpointError(f"{path}: no such file; --checkpoint takes a .safetensors or .pt state dict") from None
-    except Exception as error:
-        why = str(error).partition("\n")[0]
-        raise CheckpointError(f"{path}: not a readable checkpoint ({why})") from error
+    tensors = read_tensors(path, "--checkpoint takes")
     accuracy = float(tensors.pop("accuracy", torch.tensor(float("nan"))))
-    wanted = network.state_dict()
-    missing = [name for name in wanted if name not in tensors and not name.endswith("num_batches_tracked")]
-    if missing:
-        raise CheckpointError(
-            f"{path}: lacks {missing[0]!r} ({len(missing)} tensors missing); the model needs {', '.join(wanted)}"
-        )
-    for name, tensor in wanted.items():
-        if name in tensors and tensors[name].shape != tensor.shape:
-            raise CheckpointError(
-                f"{path}: {name} has shape {tuple(tensors[name].shape)}; this model needs {tuple(tensor.shape)}"
-            )
-        if name in tensors and not bool(torch.isfinite(tensors[name]).all()):
-            raise CheckpointError(f"{path}: {name} has values that are not finite")
-    network.load_state_dict({name: tensors[name] for name in wanted if name in tensors}, strict=False)
+    fill(network, tensors, path)
     network.eval()
     return accuracy
-
-
-def _load_torch(path: Path) -> dict[str, Tensor]:
-    state = torch.load(path, map_location="cpu", weights_only=True)
-    state = state.get("state_dict", state)
-    tensors = {name: tensor for name, tensor in state.items() if isinstance(tensor, Tensor)}
-    return {name.removeprefix("module."): tensor for name, tensor in tensors.items()}
 
 
 def checkpoint(path: Path, classes: tuple[str, ...], model: Architecture, device: str = "cpu") -> Source:
@@ -230,6 +211,6 @@ def checkpoint(path: Path, classes: tuple[str, ...], model: Architecture, device
     Raises:
         CheckpointError: the file is missing, damaged, or does not fit the architecture.
     """
-    network = model.build(len(classes)).to(device)
+    network = model.build(len(classes), pretrained=False).to(device)
     accuracy = _load(network, path)
-    return Source(network, accuracy, hashlib.sha256(path.read_bytes()).hexdigest()[:16])
+    return Source(network, accuracy, file_digest(path))

@@ -170,6 +170,16 @@ def test_a_penalty_without_anchors_pulls(loop: Loop) -> None:
     assert pulled.rows[0, :width].norm() < plain.rows[0, :width].norm()
 
 
+def test_a_penalty_does_not_mind_other_clients_at_work(loop: Loop) -> None:
+    class Meanwhile(Proximal):
+        def penalty(self, parameters, anchors):  # type: ignore[no-untyped-def]
+            value = parameters.square().sum()
+            loop.bank.mul_(1)  # as a step of another client on another thread
+            return value
+
+    assert bool(rounds(loop, "fedavg", 1, Meanwhile())[0][-1].rows.isfinite().all())
+
+
 @pytest.mark.parametrize("labels", [[0, 0, 2, 2], [-1, 0, 0, 0], [0, 0, 0], [0.0, 0.0, 1.0, 1.0]], ids=str)
 def test_a_clusterer_that_numbers_wrongly_is_told(loop: Loop, labels: list[float]) -> None:
     class Odd(clusterers.get("single")):  # type: ignore[misc]

@@ -41,6 +41,7 @@ def list_datasets() -> None:
 def check_dataset(name: Name, data: Data = None) -> None:
     """Load a data set, count its images, and print its digest."""
     source = find(name, data)
+    verified = source.verify()
     dataset = _loaded(source)
     columns = {name: domain.counts(len(dataset.classes)) for name, domain in dataset.domains.items()}
     table = Table("class", *(Column(name, justify="right") for name in columns))
@@ -53,6 +54,8 @@ def check_dataset(name: Name, data: Data = None) -> None:
         table.add_row("expected", *(f"{source.counts[name]:,}" for name in columns))
     console = Console()
     console.print(table)
+    if verified:
+        console.print(f"MD5 as published: {', '.join(verified)}", markup=False, soft_wrap=True)
     console.print(f"digest of {dataset.name}: {dataset.digest()}", markup=False, soft_wrap=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import zipfile
 import zlib
 from dataclasses import dataclass
@@ -60,6 +61,19 @@ def read_npz(path: Path) -> Archive:
 
 def _wrong(path: Path, key: str, right: str, given: NDArray[np.generic]) -> DataError:
     return DataError(f"{path}: {key} must be {right}, not {given.dtype} {list(given.shape)}")
+
+
+def md5(path: Path) -> str:
+    """MD5 of a file's content, 32 hex digits; it finds damage, not malice.
+
+    Raises:
+        DataError: the file cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
 def arrays(path: Path, keys: tuple[str, ...]) -> dict[str, NDArray[Any]]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from fedwca.data.archives import arrays
 from fedwca.data.cache import cache_dir, write_atomically
 from fedwca.data.dataset import Images, Integers, sorted_classes
 from fedwca.errors import DataError
@@ -24,13 +24,14 @@ def hidden(path: Path) -> bool:
     return path.name.startswith((".", "__"))
 
 
-def read_image_folder(path: Path, size: int) -> tuple[Images, Integers, None, tuple[str, ...]]:
+def read_image_folder(path: Path, size: int, stretch: bool = False) -> tuple[Images, Integers, None, tuple[str, ...]]:
     """One domain: images ``[N, size, size, 3]``, labels ``[N]``, no groups, and classes, sorted as `sorted_classes`.
 
     Each file is turned as its EXIF orientation says, made RGB (transparent parts become white), shrunk or enlarged
-    until its shorter side is ``size`` (bilinear, antialiased), and cropped around its centre. Files that are not images
-    by their suffix, and hidden ones, are ignored. The result is cached under `fedwca.data.cache_dir`, keyed by every
-    file's path, length and time of change.
+    until its shorter side is ``size`` (bilinear, antialiased), and cropped around its centre, or with ``stretch`` made
+    ``size`` pixels wide and high without a crop. Files that are not images by their suffix, and hidden ones, are
+    ignored. The result is cached under `fedwca.data.cache_dir`, keyed by every file's path, length and time of change,
+    and read from there through a memory map: images that nobody looks at take no memory.
 
     Raises:
         DataError: there is no image, or one does not decode; the message names it.
@@ -44,12 +45,13 @@ def read_image_folder(path: Path, size: int) -> tuple[Images, Integers, None, tu
     ]
     if not files:
         raise DataError(f"{path} holds no images; its layout should be {path.name}/<class>/<image>")
-    cached = cache_dir() / "folders" / f"{path.name}-{size}-{_listing(path, files)}.npz"
+    shape = f"{size}{'-stretched' * stretch}"
+    cached = cache_dir() / "folders" / f"{path.name}-{shape}-{_listing(path, files)}.npy"
     images = _cached(cached, len(files), size)
     if images is None:
-        images = np.stack([decode(file, size) for file, _ in files])
+        images = _decoded([file for file, _ in files], size, stretch)
         with contextlib.suppress(OSError):  # a full or read-only disk costs time, not the result
-            write_atomically(cached, lambda temporary: np.savez(temporary, images=images))
+            write_atomically(cached, lambda temporary: np.save(temporary, images))
     return images, np.array([label for _, label in files], np.int64), None, classes
 
 
@@ -66,13 +68,27 @@ def _cached(path: Path, count: int, size: int) -> Images | None:
     if not path.is_file():
         return None
     try:
-        images: Images = arrays(path, ("images",))["images"]
-    except (DataError, KeyError):
+        # Copy on write: pages come from the file, and nobody can change it.
+        images: Images = np.load(path, mmap_mode="c", allow_pickle=False)
+    except (OSError, EOFError, ValueError):
         return None
     return images if images.shape == (count, size, size, 3) and images.dtype == np.uint8 else None
 
 
-def decode(path: Path, size: int) -> Images:
+def _decoded(files: list[Path], size: int, stretch: bool) -> Images:
+    """All images ``[N, size, size, 3]``, decoded on several threads (Pillow releases the interpreter lock)."""
+    images = np.empty((len(files), size, size, 3), np.uint8)
+
+    def put(number: int) -> None:
+        images[number] = decode(files[number], size, stretch)
+
+    with ThreadPoolExecutor() as pool:
+        for _ in pool.map(put, range(len(files))):
+            pass
+    return images
+
+
+def decode(path: Path, size: int, stretch: bool = False) -> Images:
     """One image file as ``[size, size, 3]``; see `read_image_folder`.
 
     Raises:
@@ -81,6 +97,8 @@ def decode(path: Path, size: int) -> Images:
     try:
         with Image.open(path) as file:
             image = _rgb(ImageOps.exif_transpose(file))
+            if stretch:
+                return np.asarray(image.resize((size, size), Image.Resampling.BILINEAR))
             return np.asarray(ImageOps.fit(image, (size, size), Image.Resampling.BILINEAR))
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise DataError(f"{path} does not decode as an image: {error}") from error

@@ -132,5 +132,5 @@ def _cut(order: Integers, group_of: Integers, cuts: Integers, least: int) -> lis
 
 
 def _tensor(domain: Domain, positions: Integers) -> Tensor:
-    """``[n, 3, H, W]`` uint8, sharing no memory with the domain."""
-    return torch.from_numpy(domain.images[positions]).permute(0, 3, 1, 2).contiguous()
+    """``[n, 3, H, W]`` uint8, channels last in memory, sharing none of it with the domain."""
+    return torch.from_numpy(np.asarray(domain.images[positions])).permute(0, 3, 1, 2)

@@ -45,6 +45,8 @@ def read_domains(
     size: int = 32,
     domains: tuple[str, ...] = (),
     classes: tuple[str, ...] = (),
+    stretch: bool = False,
+    gaps: bool = False,
 ) -> FederatedDataset:
     """The data set ``name`` in ``root``; without a name, ``root`` itself holds the domains.
 
@@ -59,6 +61,8 @@ def read_domains(
         size: images are made this many pixels wide and high.
         domains: the ones to read, in this order; empty: all, by letter.
         classes: names of the labels of archives that name none, where no domain names its classes.
+        stretch: images of folders that are not square are stretched instead of cropped.
+        gaps: a domain may name fewer classes than another.
 
     Raises:
         DatasetMissing: the folder or a domain is not there.
@@ -78,16 +82,18 @@ def read_domains(
         layout = LAYOUT if name else LAYOUT.replace("<root>/<name>/", "<data>/")
         raise DatasetMissing(f"there {lacks} in {folder or root / (name or '')}; the layout is {layout}")
     archives = {
-        domain: read_npz(path) if path.suffix == ".npz" else Archive(*read_image_folder(path, size))
+        domain: read_npz(path) if path.suffix == ".npz" else Archive(*read_image_folder(path, size, stretch))
         for domain, path in ((domain, found[domain]) for domain in wanted)
     }
-    return assembled(canonical_domain(name or folder.name), archives, classes).resized(size)
+    return assembled(canonical_domain(name or folder.name), archives, classes, gaps).resized(size)
 
 
-def assembled(name: str, archives: dict[str, Archive], unnamed: tuple[str, ...] = ()) -> FederatedDataset:
+def assembled(
+    name: str, archives: dict[str, Archive], unnamed: tuple[str, ...] = (), gaps: bool = False
+) -> FederatedDataset:
     """One data set from one archive a domain, with the labels of all renumbered to one list of classes.
 
-    ``unnamed`` are the classes where no archive names its own; see `read_domains`.
+    ``unnamed`` are the classes where no archive names its own, ``gaps`` allows lists to differ; see `read_domains`.
 
     Raises:
         DataError: named classes differ (says which is missing where), or a label has no name.
@@ -95,9 +101,9 @@ def assembled(name: str, archives: dict[str, Archive], unnamed: tuple[str, ...] 
     named = {domain: archive.classes for domain, archive in archives.items() if archive.classes is not None}
     union = set().union(*named.values())
     absent = {domain: sorted(union - set(own)) for domain, own in named.items()}
-    gaps = [f"{domain} lacks {', '.join(names)}" for domain, names in absent.items() if names]
-    if gaps:
-        raise DataError(f"the domains of {name!r} must have the same classes, but {'; '.join(gaps)}")
+    lacks = [f"{domain} lacks {', '.join(names)}" for domain, names in absent.items() if names]
+    if lacks and not gaps:
+        raise DataError(f"the domains of {name!r} must have the same classes, but {'; '.join(lacks)}")
     labelled = [archive.labels for archive in archives.values() if len(archive.labels)]
     most = max((int(labels.max()) for labels in labelled), default=-1)
     classes = sorted_classes(union) or unnamed or tuple(str(label) for label in range(most + 1))

@@ -22,6 +22,10 @@ class DatasetSource(Component):
     """Domains in the order of tables; empty: whatever the folder holds."""
     classes: ClassVar[tuple[str, ...]] = ()
     """Class names by label; empty: whatever the folder holds."""
+    stretch: ClassVar[bool] = False
+    """Whether images of folders are stretched to a square; else they are cropped."""
+    checksums: ClassVar[dict[str, str]] = {}
+    """MD5 of published files, by their path below the data set's folder."""
     counts: ClassVar[dict[str, int]] = {}
     """Images of each domain as published, or as used by the papers; empty: unknown."""
     licence: ClassVar[str] = ""
@@ -63,7 +67,14 @@ class DatasetSource(Component):
 
         try:
             place = self.place()
-            dataset = read_domains(*place, size=size, domains=self.there(*place), classes=self.classes)
+            dataset = read_domains(
+                *place,
+                size=size,
+                domains=self.there(*place),
+                classes=self.classes,
+                stretch=self.stretch,
+                gaps=True,
+            )
         except DatasetMissing as error:
             raise self.missing(str(error).partition("; the layout")[0]) from error
         dataset = FederatedDataset(self.name, dataset.classes, dataset.domains)
@@ -85,6 +96,25 @@ class DatasetSource(Component):
 
         inside = find_dataset(self.folder, self.name) is None and self.folder.is_dir()
         return self.folder, None if inside and set(self.domains) <= set(find_domains(self.folder)) else self.name
+
+    def verify(self) -> list[str]:
+        """Published files that are there and have the published MD5, by their path below the data set's folder.
+
+        Raises:
+            DataError: a file has another MD5, so it is damaged or another edition.
+        """
+        from fedwca.data.archives import md5
+        from fedwca.data.readers import find_dataset
+        from fedwca.errors import DataError
+
+        folder = find_dataset(self.folder, self.name) or self.folder
+        there = [name for name in self.checksums if (folder / name).is_file()]
+        for name in there:
+            if (found := md5(folder / name)) != self.checksums[name]:
+                raise DataError(
+                    f"{folder / name} is damaged or another edition: its MD5 is {found}, not {self.checksums[name]}"
+                )
+        return there
 
     def missing(self, why: str) -> DatasetMissing:
         """The error for files that are not there: what is not, the layout looked for, and how to get them."""
@@ -117,6 +147,11 @@ class DatasetSource(Component):
         ]
         if len(dataset.classes) < len(self.classes):
             other.append(f"{len(dataset.classes)} of {len(self.classes)} classes")
+        for name, domain in dataset.domains.items():
+            numbers = domain.counts(len(dataset.classes))
+            if absent := [title for title, number in zip(dataset.classes, numbers, strict=True) if not number]:
+                more = f" and {len(absent) - 3} more" if len(absent) > 3 else ""
+                other.append(f"{name} has no {', '.join(absent[:3])}{more}")
         if other:
             message = f"{self.name} is not the published data set, so results cannot be compared with published ones"
             warnings.warn(f"{message}: {', '.join(other)}", DatasetWarning, stacklevel=3)

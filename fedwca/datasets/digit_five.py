@@ -23,6 +23,16 @@ class DigitFive(DatasetSource):
     domains = ("mnist", "mnistm", "svhn", "synth", "usps")
     classes = tuple("0123456789")
     counts: ClassVar[dict[str, int]] = {"mnist": 34000, "mnistm": 34000, "svhn": 34000, "synth": 34000, "usps": 9298}
+    checksums: ClassVar[dict[str, str]] = {
+        "MNIST/raw/train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+        "MNIST/raw/train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
+        "MNIST/raw/t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
+        "MNIST/raw/t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
+        "train_32x32.mat": "e26dedcc434d2e4c54c9b2d4a06d8373",
+        "test_32x32.mat": "eb5a983be6a315427106f1b164d9cef3",
+        "usps.bz2": "ec16c51db3855ca6c91edd34d0e9b197",
+        "usps.t.bz2": "8ea070ee2aca1ac39742fdd1ef5ed118",
+    }
     licence = "research use; SVHN non-commercial"
     source_url = "https://github.com/VisionLearningGroup/VisionLearningGroup.github.io/tree/master/M3SDA"
     layout = (

@@ -23,6 +23,7 @@ class OfficeHome(DatasetSource):
     domains = ("art", "clipart", "product", "real_world")
     classes = tuple(CLASSES.split())
     counts: ClassVar[dict[str, int]] = {"art": 2427, "clipart": 4365, "product": 4439, "real_world": 4357}
+    stretch = True  # to squares, as in SHOT and its successors
     licence = "non-commercial research and education"
     source_url = "https://www.hemanthdv.org/officeHomeDataset.html"
     layout = "  <root>/office_home/{Art,Clipart,Product,Real World}/<class>/<image>"

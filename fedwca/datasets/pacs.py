@@ -15,6 +15,7 @@ class Pacs(DatasetSource):
     domains = ("art_painting", "cartoon", "photo", "sketch")
     classes = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
     counts: ClassVar[dict[str, int]] = {"art_painting": 2048, "cartoon": 2344, "photo": 1670, "sketch": 3929}
+    stretch = True  # to squares, as in SHOT and its successors
     licence = "research use"
     source_url = "https://domaingeneralization.github.io"
     layout = "  <root>/pacs/{art_painting,cartoon,photo,sketch}/<class>/<image>"

@@ -36,10 +36,13 @@ class Layout:
 
     parameters: tuple[Slot, ...]
     statistics: tuple[Slot, ...]
+    shortcuts: tuple[str, ...] = ()
+    """Prefixes of tensors beside the main path, which do not count as layers."""
 
     @classmethod
     def of(cls, network: Network) -> Layout:
-        """The layout of a network's feature extractor."""
+        """The layout of a network's feature extractor; a frozen backbone is no part of a row."""
+        left_out = ("classifier.", "backbone.") if network.backbone.frozen else ("classifier.",)
         position = 0
 
         def place(named: Any) -> tuple[Slot, ...]:
@@ -50,8 +53,9 @@ class Layout:
                 position = slots[-1].stop
             return tuple(slots)
 
-        parameters = place((n, p) for n, p in network.named_parameters() if not n.startswith("classifier."))
-        return cls(parameters, place(_statistics(network)))
+        parameters = place((n, p) for n, p in network.named_parameters() if not n.startswith(left_out))
+        statistics = place((n, b) for n, b in _statistics(network) if not n.startswith(left_out))
+        return cls(parameters, statistics, tuple(f"backbone.{name}." for name in network.backbone.shortcuts))
 
     @property
     def trained(self) -> int:
@@ -82,8 +86,9 @@ class Layout:
                 state[slot.name].copy_(slot.of(row))
 
     def layers(self) -> list[list[Slot]]:
-        """Convolutions and linear layers in order, each its weight and, where it has one, its bias."""
-        weights = [slot for slot in self.parameters if slot.name.endswith(".weight") and len(slot.shape) >= 2]
+        """Convolutions and linear layers of the main path in order, each its weight and, where it has one, its bias."""
+        counted = (slot for slot in self.parameters if not slot.name.startswith(self.shortcuts))
+        weights = [slot for slot in counted if slot.name.endswith(".weight") and len(slot.shape) >= 2]
         bias = {slot.name: slot for slot in self.parameters if slot.name.endswith(".bias")}
         paired = [(w, bias.get(w.name.removesuffix("weight") + "bias")) for w in weights]
         return [[w, b] if b is not None else [w] for w, b in paired]

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from fedwca.engine.randomness import permutation, uniform
 from fedwca.engine.replica import Replica, masks
+from fedwca.engine.views import weak
 from fedwca.functional import alignment, soft_neighborhood_density
 from fedwca.kinds import Objective, PseudoLabeler
 from fedwca.types import Batch, Blend, Predictions, Targets
@@ -201,11 +202,13 @@ class Desk:
         places = mixed.nonzero()[:, 0]
         positions = torch.cat([torch.arange(len(indices)), training.batch_size + places]).to(device)
         here = indices.to(device)
-        x = network.prepare(self.images[here])
+        crops, stride = self.task.keys("crop"), 2 * training.batch_size
+        x = weak(network, self.images[here], crops, step, positions[: len(here)], stride)
         inputs = x
         if len(places):
             places = places.to(device)
-            other = network.prepare(self.images[targets.partners[here[places]]])
+            partners = self.images[targets.partners[here[places]]]
+            other = weak(network, partners, crops, step, positions[len(here) :], stride)
             share = targets.mix[here[places]].to(x.dtype).view(-1, 1, 1, 1)
             inputs = torch.cat([x, torch.lerp(x[places], other, share)])
         drop = masks(network.drops, self.task.keys("dropout"), step, positions, 2 * training.batch_size)
@@ -227,6 +230,7 @@ class Desk:
         pulling = [o for o in self.task.objectives if type(o).penalty is not Objective.penalty]
         if not pulling:
             return None
-        leaf = self.slot[: self.replica.layout.trained].detach().requires_grad_()
+        # .data: a version counter of its own, else other clients' steps on the bank make autograd distrust this row.
+        leaf = self.slot[: self.replica.layout.trained].data.requires_grad_()
         values = [value for o in pulling if (value := o.penalty(leaf, anchors)) is not None]
         return torch.autograd.grad(torch.stack(values).sum(), leaf)[0] if values else None

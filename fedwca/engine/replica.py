@@ -48,17 +48,20 @@ class Replica:
             module._buffers[name] = self.layout.statistics[index].of(row).data
 
     @torch.no_grad()
-    def predict(self, images: Tensor, batch: int = 256) -> Predictions:
+    def predict(self, images: Tensor, batch: int | None = None) -> Predictions:
         """Predictions for uint8 images ``[N, 3, H, W]`` in eval mode, no augmentation, in batches."""
         self.network.eval()
-        parts = [self.network(self.network.prepare(chunk)) for chunk in images.split(batch)]
+        chunks = images.split(batch or self.network.chunk)
+        parts = [self.network(self.network.prepare(chunk)) for chunk in chunks]
         logits, features = zip(*parts, strict=True)
         return Predictions(torch.cat(logits), torch.cat(features))
 
     @torch.no_grad()
-    def recalibrate(self, images: Tensor, batch: int = 256) -> None:
+    def recalibrate(self, images: Tensor, batch: int | None = None) -> None:
         """Replace the bound row's BatchNorm statistics by those of these images, one pass, no dropout."""
-        norms = [m for m in self.network.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+        kept = set(self.network.backbone.modules()) if self.network.backbone.frozen else set()
+        found = (m for m in self.network.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm))
+        norms = [norm for norm in found if norm not in kept]
         if not norms or len(images) < 2:
             return
         before = [norm.momentum for norm in norms]
@@ -66,7 +69,7 @@ class Replica:
         for norm in norms:
             norm.train()
         seen = 0
-        for chunk in images.split(batch):
+        for chunk in images.split(batch or self.network.chunk):
             if len(chunk) < 2:
                 continue
             seen += len(chunk)

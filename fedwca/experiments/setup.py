@@ -49,11 +49,14 @@ def load(config: RunConfig) -> tuple[FederatedDataset, str]:
 
     Raises:
         DatasetMissing, DataError: see `fedwca.data`.
+        CheckpointError: the model's pre-trained weights are not there or do not fit.
         UsageError: the source is not a domain of it.
     """
     component = find(config.dataset, config.data, config.components.get("dataset", {}).get(config.dataset))
-    size = architecture(config).side
-    dataset = component.load(size).resized(size)
+    model = architecture(config)
+    # Weights that are not there or do not fit are better known before minutes of decoding.
+    model.build(1, pretrained=config.checkpoint is None)
+    dataset = component.load(model.stored).resized(model.stored)
     name = config.source or component.default_source or next(iter(dataset.domains))
     return dataset, dataset.domain(name).name
 
@@ -64,16 +67,28 @@ def rehearse(config: RunConfig, methods: list[tuple[Method, int]], dataset: Fede
     Raises:
         CheckpointError: the user's own source model is missing or does not fit the architecture.
         InvalidConfig: a clusterer asks for a layer that the model does not have.
+
+    Warns:
+        UserWarning: a clusterer asks for a layer of a frozen backbone.
     """
-    network = architecture(config).build(len(dataset.classes))
+    model = architecture(config)
+    network = model.build(len(dataset.classes), pretrained=config.checkpoint is None)
     if config.checkpoint is not None:
-        checkpoint(config.checkpoint, dataset.classes, architecture(config))
+        checkpoint(config.checkpoint, dataset.classes, model)
     layout = Layout.of(network)
     source, few = layout.read(network), 4
-    steps = uniform(fold(["rehearsal"]), torch.arange(few * layout.width)).view(few, -1).to(source.dtype)
-    bank, truth = source + 1e-3 * steps, torch.zeros(few, dtype=torch.int64)
-    side = architecture(config).side
-    images = torch.arange(few).view(-1, 1, 1, 1, 1).expand(few, 2, 3, side, side).to(torch.uint8)
+    # A pattern that repeats: as many random numbers as a large model has would take seconds and gigabytes.
+    period = min(layout.width, 4099)
+    steps = uniform(fold(["rehearsal"]), torch.arange(few * period)).view(few, -1).to(source.dtype)
+    bank = source + 1e-3 * steps.repeat(1, -(-layout.width // period))[:, : layout.width]
+    truth = torch.zeros(few, dtype=torch.int64)
+    images = torch.arange(few).view(-1, 1, 1, 1, 1).expand(few, 2, 3, model.stored, model.stored).to(torch.uint8)
+    signatures = [getattr(method.clusterer, "signature", None) for method, rounds in methods if rounds]
+    if network.backbone.frozen and any(isinstance(signature, int) for signature in signatures):
+        warnings.warn(
+            "the backbone is frozen, so layers are counted from the bottleneck on: signature 1 is the bottleneck",
+            stacklevel=2,
+        )
     for method, rounds in methods:
         if method.clusterer is not None and rounds:
             shown = truth if method.clusterer.oracle else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 import torch.nn.functional as F
 from pydantic import Field
@@ -42,6 +42,8 @@ class LeNet(Architecture):
     label = "LeNet"
     paper = "LeCun et al. 1998; SHOT's LeNetBase"
 
+    side: Literal[32] = 32
+    """Height and width in pixels of what the backbone reads; fixed."""
     channel_dropout: Annotated[float, Field(ge=0, lt=1)] = 0.5
     """Probability of dropping a channel of the second convolution."""
 

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from fedwca.cli.data import app
 from fedwca.datasets import datasets
-from fedwca.errors import UnknownComponent
+from fedwca.errors import DataError, UnknownComponent
 
 from .examples import PACS, write_images
 
@@ -29,6 +29,16 @@ def test_check_counts_and_warns(tmp_path: Path) -> None:
     write_images(tmp_path / "pacs", PACS)
     shown = call("check", "PACS", "--data", str(tmp_path))
     assert all(part in shown for part in ("3,929", "giraffe", "warning: pacs is not the published", "digest of pacs: "))
+
+
+def test_check_verifies_published_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_images(tmp_path / "pacs", PACS)
+    (tmp_path / "pacs" / "list.txt").write_bytes(b"")
+    monkeypatch.setattr(datasets.get("pacs"), "checksums", {"list.txt": "d41d8cd98f00b204e9800998ecf8427e"})
+    assert "MD5 as published: list.txt" in call("check", "pacs", "--data", str(tmp_path))
+    (tmp_path / "pacs" / "list.txt").write_text("changed")
+    with pytest.raises(DataError, match=r"list\.txt is damaged or another edition"):
+        call("check", "pacs", "--data", str(tmp_path))
 
 
 def test_show_draws_any_folder(tmp_path: Path) -> None:

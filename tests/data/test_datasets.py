@@ -3,7 +3,9 @@ from __future__ import annotations
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from fedwca.data import DatasetWarning
 from fedwca.datasets import DatasetSource, datasets
@@ -64,6 +66,26 @@ def test_a_subset_of_classes_warns_and_an_unknown_class_does_not_pass(tmp_path: 
     write_images(tmp_path / "two" / "pacs", {name: {"dog": 1, "cow": 1} for name in PACS})
     with pytest.raises(DataError, match="pacs has no class cow; its classes are dog, elephant"):
         datasets.build({"name": "pacs", "root": tmp_path / "two"}).load(8)
+
+
+def test_domains_of_a_published_set_may_lack_classes(tmp_path: Path) -> None:
+    there = {**PACS, "cartoon": {"dog": 2, "person": 1}}
+    write_images(tmp_path / "pacs", there)
+    with pytest.warns(DatasetWarning, match="cartoon has no elephant, giraffe, guitar and 2 more"):
+        loaded = datasets.build({"name": "pacs", "root": tmp_path}).load(8)
+    assert loaded.classes == datasets.get("pacs").classes
+    assert loaded.domains["cartoon"].counts(7) == [2, 0, 0, 0, 0, 0, 1]
+
+
+def test_pictures_of_published_sets_are_stretched_as_shot_does(tmp_path: Path) -> None:
+    write_images(tmp_path / "pacs", PACS)
+    wide = np.zeros((4, 12, 3), np.uint8)
+    wide[:, 4:8] = 200
+    Image.fromarray(wide).save(tmp_path / "pacs" / "photo" / "dog" / "0.png")
+    with pytest.warns(DatasetWarning):
+        stretched = datasets.build({"name": "pacs", "root": tmp_path}).load(4)
+    assert stretched.domains["photo"].images[0].min() < 200
+    assert datasets.build({"name": "folder", "root": tmp_path / "pacs"}).load(4).domains["photo"].images[0].min() == 200
 
 
 def test_a_lost_domain_is_named(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.io import savemat
-from torchvision.datasets import SVHN, USPS
+from torchvision.datasets import MNIST, SVHN, USPS
 
 from fedwca.data import DatasetWarning
 from fedwca.data.digit_five_raw import read_raw
@@ -98,6 +98,26 @@ def test_a_missing_part_comes_with_a_command(tmp_path: Path) -> None:
     write_npz(tmp_path / "digit_five" / "mnist.npz")
     with pytest.raises(DatasetMissing, match=r"there is no mnistm(.|\n)*python -c .*SVHN.*download=True"):
         datasets.build({"name": "digit_five", "root": tmp_path}).load()
+
+
+def test_published_files_are_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = datasets.build({"name": "digit_five", "root": tmp_path})
+    assert source.verify() == []
+    (tmp_path / "Digit-Five").mkdir()
+    (tmp_path / "Digit-Five" / "usps.bz2").write_bytes(b"damaged")
+    with pytest.raises(DataError, match=r"usps\.bz2 is damaged or another edition: its MD5 is \w{32}, not ec16c51d"):
+        source.verify()
+    # The MD5 of nothing at all (RFC 1321).
+    monkeypatch.setattr(type(source), "checksums", {"usps.bz2": "d41d8cd98f00b204e9800998ecf8427e", "none": ""})
+    (tmp_path / "Digit-Five" / "usps.bz2").write_bytes(b"")
+    assert source.verify() == ["usps.bz2"]
+
+
+def test_checksums_are_those_of_torchvision() -> None:
+    published = {f"MNIST/raw/{name}": md5 for name, md5 in MNIST.resources}
+    published |= {name: md5 for part, (_, name, md5) in SVHN.split_list.items() if part != "extra"}
+    published |= {name: md5 for _, name, md5 in USPS.split_list.values()}
+    assert datasets.get("digit_five").checksums == published
 
 
 @needs_shared

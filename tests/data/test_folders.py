@@ -51,6 +51,27 @@ def test_the_centre_is_kept(tmp_path: Path) -> None:
     wide[:, 4:8] = 200
     Image.fromarray(wide).save(tmp_path / "wide.png")
     assert (decode(tmp_path / "wide.png", 4) == 200).all()
+    stretched = decode(tmp_path / "wide.png", 3, stretch=True)
+    # A triangle of half-width 4 around 2, 6 and 10: 200 · (3/8 + 1/8) / 3.5, and 200 · 2 · (5/8 + 7/8) / 4.
+    assert stretched[1, :, 0].tolist() == [29, 150, 29]
+
+
+def test_cropped_and_stretched_images_are_kept_apart(tmp_path: Path) -> None:
+    root = tmp_path / "photo"
+    (root / "dog").mkdir(parents=True)
+    wide = np.zeros((4, 12, 3), np.uint8)
+    wide[:, 4:8] = 200
+    Image.fromarray(wide).save(root / "dog" / "wide.png")
+    for _ in range(2):
+        assert (read_image_folder(root, 4)[0] == 200).all()
+        assert not (read_image_folder(root, 4, stretch=True)[0] == 200).all()
+
+
+def test_what_the_cache_gives_can_be_written_to_without_changing_it(tmp_path: Path) -> None:
+    root = write_images(tmp_path / "photo", {"": {"dog": 2}})
+    read_image_folder(root, 8)
+    read_image_folder(root, 8)[0][:] = 7
+    assert read_image_folder(root, 8)[0][:, 0, 0, 0].tolist() == [0, 10]
 
 
 def test_an_image_that_does_not_decode_is_named(tmp_path: Path) -> None:
@@ -86,7 +107,7 @@ def test_a_second_reading_comes_from_the_cache(tmp_path: Path, monkeypatch: pyte
     root = write_images(tmp_path / "photo", {"": {"dog": 3, "cat": 2}})
     first = read_image_folder(root, 8)
     decoded: list[Path] = []
-    monkeypatch.setattr(folders, "decode", lambda path, size: decoded.append(path) or decode(path, size))
+    monkeypatch.setattr(folders, "decode", lambda path, *how: decoded.append(path) or decode(path, *how))
     second = read_image_folder(root, 8)
     assert not decoded
     assert (first[0] == second[0]).all()

@@ -29,7 +29,7 @@ from .pages import PAGES, ROOT, Block, anchors, blocks, commands, files, links, 
 
 SIZE = "--rounds 2 --epochs 1 --clients 2 --device cpu"
 SHORT = [*SIZE.split(), "--set", "source_training.epochs=1", "--baseline", "none"]
-PLUGINS = {"lean", "k_means", "confident", "entropy", "small"}
+PLUGINS = {"lean", "k_means", "confident", "entropy", "small", "mobilenet"}
 by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 
 

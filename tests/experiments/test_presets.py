@@ -9,6 +9,7 @@ import pytest
 from fedwca.experiments.compose import baseline
 from fedwca.experiments.names import baseline_names, preset_names
 from fedwca.experiments.request import Plan, plan
+from fedwca.experiments.setup import architecture
 
 # data set, source, lr, lambda, mu, T_a, T_b, rounds, clients
 TABLE_9 = [
@@ -56,6 +57,19 @@ def test_paper(
     assert found["objective"]["lam"] == lam
     # Baselines stand on equal terms: the objective's fields are the run's.
     assert [method.objectives[0].model_dump()["lam"] for method, _ in made.methods] == [lam] * len(made.methods)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "model", "epochs"),
+    [("digit-five", "lenet", 30), ("pacs", "resnet18", 20), ("office-home", "resnet50", 20)],
+)
+def test_paper_models(dataset: str, model: str, epochs: int) -> None:
+    config = plan({"dataset": dataset}, preset_name="paper").config
+    assert (config.model, config.source_training.epochs) == (model, epochs)
+    built = architecture(config)
+    assert built.bottleneck == 256
+    if model != "lenet":
+        assert (built.model_dump()["weights"], built.side, built.stored) == ("imagenet", 224, 256)
 
 
 def test_the_source_that_nobody_names_counts_too() -> None:

@@ -1,0 +1,300 @@
+"""Residual networks: torchvision's own outputs, their weights from files, and the engine around them."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+from torchvision.models import ResNet18_Weights, resnet18
+
+from fedwca.data import Domain
+from fedwca.data.partition import ClientImages
+from fedwca.engine import client
+from fedwca.engine.bank import Layout
+from fedwca.engine.client import Desk, Task, Training
+from fedwca.engine.loop import Loop
+from fedwca.engine.randomness import Keys
+from fedwca.engine.replica import Replica
+from fedwca.engine.signature import BankSignatures
+from fedwca.engine.views import weak
+from fedwca.errors import CheckpointError, InvalidConfig, UsageError
+from fedwca.kinds import PseudoLabeler
+from fedwca.models.resnet18 import ResNet18
+from fedwca.models.resnet50 import ResNet50
+from fedwca.network import Network
+from fedwca.objectives.shot import Shot
+from fedwca.pseudo_labelers.prototype import Prototype
+from fedwca.source import SourceTraining, digest, pretrain
+from fedwca.types import Blend, Offer
+
+from ..engine.test_training import Fixed
+
+SMALL = ResNet18(side=32, weights="none", bottleneck=8)
+MAIN_PATH = ["conv1", *(f"layer{i}.{j}.conv{k}" for i in range(1, 5) for j in range(2) for k in (1, 2))]
+
+
+@pytest.fixture(scope="module")
+def network() -> Network:
+    return SMALL.build(3, seed=1)
+
+
+def some(n: int, side: int = 37, seed: int = 0) -> Tensor:
+    return torch.randint(0, 256, (n, 3, side, side), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
+
+
+def state() -> dict[str, Tensor]:
+    return resnet18(weights=None).state_dict()
+
+
+def write(path: Path, tensors: dict[str, Tensor]) -> Path:
+    if path.suffix == ".safetensors":
+        save_file(tensors, str(path))
+    else:
+        torch.save(tensors, path)
+    return path
+
+
+def body(network: Network) -> dict[str, Tensor]:
+    return {name.removeprefix("backbone.body."): t for name, t in network.state_dict().items() if "body" in name}
+
+
+# What it computes
+
+
+def test_features_are_torchvisions() -> None:
+    given = resnet18(weights=None).eval()
+    network = SMALL.build(3).eval()
+    network.backbone.body.load_state_dict(given.state_dict(), strict=False)
+    given.fc = torch.nn.Identity()
+    images = some(3, 32)
+    scaled = (images / 255 - torch.tensor([0.485, 0.456, 0.406]).view(3, 1, 1)) / torch.tensor(
+        [0.229, 0.224, 0.225]
+    ).view(3, 1, 1)
+    with torch.no_grad():
+        torch.testing.assert_close(network.backbone(network.prepare(images), ()), given(scaled), atol=1e-4, rtol=1e-4)
+
+
+def test_sizes() -> None:
+    assert (ResNet18().side, ResNet18().stored) == (224, 256)
+    assert (ResNet18(side=64).stored, SMALL.stored) == (73, 37)
+    assert SMALL.backbone().width == 512
+    assert ResNet50(weights="none").backbone().width == 2048
+    assert (ResNet18(weights="none").build(2).chunk, SMALL.build(2).chunk) == (41, 256)
+
+
+def test_the_evaluation_view_is_the_centre_and_the_training_view_a_random_crop(network: Network) -> None:
+    images = some(4)
+    assert network.augments
+    plain = network.prepare(images)
+    assert plain.shape == (4, 3, 32, 32)
+    assert plain.is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(plain, network.prepare(images[..., 2:34, 2:34]))
+    middle = torch.tensor([[0.5, 0.5, 0.9, 0.0]]).expand(4, 4)  # 5.99 · 0.5 → 3 of 0…5
+    assert torch.equal(network.weak(images, middle), network.prepare(images[..., 3:35, 3:35]))
+    mirrored = middle.clone()
+    mirrored[:, 2] = 0.1
+    assert torch.equal(network.weak(images, mirrored), network.weak(images, middle).flip(3))
+
+
+def test_images_that_are_too_small_are_refused(network: Network) -> None:
+    with pytest.raises(UsageError, match="31×31 pixels are too small for a network that reads 32×32"):
+        network.prepare(some(2, 31))
+
+
+# Weights
+
+
+@pytest.mark.parametrize("name", ["own.pth", "own.pt", "own.safetensors"])
+@pytest.mark.parametrize("kind", ["whole", "without fc", "half"])
+def test_weights_from_a_file(tmp_path: Path, name: str, kind: str) -> None:
+    given = state()
+    tensors = given if kind == "whole" else {k: v for k, v in given.items() if not k.startswith("fc.")}
+    if kind == "half":
+        tensors = {k: v.half() for k, v in tensors.items() if not k.endswith("num_batches_tracked")}
+    file = write(tmp_path / name, tensors)
+    found = body(SMALL.model_copy(update={"weights": file}).build(3))
+    for key, value in found.items():
+        assert value.dtype == given[key].dtype
+        torch.testing.assert_close(value, given[key], atol=1e-3 if kind == "half" else 0, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda s: {k: v for k, v in s.items() if k != "bn1.weight"}, "lacks 'bn1.weight' (1 tensors missing)"),
+        (lambda s: {**s, "layer5.0.conv1.weight": torch.zeros(2)}, "has 'layer5.0.conv1.weight' (1 tensors)"),
+        (lambda s: {**s, "conv1.weight": torch.zeros(64, 3, 3, 3)}, "conv1.weight has shape (64, 3, 3, 3); this model"),
+        (lambda s: {**s, "bn1.bias": torch.full((64,), torch.nan)}, "bn1.bias has values that are not finite"),
+        (lambda s: {"x": torch.zeros(2)}, "lacks 'conv1.weight' (100 tensors missing); the model needs 120 tensors"),
+    ],
+    ids=["missing", "unexpected", "shape", "nan", "other"],
+)
+def test_weights_that_do_not_fit(tmp_path: Path, change: Any, sentence: str) -> None:
+    path = write(tmp_path / "w.pth", change(state()))
+    with pytest.raises(CheckpointError) as caught:
+        SMALL.model_copy(update={"weights": path}).build(3)
+    assert sentence in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_weights_that_are_not_there() -> None:
+    absent = ResNet18(weights="nowhere.pth")
+    with pytest.raises(CheckpointError, match=r"nowhere\.pth: no such file; model.weights takes imagenet, none, or"):
+        absent.build(3)
+    with pytest.raises(CheckpointError, match=r"nowhere\.pth: No such file"):
+        absent.identity()
+    assert isinstance(absent.build(3, pretrained=False), Network)
+
+
+def test_a_failed_download_says_which_file_goes_where(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def fails(*_: Any, **__: Any) -> None:
+        raise URLError("no route to host")
+
+    monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path))
+    monkeypatch.setattr(ResNet18_Weights, "get_state_dict", fails)
+    with pytest.raises(
+        CheckpointError, match=r"resnet18-f37072fd\.pth could not be .*no route.*put the file"
+    ) as caught:
+        ResNet18().build(3)
+    assert str(tmp_path / "checkpoints" / "resnet18-f37072fd.pth") in str(caught.value)
+    monkeypatch.setattr(ResNet18_Weights, "get_state_dict", lambda *_, **__: state())
+    assert isinstance(ResNet18(side=32).build(3), Network)
+
+
+def test_the_source_models_key_knows_the_content_of_the_weights(tmp_path: Path) -> None:
+    domain = Domain("toy", some(4).permute(0, 2, 3, 1).numpy(), torch.tensor([0, 1, 0, 1]).numpy())
+    one = write(tmp_path / "one.pth", state())
+    (tmp_path / "moved.pth").write_bytes(one.read_bytes())
+    other = write(tmp_path / "other.pth", {**state(), "bn1.bias": torch.ones(64)})
+
+    def key(**fields: Any) -> str:
+        return digest(domain, ("a", "b"), SMALL.model_copy(update=fields), SourceTraining(), 0, "cpu")
+
+    keys = [key(weights=one), key(weights=other), key(weights="none"), key(weights="imagenet"), key(side=33)]
+    assert len({*keys, key(frozen=True)}) == 6
+    assert key(weights=tmp_path / "moved.pth") == keys[0]
+
+
+def test_real_weights_are_read(shared_data: Path) -> None:
+    path = shared_data / "weights" / "resnet18_imagenet_fp16.pth"
+    if not path.is_file():
+        pytest.skip("the file of ImageNet weights is not here")
+    found = body(ResNet18(side=64, weights=path).build(7))
+    assert found["conv1.weight"].dtype == torch.float32
+    assert float(found["conv1.weight"].std()) > 0.05  # random ones have 0.025
+
+
+# In the engine
+
+
+def test_rows_hold_every_statistic_and_count_the_main_path(network: Network) -> None:
+    layout = Layout.of(network)
+    assert layout.trained == 11_176_512 + 512 * 8 + 8 + 2 * 8
+    assert len(layout.statistics) == 2 * 21  # 20 in the backbone
+    names = [slots[0].name for slots in layout.layers()]
+    assert names == [f"backbone.body.{name}.weight" for name in MAIN_PATH] + ["bottleneck.weight"]
+    bank = layout.read(network)[None]
+    signatures = BankSignatures(bank, layout, bank[0])
+    assert torch.equal(signatures.layer(1)[0], network.backbone.body.conv1.weight.flatten())  # no bias
+    assert torch.equal(signatures.layer(17)[0], network.backbone.body.layer4[1].conv2.weight.flatten())
+    with pytest.raises(InvalidConfig, match="18 layers"):
+        signatures.layer(19)
+    assert len(Layout.of(ResNet50(weights="none").build(2)).layers()) == 49 + 1
+
+
+PLAIN = Prototype()
+
+
+def play(
+    network: Network, training: Training, images: list[ClientImages], seed: int = 3, labeler: PseudoLabeler = PLAIN
+) -> Loop:
+    loop = Loop(network, images, "cpu", workers=2)
+
+    def work(client: int, desk: Desk) -> None:
+        desk.train(Blend(desk.own))
+
+    one = torch.ones(1, 1, dtype=torch.float64)
+    offer = Offer(personal=one.expand(len(images), 1, 1), shared=torch.zeros(0, 1, dtype=torch.float64))
+    tasks = [Task(labeler, (Shot(),), training, lambda p, k=k: Keys(seed)(0, k, p)) for k in range(len(images))]
+    loop.run(offer, loop.bank[:1].clone(), lambda k: tasks[k], work, range(len(images)))
+    return loop
+
+
+CLIENTS = [ClientImages(some(n, seed=n), some(0), some(3)) for n in (6, 10)]
+
+
+def test_a_round_changes_everything_and_repeats(network: Network) -> None:
+    before = Layout.of(network).read(network)
+    first = play(network, Training(epochs=1, batch_size=4), CLIENTS)
+    assert bool(torch.isfinite(first.bank).all())
+    for slot in (*first.layout.parameters, *first.layout.statistics):
+        assert bool((slot.of(first.bank) != slot.of(before)).any()), slot.name
+    assert torch.equal(first.bank, play(network, Training(epochs=1, batch_size=4), CLIENTS).bank)
+    assert not torch.equal(first.bank, play(network, Training(epochs=1, batch_size=4), CLIENTS, seed=4).bank)
+    assert [len(c) for c in first.classify()] == [3, 3]
+
+
+def test_an_image_and_its_partner_are_cropped_independently(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[int, int, list[int], int]] = []
+
+    def spy(network: Network, images: Tensor, key: int, step: int, positions: Tensor, stride: int) -> Tensor:
+        assert len(images) == len(positions)
+        seen.append((key, step, positions.tolist(), stride))
+        return weak(network, images, key, step, positions, stride)
+
+    monkeypatch.setattr(client, "weak", spy)
+    play(network, Training(epochs=2, batch_size=4), CLIENTS, labeler=Fixed())
+    places = [(key, stride * step + place) for key, step, positions, stride in seen for place in positions]
+    assert len(places) == len(set(places))  # no crop is drawn twice
+    assert {stride for _, _, _, stride in seen} == {8}
+    mixed = [positions for _, _, positions, _ in seen if min(positions) >= 4]
+    assert sum(map(len, mixed)) == 2 * (2 + 4)  # every third of 6 and of 10 images, in two epochs
+
+
+def test_a_bound_row_is_the_module(network: Network) -> None:
+    layout = Layout.of(network)
+    replica, row = Replica(network, layout), layout.read(SMALL.build(3, seed=2))
+    replica.bind(row)
+    plain = copy.deepcopy(network)
+    layout.write(plain, row)
+    plain.eval()
+    images = some(5)
+    with torch.no_grad():
+        expected = plain(plain.prepare(images))[0]
+    torch.testing.assert_close(replica.predict(images, batch=2).logits, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_a_frozen_backbone_neither_changes_nor_travels() -> None:
+    network = SMALL.model_copy(update={"frozen": True}).build(3, seed=1)
+    layout = Layout.of(network)
+    assert layout.trained == 512 * 8 + 8 + 2 * 8
+    assert layout.width == layout.trained + 2 * 8
+    assert [slots[0].name for slots in layout.layers()] == ["bottleneck.weight"]
+    before = {name: tensor.clone() for name, tensor in body(network).items()}
+    loop = play(network, Training(epochs=1, batch_size=4), CLIENTS)
+    replica = loop._replicas.get()
+    replica.bind(loop.bank[0])
+    replica.recalibrate(some(6))
+    for after in (body(network), body(replica.network)):
+        assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
+    assert not torch.equal(loop.bank[0], loop.bank[1])
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_source_model(frozen: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEDWCA_CACHE", str(tmp_path))
+    labels = torch.arange(16) % 2
+    images = (some(16) // 4 + 180 * labels.view(-1, 1, 1, 1)).to(torch.uint8)
+    domain = Domain("toy", images.permute(0, 2, 3, 1).numpy(), labels.numpy())
+    model = SMALL.model_copy(update={"frozen": frozen})
+    training = SourceTraining(epochs=1, batch_size=8, lr=0.01)
+    first = pretrain(domain, ("dark", "bright"), model, training, 0)
+    again = pretrain(domain, ("dark", "bright"), model, training, 0)
+    assert first.accuracy == again.accuracy
+    assert torch.equal(Layout.of(first.network).read(first.network), Layout.of(again.network).read(again.network))
