@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import SMALL, Run
+from .conftest import SIZE, SMALL, Run
 
 Bench = Callable[..., Run]
 METHODS = ["source_only", "local", "fedavg", "wca"]
@@ -207,9 +207,15 @@ def test_an_oracle_is_marked(bench: Bench) -> None:
 def test_a_checkpoint_of_ones_own(bench: Bench, plain: Run, private_cache: Path) -> None:
     digest = plain.rounds[0]["source_digest"]
     file = private_cache / "sources" / f"amber-lenet-{digest}.safetensors"
-    run = bench("--checkpoint", str(file), "--json")
+    small = [*SIZE.split(), "--set", "model.bottleneck=8", "--checkpoint", str(file)]
+    run = bench(*small, "--json", small=False)
     assert run.code == 0, run.err
     assert accuracies(run) == accuracies(plain)
+    again = bench("--config", str(run.folder / "config.json"), "--json", small=False)
+    assert accuracies(again) == accuracies(plain)
+    refused = bench("--checkpoint", str(file))
+    assert refused.code == 2
+    assert "source_training.epochs is given, but with a checkpoint no source model is trained" in refused.err
 
 
 # Errors
