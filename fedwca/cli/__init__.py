@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from fedwca._version import __version__
-from fedwca.cli import bench, catalogue, data, resume
+from fedwca.cli import bench, catalogue, data, resume, runs
 from fedwca.errors import FedwcaError
 
 app = typer.Typer(
@@ -26,6 +26,7 @@ app.command("resume")(resume.command)
 app.command("list")(catalogue.list_command)
 app.command("show")(catalogue.show_command)
 app.add_typer(data.app, name="data")
+app.add_typer(runs.app, name="runs")
 
 
 def _version(wanted: bool) -> None:
