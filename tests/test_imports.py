@@ -12,7 +12,7 @@ import pytest
 import fedwca
 
 ROOT = Path(fedwca.__file__).parent
-COMPONENTS = ("aggregators", "clusterers", "pseudo_labelers", "objectives", "models", "datasets")
+COMPONENTS = ("aggregators", "clusterers", "pseudo_labelers", "objectives", "models", "datasets", "loggers")
 BASE = {"errors", "registry"}
 VALUES = {*BASE, "types", "kinds", "functional"}
 ALLOWED: dict[str, set[str]] = {
@@ -27,13 +27,14 @@ ALLOWED: dict[str, set[str]] = {
     **dict.fromkeys(COMPONENTS, VALUES),
     "models": {*VALUES, "checkpoints", "network"},
     "datasets": {*BASE, "data"},
+    "loggers": BASE,
     "data": BASE,
     "engine": {*VALUES, "network", "data"},
     "source": {*BASE, "checkpoints", "data", "engine", "network"},
     "round": {*VALUES, "engine"},
     "results": {*BASE, "data"},
-    "experiments": {*VALUES, *COMPONENTS, "data", "engine", "network", "round", "source"},
-    "cli": {*BASE, "_version", "data", "datasets", "experiments", "results"},
+    "experiments": {*VALUES, *COMPONENTS, "data", "engine", "network", "results", "round", "source"},
+    "cli": {*BASE, "_version", "data", "datasets", "experiments", "loggers", "results"},
     "__init__": {"_version", "data", "datasets", "engine", "round", "source"},
     "__main__": {"cli"},
 }
