@@ -1,4 +1,4 @@
-"""The command line: `fedwca bench`, `list`, `show`, `data`; errors as one sentence, tracebacks only with --debug."""
+"""The command line: commands by name; errors as one sentence, tracebacks only with --debug."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from fedwca._version import __version__
-from fedwca.cli import bench, catalogue, data
+from fedwca.cli import bench, catalogue, data, export, join, predict
 from fedwca.errors import FedwcaError
 
 app = typer.Typer(
@@ -24,6 +24,9 @@ app = typer.Typer(
 app.command("bench")(bench.command)
 app.command("list")(catalogue.list_command)
 app.command("show")(catalogue.show_command)
+app.command("export")(export.command)
+app.command("predict")(predict.command)
+app.command("join")(join.command)
 app.add_typer(data.app, name="data")
 
 
