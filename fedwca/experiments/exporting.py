@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -13,24 +11,15 @@ from torch import Tensor
 
 from fedwca._version import __version__
 from fedwca.errors import UsageError
-from fedwca.experiments.config import RunConfig
 from fedwca.experiments.join import Joined
 from fedwca.handover.about import About
 from fedwca.handover.served import weights_hash
 from fedwca.network import Network
+from fedwca.results.runs import identity, read_about
 from fedwca.round import Method
 
 if TYPE_CHECKING:
     from fedwca.experiments.reopen import Reopened
-
-
-def config_hash(config: RunConfig) -> str:
-    """Of a resolved configuration: equal where the same run was asked for; 16 hex digits.
-
-    Where and how fast it ran does not count: ``data``, ``device`` and ``workers`` are left out.
-    """
-    values = config.model_dump(mode="json", exclude={"data", "device", "workers"})
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def chosen(reopened: Reopened, client: int | None = None, cluster: int | None = None) -> tuple[Network, About]:
@@ -111,7 +100,7 @@ def about(reopened: Reopened, network: Network, method: Method, **more: object) 
             "dataset": config.dataset,
             "source": reopened.source,
             "rounds": reopened.round + 1,
-            "config_hash": config_hash(config),
+            "config_hash": identity(read_about(reopened.path)),
             "weights_hash": weights_hash(network),
             **more,
         }

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from fedwca.data.metrics import Metrics
-from fedwca.engine.loop import Loop
+from fedwca.engine.protocol import Engine
 from fedwca.round import Method, Outcome
 from fedwca.types import Targets
 
 
 def accuracies(
-    metrics: Metrics, engine: Loop, weights: Tensor | None = None, rows: Tensor | None = None
+    metrics: Metrics, engine: Engine, weights: Tensor | None = None, rows: Tensor | None = None
 ) -> list[float]:
     """Test accuracy of each client in percent; NaN without test images.
 
@@ -29,7 +29,7 @@ def accuracies(
     return [metrics.accuracy(client, predicted) for client, predicted in enumerate(engine.classify(weights, rows))]
 
 
-def describe(outcome: Outcome, method: Method, metrics: Metrics, engine: Loop, first: bool) -> dict[str, Any]:
+def describe(outcome: Outcome, method: Method, metrics: Metrics, engine: Engine, first: bool) -> dict[str, Any]:
     """What a round did, as plain values.
 
     Args:
@@ -83,8 +83,8 @@ def entropy(labels: Tensor) -> float:
 class Cautions:
     """Sentences for the user, each kind once a run."""
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
-        self.tell, self.told = tell, set[str]()
+    def __init__(self, tell: Callable[[str], None], told: set[str] | None = None) -> None:
+        self.tell, self.told = tell, set[str]() if told is None else told
 
     def _once(self, kind: str, message: str) -> None:
         if kind not in self.told:
