@@ -41,13 +41,14 @@ def command(
     from fedwca.handover.images import find_images, pictures, stacked
     from fedwca.handover.opened import serve
     from fedwca.handover.predicting import predict
+    from fedwca.results.runs import find_run
 
     folder = out or Path("joined") / data.stem
     if there := [name for name in FILES if (folder / name).exists()]:
         raise UsageError(f"--out {folder}: holds a {there[0]} already; name another folder or remove it")
-    if folder.resolve().is_relative_to(run.resolve()):
-        raise UsageError(f"--out {folder}: lies in the run folder, which is only read; name another")
     files = find_images([data])
+    if folder.resolve().is_relative_to(find_run(run).resolve()):
+        raise UsageError(f"--out {folder}: lies in the run folder, which is only read; name another")
     reopened = reopen(run, method, source_model, trial)
     found = list(pictures(files, reopened.architecture.side))
     pixels = [picture.pixels for picture in found if picture.pixels is not None]
@@ -87,7 +88,7 @@ def say(joined: Joined) -> None:
     for name, value in joined.report.items():
         typer.echo(f"{name}: {', '.join(f'{float(share):.3f}' for share in value)}")
     if joined.epochs:
-        typer.echo(f"Adapted for {joined.epochs} epochs")
+        typer.echo(f"Adapted for {joined.epochs} epoch{'s' * (joined.epochs > 1)}")
 
 
 def score(value: Any) -> str:

@@ -40,12 +40,10 @@ def command(
     from fedwca.handover.predicting import predict
 
     place = resolve_device(device)
-    if model.is_dir():
-        opened = of_run(model, client, method, place)
-    elif client is not None or method is not None:
+    if model.is_file() and (client is not None or method is not None):
         raise UsageError(f"{model}: --client and --method are for run folders; an exported model is one client's")
-    else:
-        opened = open_model(model, place)
+    asked = model.is_dir() or client is not None
+    opened = of_run(model, client, method, place) if asked else open_model(model, place)
     files = find_images(images)
     with counting(len(files)) as tell:
         answers = predict(opened, pictures(files, opened.about.side), batch_size, top)

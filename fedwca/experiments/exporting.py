@@ -82,13 +82,13 @@ def newcomers(reopened: Reopened, joined: Joined, images: int) -> About:
         joined.network,
         reopened.method,
         holder="a newcomer",
-        notes=(f"{how}; adapted to them for {joined.epochs} epochs.",),
+        notes=(f"{how}; adapted to them, epochs: {joined.epochs}.",),
     )
 
 
 def about(reopened: Reopened, network: Network, method: Method, **more: object) -> About:
     """A description with all that a run says."""
-    config, model = reopened.config, reopened.architecture
+    model = reopened.architecture
     return About.model_validate(
         {
             "fedwca": __version__,
@@ -97,7 +97,7 @@ def about(reopened: Reopened, network: Network, method: Method, **more: object) 
             "model": {"name": model.name, **model.model_dump(mode="json")},
             "method": method.name,
             "label": method.label,
-            "dataset": config.dataset,
+            "dataset": reopened.dataset.name,
             "source": reopened.source,
             "rounds": reopened.round + 1,
             "config_hash": identity(read_about(reopened.path)),

@@ -14,9 +14,13 @@ RUN = {
 def card(about: About, file: str, kind: str) -> str:
     """A model card in Markdown."""
     fields = ", ".join(f"{key} {value}" for key, value in about.model.items() if key != "name")
+    members = f" (clients {', '.join(map(str, about.clients))})" if len(about.clients) > 1 else ""
     rows = [
-        ("Method", f"{about.label} (`{about.method}`), {about.rounds} rounds"),
-        ("Model of", about.holder + (f" (clients {', '.join(map(str, about.clients))})" if about.clients else "")),
+        ("Method", f"{about.label} (`{about.method}`), rounds: {about.rounds}"),
+        (
+            "Model of",
+            about.holder + members,
+        ),
         ("Domain", about.domain or "unknown"),
         ("Made from", f"a source model trained on labelled {about.source} images of {about.dataset}"),
         ("Architecture", f"{about.model['name']}" + (f" ({fields})" if fields else "")),
