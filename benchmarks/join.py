@@ -74,9 +74,8 @@ def measure(given: argparse.Namespace, seed: int) -> list[dict[str, Any]]:
     for k in held:
         found[k]["source model"] = accuracy(k, network)
     together, engine = played(config, method, network, federation, everyone, seed)
-    delivered = engine.classify(
-        method.aggregator.deliver(together.server.state, len(together.server.rows)), together.server.rows
-    )
+    server = together.server
+    delivered = engine.classify(method.aggregator.deliver(server.state, len(server.rows)), server.rows)
     own = engine.classify()
     for k in held:
         found[k]["took part"] = federation.metrics.accuracy(k, delivered[k])

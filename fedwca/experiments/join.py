@@ -133,26 +133,33 @@ def choose(standing: Standing, engine: Loop, offer: Offer, rows: Tensor, by: By,
 
 
 def by_update(standing: Standing, engine: Loop, done: Callable[[int], None]) -> tuple[Tensor, Tensor]:
-    """Distances to clusters ``[C]`` and nearest members ``[C]`` in the signature that clients were grouped by.
-
-    A server keeps the signatures of round 0. A run folder has none, so round 0 is repeated: the same images and the
-    same random numbers give the same models.
-    """
-    clients = len(standing.clients)
-    before = Loop(_source(standing), standing.clients, standing.device, standing.workers, standing.statistics)
-    for there, numbers, tell in ((before, range(clients), done), (engine, [clients], lambda client: None)):
-        task = _task(standing, standing.training, 0, list(numbers))
-        local = list(range(len(numbers)))
-        there.run(source_for(len(numbers)), standing.server.source[None].to(there.device), task, _adapt, local, tell)
+    """Distances to clusters ``[C]`` and nearest members ``[C]`` in the signature that clients were grouped by."""
+    source = standing.server.source.to(engine.device)
+    task = _task(standing, standing.training, 0, [_number(standing)])
+    engine.run(source_for(1), source[None], task, _adapt, [0])
+    first = first_round(standing, done) if standing.first is None else standing.first
     found = BankSignatures(
-        torch.cat([before.bank, engine.bank]),
+        torch.cat([first.to(engine.device), engine.bank]),
         engine.layout,
-        standing.server.source,
-        images=[*before.images, *engine.images],
+        source,
+        images=[*(client.train for client in standing.clients), *engine.images],
         keys=lambda client: standing.keys(0, client, "style"),
     )
     x, metric = signature(standing.method.clusterer, found)
     return member_distances(x[:-1], x[-1], standing.labels, metric)
+
+
+def first_round(standing: Standing, done: Callable[[int], None] = lambda client: None) -> Tensor:
+    """Models of the clients after round 0 ``[K, P]``, made again.
+
+    A server keeps the signatures of round 0. A run folder has none, but the same images and the same random numbers
+    give the same models.
+    """
+    clients = list(range(len(standing.clients)))
+    engine = Loop(_source(standing), standing.clients, standing.device, standing.workers, standing.statistics)
+    source, task = standing.server.source.to(engine.device), _task(standing, standing.training, 0, clients)
+    engine.run(source_for(len(clients)), source[None], task, _adapt, clients, done)
+    return engine.bank
 
 
 def signature(clusterer: Clusterer | None, found: BankSignatures) -> tuple[Tensor, Literal["cosine", "euclidean"]]:

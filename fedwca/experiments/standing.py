@@ -27,7 +27,7 @@ class Standing:
     network: Network
     """Gives shapes and the classifier."""
     clients: Sequence[ClientImages]
-    """Those that were there; only to repeat their round 0."""
+    """Those that were there; only to repeat their round 0 where ``first`` is not there."""
     server: Server
     labels: Tensor
     """Cluster of each client ``[K]``."""
@@ -36,6 +36,8 @@ class Standing:
     statistics: Statistics = "mixed"
     device: str = "cpu"
     workers: int | None = None
+    first: Tensor | None = None
+    """Their models after round 0 ``[K, P]``, as clusters were made of them; None: repeated when asked for."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -121,7 +121,7 @@ def test_what_is_wrong_is_said_in_a_sentence(
     arguments: list[str], code: int, sentence: str, done: Path, photos: Path, tmp_path: Path
 ) -> None:
     places = {"RUN": done, "PHOTOS": photos, "OUT": tmp_path}
-    given = [argument for argument in arguments]
+    given = list(arguments)
     for name, place in places.items():
         given = [a.replace(name, str(place), 1) if a.startswith(name) else a for a in given]
     if not installed("onnx") and any(a.endswith(".onnx") for a in given):
