@@ -33,7 +33,7 @@ def command(
     For example: fedwca join runs/first --data photos/ --adapt 5 --out joined
     """
     from fedwca.cli.predict import write
-    from fedwca.experiments.exporting import newcomers
+    from fedwca.experiments.exporting import input_side, newcomers
     from fedwca.experiments.join import join
     from fedwca.experiments.reopen import reopen
     from fedwca.experiments.standing import standing
@@ -50,7 +50,7 @@ def command(
     if folder.resolve().is_relative_to(find_run(run).resolve()):
         raise UsageError(f"--out {folder}: lies in the run folder, which is only read; name another")
     reopened = reopen(run, method, source_model, trial)
-    found = list(pictures(files, reopened.architecture.side))
+    found = list(pictures(files, input_side(reopened.architecture)))
     pixels = [picture.pixels for picture in found if picture.pixels is not None]
     if not pixels:
         raise DataError(

@@ -22,7 +22,7 @@ def command(
     model: Annotated[Path, typer.Argument(help="File that `fedwca export` wrote; or a run folder, with --client.")],
     images: Annotated[list[Path], typer.Argument(help="Image files, folders of them, or .npz archives.")],
     out: Annotated[Path | None, typer.Option("--out", help="CSV file; default: standard output.")] = None,
-    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Images at once.")] = 256,
+    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Images at once.")] = 64,
     top: Annotated[int, typer.Option("--top", min=1, help="Classes to name for each image.")] = 1,
     device: Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1; auto: a GPU where there is one.")] = "cpu",
     client: Annotated[int | None, typer.Option("--client", help="For a run folder: whose model.")] = None,

@@ -14,7 +14,7 @@ from fedwca.errors import UsageError
 from fedwca.experiments.join import Joined
 from fedwca.handover.about import About
 from fedwca.handover.served import weights_hash
-from fedwca.network import Network
+from fedwca.network import Architecture, Network
 from fedwca.results.runs import identity, read_about
 from fedwca.round import Method
 
@@ -93,7 +93,7 @@ def about(reopened: Reopened, network: Network, method: Method, **more: object) 
         {
             "fedwca": __version__,
             "classes": reopened.dataset.classes,
-            "side": model.side,
+            "side": input_side(model),
             "model": {"name": model.name, **model.model_dump(mode="json")},
             "method": method.name,
             "label": method.label,
@@ -105,6 +105,11 @@ def about(reopened: Reopened, network: Network, method: Method, **more: object) 
             **more,
         }
     )
+
+
+def input_side(model: Architecture) -> int:
+    """Height and width of the images a network takes: of the stored ones, where it crops them itself."""
+    return int(getattr(model, "stored", model.side))
 
 
 def _notes(reopened: Reopened, members: Sequence[int], holder: str) -> tuple[str, ...]:
@@ -132,5 +137,5 @@ def _accuracy(reopened: Reopened, network: Network, members: Sequence[int]) -> f
 def classify(network: Network, images: Tensor) -> Tensor:
     """Predicted classes ``[N]`` of uint8 images ``[N, 3, H, W]``, on the CPU."""
     device = next(network.parameters()).device
-    parts = [network(network.prepare(part.to(device)))[0].argmax(1).cpu() for part in images.split(256)]
+    parts = [network(network.prepare(part.to(device)))[0].argmax(1).cpu() for part in images.split(64)]
     return torch.cat(parts)

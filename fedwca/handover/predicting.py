@@ -22,7 +22,7 @@ class Answer:
     error: str = ""
 
 
-def predict(model: Opened, found: Iterable[Picture], batch: int = 256, top: int = 1) -> Iterator[list[Answer]]:
+def predict(model: Opened, found: Iterable[Picture], batch: int = 64, top: int = 1) -> Iterator[list[Answer]]:
     """Answers in the order of the images, a batch at a time.
 
     Args:
