@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -89,12 +90,17 @@ def newcomers(reopened: Reopened, joined: Joined, images: int) -> About:
 def about(reopened: Reopened, network: Network, method: Method, **more: object) -> About:
     """A description with all that a run says."""
     model = reopened.architecture
+    # A file's folder is nobody's business but its owner's.
+    fields = {
+        name: getattr(model, name).name if isinstance(getattr(model, name), Path) else value
+        for name, value in model.model_dump(mode="json").items()
+    }
     return About.model_validate(
         {
             "fedwca": __version__,
             "classes": reopened.dataset.classes,
             "side": input_side(model),
-            "model": {"name": model.name, **model.model_dump(mode="json")},
+            "model": {"name": model.name, **fields},
             "method": method.name,
             "label": method.label,
             "dataset": reopened.dataset.name,
