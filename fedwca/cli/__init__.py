@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from fedwca._version import __version__
-from fedwca.cli import bench, catalogue, data, resume, runs
+from fedwca.cli import bench, catalogue, data, export, join, predict, resume, runs
 from fedwca.errors import FedwcaError
 
 app = typer.Typer(
@@ -25,6 +25,9 @@ app.command("bench")(bench.command)
 app.command("resume")(resume.command)
 app.command("list")(catalogue.list_command)
 app.command("show")(catalogue.show_command)
+app.command("export")(export.command)
+app.command("predict")(predict.command)
+app.command("join")(join.command)
 app.add_typer(data.app, name="data")
 app.add_typer(runs.app, name="runs")
 

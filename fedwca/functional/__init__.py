@@ -7,6 +7,7 @@ in float32 and float64, on any device. Only the clustering branches on values.
 
 from fedwca.functional.evidence import alignment, class_entropy, soft_neighborhood_density
 from fedwca.functional.finch import finch, finch_levels
+from fedwca.functional.joining import member_distances
 from fedwca.functional.labels import mixup_partners, prototype_labels, prototype_similarity, prototypes, select_labels
 from fedwca.functional.losses import information_maximization, weighted_cross_entropy
 from fedwca.functional.neighbours import VectorError, connected_components, first_neighbours
@@ -25,6 +26,7 @@ __all__ = [
     "finch_levels",
     "first_neighbours",
     "information_maximization",
+    "member_distances",
     "mixup_partners",
     "prototype_labels",
     "prototype_similarity",

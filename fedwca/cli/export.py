@@ -1,0 +1,36 @@
+"""`fedwca export`: a client's or a cluster's model as a file that others can run, with a card beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def command(
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    out: Annotated[Path, typer.Option("--out", help="File to write: .safetensors, .onnx or .pt2 (torch-export).")],
+    client: Annotated[int | None, typer.Option("--client", help="Whose model, counted from 0.")] = None,
+    cluster: Annotated[int | None, typer.Option("--cluster", help="Or a cluster's model, counted from 0.")] = None,
+    method: Annotated[str | None, typer.Option("--method", help="Method; default: the composed one.")] = None,
+    to: Annotated[
+        str | None, typer.Option("--to", help="safetensors, onnx or torch-export; default: by the file's suffix.")
+    ] = None,
+    source_model: Annotated[int, typer.Option("--source-model", min=0, help="Which of several source models.")] = 0,
+    trial: Annotated[int, typer.Option("--trial", min=0, help="Which of several trials.")] = 0,
+) -> None:
+    """Write a model of a run as a file of its own: pixels in, class scores out, checked against the original.
+
+    For example: fedwca export runs/first --client 0 --out client0.onnx
+    """
+    from fedwca.experiments.exporting import chosen
+    from fedwca.experiments.reopen import reopen
+    from fedwca.handover.formats import export, kind_of
+
+    kind = kind_of(out, to)
+    network, about = chosen(reopen(run, method, source_model, trial), client, cluster)
+    card = export(out, kind, network, about)
+    measured = "no test images" if about.accuracy is None else f"{about.accuracy:.1f} % of {about.images} test images"
+    typer.echo(f"{about.label}, {about.holder}, {about.domain}: {measured}")
+    typer.echo(f"wrote {out} ({kind}; its outputs were compared with the model's) and {card}")

@@ -1,0 +1,96 @@
+"""`fedwca join`: a model for a client that was not there in training and has no labels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from fedwca.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from fedwca.experiments.join import Joined
+
+FILES = ("model.safetensors", "model.safetensors.md", "predictions.csv")
+
+
+def command(
+    run: Annotated[Path, typer.Argument(help="Run folder; only read.")],
+    data: Annotated[Path, typer.Option("--data", help="The client's images: a folder of them, or an .npz archive.")],
+    method: Annotated[str | None, typer.Option("--method", help="Method; default: the composed one.")] = None,
+    by: Annotated[
+        Literal["update", "alignment"],
+        typer.Option("--by", help="How its cluster is found: by its first local update, or by features alone."),
+    ] = "update",
+    adapt: Annotated[int, typer.Option("--adapt", min=0, help="Epochs of local adaptation; 0: none.")] = 0,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder to write; default joined/<name of data>.")] = None,
+    source_model: Annotated[int, typer.Option("--source-model", min=0, help="Which of several source models.")] = 0,
+    trial: Annotated[int, typer.Option("--trial", min=0, help="Which of several trials.")] = 0,
+) -> None:
+    """Give a new client without labels its cluster and its model; no other client's model changes.
+
+    For example: fedwca join runs/first --data photos/ --adapt 5 --out joined
+    """
+    from fedwca.cli.predict import write
+    from fedwca.experiments.exporting import input_side, newcomers
+    from fedwca.experiments.join import join
+    from fedwca.experiments.reopen import reopen
+    from fedwca.experiments.standing import standing
+    from fedwca.handover.formats import export
+    from fedwca.handover.images import find_images, pictures, stacked
+    from fedwca.handover.opened import serve
+    from fedwca.handover.predicting import predict
+    from fedwca.results.runs import find_run
+
+    folder = out or Path("joined") / data.stem
+    if there := [name for name in FILES if (folder / name).exists()]:
+        raise UsageError(f"--out {folder}: holds a {there[0]} already; name another folder or remove it")
+    files = find_images([data])
+    if folder.resolve().is_relative_to(find_run(run).resolve()):
+        raise UsageError(f"--out {folder}: lies in the run folder, which is only read; name another")
+    reopened = reopen(run, method, source_model, trial)
+    found = list(pictures(files, input_side(reopened.architecture)))
+    pixels = [picture.pixels for picture in found if picture.pixels is not None]
+    if not pixels:
+        raise DataError(
+            f"--data {data}: no image could be read ({found[0].error if found else 'the archive is empty'})"
+        )
+    if len(pixels) < len(found):
+        typer.echo(f"Warning: {len(found) - len(pixels)} of {len(found)} images could not be read", err=True)
+    joined = join(standing(reopened), stacked(pixels), by, adapt)
+    about = newcomers(reopened, joined, len(pixels))
+    card = export(folder / FILES[0], "safetensors", joined.network, about)
+    answers = list(predict(serve(joined.network, about), found))
+    write(folder / FILES[2], answers, 1)
+    say(joined)
+    classes = [answer.best[0][0] for some in answers for answer in some if answer.best]
+    typer.echo("Labels: " + ", ".join(f"{name} {classes.count(name)}" for name in about.classes if name in classes))
+    typer.echo(f"wrote {folder / FILES[0]}, {card} and {folder / FILES[2]}")
+
+
+def say(joined: Joined) -> None:
+    """The cluster, how near the next one is, and what the model was mixed from."""
+    choice = joined.choice
+    unit = {"update": "distance", "alignment": "alignment (cosine)", "loss": "loss (nats)"}.get(choice.by, "")
+    if choice.by == "alone":
+        typer.echo("Cluster 0: there is no other")
+    else:
+        near = f"; nearest client {choice.member}" if choice.by == "update" else ""
+        typer.echo(f"Cluster {choice.cluster}, by {choice.by}: {unit} {score(choice.scores[choice.cluster])}{near}")
+        if (second := choice.runner_up) is not None and choice.margin is not None:
+            typer.echo(
+                f"Runner-up cluster {second}: {unit} {score(choice.scores[second])}, {score(choice.margin)} "
+                f"{'less' if choice.by == 'alignment' else 'more'}"
+            )
+    shares = ", ".join(f"cluster {row} {float(share):.3f}" for row, share in enumerate(joined.weights))
+    typer.echo(f"Start: {shares}")
+    for name, value in joined.report.items():
+        typer.echo(f"{name}: {', '.join(f'{float(share):.3f}' for share in value)}")
+    if joined.epochs:
+        typer.echo(f"Adapted for {joined.epochs} epoch{'s' * (joined.epochs > 1)}")
+
+
+def score(value: Any) -> str:
+    """Four digits, however small."""
+    return f"{float(value):.4g}"

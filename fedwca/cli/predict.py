@@ -1,0 +1,134 @@
+"""`fedwca predict`: classes of images by an exported model, or by a client's model in a run folder."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedwca.errors import FedwcaError, UsageError
+
+if TYPE_CHECKING:
+    from fedwca.handover.opened import Opened
+    from fedwca.handover.predicting import Answer
+
+
+def command(
+    model: Annotated[Path, typer.Argument(help="File that `fedwca export` wrote; or a run folder, with --client.")],
+    images: Annotated[list[Path], typer.Argument(help="Image files, folders of them, or .npz archives.")],
+    out: Annotated[Path | None, typer.Option("--out", help="CSV file; default: standard output.")] = None,
+    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Images at once.")] = 64,
+    top: Annotated[int, typer.Option("--top", min=1, help="Classes to name for each image.")] = 1,
+    device: Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1; auto: a GPU where there is one.")] = "cpu",
+    client: Annotated[int | None, typer.Option("--client", help="For a run folder: whose model.")] = None,
+    method: Annotated[
+        str | None, typer.Option("--method", help="For a run folder: which method; default: the composed one.")
+    ] = None,
+) -> None:
+    """Write the class of each image as CSV: file, label, probability, error.
+
+    For example: fedwca predict model.safetensors photos/ --out labels.csv
+    """
+    from fedwca.experiments.setup import resolve_device
+    from fedwca.handover.images import find_images, pictures
+    from fedwca.handover.opened import open_model
+    from fedwca.handover.predicting import predict
+
+    place = resolve_device(device)
+    if model.is_file() and (client is not None or method is not None):
+        raise UsageError(f"{model}: --client and --method are for run folders; an exported model is one client's")
+    asked = model.is_dir() or client is not None
+    opened = of_run(model, client, method, place) if asked else open_model(model, place)
+    files = find_images(images)
+    with counting(len(files)) as tell:
+        answers = predict(opened, pictures(files, opened.about.side), batch_size, top)
+        read, lost = write(out, told(answers, tell), min(top, len(opened.about.classes)))
+    if lost:
+        typer.echo(f"Warning: {lost} of {read + lost} could not be read; the column error says why", err=True)
+    if not read:
+        raise FedwcaError("no image could be read")
+
+
+def of_run(run: Path, client: int | None, method: str | None, device: str) -> Opened:
+    """The model a client of a run was given."""
+    from fedwca.experiments.exporting import chosen
+    from fedwca.experiments.reopen import reopen
+    from fedwca.handover.opened import serve
+
+    if client is None:
+        raise UsageError(f"{run}: a run folder holds many models; say whose with --client")
+    return serve(*chosen(reopen(run, method), client=client), device)
+
+
+def write(out: Path | None, answers: Iterable[list[Answer]], top: int) -> tuple[int, int]:
+    """Write the table, to a file whole or not at all; returns how many images were read and how many were not.
+
+    Raises:
+        FedwcaError: the file cannot be written.
+    """
+    from fedwca.data.cache import write_atomically
+
+    counts = [0, 0]
+
+    def rows(file: Any) -> None:
+        table = csv.writer(file, lineterminator="\n")
+        further = [name for rank in range(2, top + 1) for name in (f"label_{rank}", f"probability_{rank}")]
+        table.writerow(["file", "label", "probability", *further, "error"])
+        for some in answers:
+            for answer in some:
+                counts[not answer.best] += 1
+                cells = [cell for name, value in answer.best for cell in (name, f"{value:.6f}")]
+                table.writerow([answer.file, *(cells or [""] * 2 * top), answer.error])
+            file.flush()
+
+    def whole(path: Path) -> None:
+        with path.open("w", newline="", encoding="utf-8") as file:
+            rows(file)
+
+    if out is None:
+        rows(sys.stdout)
+        return counts[0], counts[1]
+    try:
+        write_atomically(out, whole)
+    except OSError as error:
+        raise FedwcaError(f"--out {out}: cannot be written ({error.strerror or error})") from None
+    return counts[0], counts[1]
+
+
+def told(answers: Iterable[list[Answer]], tell: Any) -> Iterator[list[Answer]]:
+    """The same answers, with their number told as they pass."""
+    for some in answers:
+        tell(some)
+        yield some
+
+
+@contextmanager
+def counting(files: int) -> Iterator[Any]:
+    """A bar with images per second on stderr while inside; nothing if nobody watches."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda some: None
+        return
+    columns = TextColumn("files"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}")
+    with Progress(*columns, TimeRemainingColumn(), console=console) as bar:
+        task = bar.add_task("files", total=files, rate="")
+        seen: set[str] = set()
+        images = 0
+
+        def tell(some: list[Answer]) -> None:
+            nonlocal images
+            images += len(some)
+            seen.update(answer.file.rpartition(".npz[")[0] or answer.file for answer in some)
+            elapsed = bar.tasks[task].elapsed
+            rate = f"{images} images, {images / elapsed:.0f}/s" if elapsed else ""
+            bar.update(task, completed=len(seen), rate=rate)
+
+        yield tell

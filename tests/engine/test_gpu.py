@@ -1,0 +1,181 @@
+"""The same rounds on a GPU and on the CPU: the same draws, labels and masks, and models within rounding.
+
+Skipped where there is no CUDA device; `pytest -m gpu -rs` says so. Convolutions and products run in full float32 here,
+without TensorFloat-32, which keeps ten bits of a factor and would hide a real mistake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor
+
+from fedwca.aggregators.wca import WCA
+from fedwca.clusterers.finch import Finch
+from fedwca.data.partition import ClientImages
+from fedwca.engine.client import Training
+from fedwca.engine.loop import Loop, Statistics
+from fedwca.engine.randomness import Keys, fold, uniform
+from fedwca.engine.replica import Replica, masks
+from fedwca.engine.signature import BankSignatures
+from fedwca.experiments.join import join
+from fedwca.experiments.standing import Standing
+from fedwca.functional import alignment, soft_neighborhood_density
+from fedwca.models.lenet import LeNet
+from fedwca.network import Drop, Network
+from fedwca.objectives.proximal import Proximal
+from fedwca.objectives.shot import Shot
+from fedwca.pseudo_labelers.prototype import Prototype
+from fedwca.pseudo_labelers.two_model import TwoModel
+from fedwca.round import Method, Outcome, Server, begin, play
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device; there is none"),
+]
+CLIENTS = 6
+DOMAINS = torch.arange(CLIENTS) // 2
+TRAINING = Training(epochs=2, lr=0.003, batch_size=16)
+
+
+@pytest.fixture(autouse=True)
+def full_float32() -> Iterator[None]:
+    """Neither TensorFloat-32 nor the fastest of several algorithms, which differ in rounding."""
+    before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.deterministic
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.deterministic = True
+    yield
+    torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.deterministic = before
+
+
+def some(n: int, client: int) -> Tensor:
+    """Noise in one of three colours; every second image has a bright square."""
+    drawn = uniform(fold([client, "pixels"]), torch.arange(n * 3 * 32 * 32)).view(n, 3, 32, 32)
+    images = (drawn * 60).to(torch.uint8)
+    images[:, client // 2 % 3] += 60
+    images[1::2, :, 8:24, 8:24] += 100
+    return images
+
+
+def clients() -> list[ClientImages]:
+    return [ClientImages(some(20 + k, k), some(0, k), some(6, k)) for k in range(CLIENTS)]
+
+
+def network() -> Network:
+    return LeNet(bottleneck=16).build(3, seed=1)
+
+
+def method() -> Method:
+    return Method("wca", "FedWCA", WCA(), TwoModel(mu=0.5), (Shot(), Proximal()), Finch())
+
+
+def rounds(device: str, number: int = 2, statistics: Statistics = "mixed") -> tuple[Loop, Server, list[Outcome]]:
+    """Some rounds of FedWCA on a device."""
+    engine, made, keys = Loop(network(), clients(), device, 1, statistics), method(), Keys(0)
+    server, outcomes = begin(engine), []
+    for index in range(number):
+        server, outcome = play(index, server, made, engine, TRAINING, keys, DOMAINS)
+        outcomes.append(outcome)
+    return engine, server, outcomes
+
+
+def close(one: Tensor, other: Tensor, tolerance: float) -> None:
+    torch.testing.assert_close(one.cpu(), other.cpu(), rtol=tolerance, atol=tolerance, check_dtype=True)
+
+
+@pytest.mark.parametrize("statistics", ["mixed", "pooled", "local", "recalibrated"])
+def test_two_rounds_of_fedwca_give_the_same_models(statistics: Statistics) -> None:
+    here, there = rounds("cpu", statistics=statistics), rounds("cuda", statistics=statistics)
+    assert there[0].bank.is_cuda
+    for one, other in zip(here[2], there[2], strict=True):
+        assert torch.equal(one.labels, other.labels), "FINCH"
+        close(one.weights, other.weights, 1e-2)
+        for name, value in one.report.items():
+            close(value, other.report[name], 1e-2)
+        for client, upload in one.uploads.items():
+            targets, found = upload.targets, other.uploads[client].targets
+            assert float((targets.labels == found.labels.cpu()).double().mean()) > 0.9, f"labels of client {client}"
+            assert upload.passes == other.uploads[client].passes
+    close(here[0].bank, there[0].bank, 2e-3)
+    close(here[1].rows, there[1].rows, 2e-3)
+
+
+def test_one_round_is_closer_still() -> None:
+    """Before rounding can flip a label: everything agrees, label for label."""
+    here, there = rounds("cpu", 1), rounds("cuda", 1)
+    for client, upload in here[2][0].uploads.items():
+        targets, found = upload.targets, there[2][0].uploads[client].targets
+        for name in ("labels", "weights", "partners", "mix", "matched"):
+            close(getattr(targets, name), getattr(found, name), 1e-4)
+    close(here[0].bank, there[0].bank, 1e-4)
+    for one, other in zip(here[0].classify(), there[0].classify(), strict=True):
+        assert not other.is_cuda
+        assert torch.equal(one, other)
+
+
+def test_evidence_agrees() -> None:
+    replicas = {device: Replica(network().to(device), Loop(network(), clients()).layout) for device in ("cpu", "cuda")}
+    row = Loop(network(), clients()).bank[0]
+    values = {}
+    for device, replica in replicas.items():
+        replica.bind(row.to(device))
+        found = replica.predict(some(50, 1).to(device), batch=16)
+        vectors = replica.class_vectors
+        values[device] = (
+            found.logits,
+            alignment(found.features, vectors),
+            soft_neighborhood_density(found.probabilities),
+        )
+    for one, other in zip(values["cpu"], values["cuda"], strict=True):
+        assert other.is_cuda
+        close(one, other, 1e-4)
+
+
+@pytest.mark.parametrize("labeler", [Prototype(), TwoModel()])
+def test_labels_agree(labeler: Prototype | TwoModel) -> None:
+    engine = Loop(network(), clients())
+    results = {}
+    for device in ("cpu", "cuda"):
+        replica = Replica(network().to(device), engine.layout)
+        found = {}
+        for index, name in enumerate(labeler.models):
+            replica.bind((engine.bank[0] * (1 + index / 10)).to(device))
+            found[name] = replica.predict(some(40, 2).to(device))
+        draws = uniform(7, torch.arange(40)).to(device)
+        results[device] = labeler(found, draws)
+    for name in ("labels", "weights", "partners", "mix", "matched"):
+        close(getattr(results["cpu"], name), getattr(results["cuda"], name), 1e-4)
+
+
+def test_draws_and_masks_are_the_same_bits() -> None:
+    counters = torch.arange(10_000)
+    assert torch.equal(uniform(fold(["gpu"]), counters), uniform(fold(["gpu"]), counters.cuda()).cpu())
+    drops = (Drop(0.5, (50, 1, 1)), Drop(0.3, (256,)))
+    positions = torch.tensor([0, 1, 5, 64, 70])
+    here = masks(drops, fold(["mask"]), 3, positions, 128)
+    there = masks(drops, fold(["mask"]), 3, positions.cuda(), 128)
+    assert all(b.is_cuda and torch.equal(a, b.cpu()) for a, b in zip(here, there, strict=True))
+
+
+def test_clusters_agree() -> None:
+    engine, server, _ = rounds("cpu", 1)
+    found = {
+        device: Finch()(BankSignatures(engine.bank.to(device), engine.layout, server.source.to(device))).cpu()
+        for device in ("cpu", "cuda")
+    }
+    assert torch.equal(found["cpu"], found["cuda"])
+
+
+@pytest.mark.parametrize("by", ["update", "alignment"])
+def test_a_newcomer_joins_the_same_cluster(by: str) -> None:
+    _, server, outcomes = rounds("cpu")
+    results = {}
+    for device in ("cpu", "cuda"):
+        moved = Server(server.rows.to(device), server.state, server.source.to(device))
+        there = Standing(method(), network(), clients(), moved, outcomes[-1].labels, TRAINING, Keys(0), device=device)
+        results[device] = join(there, some(20, 3), by, 1)  # type: ignore[arg-type]
+    assert results["cpu"].choice.cluster == results["cuda"].choice.cluster
+    for name, value in results["cpu"].network.state_dict().items():
+        close(value, results["cuda"].network.state_dict()[name], 2e-3)
