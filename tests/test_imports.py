@@ -12,7 +12,7 @@ import pytest
 import fedwca
 
 ROOT = Path(fedwca.__file__).parent
-COMPONENTS = ("aggregators", "clusterers", "pseudo_labelers", "objectives", "models", "datasets")
+COMPONENTS = ("aggregators", "clusterers", "pseudo_labelers", "objectives", "models", "datasets", "loggers")
 BASE = {"errors", "registry"}
 VALUES = {*BASE, "types", "kinds", "functional"}
 ALLOWED: dict[str, set[str]] = {
@@ -26,6 +26,7 @@ ALLOWED: dict[str, set[str]] = {
     **dict.fromkeys(COMPONENTS, VALUES),
     "models": {*VALUES, "network"},
     "datasets": {*BASE, "data"},
+    "loggers": BASE,
     "data": BASE,
     "engine": {*VALUES, "network", "data"},
     "source": {*BASE, "data", "engine", "network"},
@@ -44,7 +45,7 @@ ALLOWED: dict[str, set[str]] = {
         "round",
         "source",
     },
-    "cli": {*BASE, "_version", "data", "datasets", "experiments", "handover", "results"},
+    "cli": {*BASE, "_version", "data", "datasets", "experiments", "handover", "loggers", "results"},
     "__init__": {"_version", "data", "datasets", "engine", "round", "source"},
     "__main__": {"cli"},
 }

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from fedwca._version import __version__
-from fedwca.cli import bench, catalogue, data, export, join, predict, resume
+from fedwca.cli import bench, catalogue, data, export, join, predict, resume, runs
 from fedwca.errors import FedwcaError
 
 app = typer.Typer(
@@ -29,6 +29,7 @@ app.command("export")(export.command)
 app.command("predict")(predict.command)
 app.command("join")(join.command)
 app.add_typer(data.app, name="data")
+app.add_typer(runs.app, name="runs")
 
 
 def _version(wanted: bool) -> None:

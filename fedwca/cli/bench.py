@@ -158,6 +158,15 @@ def command(
         str,
         _option("--keep", text="Checkpoints of each method that stay: last (default), all, none or N.", panel=KEEP),
     ] = "last",
+    logger: Annotated[
+        list[str] | None,
+        _option(
+            "--logger",
+            text="Where numbers go too: tensorboard, mlflow, wandb; fields as in mlflow:uri=…; repeat for more.",
+            panel=KEEP,
+            autocompletion=complete.names("logger"),
+        ),
+    ] = None,
     quiet: Annotated[bool, _option("--quiet", text="No progress; warnings and the table stay.", panel=KEEP)] = False,
     as_json: Annotated[bool, _option("--json", text="Print the summary as JSON alone.", panel=KEEP)] = False,
 ) -> None:
@@ -195,7 +204,9 @@ def command(
     layer = {key: value for key, value in given.items() if value is not None}
     if any(value is not None for value in training.values()):
         layer["training"] = {key: value for key, value in training.items() if value is not None}
-    execute(Request(layer, [_pair(text) for text in set_ or []], preset, config, out, as_json, keep, quiet))
+    execute(
+        Request(layer, [_pair(text) for text in set_ or []], preset, config, out, as_json, keep, logger or (), quiet)
+    )
 
 
 def _pair(text: str) -> tuple[str, str]:

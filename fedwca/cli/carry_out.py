@@ -12,14 +12,16 @@ from typing import Any
 
 import typer
 
+from fedwca.cli.loggers import logging
 from fedwca.cli.progress import watching
 from fedwca.data.dataset import FederatedDataset
 from fedwca.errors import FedwcaError
 from fedwca.experiments.bench import bench
 from fedwca.experiments.checkpoint import Kept
 from fedwca.experiments.request import Plan
+from fedwca.loggers import Logger
 from fedwca.results.pictures import overview
-from fedwca.results.store import RunFolder
+from fedwca.results.store import RunFolder, plain
 from fedwca.results.summary import Row, rows, summarise
 
 
@@ -49,6 +51,7 @@ class Work:
     keeper: Kept
     started: float
     """``time.perf_counter()`` when the command began."""
+    loggers: Sequence[Logger] = ()
     as_json: bool = False
     quiet: bool = False
     before: float = 0.0
@@ -63,11 +66,16 @@ def carry_out(work: Work) -> Conducted:
     """
     folder, config, prepared = work.folder, work.plan.config, work.started
     try:
-        with watching(work.plan, silent=work.as_json, quiet=work.quiet) as progress:
+        values = config.model_dump(mode="json")
+        with (
+            watching(work.plan, silent=work.as_json, quiet=work.quiet) as progress,
+            logging(work.loggers, folder.path, values, progress.warn) as log,
+        ):
             for record in bench(config, work.plan.methods, work.dataset, work.source, progress, work.keeper):
                 if prepared == work.started:  # the first record comes when the source models are there
                     prepared = time.perf_counter()
                 folder.append(record)
+                log(plain(record))
         order = [method.name for method, _ in work.plan.methods]
         folder.rewrite(lambda r: True, lambda r: (r["source_model"], r["trial"], order.index(r["method"]), r["round"]))
         table, summary = finish(work, prepared, complete=True)

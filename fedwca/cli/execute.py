@@ -14,6 +14,7 @@ import typer
 
 from fedwca.cli.carry_out import Conducted as Conducted
 from fedwca.cli.carry_out import Work, carry_out
+from fedwca.cli.loggers import built
 from fedwca.cli.resume import go_on, same_request
 from fedwca.cli.tables import print_plan, print_table
 from fedwca.experiments.bench import draw
@@ -22,6 +23,7 @@ from fedwca.experiments.compose import described
 from fedwca.experiments.config import Layer
 from fedwca.experiments.request import Plan, plan
 from fedwca.experiments.setup import load, rehearse, resolve_device
+from fedwca.registry import Registry
 from fedwca.results.checkpoints import Checkpoints, Keep
 from fedwca.results.runs import identity, read_about
 from fedwca.results.store import SCHEMA, RunFolder, environment
@@ -39,6 +41,8 @@ class Request:
     as_json: bool
     keep: str = "last"
     """Checkpoints that stay: ``last``, ``all``, ``none`` or a number."""
+    loggers: Sequence[str] = ()
+    """Where numbers go besides the run folder, each as ``name:field=value``."""
     quiet: bool = False
     """No progress; warnings and the table stay."""
     reuse: bool = False
@@ -69,7 +73,7 @@ def conduct(request: Request) -> Conducted:
         FedwcaError: what is wrong, in a sentence; nothing has been trained by then where it could be known before.
     """
     started = time.perf_counter()
-    keep = Keep.parse(request.keep)
+    keep, loggers = Keep.parse(request.keep), built(request.loggers)
     first = plan(request.layer, request.pairs, request.preset, request.file)
     device = resolve_device(first.config.device)
     there = request.reuse and request.out is not None and (request.out / "config.json").is_file()
@@ -89,14 +93,21 @@ def conduct(request: Request) -> Conducted:
         except BaseException:
             folder.discard()
             raise
-        more = {"keep": request.keep, "domains": domains, "data_digest": dataset.digest(), "device": device}
+        chosen = [Registry.dump(logger) for logger in loggers]
+        more = {
+            "keep": request.keep,
+            "loggers": chosen,
+            "domains": domains,
+            "data_digest": dataset.digest(),
+            "device": device,
+        }
         folder.write("environment.json", environment(device))
         folder.write("config.json", {**described_plan(decided), "schema": SCHEMA, **more})
         if not request.as_json:
             print_plan(decided, dataset, source, device, folder.path)
         keeper = Kept(Checkpoints(path, identity(read_about(path)), keep))
         return carry_out(
-            Work(folder, decided, dataset, source, domains, keeper, started, request.as_json, request.quiet)
+            Work(folder, decided, dataset, source, domains, keeper, started, loggers, request.as_json, request.quiet)
         )
 
 

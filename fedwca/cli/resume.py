@@ -80,6 +80,7 @@ def _continue(
 ) -> Conducted:
     """Go back to the last checkpoint of every unit, and carry out what is left."""
     from fedwca.cli.carry_out import Work, carry_out, spent
+    from fedwca.cli.loggers import built
     from fedwca.cli.tables import print_plan
     from fedwca.errors import DataError
     from fedwca.experiments.checkpoint import Kept, survey
@@ -122,20 +123,11 @@ def _continue(
         print_plan(decided, dataset, source, device, folder.path)
         done = sum(record["round"] >= 0 for record in folder.records())
         typer.echo(f"Going on after {done} of {sum(units.values())} rounds")
-    return carry_out(
-        Work(
-            folder,
-            decided,
-            dataset,
-            source,
-            about["domains"],
-            Kept(checkpoints, begun),
-            started,
-            as_json,
-            quiet,
-            before,
-        )
-    )
+    keeper, loggers = Kept(checkpoints, begun), built(about["loggers"])
+    work = Work(
+        folder, decided, dataset, source, about["domains"], keeper, started, loggers, as_json, quiet, before
+    )  # fmt: skip
+    return carry_out(work)
 
 
 def same_request(path: Path, asked: Mapping[str, Any]) -> None:

@@ -261,7 +261,7 @@ def test_what_goes_wrong_is_one_sentence(
     bench: Bench, tmp_path: Path, arguments: list[str], code: int, sentence: str
 ) -> None:
     folder = tmp_path / "run"
-    run = bench(*arguments, out=folder)
+    run = bench(*arguments, out=folder, small="--checkpoint" not in arguments)
     assert run.code == code
     assert sentence in run.err
     assert any(line.startswith("Error: ") for line in run.err.splitlines())

@@ -1,0 +1,63 @@
+"""MLflow: one of its runs for each run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from fedwca.loggers import Log, Logger, Record, register, series, title
+
+
+@register("mlflow")
+class MLflow(Logger):
+    """Logs to an MLflow tracking server or folder; a continued run goes on in the same MLflow run."""
+
+    library = "mlflow"
+    extra = "mlflow"
+
+    uri: str = ""
+    """Tracking URI; empty: MLFLOW_TRACKING_URI where set, else ``mlflow`` in the run folder."""
+    experiment: str = "fedwca"
+    """Name of the MLflow experiment."""
+
+    @contextmanager
+    def open(self, run: Path, config: Mapping[str, Any]) -> Iterator[Log]:
+        """Metrics are called ``<method>/<source model>-<trial>/<value>``; steps are rounds done."""
+        import os
+
+        from mlflow import MlflowClient
+        from mlflow.entities import Metric, Param
+
+        given = self.uri or os.environ.get("MLFLOW_TRACKING_URI")
+        if not given:
+            # Plain folders need no database; MLflow wants to be told that one is meant.
+            os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
+        client = MlflowClient(given or (run.absolute() / "mlflow").as_uri())
+        found = client.get_experiment_by_name(self.experiment)
+        experiment = found.experiment_id if found else client.create_experiment(self.experiment)
+        mark = str(run.absolute())
+        before = client.search_runs([experiment], f"tags.`fedwca.run` = '{mark}'", max_results=1)
+        at = (before or [client.create_run(experiment, run_name=run.name, tags={"fedwca.run": mark})])[0].info.run_id
+        if before:
+            client.update_run(at, "RUNNING")
+        else:
+            client.log_batch(at, params=[Param(key, str(value)[:500]) for key, value in config.items()])
+
+        def log(record: Record) -> None:
+            import time
+
+            now = int(time.time() * 1000)
+            values = [
+                Metric(f"{title(record)}/{key}", value, now, record["round"] + 1)
+                for key, value in series(record).items()
+            ]
+            client.log_batch(at, metrics=values)
+
+        try:
+            yield log
+        except BaseException:
+            client.set_terminated(at, "KILLED")
+            raise
+        client.set_terminated(at, "FINISHED")

@@ -1,0 +1,54 @@
+"""Weights & Biases, offline unless asked otherwise."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+from fedwca.loggers import Log, Logger, Record, register, series, title
+
+
+@register("wandb")
+class WandB(Logger):
+    """Logs to Weights & Biases; offline runs lie in the run folder, for ``wandb sync``."""
+
+    library = "wandb"
+    extra = "wandb"
+
+    project: str = "fedwca"
+    """Its project."""
+    mode: Literal["offline", "online"] = "offline"
+    """Online needs an account."""
+
+    @contextmanager
+    def open(self, run: Path, config: Mapping[str, Any]) -> Iterator[Log]:
+        """Values are called ``<method>/<source model>-<trial>/<value>``, each with ``rounds_done`` as its axis."""
+        import wandb
+
+        mark = hashlib.sha256(str(run.absolute()).encode()).hexdigest()[:16]
+        settings = wandb.Settings(silent=True, console="off")
+        session = wandb.init(
+            project=self.project,
+            name=run.name,
+            id=mark,
+            resume="allow" if self.mode == "online" else None,
+            dir=str(run),
+            mode=self.mode,
+            config=dict(config),
+            settings=settings,
+        )
+        session.define_metric("*", step_metric="rounds_done")
+
+        def log(record: Record) -> None:
+            values = {f"{title(record)}/{key}": value for key, value in series(record).items()}
+            session.log({**values, "rounds_done": record["round"] + 1})
+
+        failed = 1
+        try:
+            yield log
+            failed = 0
+        finally:
+            session.finish(exit_code=failed)
