@@ -34,9 +34,9 @@ def member_distances(
     Raises:
         UsageError: shapes do not fit, or a vector is zero where ``metric`` is cosine.
 
-    >>> x = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
-    >>> member_distances(x, torch.tensor([2.0, 0.0]), torch.tensor([0, 1, 0]))
-    (tensor([0., 1.], dtype=torch.float64), tensor([0, 1]))
+    >>> x = torch.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 9.0]])
+    >>> member_distances(x, torch.tensor([0.0, 4.0]), torch.tensor([0, 1, 1]), metric="euclidean")
+    (tensor([4., 3.], dtype=torch.float64), tensor([0, 1]))
     """
     if x.ndim != 2 or newcomer.shape != x.shape[1:] or labels.shape != x.shape[:1] or not len(x):
         raise UsageError(
