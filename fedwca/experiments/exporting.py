@@ -115,7 +115,7 @@ def about(reopened: Reopened, network: Network, method: Method, **more: object) 
 
 def input_side(model: Architecture) -> int:
     """Height and width of the images a network takes: of the stored ones, where it crops them itself."""
-    return int(getattr(model, "stored", model.side))
+    return model.stored
 
 
 def _notes(reopened: Reopened, members: Sequence[int], holder: str) -> tuple[str, ...]:

@@ -71,7 +71,7 @@ def _safetensors(path: Path, device: str) -> Opened:
         about = About.read((file.metadata() or {}).get(KEY), path)
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # not a mapping
     try:
-        network = models.build(about.model).build(len(about.classes))
+        network = models.build(about.model).build(len(about.classes), pretrained=False)
     except UnknownComponent as error:
         raise CheckpointError(f"{path}: its architecture is not installed here ({error})") from None
     network.load_state_dict(tensors)
