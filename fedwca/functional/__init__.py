@@ -7,7 +7,14 @@ in float32 and float64, on any device. Only the clustering branches on values.
 
 from fedwca.functional.evidence import alignment, class_entropy, soft_neighborhood_density
 from fedwca.functional.finch import finch, finch_levels
-from fedwca.functional.labels import mixup_partners, prototype_labels, prototype_similarity, prototypes, select_labels
+from fedwca.functional.labels import (
+    confident,
+    mixup_partners,
+    prototype_labels,
+    prototype_similarity,
+    prototypes,
+    select_labels,
+)
 from fedwca.functional.losses import information_maximization, weighted_cross_entropy
 from fedwca.functional.neighbours import VectorError, connected_components, first_neighbours
 from fedwca.functional.styles import amplitude_style
@@ -20,6 +27,7 @@ __all__ = [
     "blend_weights",
     "class_entropy",
     "cluster_means",
+    "confident",
     "connected_components",
     "finch",
     "finch_levels",

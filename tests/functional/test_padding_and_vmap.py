@@ -84,6 +84,7 @@ SCALARS: dict[str, Callable[[Data], Tensor]] = {
 }
 PER_SAMPLE: dict[str, Callable[[Data], Tensor]] = {
     "selected": selected,
+    "confident": lambda d: F.confident(d["probabilities"], 0.8, 0.5, d["mask"]),
     "partners": lambda d: F.mixup_partners(d["labels"], d["matched"], d["uniform"], d["mask"], classes=M),
 }
 EVERY = {**SCALARS, **PER_SAMPLE, "labelled": labelled}
@@ -96,7 +97,7 @@ def test_vmap_equals_a_loop(name: str, dtype: torch.dtype) -> None:
         together = vmap(EVERY[name])(data)
         for k in range(K):
             torch.testing.assert_close(together[k], EVERY[name]({n: rows[k] for n, rows in data.items()}))
-        assert together.isfinite().all()
+        assert together.double().isfinite().all()
 
 
 @pytest.mark.parametrize("garbage", [0.0, 1e4, 1e37, float("inf"), float("nan")])
@@ -132,6 +133,15 @@ def test_padding_changes_no_partner() -> None:
     behind = {n: torch.cat([r, r], 1) for n, r in data.items()}
     behind["mask"] = torch.cat([data["mask"], ~data["mask"]], 1)
     assert torch.equal(vmap(PER_SAMPLE["partners"])(behind)[:, :N], before)
+
+
+@pytest.mark.parametrize("garbage", [0.0, 1e4, float("nan")])
+def test_padding_is_never_confident_and_takes_no_place(garbage: float) -> None:
+    data = clients(torch.float32)
+    longer = padded(data, garbage)
+    kept = vmap(PER_SAMPLE["confident"])(longer)
+    assert torch.equal(kept[:, place()], vmap(PER_SAMPLE["confident"])(data))
+    assert not kept[~longer["mask"]].any()
 
 
 @pytest.mark.parametrize("name", ["information_maximization", "cross_entropy"])
