@@ -68,6 +68,15 @@ class Network(nn.Module):
         x = images.to(mean.dtype, memory_format=torch.channels_last)
         return x.sub_(mean * 255).div_(std * 255)
 
+    def weak(self, images: Tensor, draws: Tensor) -> Tensor:
+        """uint8 ``[B, 3, H, W]`` as training shows them, scaled; here as they are.
+
+        Args:
+            images: not yet scaled.
+            draws: uniform numbers in [0, 1) ``[B, 4]``, for whatever an augmentation draws.
+        """
+        return self.prepare(images)
+
     def extract(self, x: Tensor, masks: Sequence[Tensor] = ()) -> Tensor:
         """Prepared images to features ``[N, q]``; with one mask per entry of ``drops`` in training, none otherwise."""
         z = self.norm(self.bottleneck(self.backbone(x, masks[:-1])))

@@ -29,6 +29,10 @@ class FakeSignatures:
     def layer(self, index: int) -> Tensor:
         return self.values * index
 
+    @property
+    def layers(self) -> int:
+        return 3
+
     def everything(self) -> Tensor:
         return self.values
 

@@ -117,17 +117,19 @@ def test_a_cluster_without_a_client_keeps_its_model(aggregator: Aggregator) -> N
     clusters = int(labels.max()) + 1
     sizes = torch.tensor([3, 5, 7, 9])
     everybody = torch.ones(4, dtype=torch.bool)
+    rows = len(aggregator.gather({}, labels, sizes, everybody, 1))
     state = aggregator.learn({}, labels, {}, everybody)
     present = torch.tensor([False, True, True, False])
-    gather = aggregator.gather(state, labels, sizes, present, clusters)
+    gather = aggregator.gather(state, labels, sizes, present, rows)
     assert is_mixture(gather)
-    assert gather[:, clusters:][:, ~present].abs().sum() == 0
+    assert gather.shape == (rows, rows + 4)
+    assert gather[:, rows:][:, ~present].abs().sum() == 0
     for cluster in range(clusters):
         if not bool((present & (labels == cluster)).any()):
             assert gather[cluster].argmax() == cluster
             assert gather[cluster].max() == 1
-    nobody = aggregator.gather(state, labels, sizes, torch.zeros(4, dtype=torch.bool), clusters)
-    assert torch.equal(nobody[:, :clusters], torch.eye(clusters, dtype=torch.float64))
+    nobody = aggregator.gather(state, labels, sizes, torch.zeros(4, dtype=torch.bool), rows)
+    assert torch.equal(nobody[:, :rows], torch.eye(rows, dtype=torch.float64))
     source = aggregator.gather({}, labels, sizes, present, 1)
     assert is_mixture(source)
 
@@ -135,12 +137,12 @@ def test_a_cluster_without_a_client_keeps_its_model(aggregator: Aggregator) -> N
 @takes_partition
 def test_one_cluster_is_fedavg(aggregator: Aggregator) -> None:
     given = torch.zeros(5, dtype=torch.int64)
-    case, average = play(aggregator, given), play(FedAvg(weighting="uniform"), given)
-    for mine, other in zip(case.gathers, average.gathers, strict=True):
-        assert close(mine, other)
+    uniform = aggregator.model_copy(update={"weighting": "uniform"})
+    case, average = play(uniform, given), play(FedAvg(weighting="uniform"), given)
     starts = torch.einsum("ks,ksp->kp", case.blend.start, case.view.received)
-    assert close(starts, case.rows[0].expand(5, -1))
-    assert close(case.rows[-1], average.rows[-1])
+    assert close(starts, average.rows[0].expand(5, -1))
+    for state, rows, other in zip(case.states, case.rows, average.rows, strict=True):
+        assert close(uniform.deliver(state, len(rows)) @ rows, other.expand(5, -1))
 
 
 def test_samples_weigh_where_asked() -> None:
