@@ -12,6 +12,7 @@ from fedwca.aggregators.wca import WCA
 from fedwca.functional import blend_weights, soft_cluster_weights
 from fedwca.kinds import Aggregator
 from fedwca.round import refuse
+from fedwca.types import State
 
 from .fakes import built, labels_for, play
 
@@ -208,3 +209,50 @@ def test_wca_directions_differ_where_gains_are_one_sided() -> None:
     row = WCA(direction="row").learn({}, labels, report, present)["soft"]
     assert column.tolist() == [[0.5, 0.5], [0.0, 1.0]]
     assert row.tolist() == [[1.0, 0.0], [1.0, 0.0]]
+
+
+def ladd_rounds(start: int, weighting: str = "samples") -> list[Tensor]:
+    """Server rows of one number each over rounds 0…4: clients upload round + 1, + 10 for the second cluster's."""
+    ladd = aggregators.build(f"ladd:start={start},weighting={weighting}")
+    labels, sizes = torch.tensor([0, 0, 1]), torch.tensor([1, 3, 5])
+    state: State = {}
+    rows, seen = torch.zeros(1, 1, dtype=torch.float64), []
+    for number in range(5):
+        # The second cluster is absent in round 3; its numbers then must not count.
+        present = torch.tensor([True, True, number != 3])
+        uploads = torch.tensor([[number], [number + 4], [number + 10]], dtype=torch.float64)
+        rows = ladd.gather(state, labels, sizes, present, len(rows)) @ torch.cat([rows, uploads])
+        state = ladd.learn(state, labels, {}, present)
+        seen.append(rows[:, 0])
+    return seen
+
+
+def test_ladds_teachers_by_hand() -> None:
+    models = torch.stack(ladd_rounds(2))
+    # Cluster 0: (r + 3(r + 4))/4 = r + 3. Cluster 1: r + 10, but 12 stays in round 3.
+    assert models[:, 0].tolist() == [3, 4, 5, 6, 7]
+    assert models[:, 1].tolist() == [10, 11, 12, 12, 14]
+    # Teachers are the models before round 2, then their mean from round 2 on; an absent cluster adds nothing.
+    assert models[:, 2].tolist() == [3, 4, 5, 5.5, 6]
+    assert models[:, 3].tolist() == [10, 11, 12, 12, 13]
+    assert torch.stack(ladd_rounds(2, "uniform"))[:, 0].tolist() == [2, 3, 4, 5, 6]
+    # Without averaging the teacher is the model.
+    assert torch.equal(*torch.stack(ladd_rounds(0)).split(2, 1))
+
+
+def test_ladd_sends_a_teacher_only_where_there_is_one() -> None:
+    given = torch.tensor([0, 1, 1, 2])
+    with_one, without = play(aggregators.build("ladd:start=1"), given), play(aggregators.build("ladd:start=0"), given)
+    assert (with_one.offer.models, without.offer.models) == (2, 1)
+    teachers = torch.einsum("kqr,rp->kqp", with_one.offer.personal, torch.eye(6, dtype=torch.float64))[:, 1]
+    assert teachers.argmax(1).tolist() == [3, 4, 4, 5]
+    assert with_one.blend.references["teacher"].tolist() == [[0, 1]] * 4
+    assert without.blend.references["teacher"].tolist() == [[1]] * 4
+    assert with_one.blend.start.tolist() == [[1, 0]] * 4
+
+
+@every
+def test_every_named_reference_is_there(aggregator: Aggregator) -> None:
+    case = play(aggregator, torch.tensor([0, 0, 1, 1]))
+    assert {"start", "cluster", "source"} <= set(aggregator.references)
+    assert set(case.blend.references) | {"start", "cluster", "source"} == set(aggregator.references)

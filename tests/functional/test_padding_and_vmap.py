@@ -80,6 +80,11 @@ SCALARS: dict[str, Callable[[Data], Tensor]] = {
     "prototypes": lambda d: F.prototypes(d["features"], d["probabilities"], d["mask"]),
     "shot": shot,
     "information_maximization": lambda d: F.information_maximization(d["logits"], d["mask"]),
+    "distillation": lambda d: F.distillation(d["logits"], d["logits"].flip(-1), 0.5, d["weights"], d["mask"]),
+    "prototype_contrast": lambda d: F.prototype_contrast(
+        d["features"], d["labels"], CLASSIFIER.to(d["features"].dtype), 0.5, mask=d["mask"]
+    ),
+    "threshold": lambda d: F.adaptive_threshold(d["probabilities"], mask=d["mask"]),
     "cross_entropy": lambda d: F.weighted_cross_entropy(d["logits"], d["labels"], d["weights"], d["mask"]),
 }
 PER_SAMPLE: dict[str, Callable[[Data], Tensor]] = {
@@ -144,7 +149,7 @@ def test_padding_is_never_confident_and_takes_no_place(garbage: float) -> None:
     assert not kept[~longer["mask"]].any()
 
 
-@pytest.mark.parametrize("name", ["information_maximization", "cross_entropy"])
+@pytest.mark.parametrize("name", ["information_maximization", "cross_entropy", "distillation"])
 def test_padding_gets_no_gradient(name: str) -> None:
     longer = padded(clients(torch.float64), 1e30)
     longer["logits"].requires_grad_()
