@@ -56,10 +56,11 @@ def describe(outcome: Outcome, method: Method, metrics: Metrics, engine: Loop, f
         """One value a client; NaN for those that were absent."""
         return [measure(k, uploads[k].targets) if k in uploads else math.nan for k in range(clients)]
 
-    given = first and method.aggregator.partition == "given"
+    # A given partition is made once; clients that choose for themselves do it every round.
+    grouped = method.aggregator.partition == "self" or (first and method.aggregator.partition == "given")
     return {
         "labels": outcome.labels,
-        **({"clustering": {**metrics.clustering(outcome.labels), **outcome.notes}} if given else {}),
+        **({"clustering": {**metrics.clustering(outcome.labels), **outcome.notes}} if grouped else {}),
         "weights": outcome.weights,
         **({"shared": outcome.offer.shared} if len(outcome.offer.shared) else {}),
         **outcome.report,
