@@ -144,7 +144,7 @@ def play(
 
     def adapt(client: int, desk: Desk) -> Upload:
         with desk.clock("evidence"):
-            blend = aggregator.blend(round, desk) if round else first_blend(aggregator, desk)
+            blend = aggregator.blend(round, desk) if round else Blend(desk.own)
         targets = desk.train(blend)
         weights, collected = (blend.start.double() @ desk.received.weights)[0], desk.collect(targets)
         return Upload(weights, blend.report, blend.labels, targets, desk.seconds, desk.passes, collected)
@@ -160,12 +160,6 @@ def play(
     rows = engine.gather(gather, server.rows)
     state = aggregator.learn(server.state, labels, outcome.report, outcome.present)
     return Server(rows, {**state, **collected(server.state, uploads, clients)}, server.source), outcome
-
-
-def first_blend(aggregator: Aggregator, desk: Desk) -> Blend:
-    """Round 0: every model a labeler or an objective may name is the source model."""
-    named = [name for name in aggregator.references if name not in Aggregator.references]
-    return Blend(desk.own, dict.fromkeys(named, desk.own))
 
 
 def share(objectives: Sequence[Objective], state: State) -> dict[str, Tensor]:

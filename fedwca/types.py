@@ -38,7 +38,7 @@ class Blend:
     start: Tensor
     """``[K, Q+S]``: the model training begins from (f_init)."""
     references: Mapping[str, Tensor] = field(default_factory=dict)
-    """Further models to compare with, by name, each ``[K, Q+S]``; ``cluster`` is the own model unless set."""
+    """Further models to compare with, by name, each ``[K, Q+S]``; one that is not set is the own model."""
     report: Mapping[str, Tensor] = field(default_factory=dict)
     """What is uploaded beside the model, each ``[K, …]``, as declared in the aggregator's ``reports``."""
     labels: Tensor | None = None

@@ -55,7 +55,7 @@ class Ladd(Aggregator):
 
     def blend(self, round: int, view: View) -> Blend:
         """The cluster's model; the teacher is there to be asked."""
-        return Blend(view.own, references={"teacher": view.own if self.start == 0 else view.model(1)})
+        return Blend(view.own, references={} if self.start == 0 else {"teacher": view.model(1)})
 
     def learn(self, state: State, labels: Tensor, report: Mapping[str, Tensor], present: Tensor) -> State:
         """Rounds played, and models in each teacher's mean."""

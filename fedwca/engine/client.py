@@ -144,7 +144,7 @@ class Desk:
         return torch.stack(values)[None].double().cpu()
 
     def _named(self, name: str, blend: Blend) -> Tensor:
-        return {"cluster": self.own, **blend.references, "start": blend.start}[name]
+        return {**blend.references, "start": blend.start}.get(name, self.own)
 
     def row(self, name: str, blend: Blend) -> Tensor:
         """A named model ``[P]``: start, cluster, source, or one of the blend's references."""
@@ -237,17 +237,17 @@ class Desk:
         network, device, training = self.replica.network, self.images.device, self.task.training
         targets, places, here = lesson.targets, mixed.nonzero()[:, 0].to(device), indices.to(device)
         everyone = torch.arange(len(indices), device=device)
-        x = self._weak(self.images[here], "weak", step, everyone)
+        x = self._weak(self.images[here], "crop", step, everyone)
         inputs = [x]
         if len(places):
             partners = self.images[targets.partners[here[places]]]
-            other = self._weak(partners, "weak", step, training.batch_size + places)
+            other = self._weak(partners, "crop", step, training.batch_size + places)
             inputs.append(torch.lerp(x[places], other, targets.mix[here[places]].to(x.dtype).view(-1, 1, 1, 1)))
         positions = torch.cat([everyone, training.batch_size + places])
         drop = masks(network.drops, self.task.keys("dropout"), step, positions, 2 * training.batch_size)
         if any("strong" in objective.views for objective in self.task.objectives):
             distorted = strong(self.images[here], self._numbers("strong", 4, step, everyone))
-            inputs.append(self._weak(distorted, "weak strong", step, everyone))
+            inputs.append(self._weak(distorted, "crop strong", step, everyone))
             more = masks(network.drops, self.task.keys("dropout strong"), step, everyone, training.batch_size)
             drop = [torch.cat(pair) for pair in zip(drop, more, strict=True)]
         logits, features = network(torch.cat(inputs), [mask.to(x.dtype) for mask in drop])
