@@ -8,6 +8,7 @@ from torch import Tensor
 
 from fedwca.aggregators import aggregators
 from fedwca.clusterers import clusterers
+from fedwca.data.metrics import Metrics
 from fedwca.data.partition import ClientImages
 from fedwca.engine.bank import pooled
 from fedwca.engine.client import Training
@@ -17,6 +18,7 @@ from fedwca.errors import FedwcaError
 from fedwca.experiments.bench import bench
 from fedwca.experiments.compose import compose
 from fedwca.experiments.config import RunConfig
+from fedwca.experiments.record import describe
 from fedwca.experiments.setup import load
 from fedwca.functional import blend_weights, soft_cluster_weights
 from fedwca.kinds import Objective, PseudoLabeler
@@ -157,6 +159,18 @@ def test_round_0_without_prototypes_leaves_weights_to_decay(network: Network, im
     assert bool((first.abs() <= source.abs() + 1e-7).all())
     assert torch.allclose(first, source.expand_as(first), rtol=1e-3)
     assert not torch.allclose(second, first, rtol=1e-2)
+
+
+def test_prototypes_are_counted_as_bytes(loop: Loop, images: list[ClientImages]) -> None:
+    nothing = [torch.zeros(len(client.train), dtype=torch.int64) for client in images]
+    metrics = Metrics(("a", "a", "b", "b"), nothing, [torch.zeros(5, dtype=torch.int64)] * 4)
+    method = Method("toy", "Toy", aggregators.build("local"), Prototype(), (PrototypeContrastive(),))
+    outcomes = pcl(loop, 2)[1]
+    first, later = (describe(o, method, metrics, loop, first=n == 0) for n, o in enumerate(outcomes))
+    one = 3 * 16 * 4  # classes, features, bytes of a float
+    model = loop.layout.width * 4 + (3 * 16 + 3) * 4
+    assert (first["bytes_up"], first["bytes_down"]) == (4 * one, 4 * model)
+    assert (later["bytes_up"], later["bytes_down"]) == (4 * one, 4 * 4 * one)
 
 
 def test_an_absent_client_keeps_its_prototypes(loop: Loop) -> None:

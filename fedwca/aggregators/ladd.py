@@ -41,10 +41,10 @@ class Ladd(Aggregator):
         own = torch.cat([own[:, :kept], own.new_zeros(clusters, rows - kept), own[:, kept:]], 1)
         if rows == 1:
             return torch.cat([own, own])
-        count = (state["averaged"] * self._here(labels, present, clusters)).double()[:, None]
+        count = state["averaged"].double()[:, None]
         teachers = torch.eye(rows, rows + len(labels), dtype=own.dtype)[clusters:]
-        idle = ~self._here(labels, present, clusters)[:, None]
-        return torch.cat([own, torch.where(idle, teachers, (count * teachers + own) / (count + 1))])
+        here = self._here(labels, present, clusters)[:, None]
+        return torch.cat([own, torch.where(here, (count * teachers + own) / (count + 1), teachers)])
 
     def offer(self, state: State, round: int, rows: Tensor) -> Offer:
         """The own cluster's model, and its teacher where there is one."""
