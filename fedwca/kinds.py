@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -28,6 +28,10 @@ class Clusterer(Component):
     @abstractmethod
     def __call__(self, signatures: Signatures) -> Tensor:
         """Cluster of each client ``[K]`` int64, numbered 0..C-1 without gaps."""
+
+    def notes(self, signatures: Signatures) -> Mapping[str, Any]:
+        """Further plain values for the record of round 0; the sentence ``warning``, if any, is shown to users."""
+        return {}
 
 
 class Aggregator(Component):
@@ -130,10 +134,38 @@ class Objective(Component):
     """References whose parameters `penalty` compares with."""
     teachers: ClassVar[tuple[str, ...]] = ()
     """References whose predictions of the plain images a batch carries."""
+    views: ClassVar[tuple[Literal["plain", "weak", "strong"], ...]] = ("plain",)
+    """Views of the images it reads; plain and weak are the images as training shows them, strong distorted ones."""
 
     @abstractmethod
     def __call__(self, batch: Batch) -> Tensor:
         """Loss of one batch ``[]`` in nats; 0 for an objective that is a penalty alone."""
+
+    def observe(self, predictions: Predictions) -> Mapping[str, Tensor]:
+        """What it has to know of all of a client's images, measured whenever they are labelled; comes with each batch.
+
+        Args:
+            predictions: of the model that is trained, as it then is.
+        """
+        return {}
+
+    def collect(self, predictions: Predictions, targets: Targets) -> Mapping[str, Tensor]:
+        """What a client uploads beside its model after training, by name; each the same shape at every client.
+
+        Args:
+            predictions: of the trained model, in eval mode, plain images.
+            targets: of the last epoch.
+        """
+        return {}
+
+    def pool(self, collected: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """What the server sends everybody of what was collected; reaches `__call__` as ``batch.shared``.
+
+        Args:
+            collected: what each client uploaded last, by the names `collect` gave, ``[K, …]``; zeros for one that never
+                did.
+        """
+        return collected
 
     def penalty(self, parameters: Tensor, anchors: Mapping[str, Tensor]) -> Tensor | None:
         """Loss of the model itself ``[]``, differentiable; None for none.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,6 +17,9 @@ from fedwca.engine.signature import BankSignatures
 from fedwca.errors import Diverged, FedwcaError
 from fedwca.kinds import Aggregator, Clusterer, Objective, PseudoLabeler
 from fedwca.types import Blend, Offer, Simplex, State, Targets
+
+COLLECTED = "collected."
+"""How a server's state calls what clients uploaded beside their models."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,8 @@ class Server:
     rows: Tensor
     """``[R, P]``; one row, the source model, before round 0."""
     state: State
-    """What the aggregator remembers; empty before round 0."""
+    """What the aggregator remembers, and under ``collected.<objective>.<name>`` what clients last uploaded
+    beside their models ``[K, …]``; empty before round 0."""
     source: Tensor
     """``[P]``, the model everybody started from."""
 
@@ -56,6 +61,8 @@ class Upload:
     seconds: Mapping[str, float]
     passes: int
     """Evaluation passes over the client's images."""
+    collected: Mapping[str, Tensor] = field(default_factory=dict)
+    """What objectives upload that is neither a model nor a report."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +74,10 @@ class Outcome:
     offer: Offer
     uploads: Mapping[int, Upload]
     """By client; those that were absent are not in it."""
+    shared: Mapping[str, Tensor] = field(default_factory=dict)
+    """What each client was sent beside models."""
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    """What the clusterer says of its partition, as plain values; only in round 0."""
 
     @property
     def present(self) -> Tensor:
@@ -125,28 +136,61 @@ def play(
         FedwcaError: a client's report does not fit what the aggregator declares.
     """
     aggregator, clients = method.aggregator, len(engine.images)
+    shared = share(method.objectives, server.state)
 
     def task(client: int) -> Task:
-        return Task(method.pseudo_labeler, method.objectives, training, lambda purpose: keys(round, client, purpose))
+        draws = lambda purpose: keys(round, client, purpose)  # noqa: E731
+        return Task(method.pseudo_labeler, method.objectives, training, draws, shared)
 
     def adapt(client: int, desk: Desk) -> Upload:
         with desk.clock("evidence"):
             blend = aggregator.blend(round, desk) if round else Blend(desk.own)
         targets = desk.train(blend)
-        weights = (blend.start.double() @ desk.received.weights)[0]
-        return Upload(weights, blend.report, blend.labels, targets, desk.seconds, desk.passes)
+        weights, collected = (blend.start.double() @ desk.received.weights)[0], desk.collect(targets)
+        return Upload(weights, blend.report, blend.labels, targets, desk.seconds, desk.passes, collected)
 
     trained = server.rows[:, : engine.layout.trained]
     offer = aggregator.offer(server.state, round, trained) if round else source_for(clients)
     chosen = attendance(round, clients, participation, keys)
     uploads = dict(zip(chosen, engine.run(offer, server.rows, task, adapt, chosen, done), strict=True))
     check(engine.bank, aggregator.expected(round) if round else {}, uploads, offer)
-    labels = partition(round, server, method, engine, uploads, keys, domains)
-    outcome = Outcome(labels, offer, uploads)
+    labels, notes = partition(round, server, method, engine, uploads, keys, domains)
+    outcome = Outcome(labels, offer, uploads, shared, notes)
     gather = aggregator.gather(server.state, labels, engine.sizes, outcome.present, len(server.rows))
     rows = engine.gather(gather, server.rows)
     state = aggregator.learn(server.state, labels, outcome.report, outcome.present)
-    return Server(rows, state, server.source), outcome
+    return Server(rows, {**state, **collected(server.state, uploads, clients)}, server.source), outcome
+
+
+def share(objectives: Sequence[Objective], state: State) -> dict[str, Tensor]:
+    """What every client is sent beside models, from what clients uploaded last."""
+    shared: dict[str, Tensor] = {}
+    for objective in objectives:
+        prefix = f"{COLLECTED}{objective.name}."
+        own = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+        shared |= objective.pool(own) if own else {}
+    return shared
+
+
+def collected(state: State, uploads: Mapping[int, Upload], clients: int) -> dict[str, Tensor]:
+    """What each client uploaded last beside its model ``[K, …]``, as entries of a state; zeros where it never did.
+
+    Raises:
+        FedwcaError: values are not finite, or two clients' have different names or shapes.
+    """
+    found: dict[str, Tensor] = {}
+    first, model = next(iter(uploads.items()))
+    for client, upload in uploads.items():
+        for name in sorted(upload.collected.keys() | model.collected.keys()):
+            value, like = upload.collected.get(name), model.collected.get(name)
+            if value is None or like is None or value.shape != like.shape:
+                shapes = [None if v is None else tuple(v.shape) for v in (value, like)]
+                raise FedwcaError(f"client {client} uploaded {name} of shape {shapes[0]}, client {first} {shapes[1]}")
+            if not bool(torch.isfinite(value).all()):
+                raise FedwcaError(f"client {client} uploaded {name} with values that are not finite")
+            before = state.get(COLLECTED + name, value.new_zeros(clients, *value.shape))
+            found.setdefault(COLLECTED + name, before.clone())[client] = value
+    return found
 
 
 def attendance(round: int, clients: int, participation: float, keys: Keys) -> list[int]:
@@ -170,31 +214,35 @@ def partition(
     uploads: Mapping[int, Upload],
     keys: Keys,
     domains: Tensor,
-) -> Tensor:
-    """Cluster of each client ``[K]``: by the clusterer once after round 0, or as the aggregator's partition says."""
+) -> tuple[Tensor, Mapping[str, Any]]:
+    """Cluster of each client ``[K]``: by the clusterer once after round 0, or as the aggregator's partition says.
+
+    With the clusterer's labels come its notes.
+    """
     clients = len(engine.images)
     match method.aggregator.partition:
         case "one":
-            return torch.zeros(clients, dtype=torch.int64)
+            return torch.zeros(clients, dtype=torch.int64), {}
         case "each":
-            return torch.arange(clients)
+            return torch.arange(clients), {}
         case "self" if not round:
-            return method.aggregator.first(clients, uniform(keys(0, -1, "partition"), torch.arange(clients)))
+            return method.aggregator.first(clients, uniform(keys(0, -1, "partition"), torch.arange(clients))), {}
         case "self":
             labels = server.state["labels"].clone()
             for client, upload in uploads.items():
                 if upload.label is not None:
                     labels[client] = upload.label[0]
-            return labels
+            return labels, {}
         case _ if round:
-            return server.state["labels"]
+            return server.state["labels"], {}
         case _:
             assert method.clusterer is not None
             truth = domains if method.clusterer.oracle else None
             found = BankSignatures(
                 engine.bank, engine.layout, server.source, truth, engine.images, lambda k: keys(0, k, "style")
             )
-            return checked(method.clusterer(found).cpu(), clients, method.clusterer.name)
+            labels = checked(method.clusterer(found).cpu(), clients, method.clusterer.name)
+            return labels, method.clusterer.notes(found)
 
 
 def checked(labels: Tensor, clients: int, name: str) -> Tensor:

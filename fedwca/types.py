@@ -38,7 +38,7 @@ class Blend:
     start: Tensor
     """``[K, Q+S]``: the model training begins from (f_init)."""
     references: Mapping[str, Tensor] = field(default_factory=dict)
-    """Further models to compare with, by name, each ``[K, Q+S]``; ``cluster`` is the own model unless set."""
+    """Further models to compare with, by name, each ``[K, Q+S]``; one that is not set is the own model."""
     report: Mapping[str, Tensor] = field(default_factory=dict)
     """What is uploaded beside the model, each ``[K, …]``, as declared in the aggregator's ``reports``."""
     labels: Tensor | None = None
@@ -91,9 +91,9 @@ class Batch:
     """What an objective sees of one step."""
 
     logits: Tensor
-    """``[B, M]`` of the plain images."""
+    """``[B, M]`` of the plain images, as training shows them: with the network's own augmentation where it has one."""
     features: Tensor
-    """``[B, q]`` of the plain images."""
+    """``[B, q]`` of the same."""
     target_logits: Tensor
     """``[B, M]`` of the images the labels belong to: the mixed one where there is one, else the plain one."""
     labels: Tensor
@@ -102,6 +102,12 @@ class Batch:
     """``[B]`` in [0, 1], as in `Targets`."""
     reference_logits: Mapping[str, Tensor] = field(default_factory=dict)
     """``[B, M]`` of the plain images by frozen models, by name; those that an objective's ``teachers`` names."""
+    view_logits: Mapping[str, Tensor] = field(default_factory=dict)
+    """``[B, M]`` of further views of the same images, by name; those that an objective's ``views`` names."""
+    observed: Mapping[str, Tensor] = field(default_factory=dict)
+    """What objectives measured on all of the client's images when they were labelled last (`Objective.observe`)."""
+    shared: Mapping[str, Tensor] = field(default_factory=dict)
+    """What the server shares of uploads that are not models (`Objective.pool`); empty in round 0."""
 
 
 class View(Protocol):
@@ -136,6 +142,10 @@ class Signatures(Protocol):
 
     def layer(self, index: int) -> Tensor:
         """``[K, …]``: weights of the index-th convolution or linear layer, counted from 1."""
+
+    @property
+    def layers(self) -> int:
+        """Convolutions and linear layers of the feature extractor."""
 
     def everything(self) -> Tensor:
         """``[K, P]``: all trained parameters."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from torch import Tensor
@@ -12,7 +13,10 @@ from fedwca.types import Signatures
 
 
 class Signed(Clusterer):
-    """A clusterer of parameter vectors."""
+    """A clusterer of parameter vectors.
+
+    A layer that nobody trained (frozen) says nothing: the next one that was trained is read, and a warning tells so.
+    """
 
     signature: Annotated[int, Field(ge=1)] | Literal["all", "batch_norm"] = 1
     """Number of the convolution or linear layer to read (from 1, weights and bias); or all, or BatchNorm statistics."""
@@ -29,4 +33,20 @@ class Signed(Clusterer):
             return signatures.everything()
         if self.signature == "batch_norm":
             return signatures.statistics()
-        return signatures.layer(self.signature)
+        return signatures.layer(self._layer(signatures))
+
+    def _layer(self, signatures: Signatures) -> int:
+        """The asked layer, or the first one after it that differs from the source's at some client."""
+        asked, source = int(self.signature), signatures.reference()
+        for index in range(asked, signatures.layers + 1):
+            if bool((signatures.layer(index) != source.layer(index)).any()):
+                return index
+        return asked
+
+    def notes(self, signatures: Signatures) -> Mapping[str, Any]:
+        """``layer``: the number of the layer that was read; ``warning`` where it is not the one that was asked for."""
+        if not isinstance(self.signature, int):
+            return {}
+        layer = self._layer(signatures)
+        said = f"layer {self.signature} is the source model's at every client, so layer {layer} is compared"
+        return {"layer": layer} if layer == self.signature else {"layer": layer, "warning": said}

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from pydantic import NonNegativeInt
 from torch import Tensor
 
 from fedwca.clusterers import register
 from fedwca.clusterers._signature import Signed
-from fedwca.functional import finch
+from fedwca.functional import finch, finch_levels
 from fedwca.types import Signatures
 
 
@@ -37,3 +38,9 @@ class Finch(Signed):
         """FINCH's partition ``[K]``."""
         x = self.read(signatures)
         return finch(x, self.level, backend=self.neighbours, precision=self.precision, metric=self.metric)
+
+    def notes(self, signatures: Signatures) -> Mapping[str, Any]:
+        """``levels``: cluster sizes of every partition of the hierarchy, finest first."""
+        x = self.read(signatures)
+        levels = finch_levels(x, backend=self.neighbours, precision=self.precision, metric=self.metric)
+        return {**super().notes(signatures), "levels": [labels.bincount().tolist() for labels in levels]}

@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt
@@ -15,7 +15,7 @@ from torch import Tensor
 from fedwca.engine.randomness import permutation, uniform
 from fedwca.engine.replica import Replica, masks
 from fedwca.engine.views import weak
-from fedwca.functional import alignment, soft_neighborhood_density
+from fedwca.functional import alignment, soft_neighborhood_density, strong
 from fedwca.kinds import Objective, PseudoLabeler
 from fedwca.types import Batch, Blend, Predictions, Targets
 
@@ -62,6 +62,21 @@ class Task:
     training: Training
     keys: Callable[[str], int]
     """A purpose to the key of this client's draws in this round."""
+    shared: Mapping[str, Tensor] = field(default_factory=dict)
+    """What the server shares of uploads that are not models; empty in round 0."""
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What stays the same over the steps between two labellings."""
+
+    targets: Targets
+    taught: Mapping[str, Tensor]
+    """Logits ``[N, M]`` of the plain images by frozen models."""
+    anchors: Mapping[str, Tensor]
+    """Trained parameters of the models that penalties compare with."""
+    observed: Mapping[str, Tensor]
+    shared: Mapping[str, Tensor]
 
 
 class Desk:
@@ -115,17 +130,22 @@ class Desk:
 
     def loss(self, mixtures: Tensor) -> Tensor:
         """The task's objectives over all images, labelled by the mixed model itself: ``[M, Q+S] -> [1, M]``, nats."""
-        draws, values = self._draws("partners"), []
+        draws, values, task = self._draws("partners"), [], self.task
+        teachers = {name for objective in task.objectives for name in objective.teachers}
+        source = {"source": self._pass(self.received.source).logits} if "source" in teachers else {}
         for w in mixtures:
             p = self._pass(self.received.mix(w))
             with torch.no_grad():
-                targets = self.task.labeler(dict.fromkeys(self.task.labeler.models, p), draws)
-                batch = Batch(p.logits, p.features, p.logits, targets.labels, targets.weights.to(p.logits.dtype))
-                values.append(torch.stack([objective(batch) for objective in self.task.objectives]).sum())
+                targets = task.labeler(dict.fromkeys(task.labeler.models, p), draws)
+                weights, taught = targets.weights.to(p.logits.dtype), dict.fromkeys(teachers, p.logits) | source
+                views, observed = dict.fromkeys(("weak", "strong"), p.logits), self._observed(p)
+                shared = self._here(task.shared)
+                batch = Batch(p.logits, p.features, p.logits, targets.labels, weights, taught, views, observed, shared)
+                values.append(torch.stack([objective(batch) for objective in task.objectives]).sum())
         return torch.stack(values)[None].double().cpu()
 
     def _named(self, name: str, blend: Blend) -> Tensor:
-        return {"cluster": self.own, **blend.references, "start": blend.start}[name]
+        return {**blend.references, "start": blend.start}.get(name, self.own)
 
     def row(self, name: str, blend: Blend) -> Tensor:
         """A named model ``[P]``: start, cluster, source, or one of the blend's references."""
@@ -142,14 +162,28 @@ class Desk:
     def _draws(self, purpose: str) -> Tensor:
         return uniform(self.task.keys(purpose), torch.arange(len(self.images))).to(self.images.device)
 
-    def labels(self, blend: Blend, purpose: str, row: Tensor | None = None) -> Targets:
-        """Targets from the models the labeler reads; ``row`` stands in for the start once training has moved it."""
+    def label(self, blend: Blend, purpose: str, row: Tensor | None = None) -> tuple[Targets, dict[str, Tensor]]:
+        """Targets by the models the labeler reads, and what objectives observe of the start.
+
+        Args:
+            blend: says which models these are.
+            purpose: of the draws.
+            row: stands in for the start once training has moved it.
+        """
+        observing = any(type(o).observe is not Objective.observe for o in self.task.objectives)
         found = {
             name: self._pass(row) if name == "start" and row is not None else self.predictions(name, blend)
-            for name in self.task.labeler.models
+            for name in dict.fromkeys((*self.task.labeler.models, *(("start",) if observing else ())))
         }
         with torch.no_grad():
-            return self.task.labeler(found, self._draws(purpose))
+            return self.task.labeler(found, self._draws(purpose)), self._observed(found["start"]) if observing else {}
+
+    def _observed(self, start: Predictions) -> dict[str, Tensor]:
+        return {name: value for o in self.task.objectives for name, value in o.observe(start).items()}
+
+    def _here(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        like = self.replica.class_vectors
+        return {name: value.to(like.device, like.dtype) for name, value in values.items()}
 
     def train(self, blend: Blend) -> Targets:
         """Label and train for one round; the trained model is left in the client's row of the bank.
@@ -162,7 +196,7 @@ class Desk:
         """
         task, training = self.task, self.task.training
         with self.clock("label"):
-            targets = self.labels(blend, "partners")
+            targets, observed = self.label(blend, "partners")
             teachers = {name for objective in task.objectives for name in objective.teachers}
             taught = {name: self.predictions(name, blend).logits for name in sorted(teachers)}
         width = self.replica.layout.trained
@@ -171,59 +205,77 @@ class Desk:
         if task.labeler.renew == "round":
             self._seen.clear()
         row = self.slot.copy_(self.received.mix(blend.start[0]))
+        lesson = Lesson(targets, taught, anchors, observed, self._here(task.shared))
         started = time.perf_counter()
         step = 0
         self.replica.bind(row)
         self.replica.begin()
         for epoch in range(training.epochs):
             if epoch and task.labeler.renew == "epoch":
-                targets = self.labels(blend, f"partners {epoch}", row)
+                targets, observed = self.label(blend, f"partners {epoch}", row)
+                lesson = replace(lesson, targets=targets, observed=observed)
                 self.replica.bind(row)
                 self.replica.network.train()
             mixed = (targets.mix > 0).cpu()
             for indices in permutation(task.keys(f"order {epoch}"), len(self.images)).split(training.batch_size):
                 if len(indices) > 1:
-                    self._step(indices, mixed[indices], targets, taught, anchors, step)
+                    self._step(indices, mixed[indices], lesson, step)
                 step += 1
         self.seconds["train"] += time.perf_counter() - started
         return targets
 
-    def _step(
-        self,
-        indices: Tensor,
-        mixed: Tensor,
-        targets: Targets,
-        taught: Mapping[str, Tensor],
-        anchors: Mapping[str, Tensor],
-        step: int,
-    ) -> None:
-        """One forward over the plain images and the mixed ones together, so BatchNorm never sees a tiny batch."""
+    def collect(self, targets: Targets) -> dict[str, Tensor]:
+        """What is uploaded beside the trained model, by ``<objective>.<name>``; costs a pass where any is asked for."""
+        asking = [o for o in self.task.objectives if type(o).collect is not Objective.collect]
+        if not asking:
+            return {}
+        with self.clock("collect"), torch.no_grad():
+            trained = self._pass(self.slot)
+            return {f"{o.name}.{name}": x.cpu() for o in asking for name, x in o.collect(trained, targets).items()}
+
+    def _step(self, indices: Tensor, mixed: Tensor, lesson: Lesson, step: int) -> None:
+        """One forward over plain, mixed and strong images together, so BatchNorm never sees a tiny batch."""
         network, device, training = self.replica.network, self.images.device, self.task.training
-        places = mixed.nonzero()[:, 0]
-        positions = torch.cat([torch.arange(len(indices)), training.batch_size + places]).to(device)
-        here = indices.to(device)
-        crops, stride = self.task.keys("crop"), 2 * training.batch_size
-        x = weak(network, self.images[here], crops, step, positions[: len(here)], stride)
-        inputs = x
+        targets, places, here = lesson.targets, mixed.nonzero()[:, 0].to(device), indices.to(device)
+        everyone = torch.arange(len(indices), device=device)
+        x = self._weak(self.images[here], "crop", step, everyone)
+        inputs = [x]
         if len(places):
-            places = places.to(device)
             partners = self.images[targets.partners[here[places]]]
-            other = weak(network, partners, crops, step, positions[len(here) :], stride)
-            share = targets.mix[here[places]].to(x.dtype).view(-1, 1, 1, 1)
-            inputs = torch.cat([x, torch.lerp(x[places], other, share)])
+            other = self._weak(partners, "crop", step, training.batch_size + places)
+            inputs.append(torch.lerp(x[places], other, targets.mix[here[places]].to(x.dtype).view(-1, 1, 1, 1)))
+        positions = torch.cat([everyone, training.batch_size + places])
         drop = masks(network.drops, self.task.keys("dropout"), step, positions, 2 * training.batch_size)
-        logits, features = network(inputs, [mask.to(x.dtype) for mask in drop])
-        plain = logits[: len(indices)]
+        if any("strong" in objective.views for objective in self.task.objectives):
+            distorted = strong(self.images[here], self._numbers("strong", 4, step, everyone))
+            inputs.append(self._weak(distorted, "crop strong", step, everyone))
+            more = masks(network.drops, self.task.keys("dropout strong"), step, everyone, training.batch_size)
+            drop = [torch.cat(pair) for pair in zip(drop, more, strict=True)]
+        logits, features = network(torch.cat(inputs), [mask.to(x.dtype) for mask in drop])
+        plain, blended, other = logits.tensor_split((len(indices), len(indices) + len(places)))
         batch = Batch(
             plain,
             features[: len(indices)],
-            plain if not len(places) else plain.index_copy(0, places, logits[len(indices) :]),
+            plain if not len(places) else plain.index_copy(0, places, blended),
             targets.labels[here],
             targets.weights[here].to(plain.dtype),
-            {name: value[here] for name, value in taught.items()},
+            {name: value[here] for name, value in lesson.taught.items()},
+            {"weak": plain, **({"strong": other} if len(other) else {})},
+            lesson.observed,
+            lesson.shared,
         )
         loss = torch.stack([objective(batch) for objective in self.task.objectives]).sum()
-        self.replica.step(loss, self._pull(anchors), training.lr, training.momentum, training.weight_decay)
+        self.replica.step(loss, self._pull(lesson.anchors), training.lr, training.momentum, training.weight_decay)
+
+    def _weak(self, images: Tensor, purpose: str, step: int, positions: Tensor) -> Tensor:
+        """Images as training shows them; the draws belong to a place in the step, whatever image is there."""
+        network, stride = self.replica.network, 2 * self.task.training.batch_size
+        return weak(network, images, self.task.keys(purpose), step, positions, stride)
+
+    def _numbers(self, purpose: str, count: int, step: int, positions: Tensor) -> Tensor:
+        """Uniform numbers ``[B, count]`` of places in a step; a partner's is batch size + the place of its sample."""
+        base = (2 * self.task.training.batch_size * step + positions)[:, None] * count
+        return uniform(self.task.keys(purpose), base + torch.arange(count, device=positions.device))
 
     def _pull(self, anchors: Mapping[str, Tensor]) -> Tensor | None:
         """Gradient ``[P]`` of the objectives' penalties on the model itself; None where there is none."""

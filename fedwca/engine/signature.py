@@ -34,6 +34,11 @@ class BankSignatures:
         """K."""
         return self.bank.shape[0]
 
+    @property
+    def layers(self) -> int:
+        """Convolutions and linear layers."""
+        return len(self.layout.layers())
+
     def layer(self, index: int) -> Tensor:
         """Weight and bias of the index-th layer, counted from 1.
 

@@ -135,8 +135,6 @@ def federate(
             "accuracy_local": local,
             **describe(outcome, method, metrics, engine, first=number == 0),
         }
-        if number == 0 and method.aggregator.partition == "given":
-            record["clustering"] = metrics.clustering(outcome.labels)
         record["seconds"] |= {"round": trained - started, "evaluate": time.perf_counter() - trained}
         caution(record, outcome, method)
         progress.round(number + 1, mean(accuracy))

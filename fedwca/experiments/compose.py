@@ -34,7 +34,7 @@ class Baseline(BaseModel):
     components: Components = {}
     """Fields that belong to the method; every other field is the run's."""
     rounds: NonNegativeInt | None = None
-    """0: the source model as it is; None: the run's."""
+    """At most so many; 0: the source model as it is; None: the run's."""
 
 
 def baseline(name: str) -> Baseline:
@@ -122,7 +122,7 @@ def compose(config: RunConfig) -> list[tuple[Method, int]]:
         if described(methods.pop(index)[0]) != described(own):
             own = replace(own, label=f"{own.label} (composed)")
     methods.append((own, None))
-    return [(method, config.rounds if rounds is None else rounds) for method, rounds in methods]
+    return [(method, config.rounds if rounds is None else min(rounds, config.rounds)) for method, rounds in methods]
 
 
 def unused(config: RunConfig, methods: list[tuple[Method, int]]) -> list[str]:

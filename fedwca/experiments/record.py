@@ -41,7 +41,10 @@ def describe(outcome: Outcome, method: Method, metrics: Metrics, engine: Engine,
     """
     uploads, clients = outcome.uploads, len(outcome.labels)
     values, size, here = engine.layout.width, engine.bank.element_size(), len(outcome.uploads)
-    reported = sum(value[0].numel() for value in next(iter(uploads.values())).report.values())
+    one = next(iter(uploads.values()))
+    reported = sum(value[0].numel() for value in one.report.values())
+    collected = sum(value.numel() for value in one.collected.values())
+    shared = sum(value.numel() for value in outcome.shared.values())
     classifier = sum(p.numel() for p in engine.network.classifier.parameters()) if first else 0
     travels = method.aggregator.travels
     phases: dict[str, float] = {}
@@ -53,8 +56,11 @@ def describe(outcome: Outcome, method: Method, metrics: Metrics, engine: Engine,
         """One value a client; NaN for those that were absent."""
         return [measure(k, uploads[k].targets) if k in uploads else math.nan for k in range(clients)]
 
+    # A given partition is made once; clients that choose for themselves do it every round.
+    grouped = method.aggregator.partition == "self" or (first and method.aggregator.partition == "given")
     return {
         "labels": outcome.labels,
+        **({"clustering": {**metrics.clustering(outcome.labels), **outcome.notes}} if grouped else {}),
         "weights": outcome.weights,
         **({"shared": outcome.offer.shared} if len(outcome.offer.shared) else {}),
         **outcome.report,
@@ -63,8 +69,8 @@ def describe(outcome: Outcome, method: Method, metrics: Metrics, engine: Engine,
         "mixed": each(lambda k, t: float((t.mix > 0).sum())),
         "dropped": each(lambda k, t: float((t.weights == 0).sum())),
         "label_entropy": each(lambda k, t: entropy(t.labels)),
-        "bytes_down": size * here * (outcome.offer.models * values + classifier) * (travels or first),
-        "bytes_up": size * here * (values + reported) * travels,
+        "bytes_down": size * here * ((outcome.offer.models * values + classifier) * (travels or first) + shared),
+        "bytes_up": size * here * ((values + reported) * travels + collected),
         "passes": sum(upload.passes for upload in uploads.values()),
         "seconds": phases,
     }
@@ -107,6 +113,8 @@ class Cautions:
                     f"collapse {method.name}",
                     f"{method.label}: from round {record['round']} client {client} gives all its images one label",
                 )
+        if warning := outcome.notes.get("warning"):
+            self._once(f"clusterer {method.name}", f"{method.label}: {warning}")
         if record["round"] == 0 and method.aggregator.partition == "given" and len(outcome.labels) > 1:
             if int(outcome.labels.max()) == 0:
                 self._once(

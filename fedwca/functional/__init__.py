@@ -2,38 +2,59 @@
 
 Axes: K clients, C clusters, M classes, N samples, q features, P parameters. Functions of samples take a ``mask [N]``
 (1 for a sample, 0 for padding; padding changes nothing) and, like those of weights, run under `torch.func.vmap`,
-in float32 and float64, on any device. Only the clustering branches on values.
+in float32 and float64, on any device. Only the clustering and the strong views branch on values.
 """
 
 from fedwca.functional.evidence import alignment, class_entropy, soft_neighborhood_density
 from fedwca.functional.finch import finch, finch_levels
 from fedwca.functional.joining import member_distances
-from fedwca.functional.labels import mixup_partners, prototype_labels, prototype_similarity, prototypes, select_labels
-from fedwca.functional.losses import information_maximization, weighted_cross_entropy
+from fedwca.functional.labels import (
+    confident,
+    mixup_partners,
+    prototype_labels,
+    prototype_similarity,
+    prototypes,
+    select_labels,
+)
+from fedwca.functional.losses import (
+    adaptive_threshold,
+    distillation,
+    fill_prototypes,
+    information_maximization,
+    prototype_contrast,
+    weighted_cross_entropy,
+)
 from fedwca.functional.neighbours import VectorError, connected_components, first_neighbours
 from fedwca.functional.styles import amplitude_style
+from fedwca.functional.views import strong
 from fedwca.functional.weights import blend_weights, cluster_means, soft_cluster_weights, tempered_softmax
 
 __all__ = [
     "VectorError",
+    "adaptive_threshold",
     "alignment",
     "amplitude_style",
     "blend_weights",
     "class_entropy",
     "cluster_means",
+    "confident",
     "connected_components",
+    "distillation",
+    "fill_prototypes",
     "finch",
     "finch_levels",
     "first_neighbours",
     "information_maximization",
     "member_distances",
     "mixup_partners",
+    "prototype_contrast",
     "prototype_labels",
     "prototype_similarity",
     "prototypes",
     "select_labels",
     "soft_cluster_weights",
     "soft_neighborhood_density",
+    "strong",
     "tempered_softmax",
     "weighted_cross_entropy",
 ]

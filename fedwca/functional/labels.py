@@ -42,13 +42,15 @@ def prototype_labels(
     refine: int = 1,
     normalize_first: bool = False,
     append_one: bool = False,
+    min_count: int = 0,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Label each sample with the prototype of largest cosine: soft prototypes first, then one-hot ones.
 
     A class whose prototype is zero (nobody in it) is never assigned; ties go to the lowest class.
 
     Source: FedWCA, eq. 4 and the sentence after it; SHOT (Liang et al., ICML 2020), eqs. 4-6. SHOT's own features have
-    a 1 appended and unit length: ``append_one=True, normalize_first=True``.
+    a 1 appended and unit length: ``append_one=True, normalize_first=True``. Its code for objects assigns only classes
+    that the model predicts: ``min_count=1``.
 
     Args:
         features: ``[N, q]``.
@@ -57,6 +59,8 @@ def prototype_labels(
         refine: passes with one-hot labels after the soft one, at least 0.
         normalize_first: give features length 1 before they are averaged.
         append_one: append a constant 1 to each feature, before that.
+        min_count: samples that must be predicted as a class (by the outputs, then by the labels of the pass before) for
+            it to be assigned; where no class has so many, all may be.
 
     Returns:
         Labels ``[N]`` int64; cosines ``[N]`` in [-1, 1] with the assigned prototype; prototypes ``[M, q]`` (q + 1 with
@@ -79,13 +83,15 @@ def prototype_labels(
     if normalize_first:
         features = unit(blank(features, keep))
     directions = unit(blank(features, keep))
-    weights = probabilities
+    weights, predicted = probabilities, columns(blank(probabilities, keep).argmax(-1), probabilities.shape[-1])
     for _ in range(refine + 1):
         means = prototypes(features, weights, keep)
         present = (means != 0).any(-1)
+        common = (predicted & keep[:, None]).sum(0) >= min_count
+        present = present & (common | ~(present & common).any())
         cosines = (directions @ unit(means).mT).masked_fill(~present, -torch.inf)
         similarities, labels = cosines.max(-1)
-        weights = columns(labels, probabilities.shape[-1])
+        weights = predicted = columns(labels, probabilities.shape[-1])
     return labels, torch.where(present.any() & keep, similarities, 0), means
 
 
@@ -189,3 +195,30 @@ def mixup_partners(
     step = torch.minimum((uniform * count).long(), count - 1).clamp_min(0)
     partners = order[(first + step).clamp_max(labels.shape[0] - 1)]
     return torch.where((count > 0) & keep, partners, -1)
+
+
+def confident(probabilities: Tensor, confidence: float, share: float, mask: Tensor | None = None) -> Tensor:
+    """Say which samples' predicted classes are sure enough: above a probability, or among the surest of their class.
+
+    Source: LADD (Shenaj et al., WACV 2023), self-training: 0.9 and 0.66 in its code, there over the pixels of an image.
+
+    Args:
+        probabilities: ``[N, M]``, softmax outputs.
+        confidence: a sample is kept when its largest probability is above this; from 0 to 1.
+        share: and when it is among the floor(share · n) surest of the n samples that are predicted as its class.
+        mask: ``[N]``, 1 for a sample, 0 for padding.
+
+    Returns:
+        ``[N]`` bool; False for padding. Of equally sure samples the earlier ones come first.
+
+    >>> confident(torch.tensor([[0.95, 0.05], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]]), 0.9, 0.67)  # class 0 keeps two
+    tensor([ True,  True, False, False])
+    """
+    keep = real(probabilities, mask)
+    largest, labels = blank(probabilities, keep).max(-1)
+    members = columns(labels, probabilities.shape[-1]) & keep[:, None]
+    order = largest.masked_fill(~keep, -1).argsort(descending=True, stable=True)
+    place = order.argsort()
+    earlier = (members[order].long().cumsum(0)[place] * members).sum(-1)
+    allowed = (members * (share * members.sum(0) + 1e-9).floor()).sum(-1)
+    return keep & ((largest > confidence) | (earlier <= allowed))

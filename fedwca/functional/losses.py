@@ -1,9 +1,10 @@
-"""The two terms of the local objective (eq. 9)."""
+"""Terms of local objectives: eq. 9's two, and those of LADD, FedPCL and FedSCAl."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.special import entr
 
 from fedwca.errors import UsageError
 from fedwca.functional._rows import blank, mean_of, real
@@ -66,3 +67,134 @@ def weighted_cross_entropy(logits: Tensor, labels: Tensor, weights: Tensor, mask
     losses = -blank(logits, active).log_softmax(-1).gather(-1, targets[:, None])[:, 0]
     total = weights.sum()
     return (weights * losses).sum() / torch.where(total > 0, total, 1)
+
+
+def distillation(
+    logits: Tensor, teacher: Tensor, alpha: float = 0.5, weights: Tensor | None = None, mask: Tensor | None = None
+) -> Tensor:
+    """Mean over samples and over classes of teacher's outputs times minus log outputs; differentiable in ``logits``.
+
+    The mean over classes makes it M times smaller than a cross-entropy; alpha multiplies the teacher's logits, so below
+    1 its outputs are flatter.
+
+    Source: LADD (Shenaj et al., WACV 2023), knowledge distillation as in its code.
+
+    Args:
+        logits: ``[N, M]``.
+        teacher: ``[N, M]``, logits of the teacher.
+        alpha: factor of the teacher's logits.
+        weights: ``[N]``; samples at 0 add nothing to the sum but count in the mean.
+        mask: ``[N]``, 1 for a sample, 0 for padding.
+
+    Returns:
+        ``[]`` in nats, at least 0; 0 without samples.
+
+    >>> zeros = torch.zeros(1, 2)
+    >>> distillation(zeros, zeros)  # (1/2 log 2 + 1/2 log 2) / 2
+    tensor(0.3466)
+    """
+    keep = real(logits, mask)
+    targets = (alpha * blank(teacher, keep)).softmax(-1)
+    losses = -(targets * blank(logits, keep).log_softmax(-1)).mean(-1)
+    return mean_of(losses if weights is None else losses * weights.masked_fill(~keep, 0).to(losses.dtype), keep)
+
+
+def prototype_contrast(
+    features: Tensor,
+    labels: Tensor,
+    prototypes: Tensor,
+    tau: float,
+    base_tau: float = 0.07,
+    mask: Tensor | None = None,
+) -> Tensor:
+    """Draw samples of one label towards their prototype, against all others of the batch; differentiable in features.
+
+    For sample i the anchor is the prototype a of its label. With logits a·z_j / tau over the other samples j ≠ i, its
+    loss is -tau/base_tau times the mean log softmax over the j of the same label. A sample without another of its label
+    has no loss. The factor keeps the gradient's size: a larger tau flattens the softmax, and shrinks nothing.
+
+    Source: FedPCL (Tan et al., NeurIPS 2022), eq. 7, with base_tau = 0.07 as in its code.
+
+    Args:
+        features: ``[N, q]``, unit length in the publication.
+        labels: ``[N]`` int64 in 0…M-1; of padded rows anything.
+        prototypes: ``[..., M, q]``; the loss is the mean over the leading axes (clients).
+        tau: temperature, above 0.
+        base_tau: above 0.
+        mask: ``[N]``, 1 for a sample that takes part.
+
+    Returns:
+        ``[]``, at least 0; 0, with zero gradients, where no label is there twice.
+
+    Raises:
+        UsageError: a temperature is not positive.
+
+    >>> features = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    >>> prototype_contrast(features, torch.tensor([0, 0, 1]), torch.eye(2), 1.0, 1.0)  # log(1 + 1/e), twice
+    tensor(0.3133)
+    """
+    if not (tau > 0 and base_tau > 0):
+        raise UsageError(f"temperatures must be above 0, not {tau} and {base_tau}")
+    keep = real(features, mask)
+    classes = prototypes.shape[-2]
+    own = labels.masked_fill(~keep, 0).clamp(0, classes - 1)
+    itself = torch.eye(len(labels), dtype=torch.bool, device=labels.device)
+    others = keep & ~itself
+    same = others & keep[:, None] & (own[:, None] == own)
+    z = blank(features, keep)
+    logits = (prototypes[..., own, :] @ z.mT / tau).masked_fill(~others, torch.finfo(z.dtype).min)
+    chances = logits.log_softmax(-1).masked_fill(~same, 0).sum(-1) / same.sum(-1).clamp_min(1)
+    paired = same.any(-1)
+    return -tau / base_tau * (chances * paired).sum(-1).mean() / paired.sum().clamp_min(1)
+
+
+def fill_prototypes(prototypes: Tensor) -> Tensor:
+    """Put the mean prototype of the clients that have a class where a client has none of it (a zero row).
+
+    Source: FedPCL (Tan et al., NeurIPS 2022), global prototypes.
+
+    Args:
+        prototypes: ``[K, M, q]``, as `prototypes` gives them for each client.
+
+    Returns:
+        ``[K, M, q]``; a class that nobody has stays zero.
+
+    >>> fill_prototypes(torch.tensor([[[2.0], [4.0]], [[0.0], [6.0]]])).flatten().tolist()
+    [2.0, 4.0, 2.0, 6.0]
+    """
+    present = (prototypes != 0).any(-1, keepdim=True)
+    return torch.where(present, prototypes, prototypes.sum(0) / present.sum(0).clamp_min(1))
+
+
+def adaptive_threshold(
+    probabilities: Tensor, base: float = 0.8, low: float = -0.1, high: float = 0.15, mask: Tensor | None = None
+) -> Tensor:
+    """Move a threshold by the skewness of a client's entropies: base + clip(3·(mean - median)/std, low, high).
+
+    A few unsure samples among sure ones (mean above median) raise it. The median of an even number is the lower of the
+    two in the middle, the standard deviation has ddof 1.
+
+    Source: FedSCAl (arXiv 2512.06738, WACV 2026), adaptive threshold; Pearson's second skewness, constants of its code.
+
+    Args:
+        probabilities: ``[N, M]``, softmax outputs on all of a client's images.
+        base: threshold without skewness.
+        low: least move.
+        high: largest move.
+        mask: ``[N]``, 1 for a sample, 0 for padding.
+
+    Returns:
+        ``[]``; the base where entropies do not vary.
+
+    >>> adaptive_threshold(torch.tensor([[0.5, 0.5], [1.0, 0.0], [1.0, 0.0]]))  # skewed far: 0.8 + 0.15
+    tensor(0.9500)
+    """
+    keep = real(probabilities, mask)
+    count = keep.sum()
+    entropies = entr(blank(probabilities, keep)).sum(-1)
+    mean = mean_of(entropies, keep)
+    spread = ((entropies - mean).square().masked_fill(~keep, 0).sum() / (count - 1).clamp_min(1)).sqrt()
+    ranked = entropies.masked_fill(~keep, torch.inf).sort().values
+    median = ranked.gather(0, ((count - 1) // 2).clamp_min(0)[None])[0].nan_to_num(posinf=0.0)
+    skewness = torch.where(spread > 1e-6, 3 * (mean - median) / torch.where(spread > 1e-6, spread, 1), 0)
+    return base + skewness.clamp(low, high)

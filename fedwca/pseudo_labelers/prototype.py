@@ -30,6 +30,8 @@ class Prototype(PseudoLabeler):
     """Append a constant 1 to every feature first, as SHOT's code does."""
     normalize_first: bool = False
     """Average unit feature vectors instead of raw ones, as SHOT's code does."""
+    min_count: NonNegativeInt = 0
+    """Samples a class must be predicted for to be assigned; 1 as in SHOT's code for objects, 0 for no such rule."""
 
     def __call__(self, predictions: Mapping[str, Predictions], draws: Tensor, mask: Tensor | None = None) -> Targets:
         """Every sample gets a label, at full weight, unmixed."""
@@ -41,6 +43,7 @@ class Prototype(PseudoLabeler):
             refine=self.refine,
             append_one=self.append_one,
             normalize_first=self.normalize_first,
+            min_count=self.min_count,
         )
         ones = torch.ones_like(start.features[:, 0])
         partners = torch.arange(len(labels), device=labels.device)

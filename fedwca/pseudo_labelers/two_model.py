@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, NonNegativeInt
 from torch import Tensor
 
 from fedwca.functional import mixup_partners, prototype_labels, prototype_similarity, select_labels
@@ -35,12 +35,14 @@ class TwoModel(PseudoLabeler):
     """Mix images whose two labels differ (MU of Table 5); off: they keep their image and their selected label."""
     fallback: Literal["drop", "keep", "any"] = "drop"
     """A mismatched sample without a matched one of its class: no label, its own image, or any matched image."""
-    refine: Annotated[int, Field(ge=0)] = 1
+    refine: NonNegativeInt = 1
     """How often prototypes are recomputed from one-hot labels."""
     append_one: bool = False
     """Append a constant 1 to every feature first, as SHOT's code does."""
     normalize_first: bool = False
     """Average unit feature vectors instead of raw ones, as SHOT's code does."""
+    min_count: NonNegativeInt = 0
+    """Samples a class must be predicted for to be assigned; 1 as in SHOT's code for objects, 0 for no such rule."""
 
     def __call__(self, predictions: Mapping[str, Predictions], draws: Tensor, mask: Tensor | None = None) -> Targets:
         """Targets of Algorithm 2; with two equal models these are plain prototype labels."""
@@ -68,5 +70,12 @@ class TwoModel(PseudoLabeler):
 
     def _labels(self, model: Predictions, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Eq. 4 for one model: labels ``[N]``, similarities ``[N]``, prototypes ``[M, q]``."""
-        shot = {"append_one": self.append_one, "normalize_first": self.normalize_first}
-        return prototype_labels(model.features, model.probabilities, mask, refine=self.refine, **shot)
+        return prototype_labels(
+            model.features,
+            model.probabilities,
+            mask,
+            refine=self.refine,
+            append_one=self.append_one,
+            normalize_first=self.normalize_first,
+            min_count=self.min_count,
+        )

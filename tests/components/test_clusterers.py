@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 import pytest
@@ -28,6 +29,10 @@ class FakeSignatures:
 
     def layer(self, index: int) -> Tensor:
         return self.values * index
+
+    @property
+    def layers(self) -> int:
+        return 3
 
     def everything(self) -> Tensor:
         return self.values
@@ -108,3 +113,42 @@ def test_silhouette_finds_the_number_of_groups(name: str) -> None:
 def test_identical_clients_do_not_break_finch() -> None:
     given = FakeSignatures(torch.ones(4, 8, dtype=torch.float64), torch.tensor([0, 0, 1, 1]))
     assert Finch()(given).shape == (4,)
+
+
+def test_finch_notes_the_sizes_of_all_levels() -> None:
+    found = signatures([0, 0, 1, 1, 2, 2, 3, 3])
+    notes = Finch().notes(found)
+    assert notes["layer"] == 1
+    assert "warning" not in notes
+    levels = notes["levels"]
+    assert levels[0] == Finch()(found).bincount().tolist() == [2, 2, 2, 2]
+    assert [sum(sizes) for sizes in levels] == [8] * len(levels)
+    assert [len(sizes) for sizes in levels] == sorted((len(sizes) for sizes in levels), reverse=True)
+    assert len(levels[-1]) == 1
+    assert "layer" not in Finch(signature="all").notes(found)
+
+
+@every
+def test_notes_are_plain(clusterer: Clusterer) -> None:
+    notes = clusterer.notes(signatures([0, 0, 1, 1]))
+    assert json.loads(json.dumps(notes)) == notes
+
+
+class Frozen(FakeSignatures):
+    """Signatures whose first two layers nobody trained."""
+
+    def layer(self, index: int) -> Tensor:
+        return torch.ones(len(self.values), 5, dtype=torch.float64) if index < 3 else self.values
+
+    def reference(self) -> Frozen:
+        return Frozen(self.values.mean(0, keepdim=True), self.truth[:1])
+
+
+def test_a_frozen_layer_is_passed_over() -> None:
+    given = signatures([0, 0, 1, 1, 2, 2])
+    frozen = Frozen(given.values, given.truth)
+    assert same(Finch()(frozen), given.truth)
+    notes = Finch().notes(frozen)
+    assert notes["layer"] == 3
+    assert "layer 1 is the source model's at every client, so layer 3 is compared" in notes["warning"]
+    assert Finch(signature=3).notes(frozen) == {"layer": 3, "levels": notes["levels"]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,16 +11,23 @@ from torch import Tensor
 
 from fedwca.kinds import Objective
 from fedwca.objectives import objectives
+from fedwca.objectives.prototype_contrastive import PrototypeContrastive
+from fedwca.objectives.self_training import SelfTraining
+from fedwca.objectives.server_client_alignment import ServerClientAlignment
 from fedwca.objectives.shot import Shot
-from fedwca.types import Batch
+from fedwca.types import Batch, Predictions, Targets
 
 every = pytest.mark.parametrize("objective", [objectives.build(name) for name in objectives.names()], ids=str)
 
 
 def batch(logits: Tensor, labels: list[int], weights: list[float], target: Tensor | None = None) -> Batch:
-    features = torch.zeros(len(logits), 2, dtype=logits.dtype)
+    features = 0 * logits[:, :2]
     target = logits if target is None else target
-    return Batch(logits, features, target, torch.tensor(labels), torch.tensor(weights, dtype=logits.dtype))
+    kept = torch.tensor(weights, dtype=logits.dtype)
+    names = ("start", "cluster", "source", "teacher")
+    teachers, views = dict.fromkeys(names, logits.detach()), dict.fromkeys(("weak", "strong"), logits)
+    observed = {"threshold": torch.tensor(0.8)}
+    return Batch(logits, features, target, torch.tensor(labels), kept, teachers, views, observed)
 
 
 def logits_of(*probabilities: list[float]) -> Tensor:
@@ -72,3 +80,109 @@ def test_a_finite_number_with_gradients_even_where_nothing_is_labelled(objective
     assert logits.grad is not None
     assert bool(torch.isfinite(loss))
     assert bool(torch.isfinite(logits.grad).all())
+
+
+def test_self_training_by_hand() -> None:
+    # Labels at weights 1 and 0: the cross-entropy counts the second as 0, mean over both.
+    given = batch(logits_of([0.75, 0.25], [0.75, 0.25]), [0, 1], [1, 0])
+    assert float(SelfTraining(distillation=0)(given)) == pytest.approx(-math.log(0.75) / 2)
+    # Source (4/5, 1/5) with alpha 1/2: odds 2, so (2/3, 1/3); mean over classes of target times -log output.
+    source = replace(given, reference_logits={"source": logits_of([0.8, 0.2], [0.8, 0.2])})
+    one = (-math.log(0.75) * 2 / 3 - math.log(0.25) / 3) / 2
+    assert float(SelfTraining(lam=0, distillation=10)(source)) == pytest.approx(10 * one)
+    # Both are sure at 0.8, of equal ones the first is in the surer half of its class.
+    assert float(SelfTraining(lam=0, confidence=0.75)(source)) == pytest.approx(one)
+    assert float(SelfTraining(lam=0, confidence=0.9)(source)) == 0
+    assert float(SelfTraining(lam=0, confidence=0.9, share=0.5)(source)) == pytest.approx(one / 2)
+
+
+def test_self_training_teaches_the_student_alone() -> None:
+    logits = logits_of([0.75, 0.25]).requires_grad_()
+    teacher = logits_of([0.9, 0.1]).requires_grad_()
+    SelfTraining()(replace(batch(logits, [0], [1]), reference_logits={"source": teacher.detach()})).backward()
+    assert logits.grad is not None
+    assert bool((logits.grad != 0).all())
+
+
+PROTOTYPES = torch.tensor([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 0.0]]], dtype=torch.float64)
+
+
+def test_prototype_contrast_by_hand() -> None:
+    features = torch.tensor([[2.0, 0.0], [3.0, 0.0], [0.0, 5.0]], dtype=torch.float64)
+    given = replace(batch(torch.zeros(3, 2, dtype=torch.float64), [0, 0, 1], [1, 1, 1]), features=features)
+    # Round 0: nothing was sent.
+    assert float(PrototypeContrastive()(given)) == 0
+    objective = PrototypeContrastive(tau=2, base_tau=0.5)
+    sent = objective.pool({"prototypes": PROTOTYPES})
+    assert sent["prototypes"][1].tolist() == [[1, 0], [0, 1]]  # the second client's gap is filled by the first's
+    # Images 0 and 1 each see the other at cosine 1 and image 2 at 0; image 2 is alone and costs nothing. Both clients
+    # have the same prototypes: a mean over them.
+    expected = 2 / 0.5 * math.log(1 + math.exp(-1 / 2))
+    assert float(objective(replace(given, shared=sent))) == pytest.approx(expected)
+    # Without a label image 1 is nobody's partner: no label is there twice.
+    assert float(objective(replace(given, shared=sent, weights=torch.tensor([1.0, 0, 1]).double()))) == 0
+
+
+def test_prototypes_are_means_of_unit_features_of_labelled_images() -> None:
+    features = torch.tensor([[2.0, 0.0], [0.0, 3.0], [-1.0, 0.0]], dtype=torch.float64)
+    predictions = Predictions(torch.zeros(3, 3, dtype=torch.float64), features)
+    nothing = torch.zeros(3)
+    targets = Targets(torch.tensor([0, 0, 2]), torch.tensor([1.0, 1, 0]), torch.arange(3), nothing, nothing == 0)
+    found = PrototypeContrastive().collect(predictions, targets)["prototypes"]
+    assert found.tolist() == [[0.5, 0.5], [0, 0], [0, 0]]
+
+
+def test_tau_does_not_shrink_the_gradient() -> None:
+    draw = torch.Generator().manual_seed(0)
+    norms = []
+    for tau in (7.0, 70.0):
+        features = torch.randn(12, 4, generator=draw.manual_seed(1), dtype=torch.float64).requires_grad_()
+        given = batch(torch.zeros(12, 3, dtype=torch.float64), [0, 1, 2] * 4, [1] * 12)
+        sent = {"prototypes": torch.randn(2, 3, 4, generator=draw.manual_seed(2), dtype=torch.float64)}
+        PrototypeContrastive(tau=tau)(replace(given, features=features, shared=sent)).backward()
+        assert features.grad is not None
+        norms.append(float(features.grad.norm()))
+    assert norms[0] == pytest.approx(norms[1], rel=0.2)
+
+
+def test_alignment_by_hand() -> None:
+    weak, strong = logits_of([0.9, 0.1], [0.7, 0.3]), logits_of([0.6, 0.4], [0.6, 0.4])
+    server = logits_of([0.3, 0.7], [0.05, 0.95])
+    given = replace(
+        batch(weak, [0, 0], [0, 0]),
+        view_logits={"weak": weak, "strong": strong},
+        reference_logits={"start": server},
+    )
+    # Own label 0 counts for the first image only, the server's label 1 for the second only; means over both.
+    assert float(ServerClientAlignment(client=3, server=0)(given)) == pytest.approx(-3 * math.log(0.6) / 2)
+    assert float(ServerClientAlignment(client=0, server=0.3)(given)) == pytest.approx(-0.3 * math.log(0.4) / 2)
+    nobody = replace(given, observed={"threshold": torch.tensor(0.99)})
+    assert float(ServerClientAlignment()(nobody)) == 0
+
+
+def test_alignment_moves_the_strong_view_only() -> None:
+    weak, strong = logits_of([0.9, 0.1]).requires_grad_(), logits_of([0.6, 0.4]).requires_grad_()
+    given = replace(batch(weak, [0], [0]), view_logits={"weak": weak, "strong": strong})
+    ServerClientAlignment()(given).backward()
+    assert weak.grad is None
+    assert strong.grad is not None
+
+
+def test_the_threshold_moves_with_the_skewness_of_entropies() -> None:
+    def threshold(*probabilities: list[float]) -> float:
+        logits = logits_of(*[[p + 1e-300 for p in row] for row in probabilities])
+        return float(ServerClientAlignment().observe(Predictions(logits, logits))["threshold"])
+
+    sure, unsure = [1.0, 0.0], [0.5, 0.5]
+    assert threshold(sure, sure, sure) == pytest.approx(0.8)  # no spread
+    assert threshold(sure, sure, unsure) == pytest.approx(0.95)  # 3·(1/3)/(1/√3) = 1.7, clipped
+    assert threshold(sure, unsure, unsure) == pytest.approx(0.7)  # the other way round
+    # Entropies 0, h and log 2 in a row with mean 0.99 of the median: 3·(mean - median)/std unclipped.
+    middle = 0.11
+    h = -(middle * math.log(middle) + (1 - middle) * math.log(1 - middle))
+    values = [0.0, h, math.log(2)]
+    mean = sum(values) / 3
+    std = math.sqrt(sum((v - mean) ** 2 for v in values) / 2)
+    expected = 0.8 + 3 * (mean - h) / std
+    assert 0.7 < expected < 0.95
+    assert threshold(sure, [1 - middle, middle], unsure) == pytest.approx(expected)

@@ -12,6 +12,7 @@ from fedwca.aggregators.wca import WCA
 from fedwca.functional import blend_weights, soft_cluster_weights
 from fedwca.kinds import Aggregator
 from fedwca.round import refuse
+from fedwca.types import State
 
 from .fakes import built, labels_for, play
 
@@ -117,17 +118,19 @@ def test_a_cluster_without_a_client_keeps_its_model(aggregator: Aggregator) -> N
     clusters = int(labels.max()) + 1
     sizes = torch.tensor([3, 5, 7, 9])
     everybody = torch.ones(4, dtype=torch.bool)
+    rows = len(aggregator.gather({}, labels, sizes, everybody, 1))
     state = aggregator.learn({}, labels, {}, everybody)
     present = torch.tensor([False, True, True, False])
-    gather = aggregator.gather(state, labels, sizes, present, clusters)
+    gather = aggregator.gather(state, labels, sizes, present, rows)
     assert is_mixture(gather)
-    assert gather[:, clusters:][:, ~present].abs().sum() == 0
+    assert gather.shape == (rows, rows + 4)
+    assert gather[:, rows:][:, ~present].abs().sum() == 0
     for cluster in range(clusters):
         if not bool((present & (labels == cluster)).any()):
             assert gather[cluster].argmax() == cluster
             assert gather[cluster].max() == 1
-    nobody = aggregator.gather(state, labels, sizes, torch.zeros(4, dtype=torch.bool), clusters)
-    assert torch.equal(nobody[:, :clusters], torch.eye(clusters, dtype=torch.float64))
+    nobody = aggregator.gather(state, labels, sizes, torch.zeros(4, dtype=torch.bool), rows)
+    assert torch.equal(nobody[:, :rows], torch.eye(rows, dtype=torch.float64))
     source = aggregator.gather({}, labels, sizes, present, 1)
     assert is_mixture(source)
 
@@ -135,12 +138,12 @@ def test_a_cluster_without_a_client_keeps_its_model(aggregator: Aggregator) -> N
 @takes_partition
 def test_one_cluster_is_fedavg(aggregator: Aggregator) -> None:
     given = torch.zeros(5, dtype=torch.int64)
-    case, average = play(aggregator, given), play(FedAvg(weighting="uniform"), given)
-    for mine, other in zip(case.gathers, average.gathers, strict=True):
-        assert close(mine, other)
+    uniform = aggregator.model_copy(update={"weighting": "uniform"})
+    case, average = play(uniform, given), play(FedAvg(weighting="uniform"), given)
     starts = torch.einsum("ks,ksp->kp", case.blend.start, case.view.received)
-    assert close(starts, case.rows[0].expand(5, -1))
-    assert close(case.rows[-1], average.rows[-1])
+    assert close(starts, average.rows[0].expand(5, -1))
+    for state, rows, other in zip(case.states, case.rows, average.rows, strict=True):
+        assert close(uniform.deliver(state, len(rows)) @ rows, other.expand(5, -1))
 
 
 def test_samples_weigh_where_asked() -> None:
@@ -206,3 +209,50 @@ def test_wca_directions_differ_where_gains_are_one_sided() -> None:
     row = WCA(direction="row").learn({}, labels, report, present)["soft"]
     assert column.tolist() == [[0.5, 0.5], [0.0, 1.0]]
     assert row.tolist() == [[1.0, 0.0], [1.0, 0.0]]
+
+
+def ladd_rounds(start: int, weighting: str = "samples") -> list[Tensor]:
+    """Server rows of one number each over rounds 0…4: clients upload round + 1, + 10 for the second cluster's."""
+    ladd = aggregators.build(f"ladd:start={start},weighting={weighting}")
+    labels, sizes = torch.tensor([0, 0, 1]), torch.tensor([1, 3, 5])
+    state: State = {}
+    rows, seen = torch.zeros(1, 1, dtype=torch.float64), []
+    for number in range(5):
+        # The second cluster is absent in round 3; its numbers then must not count.
+        present = torch.tensor([True, True, number != 3])
+        uploads = torch.tensor([[number], [number + 4], [number + 10]], dtype=torch.float64)
+        rows = ladd.gather(state, labels, sizes, present, len(rows)) @ torch.cat([rows, uploads])
+        state = ladd.learn(state, labels, {}, present)
+        seen.append(rows[:, 0])
+    return seen
+
+
+def test_ladds_teachers_by_hand() -> None:
+    models = torch.stack(ladd_rounds(2))
+    # Cluster 0: (r + 3(r + 4))/4 = r + 3. Cluster 1: r + 10, but 12 stays in round 3.
+    assert models[:, 0].tolist() == [3, 4, 5, 6, 7]
+    assert models[:, 1].tolist() == [10, 11, 12, 12, 14]
+    # Teachers are the models before round 2, then their mean from round 2 on; an absent cluster adds nothing.
+    assert models[:, 2].tolist() == [3, 4, 5, 5.5, 6]
+    assert models[:, 3].tolist() == [10, 11, 12, 12, 13]
+    assert torch.stack(ladd_rounds(2, "uniform"))[:, 0].tolist() == [2, 3, 4, 5, 6]
+    # Without averaging the teacher is the model.
+    assert torch.equal(*torch.stack(ladd_rounds(0)).split(2, 1))
+
+
+def test_ladd_sends_a_teacher_only_where_there_is_one() -> None:
+    given = torch.tensor([0, 1, 1, 2])
+    with_one, without = play(aggregators.build("ladd:start=1"), given), play(aggregators.build("ladd:start=0"), given)
+    assert (with_one.offer.models, without.offer.models) == (2, 1)
+    teachers = torch.einsum("kqr,rp->kqp", with_one.offer.personal, torch.eye(6, dtype=torch.float64))[:, 1]
+    assert teachers.argmax(1).tolist() == [3, 4, 4, 5]
+    assert with_one.blend.references["teacher"].tolist() == [[0, 1]] * 4
+    assert without.blend.references == {}  # then it is the own model
+    assert with_one.blend.start.tolist() == [[1, 0]] * 4
+
+
+@every
+def test_references_are_declared(aggregator: Aggregator) -> None:
+    case = play(aggregator, torch.tensor([0, 0, 1, 1]))
+    assert {"start", "cluster", "source"} <= set(aggregator.references)
+    assert set(case.blend.references) <= set(aggregator.references)

@@ -11,6 +11,7 @@ from torch import Tensor
 from fedwca.functional import prototype_labels
 from fedwca.kinds import PseudoLabeler
 from fedwca.pseudo_labelers import pseudo_labelers
+from fedwca.pseudo_labelers.argmax import Argmax
 from fedwca.pseudo_labelers.prototype import Prototype
 from fedwca.pseudo_labelers.two_model import TwoModel
 from fedwca.types import Predictions, Targets
@@ -174,3 +175,47 @@ def test_the_rules_differ_where_prototypes_point_apart() -> None:
         found.add(bool((ratio.notes["divisors"] <= 0).any()))
         assert torch.equal(margin.matched, ratio.matched)
     assert True in found
+
+
+def sure(*probabilities: float, label: int = 0) -> list[list[float]]:
+    """Rows of two classes whose largest probability, at the label, is given."""
+    return [[p, 1 - p] if label == 0 else [1 - p, p] for p in probabilities]
+
+
+def test_argmax_keeps_everything_without_a_gate() -> None:
+    model = predictions(6, 25)
+    targets = Argmax()({"start": model}, drawn(25))
+    assert torch.equal(targets.labels, model.logits.argmax(1))
+    assert targets.weights.tolist() == [1] * 25
+    assert targets.mix.sum() == 0
+
+
+def test_ladds_gate_by_hand() -> None:
+    # Class 0: 0.95 by confidence; of four, floor(0.66 · 4) = 2 are the surest. Class 1: floor(0.66 · 1) = 0.
+    rows = torch.tensor([*sure(0.7, 0.95, 0.6, 0.8), *sure(0.85, label=1)], dtype=torch.float64)
+    model = Predictions(rows.log(), torch.zeros(5, 2, dtype=torch.float64))
+    targets = Argmax(confidence=0.9, share=0.66, model="teacher")({"teacher": model}, drawn(5))
+    assert targets.labels.tolist() == [0, 0, 0, 0, 1]
+    assert targets.weights.tolist() == [0, 1, 0, 1, 0]
+    assert Argmax(confidence=0.9)({"start": model}, drawn(5)).weights.tolist() == [0, 1, 0, 0, 0]
+    assert Argmax(confidence=1, share=0.5)({"start": model}, drawn(5)).weights.tolist() == [0, 1, 0, 1, 0]
+    assert Argmax(confidence=1, share=1)({"start": model}, drawn(5)).weights.tolist() == [1] * 5
+
+
+def test_argmax_asks_one_model_only() -> None:
+    assert Argmax().models == ("start",)
+    assert Argmax(model="teacher").models == ("teacher",)
+
+
+def test_a_class_the_model_never_predicts_is_left_out_where_asked() -> None:
+    # Outputs never favour class 1, but the second image's feature is nearest to its soft prototype.
+    rows = torch.tensor([[0.6, 0.4, 0.0], [0.55, 0.45, 0.0], [0.0, 0.0, 1.0]], dtype=torch.float64)
+    features = torch.tensor([[1.0, 0.0], [0.8, 0.5], [-1.0, 0.3]], dtype=torch.float64)
+    model = Predictions((rows + 1e-12).log(), features)
+    assert Prototype(refine=0)({"start": model}, drawn(3)).labels.tolist() == [0, 1, 2]
+    assert Prototype(refine=0, min_count=1)({"start": model}, drawn(3)).labels.tolist() == [0, 0, 2]
+    assert Prototype(refine=0, min_count=2)({"start": model}, drawn(3)).labels.tolist()[:2] == [0, 0]
+    # No class has nine images: the rule is void rather than everything one label.
+    assert Prototype(refine=0, min_count=9)({"start": model}, drawn(3)).labels.tolist() == [0, 1, 2]
+    both = {"start": model, "cluster": model}
+    assert TwoModel(refine=0, min_count=1)(both, drawn(3)).labels.tolist() == [0, 0, 2]

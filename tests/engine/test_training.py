@@ -17,7 +17,7 @@ from fedwca.kinds import Objective, PseudoLabeler
 from fedwca.network import Network
 from fedwca.objectives.proximal import Proximal
 from fedwca.objectives.shot import Shot
-from fedwca.types import Blend, Offer, Targets
+from fedwca.types import Batch, Blend, Offer, Targets
 
 KEYS = Keys(5)
 
@@ -96,14 +96,14 @@ def test_equals_a_plain_loop(network: Network, mixing: bool, n: int, more: list[
     assert (slot - layout.read(plain)).abs().max() < 1e-10 * max(1.0, float(moved))
 
 
-def run(loop: Loop, training: Training, labeler: PseudoLabeler) -> Tensor:
+def run(loop: Loop, training: Training, labeler: PseudoLabeler, *more: Objective) -> Tensor:
     """One round of every client from the network's own weights."""
     row = loop.layout.read(loop.network)
     offer = Offer(torch.ones(len(loop.images), 1, 1, dtype=torch.float64), torch.zeros(0, 1, dtype=torch.float64))
     loop.run(
         offer,
         row[None],
-        lambda client: Task(labeler, [Shot()], training, lambda purpose: KEYS(0, client, purpose)),
+        lambda client: Task(labeler, [Shot(), *more], training, lambda purpose: KEYS(0, client, purpose)),
         lambda client, desk: desk.train(Blend(desk.own)),
         range(len(loop.images)),
     )
@@ -164,3 +164,77 @@ def test_steps_leave_torch_threads_as_they_were(loop: Loop) -> None:
     before = torch.get_num_threads()
     run(loop, Training(epochs=1, batch_size=8), Fixed())
     assert torch.get_num_threads() == before
+
+
+class Watched(Objective):
+    """Reads a strong view, counts what it is shown, and is nothing but a sum of logits."""
+
+    views = ("weak", "strong")
+    seen: list = []
+
+    def __call__(self, batch: Batch) -> Tensor:
+        self.seen.append(batch)
+        return batch.view_logits["strong"].square().mean()
+
+
+def test_strong_views_come_when_asked_and_in_the_same_forward(network: Network, images: list[ClientImages]) -> None:
+    shapes: list[int] = []
+    loop = Loop(network, images[:1], "cpu", 1)
+    replica = loop._replicas.get()
+    replica.network.norm.register_forward_pre_hook(lambda module, inputs: shapes.append(len(inputs[0])))
+    loop._replicas.put(replica)
+    training = Training(epochs=1, batch_size=8)
+    run(loop, training, Fixed(mixing=False))
+    assert shapes == [13, 8, 5]  # all images in eval mode, then two steps
+    shapes.clear()
+    watched = Watched()
+    watched.seen.clear()
+    run(loop, training, Fixed(mixing=False), watched)
+    assert shapes == [13, 16, 10]
+    assert [len(batch.view_logits["strong"]) for batch in watched.seen] == [8, 5]
+    assert all(batch.view_logits["weak"] is batch.logits for batch in watched.seen)
+    shapes.clear()
+    run(loop, training, Fixed(mixing=True), watched)
+    mixed = sum(shapes[1:]) - 2 * 13
+    assert mixed == 5  # every third image of 13 is mixed, and its strong view is not
+
+
+def test_an_objective_that_asks_for_views_does_not_change_the_others_draws(
+    network: Network, images: list[ClientImages]
+) -> None:
+    # With weight 0 the strong images still pass through BatchNorm in training, so only its statistics may differ.
+    watched = Watched()
+    watched.seen.clear()
+    loop, training = Loop(network, images[:1], "cpu", 1), Training(epochs=1, batch_size=20, lr=1e-9)
+    run(loop, training, Fixed(), watched)
+    with_views = watched.seen[-1]
+    again = Watched()
+    run(loop, training, Fixed(), again)
+    assert torch.equal(with_views.logits, watched.seen[-1].logits)
+    assert torch.equal(with_views.view_logits["strong"], watched.seen[-1].view_logits["strong"])
+
+
+def test_strong_views_do_not_depend_on_workers(network: Network, images: list[ClientImages]) -> None:
+    training = Training(epochs=2, batch_size=8)
+    banks = [run(Loop(network, images, "cpu", workers), training, Fixed(), Watched()) for workers in (1, 3)]
+    assert torch.equal(*banks)
+
+
+def test_the_networks_own_augmentation_is_what_training_shows(network: Network, images: list[ClientImages]) -> None:
+    drawn: list[Tensor] = []
+
+    def weak(shown: Tensor, draws: Tensor) -> Tensor:
+        drawn.append(draws)
+        return network.prepare(shown) * (1 + draws[:, :1, None, None].float())
+
+    loop = Loop(network, images[:1], "cpu", 1)
+    before = run(loop, Training(epochs=1, batch_size=8), Fixed())
+    replica = loop._replicas.get()
+    replica.network.weak = weak  # type: ignore[method-assign]
+    loop._replicas.put(replica)
+    after = run(loop, Training(epochs=1, batch_size=8), Fixed())
+    assert not torch.equal(before, after)
+    # Plain images and partners of two steps, each place with numbers of its own.
+    numbers = torch.cat(drawn)
+    assert numbers.shape == (18, 4)
+    assert len(numbers.unique()) == 18 * 4

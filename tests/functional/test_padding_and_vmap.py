@@ -80,10 +80,16 @@ SCALARS: dict[str, Callable[[Data], Tensor]] = {
     "prototypes": lambda d: F.prototypes(d["features"], d["probabilities"], d["mask"]),
     "shot": shot,
     "information_maximization": lambda d: F.information_maximization(d["logits"], d["mask"]),
+    "distillation": lambda d: F.distillation(d["logits"], d["logits"].flip(-1), 0.5, d["weights"], d["mask"]),
+    "prototype_contrast": lambda d: F.prototype_contrast(
+        d["features"], d["labels"], CLASSIFIER.to(d["features"].dtype), 0.5, mask=d["mask"]
+    ),
+    "threshold": lambda d: F.adaptive_threshold(d["probabilities"], mask=d["mask"]),
     "cross_entropy": lambda d: F.weighted_cross_entropy(d["logits"], d["labels"], d["weights"], d["mask"]),
 }
 PER_SAMPLE: dict[str, Callable[[Data], Tensor]] = {
     "selected": selected,
+    "confident": lambda d: F.confident(d["probabilities"], 0.8, 0.5, d["mask"]),
     "partners": lambda d: F.mixup_partners(d["labels"], d["matched"], d["uniform"], d["mask"], classes=M),
 }
 EVERY = {**SCALARS, **PER_SAMPLE, "labelled": labelled}
@@ -96,7 +102,7 @@ def test_vmap_equals_a_loop(name: str, dtype: torch.dtype) -> None:
         together = vmap(EVERY[name])(data)
         for k in range(K):
             torch.testing.assert_close(together[k], EVERY[name]({n: rows[k] for n, rows in data.items()}))
-        assert together.isfinite().all()
+        assert together.double().isfinite().all()
 
 
 @pytest.mark.parametrize("garbage", [0.0, 1e4, 1e37, float("inf"), float("nan")])
@@ -134,7 +140,16 @@ def test_padding_changes_no_partner() -> None:
     assert torch.equal(vmap(PER_SAMPLE["partners"])(behind)[:, :N], before)
 
 
-@pytest.mark.parametrize("name", ["information_maximization", "cross_entropy"])
+@pytest.mark.parametrize("garbage", [0.0, 1e4, float("nan")])
+def test_padding_is_never_confident_and_takes_no_place(garbage: float) -> None:
+    data = clients(torch.float32)
+    longer = padded(data, garbage)
+    kept = vmap(PER_SAMPLE["confident"])(longer)
+    assert torch.equal(kept[:, place()], vmap(PER_SAMPLE["confident"])(data))
+    assert not kept[~longer["mask"]].any()
+
+
+@pytest.mark.parametrize("name", ["information_maximization", "cross_entropy", "distillation"])
 def test_padding_gets_no_gradient(name: str) -> None:
     longer = padded(clients(torch.float64), 1e30)
     longer["logits"].requires_grad_()

@@ -1,0 +1,51 @@
+"""FedPCL's objective: contrast with the class prototypes of all clients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from pydantic import PositiveFloat
+from torch import Tensor
+from torch.nn.functional import normalize, one_hot
+
+from fedwca.functional import fill_prototypes, prototype_contrast, prototypes
+from fedwca.kinds import Objective
+from fedwca.objectives import register
+from fedwca.types import Batch, Predictions, Targets
+
+
+@register("prototype_contrastive")
+class PrototypeContrastive(Objective):
+    """Mean over clients i of the contrast between a batch's unit features and the prototypes of client i.
+
+    After training each client uploads the means of its unit features by label; the server fills the classes it lacks
+    with the mean over the others and sends everybody all of them. Round 0 has none: the loss is 0.
+    Source: Tan et al. (FedPCL), NeurIPS 2022, eq. 7 (which sums over clients); FedWCA sec. 5 and App. C.2 (tau = 70).
+    """
+
+    label = "prototype contrast"
+    paper = "Tan et al. 2022 (FedPCL), eq. 7; FedWCA App. C.2"
+
+    tau: PositiveFloat = 70.0
+    """Temperature of the contrast; larger flattens it without shrinking gradients."""
+    base_tau: PositiveFloat = 0.07
+    """Divides the loss, so that tau / base_tau scales it."""
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """The loss of one batch, over the images that have a label."""
+        if "prototypes" not in batch.shared:
+            # A sum over no row: it has a gradient, which is 0.
+            return batch.features[:0].sum()
+        features, sent = normalize(batch.features, dim=-1), batch.shared["prototypes"]
+        return prototype_contrast(features, batch.labels, sent, self.tau, self.base_tau, batch.weights > 0)
+
+    def collect(self, predictions: Predictions, targets: Targets) -> Mapping[str, Tensor]:
+        """``prototypes [M, q]`` of the trained model; a class without a labelled image has a zero row."""
+        features = normalize(predictions.features, dim=-1)
+        hot = one_hot(targets.labels, predictions.logits.shape[-1]) * targets.weights[:, None]
+        return {"prototypes": prototypes(features, hot)}
+
+    def pool(self, collected: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """``prototypes [K, M, q]`` without gaps."""
+        return {"prototypes": fill_prototypes(torch.as_tensor(collected["prototypes"]))}

@@ -1,0 +1,45 @@
+"""LADD's objective: cross-entropy on its own labels, and distillation from the source model."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat
+from torch import Tensor
+
+from fedwca.functional import confident, distillation, weighted_cross_entropy
+from fedwca.kinds import Objective
+from fedwca.objectives import register
+from fedwca.types import Batch
+
+
+@register("self_training")
+class SelfTraining(Objective):
+    """lam · CE on the labels that the labeler kept + distillation · KD from the source model's outputs.
+
+    Both are means over all images of the batch: one without a label counts as 0, as in LADD's code. KD is taken where
+    the source model itself passes the gate, its shares being those of the batch.
+    Source: Shenaj et al. (LADD), WACV 2023, sec. 4.
+    """
+
+    label = "self-training"
+    paper = "Shenaj et al. 2023 (LADD), sec. 4"
+    teachers = ("source",)
+
+    lam: NonNegativeFloat = 1.0
+    """Weight of the cross-entropy; 0 leaves the distillation alone."""
+    distillation: NonNegativeFloat = 1.0
+    """Weight of the distillation from the source model; 0 switches it off."""
+    alpha: PositiveFloat = 0.5
+    """Factor of the source model's logits; below 1 its outputs are flatter."""
+    confidence: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Images are distilled where the source model's probability is above this."""
+    share: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """And where it is within this share of the surest of its class in the batch."""
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """The loss of one batch."""
+        labelled = weighted_cross_entropy(batch.target_logits, batch.labels, batch.weights) * batch.weights.mean()
+        source = batch.reference_logits["source"]
+        sure = confident(source.softmax(-1), self.confidence, self.share)
+        return self.lam * labelled + self.distillation * distillation(batch.logits, source, self.alpha, sure)

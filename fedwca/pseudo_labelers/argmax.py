@@ -1,0 +1,46 @@
+"""The class a model predicts, where it is sure enough."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from fedwca.functional import confident
+from fedwca.kinds import PseudoLabeler
+from fedwca.pseudo_labelers import register
+from fedwca.types import Predictions, Targets
+
+
+@register("argmax")
+class Argmax(PseudoLabeler):
+    """The most probable class; kept above a confidence or among the surest of its class. By default all are kept.
+
+    Source: Shenaj et al. (LADD), WACV 2023 (0.9 and 0.66); without a gate, Table 5 of FedWCA without PP.
+    """
+
+    label = "argmax"
+    paper = "Shenaj et al. 2023 (LADD); FedWCA Table 5"
+
+    model: Literal["start", "cluster", "teacher", "source"] = "start"
+    """The model that predicts."""
+    confidence: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """A label is kept when its probability is above this."""
+    share: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """And when it is within this share of the surest labels of its class."""
+
+    @property
+    def models(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The model that predicts."""
+        return (self.model,)
+
+    def __call__(self, predictions: Mapping[str, Predictions], draws: Tensor, mask: Tensor | None = None) -> Targets:
+        """The predicted class of every sample, at weight 1 where it is kept and 0 elsewhere, unmixed."""
+        probabilities = predictions[self.model].probabilities
+        labels = probabilities.argmax(-1)
+        weights = confident(probabilities, self.confidence, self.share, mask).to(probabilities.dtype)
+        itself = torch.arange(len(labels), device=labels.device)
+        return Targets(labels, weights, itself, torch.zeros_like(weights), torch.ones_like(labels, dtype=torch.bool))

@@ -1,0 +1,128 @@
+"""What the published methods are made of."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedwca.experiments.compose import described
+from fedwca.experiments.names import baseline_folder, baseline_names
+from fedwca.experiments.request import plan
+from fedwca.round import Method
+
+PAGE = Path(__file__).parents[2] / "docs" / "methods.md"
+TABLE_5 = ["table5_none", "table5_pp", "table5_pp_fp", "table5_pp_fp_tm", "table5_pp_fp_tm_mu"]
+
+
+def methods(*names: str, preset: str = "default", **layer: Any) -> dict[str, Method]:
+    """Baselines by name, composed as a run does it."""
+    made = plan({"baselines": list(names), "name": "own", **layer}, preset_name=preset)
+    return {method.name: method for method, _ in made.methods}
+
+
+@pytest.mark.parametrize("preset", ["default", "paper"])
+@pytest.mark.parametrize("dataset", ["digits-mini", "digit-five", "pacs", "office-home"])
+def test_table_5_switches_one_part_on_at_a_time(preset: str, dataset: str) -> None:
+    found = methods(*TABLE_5, "fedwca", preset=preset, dataset=dataset)
+    labelers = {name: found[name].pseudo_labeler for name in TABLE_5}
+    assert [found[name].label for name in TABLE_5] == ["none", "PP", "PP+FP", "PP+FP+TM", "PP+FP+TM+MU"]
+    assert [labeler.name for labeler in labelers.values()] == ["argmax", "prototype", "prototype", *["two_model"] * 2]
+    assert [labeler.renew for labeler in labelers.values()] == ["epoch", "epoch", "round", "round", "round"]
+    assert labelers["table5_none"].model_dump() == {
+        "renew": "epoch",
+        "model": "start",
+        "confidence": 0,
+        "share": 0,
+    }
+    four, five = (labelers[name].model_dump() for name in TABLE_5[3:])
+    assert (four.pop("mixup"), five.pop("mixup")) == (False, True)
+    assert four == five
+    without = [[part for part in described(found[name]) if part["kind"] != "pseudo_labeler"] for name in TABLE_5]
+    assert without == [without[0]] * 5
+    assert described(found[TABLE_5[-1]]) == described(found["fedwca"])
+
+
+def methods_table() -> str:
+    """Every baseline and its composition, as the page shows it."""
+    lines = [
+        "| Name | Label | Clusterer | Aggregator | Pseudo-labels | Objectives | Rounds | Published |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name in baseline_names():
+        given = tomllib.loads((baseline_folder() / f"{name}.toml").read_text())
+        parts = [given.get("clusterer"), given["aggregator"], given["pseudo_labeler"]]
+        cells = [f"`{part}`" if part else "" for part in parts]
+        objectives = ", ".join(f"`{objective}`" for objective in given["objectives"])
+        rounds = str(given.get("rounds", ""))
+        shown = [f"`{name.replace('_', '-')}`", given["label"], *cells, objectives, rounds, given["paper"]]
+        lines.append(f"| {' | '.join(shown)} |".replace("|  |", "| |"))
+    return "\n".join(lines)
+
+
+def values_table() -> str:
+    """What preset paper gives by data set and source."""
+    header = ("Data set", "Source", "Rounds", "Learning rate", "λ", "μ", "T_a", "T_b", "LADD's first round")
+    lines = [f"| {' | '.join(header)} |", "|---|---|--:|--:|--:|--:|--:|--:|--:|"]
+    for dataset, source in (
+        ("digit-five", None),
+        ("digit-five", "synth"),
+        ("pacs", None),
+        ("office-home", None),
+        ("office-home", "clipart"),
+    ):
+        names = ["fedwca", "ladd", "revised_fedwca", "fedwca_l", "one_equal_a"]
+        made = plan({"dataset": dataset, "source": source, "baselines": names, "name": "own"}, preset_name="paper")
+        found = {method.name: method for method, _ in made.methods}
+        weights = {name: found[name].aggregator.model_dump() for name in names}
+        ta, tb = weights["fedwca"]["ta"], weights["fedwca"]["tb"]
+        assert {weights[name].get("ta", ta) for name in names} == {ta}
+        assert {weights[name].get("tb", tb) for name in names} == {tb}
+        objective, labeler = found["fedwca"].objectives[0].model_dump(), found["fedwca"].pseudo_labeler.model_dump()
+        numbers = [made.config.rounds, made.config.training.lr, objective["lam"], labeler["mu"], ta, tb]
+        row = [dataset, source or "others", *(f"{n:g}" for n in (*numbers, weights["ladd"]["start"]))]
+        lines.append(f"| {' | '.join(row)} |")
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("block", ["methods", "values"])
+def test_the_page_shows_what_is_composed(block: str) -> None:
+    expected = {"methods": methods_table, "values": values_table}[block]()
+    shown = PAGE.read_text().split(f"<!-- begin {block} -->\n")[1].split(f"\n<!-- end {block} -->")[0]
+    assert shown == expected, f"docs/methods.md, block {block}, should be:\n{expected}"
+
+
+@pytest.mark.parametrize("name", baseline_names())
+def test_what_a_baseline_reads_is_given(name: str) -> None:
+    method = methods(name)[name]
+    read = {*method.pseudo_labeler.models, *(m for o in method.objectives for m in (*o.anchors, *o.teachers))}
+    assert read <= set(method.aggregator.references)
+
+
+def test_ladd_fedpcl_and_fedscal_are_what_their_papers_say() -> None:
+    found = methods("ladd", "ladd_plus", "fedpcl_pl", "fedscal", preset="paper", dataset="digit-five")
+    ladd, plus = found["ladd"], found["ladd_plus"]
+    assert ladd.clusterer is not None
+    assert (ladd.clusterer.name, ladd.aggregator.name, ladd.aggregator.weighting) == ("ladd", "ladd", "samples")
+    labeler = ladd.pseudo_labeler.model_dump()
+    assert (labeler["model"], labeler["confidence"], labeler["share"]) == ("teacher", 0.9, 0.66)
+    assert (ladd.aggregator.model_dump()["start"], plus.aggregator.model_dump()["start"]) == (50, 0)
+    assert [objective.name for objective in plus.objectives] == ["shot", "self_training"]
+    assert plus.objectives[0].model_dump()["lam"] == 0.1
+    assert plus.objectives[1].model_dump()["lam"] == 0
+    assert found["fedpcl_pl"].objectives[0].model_dump() == {"tau": 70, "base_tau": 0.07}
+    assert not found["fedpcl_pl"].aggregator.travels
+    shot, alignment = (objective.model_dump() for objective in found["fedscal"].objectives)
+    assert shot["lam"] == 0.5
+    assert (alignment["client"], alignment["server"], alignment["threshold"]) == (3, 0.3, 0.8)
+
+
+def test_a_baselines_rounds_are_a_limit() -> None:
+    def rounds(count: int) -> dict[str, int]:
+        made = plan({"baselines": ["fedpcl_pl", "source_only", "fedavg"], "name": "own", "rounds": count})
+        return {method.name: rounds for method, rounds in made.methods}
+
+    assert rounds(100) == {"fedpcl_pl": 20, "source_only": 0, "fedavg": 100, "own": 100}
+    assert rounds(3) == {"fedpcl_pl": 3, "source_only": 0, "fedavg": 3, "own": 3}
