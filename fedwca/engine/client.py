@@ -280,6 +280,7 @@ class Desk:
         pulling = [o for o in self.task.objectives if type(o).penalty is not Objective.penalty]
         if not pulling:
             return None
-        leaf = self.slot[: self.replica.layout.trained].detach().requires_grad_()
+        # .data: a version counter of its own, else other clients' steps on the bank make autograd distrust this row.
+        leaf = self.slot[: self.replica.layout.trained].data.requires_grad_()
         values = [value for o in pulling if (value := o.penalty(leaf, anchors)) is not None]
         return torch.autograd.grad(torch.stack(values).sum(), leaf)[0] if values else None
