@@ -62,12 +62,6 @@ class Network(nn.Module):
         self.register_buffer("mean", torch.full((3, 1, 1), 0.5), persistent=False)
         self.register_buffer("std", torch.full((3, 1, 1), 0.5), persistent=False)
 
-    def prepare(self, images: Tensor) -> Tensor:
-        """uint8 ``[N, 3, H, W]`` to the scaled floats the backbone reads, channels last."""
-        mean, std = cast(Tensor, self.mean), cast(Tensor, self.std)
-        x = images.to(mean.dtype, memory_format=torch.channels_last)
-        return x.sub_(mean * 255).div_(std * 255)
-
     def weak(self, images: Tensor, draws: Tensor) -> Tensor:
         """uint8 ``[B, 3, H, W]`` as training shows them, scaled; here as they are.
 
@@ -76,6 +70,12 @@ class Network(nn.Module):
             draws: uniform numbers in [0, 1) ``[B, 4]``, for whatever an augmentation draws.
         """
         return self.prepare(images)
+
+    def prepare(self, images: Tensor) -> Tensor:
+        """uint8 ``[N, 3, H, W]`` to the scaled floats the backbone reads, channels last."""
+        mean, std = cast(Tensor, self.mean), cast(Tensor, self.std)
+        x = images.to(mean.dtype, memory_format=torch.channels_last)
+        return x.sub_(mean * 255).div_(std * 255)
 
     def extract(self, x: Tensor, masks: Sequence[Tensor] = ()) -> Tensor:
         """Prepared images to features ``[N, q]``; with one mask per entry of ``drops`` in training, none otherwise."""
