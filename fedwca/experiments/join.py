@@ -21,10 +21,10 @@ from fedwca.engine.signature import BankSignatures
 from fedwca.errors import UsageError
 from fedwca.experiments.standing import Choice, Standing
 from fedwca.functional import member_distances
-from fedwca.kinds import Aggregator, Clusterer
+from fedwca.kinds import Clusterer
 from fedwca.network import Network
-from fedwca.round import first_blend, share, source_for
-from fedwca.types import Blend, Offer, Targets
+from fedwca.round import share, source_for
+from fedwca.types import Blend, Offer
 
 By = Literal["update", "alignment"]
 
@@ -136,7 +136,7 @@ def by_update(standing: Standing, engine: Loop, done: Callable[[int], None]) -> 
     """Distances to clusters ``[C]`` and nearest members ``[C]`` in the signature that clients were grouped by."""
     source = standing.server.source.to(engine.device)
     task = _task(standing, standing.training, 0, [_number(standing)])
-    engine.run(source_for(1), source[None], task, _adapt(standing.method.aggregator), [0])
+    engine.run(source_for(1), source[None], task, _adapt, [0])
     first = first_round(standing, done) if standing.first is None else standing.first
     found = BankSignatures(
         torch.cat([first.to(engine.device), engine.bank]),
@@ -158,7 +158,7 @@ def first_round(standing: Standing, done: Callable[[int], None] = lambda client:
     clients = list(range(len(standing.clients)))
     engine = Loop(_source(standing), standing.clients, standing.device, standing.workers, standing.statistics)
     source, task = standing.server.source.to(engine.device), _task(standing, standing.training, 0, clients)
-    engine.run(source_for(len(clients)), source[None], task, _adapt(standing.method.aggregator), clients, done)
+    engine.run(source_for(len(clients)), source[None], task, _adapt, clients, done)
     return engine.bank
 
 
@@ -182,9 +182,8 @@ def _source(standing: Standing) -> Network:
     return network
 
 
-def _adapt(aggregator: Aggregator) -> Callable[[int, Desk], Targets]:
-    """What every client does in round 0."""
-    return lambda client, desk: desk.train(first_blend(aggregator, desk))
+def _adapt(client: int, desk: Desk) -> None:
+    desk.train(Blend(desk.own))
 
 
 def _task(standing: Standing, training: Training, round: int, numbers: Sequence[int]) -> Callable[[int], Task]:

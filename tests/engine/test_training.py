@@ -231,6 +231,7 @@ def test_the_networks_own_augmentation_is_what_training_shows(network: Network, 
     before = run(loop, Training(epochs=1, batch_size=8), Fixed())
     replica = loop._replicas.get()
     replica.network.weak = weak  # type: ignore[method-assign]
+    replica.network.backbone.augments = True
     loop._replicas.put(replica)
     after = run(loop, Training(epochs=1, batch_size=8), Fixed())
     assert not torch.equal(before, after)
