@@ -14,7 +14,7 @@ from fedwca.data.partition import Federation, partition
 from fedwca.engine.loop import Loop
 from fedwca.engine.randomness import Keys, fold
 from fedwca.experiments.config import RunConfig
-from fedwca.experiments.record import Cautions, accuracies, describe
+from fedwca.experiments.record import Cautions, accuracies, describe, grouping
 from fedwca.experiments.setup import resolve_device, source_models
 from fedwca.round import Method, Server, begin, play
 
@@ -106,7 +106,7 @@ def federate(
             **describe(outcome, method, metrics, engine, first=number == 0),
         }
         if number == 0 and method.aggregator.partition == "given":
-            record["clustering"] = metrics.clustering(outcome.labels)
+            record["clustering"] = grouping(outcome, method, metrics, engine, server.source)
         record["seconds"] |= {"round": trained - started, "evaluate": time.perf_counter() - trained}
         caution(record, outcome, method)
         progress.round(number + 1, mean(accuracy))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from fedwca.data.metrics import Metrics
 from fedwca.engine.loop import Loop
+from fedwca.engine.signature import BankSignatures
+from fedwca.functional import first_neighbours
 from fedwca.round import Method, Outcome
 from fedwca.types import Targets
 
@@ -53,6 +55,7 @@ def describe(outcome: Outcome, method: Method, metrics: Metrics, engine: Loop, f
         """One value a client; NaN for those that were absent."""
         return [measure(k, uploads[k].targets) if k in uploads else math.nan for k in range(clients)]
 
+    divided = all("divisors" in upload.targets.notes for upload in uploads.values())
     return {
         "labels": outcome.labels,
         "weights": outcome.weights,
@@ -63,11 +66,48 @@ def describe(outcome: Outcome, method: Method, metrics: Metrics, engine: Loop, f
         "mixed": each(lambda k, t: float((t.mix > 0).sum())),
         "dropped": each(lambda k, t: float((t.weights == 0).sum())),
         "label_entropy": each(lambda k, t: entropy(t.labels)),
+        **({"divisor": each(lambda k, t: float(t.notes["divisors"].min()))} if divided else {}),
         "bytes_down": size * here * (outcome.offer.models * values + classifier) * (travels or first),
         "bytes_up": size * here * (values + reported) * travels,
         "passes": sum(upload.passes for upload in uploads.values()),
         "seconds": phases,
     }
+
+
+def grouping(outcome: Outcome, method: Method, metrics: Metrics, engine: Loop, source: Tensor) -> dict[str, Any]:
+    """How the clients were grouped after round 0: against the true domains, and how clear their neighbours are.
+
+    Args:
+        outcome: of round 0.
+        method: what was played.
+        metrics: holds the true domains.
+        engine: its bank holds the models that were grouped.
+        source: ``[P]``, the model everybody started from.
+    """
+    found: dict[str, Any] = dict(metrics.clustering(outcome.labels))
+    if len(outcome.labels) > 2 and (read := getattr(method.clusterer, "read", None)):
+        x = read(BankSignatures(engine.bank, engine.layout, source))
+        found["nearest"], found["margins"] = margins(x, getattr(method.clusterer, "metric", "cosine"))
+    return found
+
+
+def margins(x: Tensor, metric: Literal["cosine", "euclidean"] = "cosine") -> tuple[Tensor, Tensor]:
+    """First neighbour of each row ``[K]``, and how many times as far the second one is ``[K]``, at least 1.
+
+    Args:
+        x: ``[K, P]``, K at least 3.
+        metric: as in `fedwca.functional.first_neighbours`; the distance of cosine is that of the unit vectors.
+
+    >>> margins(torch.tensor([[0.0], [1.0], [3.0]]), "euclidean")
+    (tensor([1, 0, 1]), tensor([3.0000, 2.0000, 1.5000], dtype=torch.float64))
+    """
+    nearest = first_neighbours(x, metric=metric)
+    rows = x.double() if metric == "euclidean" else torch.nn.functional.normalize(x.double())
+    # Differences first, squares after: a matrix product would round away what nearly equal models differ by.
+    distances = torch.cdist(rows, rows, compute_mode="donot_use_mm_for_euclid_dist").fill_diagonal_(torch.inf)
+    first = distances.gather(1, nearest[:, None])[:, 0]
+    second = distances.scatter(1, nearest[:, None], torch.inf).amin(1)
+    return nearest, torch.where(second == first, 1.0, second / first).clamp_min(1)
 
 
 def entropy(labels: Tensor) -> float:
