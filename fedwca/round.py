@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedwca.engine.client import Desk, Task, Training
-from fedwca.engine.loop import Loop
+from fedwca.engine.protocol import Engine
 from fedwca.engine.randomness import Keys, permutation, uniform
 from fedwca.engine.signature import BankSignatures
 from fedwca.errors import Diverged, FedwcaError
@@ -89,7 +89,7 @@ class Outcome:
         return torch.stack([values.get(client, missing) for client in range(len(self.labels))])
 
 
-def begin(engine: Loop) -> Server:
+def begin(engine: Engine) -> Server:
     """The server before round 0: it owns the source model and nothing else; every client's own model is the source."""
     source = engine.layout.read(engine.network)
     engine.bank.copy_(source.expand_as(engine.bank))
@@ -100,7 +100,7 @@ def play(
     round: int,
     server: Server,
     method: Method,
-    engine: Loop,
+    engine: Engine,
     training: Training,
     keys: Keys,
     domains: Tensor,
@@ -166,7 +166,7 @@ def partition(
     round: int,
     server: Server,
     method: Method,
-    engine: Loop,
+    engine: Engine,
     uploads: Mapping[int, Upload],
     keys: Keys,
     domains: Tensor,

@@ -31,7 +31,7 @@ ALLOWED: dict[str, set[str]] = {
     "source": {*BASE, "data", "engine", "network"},
     "round": {*VALUES, "engine"},
     "results": {*BASE, "data"},
-    "experiments": {*VALUES, *COMPONENTS, "data", "engine", "network", "round", "source"},
+    "experiments": {*VALUES, *COMPONENTS, "data", "engine", "network", "results", "round", "source"},
     "cli": {*BASE, "_version", "data", "datasets", "experiments", "results"},
     "__init__": {"_version", "data", "datasets", "engine", "round", "source"},
     "__main__": {"cli"},

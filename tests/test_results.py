@@ -52,7 +52,7 @@ def test_only_an_empty_folder_is_discarded(tmp_path: Path) -> None:
     used.discard()
     assert not empty.path.exists()
     assert json.loads((used.path / "config.json").read_text()) == {"a": None}
-    assert [file.name for file in used.path.iterdir()] == ["config.json"]
+    assert sorted(file.name for file in used.path.iterdir()) == [".lock", "config.json"]
 
 
 def test_no_space_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

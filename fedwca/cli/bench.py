@@ -154,6 +154,11 @@ def command(
         str | None, _option("--name", text="Name of the composed method; default: its aggregator.", panel=KEEP)
     ] = None,
     out: Annotated[Path | None, _option("--out", text="Run folder; default runs/<time>-<name>.", panel=KEEP)] = None,
+    keep: Annotated[
+        str,
+        _option("--keep", text="Checkpoints of each method that stay: last (default), all, none or N.", panel=KEEP),
+    ] = "last",
+    quiet: Annotated[bool, _option("--quiet", text="No progress; warnings and the table stay.", panel=KEEP)] = False,
     as_json: Annotated[bool, _option("--json", text="Print the summary as JSON alone.", panel=KEEP)] = False,
 ) -> None:
     """Run a federation of unlabeled clients: the composed method beside its baselines.
@@ -190,7 +195,7 @@ def command(
     layer = {key: value for key, value in given.items() if value is not None}
     if any(value is not None for value in training.values()):
         layer["training"] = {key: value for key, value in training.items() if value is not None}
-    execute(Request(layer, [_pair(text) for text in set_ or []], preset, config, out, as_json))
+    execute(Request(layer, [_pair(text) for text in set_ or []], preset, config, out, as_json, keep, quiet))
 
 
 def _pair(text: str) -> tuple[str, str]:

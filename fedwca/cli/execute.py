@@ -12,18 +12,19 @@ from typing import Any
 
 import typer
 
-from fedwca.cli.progress import watching
+from fedwca.cli.carry_out import Conducted as Conducted
+from fedwca.cli.carry_out import Work, carry_out
+from fedwca.cli.resume import go_on, same_request
 from fedwca.cli.tables import print_plan, print_table
-from fedwca.data.dataset import FederatedDataset
-from fedwca.errors import FedwcaError
-from fedwca.experiments.bench import bench, draw
+from fedwca.experiments.bench import draw
+from fedwca.experiments.checkpoint import Kept
 from fedwca.experiments.compose import described
 from fedwca.experiments.config import Layer
 from fedwca.experiments.request import Plan, plan
 from fedwca.experiments.setup import load, rehearse, resolve_device
-from fedwca.results.pictures import overview
-from fedwca.results.store import RunFolder, environment
-from fedwca.results.summary import Row, rows, summarise
+from fedwca.results.checkpoints import Checkpoints, Keep
+from fedwca.results.runs import identity, read_about
+from fedwca.results.store import SCHEMA, RunFolder, environment
 
 
 @dataclass(frozen=True)
@@ -36,19 +37,12 @@ class Request:
     file: Path | None
     out: Path | None
     as_json: bool
-
-
-@dataclass(frozen=True)
-class Conducted:
-    """A run that has ended."""
-
-    plan: Plan
-    dataset: FederatedDataset
-    table: list[Row]
-    summary: dict[str, Any]
-    """What ``summary.json`` holds."""
-    path: Path
-    """The run folder."""
+    keep: str = "last"
+    """Checkpoints that stay: ``last``, ``all``, ``none`` or a number."""
+    quiet: bool = False
+    """No progress; warnings and the table stay."""
+    reuse: bool = False
+    """Continue the run in ``out`` if one of this very configuration is there; a finished one is returned at once."""
 
 
 def execute(request: Request) -> None:
@@ -57,8 +51,12 @@ def execute(request: Request) -> None:
     Raises:
         FedwcaError: what is wrong, in a sentence; nothing has been trained by then where it could be known before.
     """
-    done = conduct(request)
-    if request.as_json:
+    show(conduct(request), request.as_json)
+
+
+def show(done: Conducted, as_json: bool) -> None:
+    """Print the table or the JSON summary."""
+    if as_json:
         typer.echo(json.dumps(done.summary, indent=2))
     else:
         print_table(done.plan, done.table, done.dataset.name, done.summary, done.path)
@@ -71,82 +69,41 @@ def conduct(request: Request) -> Conducted:
         FedwcaError: what is wrong, in a sentence; nothing has been trained by then where it could be known before.
     """
     started = time.perf_counter()
+    keep = Keep.parse(request.keep)
     first = plan(request.layer, request.pairs, request.preset, request.file)
     device = resolve_device(first.config.device)
+    there = request.reuse and request.out is not None and (request.out / "config.json").is_file()
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S-%f")[:-3]
-    folder = RunFolder(request.out or Path("runs") / f"{stamp}-{first.methods[-1][0].name}")
-    try:
+    path = request.out or Path("runs") / f"{stamp}-{first.methods[-1][0].name}"
+    if there:
         dataset, source = load(first.config)
-        # Which source it is may change what the preset says.
-        decided = plan(request.layer, request.pairs, request.preset, request.file, source)
-        draw(decided.config, dataset, source, 0, 0)
-        rehearse(decided.config, decided.methods, dataset)
-    except BaseException:
-        folder.discard()
-        raise
-    decided = replace(decided, config=decided.config.model_copy(update={"source": source}))
-    folder.write("config.json", described_plan(decided))
-    folder.write("environment.json", environment(device))
-    if not request.as_json:
-        print_plan(decided, dataset, source, device, folder.path)
-    prepared = started
-    try:
-        with watching(decided, quiet=request.as_json) as progress:
-            for record in bench(decided.config, decided.methods, dataset, source, progress):
-                if prepared == started:  # the first record comes when the source models are there
-                    prepared = time.perf_counter()
-                folder.append(record)
-    except FedwcaError:
-        finish(folder, decided, dataset, started, prepared, complete=False)
-        raise
-    except KeyboardInterrupt:
-        finish(folder, decided, dataset, started, prepared, complete=False)
-        done = len(folder.records())
-        typer.echo(f"Stopped; {done} rounds and a summary of them are kept in {folder.path}", err=True)
-        raise typer.Exit(130) from None
-    table, summary = finish(folder, decided, dataset, started, prepared, complete=True)
-    return Conducted(decided, dataset, table, summary, folder.path)
+        decided = _decide(request, source)
+        same_request(path, described_plan(decided))
+        return go_on(path, request.as_json, request.quiet, (dataset, source))
+    with RunFolder(path) as folder:
+        try:
+            dataset, source = load(first.config)
+            decided = _decide(request, source)
+            domains = draw(decided.config, dataset, source, 0, 0).metrics.domains
+            rehearse(decided.config, decided.methods, dataset)
+        except BaseException:
+            folder.discard()
+            raise
+        more = {"keep": request.keep, "domains": domains, "data_digest": dataset.digest(), "device": device}
+        folder.write("environment.json", environment(device))
+        folder.write("config.json", {**described_plan(decided), "schema": SCHEMA, **more})
+        if not request.as_json:
+            print_plan(decided, dataset, source, device, folder.path)
+        keeper = Kept(Checkpoints(path, identity(read_about(path)), keep))
+        return carry_out(
+            Work(folder, decided, dataset, source, domains, keeper, started, request.as_json, request.quiet)
+        )
 
 
-def dataset_domains(decided: Plan, dataset: FederatedDataset) -> list[str]:
-    """True domain of each client, K names."""
-    config = decided.config
-    return [name for name in dataset.domains if name != config.source for _ in range(config.clients)]
-
-
-def finish(
-    folder: RunFolder, decided: Plan, dataset: FederatedDataset, started: float, prepared: float, complete: bool
-) -> tuple[list[Row], dict[str, Any]]:
-    """Write the summary and the pictures; returns the table's rows and the summary."""
-    records = folder.records()
-    labels = {method.name: method.label for method, _ in decided.methods}
-    table = rows(records, labels, dataset_domains(decided, dataset))
-    seconds = dict.fromkeys(labels, 0.0)
-    for record in records:
-        seconds[record["method"]] += sum(record.get("seconds", {}).get(part, 0.0) for part in ("round", "evaluate"))
-    now = time.perf_counter()
-    summary = {
-        "methods": summarise(table),
-        "config": decided.config.model_dump(mode="json"),
-        "timing": {
-            "total_seconds": now - started,
-            "setup_seconds": prepared - started,
-            "run_seconds": now - prepared,
-            "methods": seconds,
-        },
-        "complete": complete,
-    }
-    folder.write("summary.json", summary)
-    if table:
-        overview(records, table, folder.path / "overview.png", title(decided, dataset.name))
-    return table, json.loads((folder.path / "summary.json").read_text())
-
-
-def title(decided: Plan, name: str) -> str:
-    """What was run, in a line."""
-    config = decided.config
-    who = f"{config.clients} clients per target domain"
-    return f"{name}, source {config.source}, {who}, {config.rounds} rounds, seed {config.seed}"
+def _decide(request: Request, source: str) -> Plan:
+    """The plan once the source domain is known: which it is may change what the preset says."""
+    decided = plan(request.layer, request.pairs, request.preset, request.file, source)
+    return replace(decided, config=decided.config.model_copy(update={"source": source}))
 
 
 def described_plan(decided: Plan) -> dict[str, Any]:

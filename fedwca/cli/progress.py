@@ -1,7 +1,9 @@
-"""A bench on a terminal: rounds, clients per second, time left, accuracy so far; quiet when nobody watches."""
+"""How far a bench is: bars on a terminal, a line now and then elsewhere, nothing for who wants JSON alone."""
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -13,47 +15,110 @@ from rich.progress import Progress as Bars
 from fedwca.experiments.bench import Progress
 from fedwca.experiments.request import Plan
 
+EVERY = 5.0
+"""Seconds between two plain lines of one method, at least."""
+
 
 @contextmanager
-def watching(decided: Plan, quiet: bool) -> Iterator[Progress]:
-    """Progress bars on stderr while inside; only warnings if ``quiet`` or stderr is not a terminal."""
+def watching(decided: Plan, silent: bool, quiet: bool = False) -> Iterator[Progress]:
+    """Progress on stderr while inside: bars on a terminal, lines elsewhere; warnings alone if asked to be quiet.
+
+    Args:
+        decided: what will run.
+        silent: stdout is for a program; say no more than warnings.
+        quiet: the user wants no progress.
+    """
     console = Console(stderr=True)
+    if silent or quiet:
+        yield Progress(warn=_warn)
+    elif not console.is_terminal:
+        yield _Lines(decided).hooks()
+    else:
+        bars = Bars(
+            TextColumn("{task.description:<28}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[note]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=console,
+        )
+        with bars:
+            yield _Bars(bars, decided, console).hooks()
 
-    def warn(message: str) -> None:
-        typer.echo(f"Warning: {message}", err=True)
 
-    if quiet or not console.is_terminal:
-        yield Progress(warn=warn)
-        return
-    bars = Bars(
-        TextColumn("{task.description:<28}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[note]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=console,
-    )
-    with bars:
-        yield _Bars(bars, decided, console).hooks()
+def _warn(message: str) -> None:
+    typer.echo(f"Warning: {message}", err=True)
+
+
+def _total(decided: Plan) -> int:
+    """Rounds of all methods, source models and trials."""
+    return decided.config.source_models * decided.config.trials * sum(rounds for _, rounds in decided.methods)
+
+
+class _Lines:
+    """Plain lines: a method's rounds at most every few seconds, its first one and its end always."""
+
+    def __init__(self, decided: Plan) -> None:
+        self.total, self.done, self.label, self.rounds = _total(decided), 0, "", 0
+        self.started, self.here, self.said = math.nan, 0, -math.inf
+
+    def hooks(self) -> Progress:
+        return Progress(
+            self.on_source, self.on_begin, self.on_earlier, lambda client: None, self.on_round, self.on_end, _warn
+        )
+
+    def _due(self) -> bool:
+        due = time.monotonic() - self.said >= EVERY
+        if due:
+            self.said = time.monotonic()
+        return due
+
+    def on_source(self, epoch: int, epochs: int, accuracy: float) -> None:
+        if epoch == epochs or self._due():
+            typer.echo(f"source model: epoch {epoch} of {epochs}, {accuracy:.1f} % at home", err=True)
+
+    def on_begin(self, label: str, rounds: int, clients: int) -> None:
+        self.label, self.rounds, self.said = label, rounds, -math.inf
+        if math.isnan(self.started):  # source training is over
+            self.started = time.monotonic()
+
+    def on_earlier(self, rounds: int) -> None:
+        self.done += rounds
+
+    def on_round(self, done: int, accuracy: float) -> None:
+        self.done, self.here = self.done + 1, self.here + 1
+        if self._due():
+            left = (time.monotonic() - self.started) / self.here * (self.total - self.done)
+            typer.echo(
+                f"{self.label}: round {done} of {self.rounds}, {accuracy:.1f} %; about {left:.0f} s left", err=True
+            )
+
+    def on_end(self, label: str, accuracy: float) -> None:
+        typer.echo(_ended(label, accuracy), err=True)
+
+
+def _ended(label: str, accuracy: float) -> str:
+    return f"{label}: done" + ("" if math.isnan(accuracy) else f", {accuracy:.1f} %")
 
 
 class _Bars:
-    """One bar for the whole run, one for what is going on now."""
+    """One bar for the whole run, one for what is going on now; methods that are done stay above them."""
 
     def __init__(self, bars: Bars, decided: Plan, console: Console) -> None:
         config = decided.config
-        runs = config.source_models * config.trials
-        self.bars, self.console, self.rounds_left = bars, console, runs * sum(rounds for _, rounds in decided.methods)
-        self.all = bars.add_task("all rounds", total=self.rounds_left, note="")
+        self.bars, self.console = bars, console
+        self.all = bars.add_task("all rounds", total=_total(decided), note="")
         epochs = config.source_models * config.source_training.epochs
         self.source = bars.add_task("source model", total=epochs, note="", visible=False)
         self.now = bars.add_task("", total=1, note="", visible=False)
-        self.clients = 0
+        self.clients, self._accuracy = 0, ""
 
     def hooks(self) -> Progress:
-        return Progress(self.on_source, self.on_begin, self.on_client, self.on_round, self.on_warn)
+        return Progress(
+            self.on_source, self.on_begin, self.on_earlier, self.on_client, self.on_round, self.on_end, self.on_warn
+        )
 
     def on_source(self, epoch: int, epochs: int, accuracy: float) -> None:
         self.bars.update(self.source, completed=epoch, note=f"{accuracy:.1f} % at home", visible=True)
@@ -61,6 +126,10 @@ class _Bars:
     def on_begin(self, label: str, rounds: int, clients: int) -> None:
         self.clients, self._accuracy = clients, ""
         self.bars.reset(self.now, total=max(1, rounds * clients), visible=rounds > 0, description=label, note="")
+
+    def on_earlier(self, rounds: int) -> None:
+        self.bars.advance(self.all, rounds)
+        self.bars.advance(self.now, rounds * self.clients)
 
     def on_client(self, client: int) -> None:
         self.bars.advance(self.now)
@@ -71,12 +140,13 @@ class _Bars:
         if speed:
             self.bars.update(self.now, note=f"{speed:.1f} clients/s {self._accuracy}")
 
-    _accuracy = ""
-
     def on_round(self, done: int, accuracy: float) -> None:
         self._accuracy = f"round {done}: {accuracy:.1f} %"
         self._note()
         self.bars.advance(self.all)
+
+    def on_end(self, label: str, accuracy: float) -> None:
+        self.console.print(_ended(label, accuracy), markup=False)
 
     def on_warn(self, message: str) -> None:
         self.console.print(f"Warning: {message}", markup=False)

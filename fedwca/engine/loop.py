@@ -121,6 +121,18 @@ class Loop:
         kept = rows.shape[0]
         return mix(weights[:, kept:], self.bank) + mix(weights[:, :kept], rows)
 
+    def deliver(self, weights: Tensor, rows: Tensor) -> Tensor:
+        """Models as they are at the clients ``[K, P]``, as `classify` evaluates them: mixtures ``[K, R]`` of rows."""
+
+        def work(client: int) -> Tensor:
+            replica = self._replicas.get()
+            try:
+                return self._settled(client, self.mix(weights[client], rows), replica)
+            finally:
+                self._replicas.put(replica)
+
+        return torch.stack(self._map(work, range(len(self.images)), lambda client: None))
+
     def _settled(self, client: int, row: Tensor, replica: Replica) -> Tensor:
         """A mixed model ``[P]`` as it is at a client: with that client's statistics where they are not mixed."""
         if self.statistics == "local":

@@ -11,11 +11,13 @@ from typing import Any
 from fedwca.data.dataset import FederatedDataset
 from fedwca.data.metrics import Metrics, mean
 from fedwca.data.partition import Federation, partition
-from fedwca.engine.loop import Loop
+from fedwca.engine.protocol import Engine
 from fedwca.engine.randomness import Keys, fold
+from fedwca.experiments.checkpoint import Keeper, Nothing, Point
 from fedwca.experiments.config import RunConfig
 from fedwca.experiments.record import Cautions, accuracies, describe, grouping
-from fedwca.experiments.setup import resolve_device, source_models
+from fedwca.experiments.setup import choose_engine, source_models
+from fedwca.results.checkpoints import Unit
 from fedwca.round import Method, Server, begin, play
 
 
@@ -27,10 +29,14 @@ class Progress:
     """(epochs done, epochs, held-out accuracy in percent) of the source model."""
     begin: Callable[[str, int, int], None] = lambda label, rounds, clients: None
     """(method, rounds, clients) when a method starts."""
+    earlier: Callable[[int], None] = lambda rounds: None
+    """Rounds that an earlier process did: of finished methods, or of the one that goes on."""
     client: Callable[[int], None] = lambda client: None
     """After each client's round."""
     round: Callable[[int, float], None] = lambda done, accuracy: None
     """(rounds done, mean accuracy in percent)."""
+    end: Callable[[str, float], None] = lambda label, accuracy: None
+    """(method, mean accuracy in percent) when a method ends; NaN where nothing was left to do."""
     warn: Callable[[str], None] = lambda message: None
     """A sentence for the user."""
 
@@ -51,6 +57,7 @@ def bench(
     dataset: FederatedDataset,
     source: str,
     progress: Progress = Progress(),
+    keeper: Keeper | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Run every method for every source model and trial; one record a round, as it ends.
 
@@ -60,42 +67,65 @@ def bench(
         dataset: see `fedwca.experiments.setup.load`.
         source: name of the source domain.
         progress: told how far it is.
+        keeper: keeps a point after each record was taken, and says where an earlier process stopped.
     """
-    caution = Cautions(progress.warn)
-    for index, model in enumerate(source_models(config, dataset, source, progress.source)):
-        for trial in range(config.trials):
-            federation = draw(config, dataset, source, index, trial)
-            device, statistics = resolve_device(config.device), config.batch_norm
-            engine = Loop(model.network, federation.clients, device, config.workers, statistics)
-            keys = Keys(config.seed + index, trial)
-            for method, rounds in methods:
-                tag = {"method": method.name, "source_model": index, "trial": trial}
-                progress.begin(method.label, rounds, len(federation))
+    keeper = keeper or Nothing()
+    caution = Cautions(progress.warn, keeper.told)
+    federations = [(index, trial) for index in range(config.source_models) for trial in range(config.trials)]
+    left = {
+        at: [(method, rounds) for method, rounds in methods if not keeper.finished(Unit(*at, method.name), rounds)]
+        for at in federations
+    }
+    progress.earlier(len(federations) * sum(r for _, r in methods) - sum(r for some in left.values() for _, r in some))
+    models = source_models(config, dataset, source, progress.source) if any(left.values()) else []
+    for (index, trial), some in left.items():
+        if not some:
+            continue
+        model, federation = models[index], draw(config, dataset, source, index, trial)
+        engine, keys = choose_engine(config, model.network, federation.clients), Keys(config.seed + index, trial)
+        for method, rounds in some:
+            unit = Unit(index, trial, method.name)
+            tag = {"method": method.name, "source_model": index, "trial": trial}
+            progress.begin(method.label, rounds, len(federation))
+            point, accuracy = keeper.restore(unit, engine, model.digest), math.nan
+            if point is None:
+                point = Point(-1, begin(engine))
+                first = accuracies(federation.metrics, engine)
+                accuracy = mean(first)
                 home = {"source_accuracy": model.accuracy, "source_digest": model.digest}
-                server = begin(engine)
-                yield {**tag, "round": -1, "accuracy": accuracies(federation.metrics, engine), **home}
-                for record in federate(
-                    config, method, rounds, engine, federation.metrics, server, keys, caution, progress
-                ):
-                    yield {**tag, **record}
+                yield {**tag, "round": -1, "accuracy": first, **home}
+                keeper.save(unit, point, engine, model.digest, last=rounds == 0)
+            if point.round >= 0:
+                progress.earlier(point.round + 1)
+            for record, after in federate(
+                config, method, rounds, engine, federation.metrics, point, keys, caution, progress
+            ):
+                accuracy = mean(record["accuracy"])
+                yield {**tag, **record}
+                keeper.save(unit, after, engine, model.digest, last=after.round == rounds - 1)
+            progress.end(method.label, accuracy)
 
 
 def federate(
     config: RunConfig,
     method: Method,
     rounds: int,
-    engine: Loop,
+    engine: Engine,
     metrics: Metrics,
-    server: Server,
+    point: Point,
     keys: Keys,
     caution: Cautions,
     progress: Progress,
-) -> Iterator[dict[str, Any]]:
-    """One method on one federation, from the server before round 0: a record a round."""
-    for number in range(rounds):
+) -> Iterator[tuple[dict[str, Any], Point]]:
+    """One method on one federation, from a point on: a record a round, and the point after it."""
+    server = point.server
+    for number in range(point.round + 1, rounds):
         started = time.perf_counter()
         domains, share = metrics.domain_labels(), config.participation
         server, outcome = play(number, server, method, engine, config.training, keys, domains, share, progress.client)
+        # Laid out as a checkpoint gives them back: a sum's order may depend on strides.
+        state = {name: value.contiguous() for name, value in server.state.items()}
+        server = Server(server.rows.contiguous(), state, server.source)
         trained = time.perf_counter()
         local = [a if k in outcome.uploads else math.nan for k, a in enumerate(accuracies(metrics, engine))]
         accuracy = accuracies(metrics, engine, method.aggregator.deliver(server.state, len(server.rows)), server.rows)
@@ -110,4 +140,4 @@ def federate(
         record["seconds"] |= {"round": trained - started, "evaluate": time.perf_counter() - trained}
         caution(record, outcome, method)
         progress.round(number + 1, mean(accuracy))
-        yield record
+        yield record, Point(number, server, outcome.labels)

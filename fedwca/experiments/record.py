@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedwca.data.metrics import Metrics
-from fedwca.engine.loop import Loop
+from fedwca.engine.protocol import Engine
 from fedwca.engine.signature import BankSignatures
 from fedwca.functional import first_neighbours
 from fedwca.round import Method, Outcome
@@ -18,7 +18,7 @@ from fedwca.types import Targets
 
 
 def accuracies(
-    metrics: Metrics, engine: Loop, weights: Tensor | None = None, rows: Tensor | None = None
+    metrics: Metrics, engine: Engine, weights: Tensor | None = None, rows: Tensor | None = None
 ) -> list[float]:
     """Test accuracy of each client in percent; NaN without test images.
 
@@ -31,7 +31,7 @@ def accuracies(
     return [metrics.accuracy(client, predicted) for client, predicted in enumerate(engine.classify(weights, rows))]
 
 
-def describe(outcome: Outcome, method: Method, metrics: Metrics, engine: Loop, first: bool) -> dict[str, Any]:
+def describe(outcome: Outcome, method: Method, metrics: Metrics, engine: Engine, first: bool) -> dict[str, Any]:
     """What a round did, as plain values.
 
     Args:
@@ -74,7 +74,7 @@ def describe(outcome: Outcome, method: Method, metrics: Metrics, engine: Loop, f
     }
 
 
-def grouping(outcome: Outcome, method: Method, metrics: Metrics, engine: Loop, source: Tensor) -> dict[str, Any]:
+def grouping(outcome: Outcome, method: Method, metrics: Metrics, engine: Engine, source: Tensor) -> dict[str, Any]:
     """How the clients were grouped after round 0: against the true domains, and how clear their neighbours are.
 
     Args:
@@ -123,8 +123,8 @@ def entropy(labels: Tensor) -> float:
 class Cautions:
     """Sentences for the user, each kind once a run."""
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
-        self.tell, self.told = tell, set[str]()
+    def __init__(self, tell: Callable[[str], None], told: set[str] | None = None) -> None:
+        self.tell, self.told = tell, set[str]() if told is None else told
 
     def _once(self, kind: str, message: str) -> None:
         if kind not in self.told:

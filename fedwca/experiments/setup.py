@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
 from fedwca.data.dataset import FederatedDataset
+from fedwca.data.partition import ClientImages
 from fedwca.datasets import find
 from fedwca.engine.bank import Layout
-from fedwca.engine.loop import cores, one_thread
+from fedwca.engine.loop import Loop, cores, one_thread
+from fedwca.engine.protocol import Engine
 from fedwca.engine.randomness import fold, uniform
 from fedwca.engine.signature import BankSignatures
 from fedwca.errors import UsageError
 from fedwca.experiments.components import registry
 from fedwca.experiments.config import RunConfig
-from fedwca.network import Architecture
+from fedwca.network import Architecture, Network
 from fedwca.round import Method
 from fedwca.source import Source, checkpoint, pretrain
 
@@ -42,6 +44,22 @@ def resolve_device(name: str) -> str:
             f"--device {name}: this machine has {torch.cuda.device_count()} CUDA devices; take --device cpu"
         )
     return name
+
+
+ENGINES: dict[str, type[Loop]] = {"loop": Loop}
+"""Engines by the name that `RunConfig.engine` gives them."""
+
+
+def choose_engine(config: RunConfig, network: Network, clients: Sequence[ClientImages]) -> Engine:
+    """The engine a configuration asks for, with the clients' images; ``auto`` is the plain loop, on every device.
+
+    Args:
+        config: names engine, device and workers, and says what becomes of BatchNorm statistics.
+        network: the source model.
+        clients: unlabeled images.
+    """
+    engine = ENGINES["loop" if config.engine == "auto" else config.engine]
+    return engine(network, clients, resolve_device(config.device), config.workers, config.batch_norm)
 
 
 def load(config: RunConfig) -> tuple[FederatedDataset, str]:

@@ -10,7 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fedwca.errors import FedwcaError, UsageError
+from fedwca.errors import FedwcaError
+from fedwca.results.runs import find_run, read_about
 from fedwca.results.store import read_records
 from fedwca.results.summary import rows, summarise
 
@@ -18,11 +19,11 @@ Record = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Run:
+class Results:
     """What a run left behind."""
 
-    name: str
-    """Of the folder."""
+    path: Path
+    """The run folder."""
     config: Mapping[str, Any]
     """As in ``config.json`` under ``config``."""
     methods: Mapping[str, Mapping[str, Any]]
@@ -37,6 +38,11 @@ class Run:
     environment: Mapping[str, Any]
     timing: Mapping[str, Any]
     complete: bool
+
+    @property
+    def name(self) -> str:
+        """Of the folder."""
+        return self.path.resolve().name
 
     @property
     def title(self) -> str:
@@ -66,18 +72,18 @@ class Run:
         ]
 
 
-def read_run(path: Path) -> Run:
-    """A run folder, finished or not.
+def read_results(path: Path) -> Results:
+    """What a run left behind, finished or not.
+
+    Args:
+        path: run folder, or its name in ``runs/``.
 
     Raises:
-        UsageError: the folder holds no run.
+        UsageError: there is no such run.
         FedwcaError: one of its files is damaged.
     """
-    if not (path / "config.json").is_file():
-        raise UsageError(f"{path}: not a run folder (it has no config.json); `fedwca bench` makes them")
-    decided, left = _json(path / "config.json"), _json(path / "summary.json")
-    if not {"config", "methods"} <= set(decided):
-        raise FedwcaError(f"{path / 'config.json'}: has no `config` and `methods`, as a run's file has")
+    path = find_run(path)
+    decided, left = read_about(path), _json(path / "summary.json")
     records, methods = read_records(path), decided["methods"]
     clients = max((len(record["accuracy"]) for record in records), default=0)
     domains = _domains(left, decided["config"], clients)
@@ -85,8 +91,8 @@ def read_run(path: Path) -> Run:
     if records and domains:
         found = summarise(rows(records, {name: m["label"] for name, m in methods.items()}, domains))
         summary = {name: _finite(entry) for name, entry in found.items()}
-    return Run(
-        name=path.resolve().name,
+    return Results(
+        path=path,
         config=decided["config"],
         methods=methods,
         records=records,

@@ -8,51 +8,73 @@ import math
 import os
 import platform
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+
+from filelock import FileLock
 
 from fedwca.data.cache import write_atomically
 from fedwca.errors import FedwcaError, UsageError
+from fedwca.results import lock
 
-SCHEMA = 1
-"""Version of the files' layout; raised when it changes."""
+SCHEMA = 2
+"""Version of the files' layout; raised when it changes. Older ones are still read: 1 had no checkpoints."""
 NEEDED = 64 * 2**20
 """Bytes that must be free before a run begins."""
 
 
 class RunFolder:
-    """Where one run writes; refuses at once what could not be written later.
+    """Where one run writes, locked while it does; refuses at once what could not be written later.
+
+    Args:
+        path: the folder.
+        again: True: it holds a run that is to be continued; False: it must not hold one.
 
     Raises:
-        UsageError: the folder holds another run already.
+        UsageError: the folder holds another run already, or another process is at work on it.
         FedwcaError: it cannot be written, or the disk is full.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, again: bool = False) -> None:
         self.path, self._made_parent = path, not path.parent.exists()
-        taken = f"--out {path}: holds a run already; name another folder or remove it"
+        self._lock = lock.hold(path) if again else self._claim()
+        free = shutil.disk_usage(path).free
+        if free < NEEDED:
+            if not again:
+                self.discard()
+            self.close()
+            raise FedwcaError(f"{path}: only {free / 2**20:.0f} MiB are free there; a run needs {NEEDED >> 20} MiB")
+
+    def _claim(self) -> FileLock:
+        taken = f"--out {self.path}: holds a run already; name another folder, remove it, or use fedwca resume"
         try:
-            if (path / "config.json").exists():
+            if (self.path / "config.json").exists():
                 raise UsageError(taken)
-            path.mkdir(parents=True, exist_ok=True)
+            self.path.mkdir(parents=True, exist_ok=True)
             # Made by one process alone: a second run on the folder is told so.
-            (path / "rounds.jsonl").open("x").close()
-            free = shutil.disk_usage(path).free
+            (self.path / "rounds.jsonl").open("x").close()
+            return lock.hold(self.path)
         except FileExistsError:
             raise (
                 UsageError(taken)
-                if path.is_dir()
-                else FedwcaError(f"--out {path}: cannot be written (a file is in the way)")
+                if self.path.is_dir()
+                else FedwcaError(f"--out {self.path}: cannot be written (a file is in the way)")
             ) from None
         except OSError as error:
-            raise FedwcaError(f"--out {path}: cannot be written ({error.strerror or error})") from None
-        if free < NEEDED:
-            raise FedwcaError(
-                f"--out {path}: only {free / 2**20:.0f} MiB are free there; a run needs {NEEDED >> 20} MiB"
-            )
+            raise FedwcaError(f"--out {self.path}: cannot be written ({error.strerror or error})") from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let others write here."""
+        self._lock.release()
 
     def discard(self) -> None:
         """Remove what was made, if nothing has been written into it."""
@@ -60,9 +82,29 @@ class RunFolder:
         with contextlib.suppress(OSError):
             if rounds.stat().st_size == 0:
                 rounds.unlink()
+            if [file.name for file in self.path.iterdir()] == [lock.NAME]:
+                (self.path / lock.NAME).unlink()
             self.path.rmdir()
             if self._made_parent:
                 self.path.parent.rmdir()
+
+    def sweep(self) -> None:
+        """Remove temporary files that a killed process left."""
+        for file in self.path.glob(f".*-{'[0-9a-f]' * 32}.*"):
+            file.unlink(missing_ok=True)
+
+    def rewrite(self, wanted: Callable[[dict[str, Any]], bool], order: Callable[[dict[str, Any]], Any]) -> None:
+        """Leave only some rounds, sorted; a last line that was cut off goes. Other lines stay to the letter.
+
+        Args:
+            wanted: whether a record stays.
+            order: what records are sorted by.
+        """
+        kept = [(order(record), line) for line, record in _parsed(self.path) if wanted(record)]
+        text = "".join(line + "\n" for _, line in sorted(kept, key=lambda pair: pair[0]))
+        rounds = self.path / "rounds.jsonl"
+        if not rounds.exists() or text != rounds.read_text(errors="replace"):
+            write_atomically(rounds, lambda file: _write_text(file, text))
 
     def write(self, name: str, value: Mapping[str, Any]) -> None:
         """Write a JSON file under a temporary name, then rename it."""
@@ -88,14 +130,19 @@ def _write_text(file: Path, text: str) -> None:
 
 def read_records(path: Path) -> list[dict[str, Any]]:
     """The rounds in a run folder, in order; numbers that were not finite come back as NaN."""
+    return [_revived(record) for _, record in _parsed(path)]
+
+
+def _parsed(path: Path) -> list[tuple[str, dict[str, Any]]]:
+    """Lines and what they say, up to one that was cut off."""
     file = path / "rounds.jsonl"
-    records = []
-    for line in file.read_text().splitlines() if file.exists() else []:
+    found: list[tuple[str, dict[str, Any]]] = []
+    for line in file.read_text(errors="replace").split("\n") if file.exists() else []:
         try:
-            records.append(json.loads(line, object_hook=lambda item: item))
+            found.append((line, json.loads(line)))
         except json.JSONDecodeError:
             break
-    return [_revived(record) for record in records]
+    return found
 
 
 def plain(value: Any) -> Any:

@@ -12,14 +12,14 @@ from fedwca.registry import canonical, unknown
 from fedwca.results import pictures
 from fedwca.results.pictures.models import Models
 from fedwca.results.pictures.style import NotDrawn
-from fedwca.results.reading import Run
+from fedwca.results.reading import Results
 
 
 @dataclass(frozen=True)
 class Choice:
     """What a picture of one method and one trial shows."""
 
-    run: Run
+    run: Results
     models: Callable[[], Models]
     """Builds the final models again when a picture asks for them; raises a `FedwcaError` where that is impossible."""
     method: str | None = None

@@ -1,0 +1,138 @@
+"""The work of a run, begun or continued: rounds that are written down and kept as they come, then the summary."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from fedwca.cli.progress import watching
+from fedwca.data.dataset import FederatedDataset
+from fedwca.errors import FedwcaError
+from fedwca.experiments.bench import bench
+from fedwca.experiments.checkpoint import Kept
+from fedwca.experiments.request import Plan
+from fedwca.results.pictures import overview
+from fedwca.results.store import RunFolder
+from fedwca.results.summary import Row, rows, summarise
+
+
+@dataclass(frozen=True)
+class Conducted:
+    """A run that has ended."""
+
+    plan: Plan
+    dataset: FederatedDataset
+    table: list[Row]
+    summary: dict[str, Any]
+    """What ``summary.json`` holds."""
+    path: Path
+    """The run folder."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """A run that is decided, checked, and has its folder."""
+
+    folder: RunFolder
+    plan: Plan
+    dataset: FederatedDataset
+    source: str
+    domains: Sequence[str]
+    """True domain of each client, K names."""
+    keeper: Kept
+    started: float
+    """``time.perf_counter()`` when the command began."""
+    as_json: bool = False
+    quiet: bool = False
+    before: float = 0.0
+    """Seconds that earlier processes spent on the rounds there are."""
+
+
+def carry_out(work: Work) -> Conducted:
+    """Do the rounds that are left, with progress unless the request wants JSON alone.
+
+    Raises:
+        FedwcaError: what is wrong, in a sentence; what was done until then is kept, and the run can be continued.
+    """
+    folder, config, prepared = work.folder, work.plan.config, work.started
+    try:
+        with watching(work.plan, silent=work.as_json, quiet=work.quiet) as progress:
+            for record in bench(config, work.plan.methods, work.dataset, work.source, progress, work.keeper):
+                if prepared == work.started:  # the first record comes when the source models are there
+                    prepared = time.perf_counter()
+                folder.append(record)
+        order = [method.name for method, _ in work.plan.methods]
+        folder.rewrite(lambda r: True, lambda r: (r["source_model"], r["trial"], order.index(r["method"]), r["round"]))
+        table, summary = finish(work, prepared, complete=True)
+    except OSError as error:
+        with suppress(OSError):
+            finish(work, prepared, complete=False)
+        raise FedwcaError(
+            f"{folder.path}: cannot be written ({error.strerror or error}); what was written is kept, continue with: "
+            f"fedwca resume {folder.path}"
+        ) from error
+    except FedwcaError:
+        finish(work, prepared, complete=False)
+        raise
+    except KeyboardInterrupt:
+        finish(work, prepared, complete=False)
+        done = sum(record["round"] >= 0 for record in folder.records())
+        rounds = "1 round is" if done == 1 else f"{done} rounds are"
+        typer.echo(
+            f"Stopped; {rounds} kept in {folder.path}, with a summary; continue with: fedwca resume {folder.path}",
+            err=True,
+        )
+        raise typer.Exit(130) from None
+    return Conducted(work.plan, work.dataset, table, summary, folder.path)
+
+
+def finish(work: Work, prepared: float, complete: bool) -> tuple[list[Row], dict[str, Any]]:
+    """Write the summary and the pictures; returns the table's rows and the summary."""
+    folder, decided = work.folder, work.plan
+    records = folder.records()
+    table = tabulate(decided, records, work.domains)
+    seconds = dict.fromkeys((method.name for method, _ in decided.methods), 0.0)
+    for record in records:
+        seconds[record["method"]] += spent(record)
+    now = time.perf_counter()
+    summary = {
+        "methods": summarise(table),
+        "config": decided.config.model_dump(mode="json"),
+        "timing": {
+            "total_seconds": now - work.started + work.before,
+            "setup_seconds": prepared - work.started,
+            "run_seconds": now - prepared + work.before,
+            "methods": seconds,
+        },
+        "complete": complete,
+    }
+    if table:
+        overview(records, table, folder.path / "overview.png", title(decided, work.dataset.name))
+    # Last, for it says that the run is complete.
+    folder.write("summary.json", summary)
+    return table, json.loads((folder.path / "summary.json").read_text())
+
+
+def spent(record: dict[str, Any]) -> float:
+    """Seconds of a round and its evaluation, by the clock."""
+    seconds = record.get("seconds", {})
+    return float(seconds.get("round", 0.0) + seconds.get("evaluate", 0.0))
+
+
+def tabulate(decided: Plan, records: Sequence[dict[str, Any]], domains: Sequence[str]) -> list[Row]:
+    """The table's rows, in the order of the plan's methods."""
+    return rows(records, {method.name: method.label for method, _ in decided.methods}, domains)
+
+
+def title(decided: Plan, name: str) -> str:
+    """What was run, in a line."""
+    config = decided.config
+    who = f"{config.clients} clients per target domain"
+    return f"{name}, source {config.source}, {who}, {config.rounds} rounds, seed {config.seed}"

@@ -1,0 +1,176 @@
+"""`fedwca resume`: a run that was stopped goes on where it stood, to the same numbers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from fedwca.cli.carry_out import Conducted
+    from fedwca.data.dataset import FederatedDataset
+    from fedwca.experiments.request import Plan
+    from fedwca.results.store import RunFolder
+
+
+def command(
+    run: Annotated[str, typer.Argument(help="Run folder, or its name in runs/.", show_default=False)],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON alone.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+) -> None:
+    """Continue a run that was stopped, to the same numbers as if it had not been; a finished one shows its table."""
+    from fedwca.cli.execute import show
+    from fedwca.results.runs import find_run
+
+    show(go_on(find_run(run), as_json, quiet), as_json)
+
+
+def go_on(
+    path: Path, as_json: bool = False, quiet: bool = False, loaded: tuple[FederatedDataset, str] | None = None
+) -> Conducted:
+    """Continue the run in a folder; one that is finished is read.
+
+    Args:
+        path: the run folder.
+        as_json: say nothing but warnings.
+        quiet: no progress.
+        loaded: the run's data set and source domain, where they are at hand.
+
+    Raises:
+        UsageError: it cannot be continued, or another process is at work on it.
+        FedwcaError: its checkpoints, its data or what is installed do not fit it any more.
+    """
+    from fedwca.cli.carry_out import Conducted, tabulate
+    from fedwca.errors import UsageError
+    from fedwca.experiments.compose import compose
+    from fedwca.experiments.config import validate
+    from fedwca.experiments.request import Plan
+    from fedwca.experiments.setup import load
+    from fedwca.results.runs import read_about, read_run
+    from fedwca.results.store import RunFolder, read_records
+
+    started = time.perf_counter()
+    about = read_about(path)
+    config = validate(about["config"])
+    decided = Plan(config, compose(config), dict(about.get("origins", {})))
+    if about.get("schema", 1) < 2:
+        raise UsageError(f"{path}: was run before checkpoints were kept (schema 1), so it cannot be continued")
+    _same_methods(path, about, decided)
+    if read_run(path).state == "done":
+        dataset, _ = loaded or load(config)
+        summary = dict(read_run(path).summary)
+        return Conducted(decided, dataset, tabulate(decided, read_records(path), about["domains"]), summary, path)
+    with RunFolder(path, again=True) as folder:
+        dataset, source = loaded or load(config)
+        return _continue(folder, about, decided, dataset, source, started, as_json, quiet)
+
+
+def _continue(
+    folder: RunFolder,
+    about: Mapping[str, Any],
+    decided: Plan,
+    dataset: FederatedDataset,
+    source: str,
+    started: float,
+    as_json: bool,
+    quiet: bool,
+) -> Conducted:
+    """Go back to the last checkpoint of every unit, and carry out what is left."""
+    from fedwca.cli.carry_out import Work, carry_out, spent
+    from fedwca.cli.tables import print_plan
+    from fedwca.errors import DataError
+    from fedwca.experiments.checkpoint import Kept, survey
+    from fedwca.experiments.setup import resolve_device
+    from fedwca.results.checkpoints import Checkpoints, Keep, Unit
+    from fedwca.results.runs import identity
+
+    config, device = decided.config, resolve_device(decided.config.device)
+    if dataset.digest() != about["data_digest"]:
+        raise DataError(f"{folder.path}: the images of {dataset.name} are not those the run began with; run it anew")
+    if device != about["device"]:
+        typer.echo(f"Warning: begun on {about['device']}, going on on {device}: last digits may differ", err=True)
+    checkpoints = Checkpoints(folder.path, identity(about), Keep.parse(about["keep"]))
+    folder.sweep()
+    checkpoints.sweep()
+    units = {
+        Unit(index, trial, method.name): rounds
+        for index in range(config.source_models)
+        for trial in range(config.trials)
+        for method, rounds in decided.methods
+    }
+    begun, damaged = survey(checkpoints, units, folder.records())
+    for sentence in damaged:
+        typer.echo(f"Warning: {sentence}", err=True)
+
+    def wanted(record: dict[str, Any]) -> bool:
+        unit = Unit(record["source_model"], record["trial"], record["method"])
+        saved = begun.get(unit)
+        return unit in begun and (saved is None or record["round"] <= saved.round)
+
+    order = list(units)
+    folder.rewrite(
+        wanted, lambda r: (order.index(Unit(r["source_model"], r["trial"], r["method"])), r["round"])
+    )  # fmt: skip
+    for unit in units:
+        saved = begun.get(unit)
+        checkpoints.rewind(unit, saved.round if saved else None)
+    before = sum(spent(record) for record in folder.records())
+    if not as_json:
+        print_plan(decided, dataset, source, device, folder.path)
+        done = sum(record["round"] >= 0 for record in folder.records())
+        typer.echo(f"Going on after {done} of {sum(units.values())} rounds")
+    return carry_out(
+        Work(
+            folder,
+            decided,
+            dataset,
+            source,
+            about["domains"],
+            Kept(checkpoints, begun),
+            started,
+            as_json,
+            quiet,
+            before,
+        )
+    )
+
+
+def same_request(path: Path, asked: Mapping[str, Any]) -> None:
+    """Refuse to continue a run of another configuration.
+
+    Args:
+        path: folder of the run that is there.
+        asked: what is asked for now, as `fedwca.cli.execute.described_plan` gives it.
+
+    Raises:
+        UsageError: they differ; says in what.
+    """
+    from fedwca.errors import UsageError
+    from fedwca.experiments.config import validate
+    from fedwca.results.runs import differing, read_about
+
+    about = read_about(path)
+    stored = {**about, "config": validate(about["config"]).model_dump(mode="json")}
+    if different := differing(stored, asked):
+        shown = ", ".join(f"{key} is {there} there, {here} here" for key, (there, here) in list(different.items())[:3])
+        raise UsageError(f"{path}: holds a run of another configuration: {shown}; name another folder")
+
+
+def _same_methods(path: Path, about: Mapping[str, Any], decided: Plan) -> None:
+    """Refuse to go on with methods that have become others.
+
+    Raises:
+        UsageError: a component has other fields now than when the run began.
+    """
+    from fedwca.cli.execute import described_plan
+    from fedwca.errors import UsageError
+    from fedwca.results.runs import differing
+
+    if different := differing(about, {**described_plan(decided), "config": about["config"]}):
+        key, (there, here) = next(iter(different.items()))
+        raise UsageError(
+            f"{path}: was begun with other components than are installed now: {key} was {there}, is {here}; run it anew"
+        )

@@ -1,0 +1,177 @@
+"""What decides the rounds to come, as tensors and plain values that a checkpoint can hold, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from fedwca.engine.protocol import Engine
+from fedwca.errors import CheckpointError
+from fedwca.results.checkpoints import Checkpoints, Saved, Unit
+from fedwca.round import Server
+
+
+@dataclass(frozen=True)
+class Point:
+    """Between two rounds: with the engine's bank, all that the next one depends on."""
+
+    round: int
+    """The round that has ended; -1 before round 0."""
+    server: Server
+    labels: Tensor | None = None
+    """Cluster of each client ``[K]`` in that round; None before round 0."""
+
+
+class Keeper(Protocol):
+    """Where a bench leaves points, and finds those of an earlier process."""
+
+    told: set[str]
+    """Cautions that the user has been given."""
+
+    def finished(self, unit: Unit, rounds: int) -> bool:
+        """Whether an earlier process did all rounds of a unit."""
+
+    def restore(self, unit: Unit, engine: Engine, digest: str) -> Point | None:
+        """The last point of a unit, its bank put on the engine; None to begin it."""
+
+    def save(self, unit: Unit, point: Point, engine: Engine, digest: str, last: bool) -> None:
+        """Keep a point, after its record was written down."""
+
+
+class Nothing:
+    """Keeps nothing: every unit is begun and done by one process."""
+
+    def __init__(self) -> None:
+        self.told = set[str]()
+
+    def finished(self, unit: Unit, rounds: int) -> bool:
+        """Never."""
+        return False
+
+    def restore(self, unit: Unit, engine: Engine, digest: str) -> Point | None:
+        """Nothing is there."""
+        return None
+
+    def save(self, unit: Unit, point: Point, engine: Engine, digest: str, last: bool) -> None:
+        """Let it go."""
+
+
+class Kept:
+    """Keeps points in a run's folder.
+
+    Args:
+        checkpoints: where.
+        begun: the last point of each unit that an earlier process left; None for a unit it finished.
+    """
+
+    def __init__(self, checkpoints: Checkpoints, begun: Mapping[Unit, Saved | None] | None = None) -> None:
+        self.checkpoints, self.begun = checkpoints, begun or {}
+        self.told = {str(kind) for saved in self.begun.values() if saved for kind in saved.facts["told"]}
+
+    def finished(self, unit: Unit, rounds: int) -> bool:
+        """Whether its last point is there, or was not to be kept."""
+        saved = self.begun.get(unit)
+        return unit in self.begun and (saved is None or saved.round == rounds - 1)
+
+    def restore(self, unit: Unit, engine: Engine, digest: str) -> Point | None:
+        """The point in its newest checkpoint.
+
+        Raises:
+            CheckpointError: it began from another source model, or has other clients.
+        """
+        saved = self.begun.get(unit)
+        if saved is None:
+            return None
+        if saved.facts["source_digest"] != digest:
+            raise CheckpointError(
+                f"{saved.path}: began from another source model than the one there is now (other torch, other images "
+                "or another checkpoint file); run it anew"
+            )
+        return restored(saved, engine)
+
+    def save(self, unit: Unit, point: Point, engine: Engine, digest: str, last: bool) -> None:
+        """Write a checkpoint."""
+        tensors, devices = packed(point, engine)
+        facts = {"source_digest": digest, "told": sorted(self.told), "devices": devices, "device": engine.device.type}
+        self.checkpoints.save(unit, point.round, tensors, facts, last)
+
+
+def packed(point: Point, engine: Engine) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """A point as tensors by name, and the kind of device of each; the bank is left out before round 0."""
+    server, network = point.server, engine.network.state_dict()
+    row = {slot.name for slot in (*engine.layout.parameters, *engine.layout.statistics)}
+    tensors = {
+        "rows": server.rows,
+        "source": server.source,
+        **({"bank": engine.bank} if point.round >= 0 else {}),
+        **({} if point.labels is None else {"labels": point.labels}),
+        **{f"state.{name}": value for name, value in server.state.items()},
+        # What is not in a row, such as the classifier: with it a model is whole without the source model's file.
+        **{f"network.{name}": value for name, value in network.items() if name not in row},
+    }
+    return tensors, {name: tensor.device.type for name, tensor in tensors.items()}
+
+
+def restored(saved: Saved, engine: Engine) -> Point:
+    """The point a checkpoint holds; its bank is put on the engine.
+
+    Raises:
+        CheckpointError: it has other clients or another architecture than the engine.
+    """
+    tensors = saved.tensors()
+
+    def placed(name: str) -> Tensor:
+        return tensors[name] if saved.facts["devices"][name] == "cpu" else tensors[name].to(engine.device)
+
+    rows, source = (tensors[name].to(engine.device) for name in ("rows", "source"))
+    bank = tensors.get("bank", torch.empty(0))
+    if saved.round < 0:
+        bank = source.expand(engine.bank.shape[0], -1)
+    if bank.shape != engine.bank.shape:
+        raise CheckpointError(
+            f"{saved.path}: holds {tuple(bank.shape)} values of clients' models; this run needs "
+            f"{tuple(engine.bank.shape)}"
+        )
+    engine.bank.copy_(bank)
+    state = {name.removeprefix("state."): placed(name) for name in tensors if name.startswith("state.")}
+    return Point(saved.round, Server(rows, state, source), tensors.get("labels"))
+
+
+def survey(
+    checkpoints: Checkpoints, units: Mapping[Unit, int], records: Iterable[Mapping[str, Any]]
+) -> tuple[dict[Unit, Saved | None], list[str]]:
+    """Where each unit of a stopped run goes on, and sentences on what is damaged.
+
+    Args:
+        checkpoints: of the run.
+        units: all units with their rounds.
+        records: the run's rounds so far.
+
+    Returns:
+        The newest usable checkpoint of each unit that was begun; None for a unit that is finished without any.
+
+    Raises:
+        CheckpointError: see `Checkpoints.latest`.
+    """
+    last: dict[Unit, int] = {}
+    for record in records:
+        unit = Unit(record["source_model"], record["trial"], record["method"])
+        if record["round"] == last.get(unit, -2) + 1:
+            last[unit] = record["round"]
+    begun: dict[Unit, Saved | None] = {}
+    damaged: list[str] = []
+    for unit, rounds in units.items():
+        if unit not in last:
+            continue
+        saved, sentences = checkpoints.latest(unit, last[unit])
+        damaged += [f"{sentence}; going on from round {saved.round + 1 if saved else 0}" for sentence in sentences]
+        ended = last[unit] == rounds - 1 and not checkpoints.files(unit)
+        if saved is not None:
+            begun[unit] = saved
+        elif ended and (rounds or checkpoints.keep.ended == 0):
+            begun[unit] = None
+    return begun, damaged

@@ -1,0 +1,200 @@
+"""Checkpoints of a run: a safetensors file for each round that is kept, there whole or not at all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from fedwca.data.cache import write_atomically
+from fedwca.errors import CheckpointError, InvalidConfig
+
+SCHEMA = 1
+"""Version of a checkpoint's contents; another one is refused."""
+
+
+class Unit(NamedTuple):
+    """One method on one federation: what a run repeats."""
+
+    source_model: int
+    trial: int
+    method: str
+
+
+class Truncated(CheckpointError):
+    """A checkpoint file is cut off or damaged."""
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A whole checkpoint file; its tensors are read when asked for."""
+
+    path: Path
+    round: int
+    """The round it was made after; -1 before round 0."""
+    facts: Mapping[str, Any]
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All tensors by name, on the CPU."""
+        with safe_open(self.path, "pt") as file:
+            # A copy: memory aligned as torch's own, and the file can be removed.
+            return {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+
+
+@dataclass(frozen=True)
+class Keep:
+    """How many checkpoints of a unit stay; None: all."""
+
+    running: int | None
+    """While it runs; never less than two, so that a damaged one has a predecessor."""
+    ended: int | None
+    """After its last round."""
+
+    @classmethod
+    def parse(cls, text: str) -> Keep:
+        """``last``, ``all``, ``none`` or a number.
+
+        >>> Keep.parse("last")
+        Keep(running=2, ended=1)
+
+        Raises:
+            InvalidConfig: it is something else.
+        """
+        named = {"last": cls(2, 1), "all": cls(None, None), "none": cls(2, 0)}
+        if text in named:
+            return named[text]
+        if not (text.isascii() and text.isdigit() and int(text)):
+            raise InvalidConfig(f"--keep {text}: takes last, all, none or a number of at least 1")
+        return cls(max(2, int(text)), int(text))
+
+
+class Checkpoints:
+    """The checkpoints in a run's folder.
+
+    Args:
+        run: the run folder.
+        identity: hash of the run's configuration; a checkpoint of another one is refused.
+        keep: how many stay.
+    """
+
+    def __init__(self, run: Path, identity: str, keep: Keep = Keep(None, None)) -> None:
+        self.path, self.identity, self.keep = run / "checkpoints", identity, keep
+
+    def files(self, unit: Unit) -> list[Path]:
+        """The unit's checkpoints, the newest first."""
+        folder = self._folder(unit)
+        found = folder.glob("*.safetensors") if folder.is_dir() else ()
+        return sorted((file for file in found if file.stem.isdigit()), reverse=True)
+
+    def save(self, unit: Unit, round: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any], last: bool) -> None:
+        """Write what a round left, then remove what need not stay.
+
+        Args:
+            unit: whose.
+            round: the round that has ended; -1 before round 0.
+            tensors: by name.
+            facts: everything else, as JSON values.
+            last: nothing comes after it.
+
+        Raises:
+            OSError: it could not be written; the checkpoints before it are as they were.
+        """
+        most = self.keep.ended if last else self.keep.running
+        if most != 0:
+            about = {"schema": SCHEMA, "identity": self.identity, "unit": [*unit], "round": round, **facts}
+            values = _unshared(tensors)
+            path = self._folder(unit) / f"{round + 1:06d}.safetensors"
+            write_atomically(path, lambda file: _write(values, file, {"fedwca": json.dumps(about)}))
+        if most is not None:
+            for file in self.files(unit)[most:]:
+                file.unlink()
+        if most == 0:
+            with suppress(OSError):
+                self._folder(unit).rmdir()
+                self.path.rmdir()
+
+    def latest(self, unit: Unit, most: int | None = None) -> tuple[Saved | None, list[str]]:
+        """The newest checkpoint that is whole, and a sentence for each newer one that is not.
+
+        Args:
+            unit: whose.
+            most: newest round that counts; None: any.
+
+        Raises:
+            CheckpointError: it belongs to another run or version, or none of those there is whole.
+        """
+        damaged: list[str] = []
+        for path in self.files(unit):
+            if most is not None and int(path.stem) - 1 > most:
+                continue
+            try:
+                return self.read(path, unit), damaged
+            except Truncated as error:
+                damaged.append(str(error))
+        if damaged:
+            raise CheckpointError(
+                f"{damaged[-1]}, and there is no other; remove {self._folder(unit)} to begin this method anew"
+            )
+        return None, []
+
+    def read(self, path: Path, unit: Unit) -> Saved:
+        """One checkpoint file.
+
+        Raises:
+            Truncated: it is cut off or damaged.
+            CheckpointError: it belongs to another run or version.
+        """
+        try:
+            # Opening compares the file's size with what its header says.
+            with safe_open(path, "pt") as file:
+                about = json.loads((file.metadata() or {})["fedwca"])
+        except (SafetensorError, OSError, ValueError, KeyError) as error:
+            why = str(error).partition("\n")[0]
+            raise Truncated(f"{path}: cut off, damaged or no checkpoint of fedwca ({why})") from error
+        if about["schema"] != SCHEMA:
+            raise CheckpointError(f"{path}: has schema {about['schema']}; this fedwca reads schema {SCHEMA}")
+        if about["identity"] != self.identity or about["unit"] != [*unit]:
+            raise CheckpointError(f"{path}: belongs to another run, whose configuration differs from this one's")
+        return Saved(path, about["round"], about)
+
+    def rewind(self, unit: Unit, to: int | None) -> None:
+        """Remove a unit's checkpoints that are newer than a round; None: all of them."""
+        for file in self.files(unit):
+            if to is None or int(file.stem) - 1 > to:
+                file.unlink()
+
+    def sweep(self) -> None:
+        """Remove temporary files that a killed process left."""
+        for file in self.path.glob("*/.*.safetensors") if self.path.is_dir() else ():
+            file.unlink(missing_ok=True)
+
+    def _folder(self, unit: Unit) -> Path:
+        return self.path / f"{unit.source_model}-{unit.trial}-{quote(unit.method, safe='')}"
+
+
+def _unshared(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors on the CPU, none sharing memory with another, as the format wants them."""
+    found: dict[str, Tensor] = {}
+    seen = set()
+    for name, tensor in tensors.items():
+        here = tensor.detach().cpu().contiguous()
+        place = here.untyped_storage().data_ptr()
+        found[name] = here.clone() if place in seen else here
+        seen.add(place)
+    return found
+
+
+def _write(tensors: dict[str, Tensor], file: Path, metadata: dict[str, str]) -> None:
+    try:
+        save_file(tensors, str(file), metadata)
+    except SafetensorError as error:
+        # The library hides the system's error in a sentence of its own.
+        raise OSError(f"{file.parent}: {error}") from error

@@ -1,0 +1,43 @@
+"""One process at a time writes into a run folder; the system lets go of a dead one's lock."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from fedwca.errors import UsageError
+
+NAME = ".lock"
+"""File in the run folder; it may stay, for it means nothing by itself."""
+
+
+def hold(run: Path, wait: float = 1.0) -> FileLock:
+    """Lock a run folder until the lock is released or this process ends.
+
+    Raises:
+        UsageError: another process holds it.
+    """
+    lock = FileLock(run / NAME, timeout=wait)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise UsageError(f"{run}: another process is at work on this run; wait for it or stop it") from None
+    except (NotImplementedError, PermissionError):
+        pass  # a file system without locks, or one that is only read: there is nothing to wait for
+    return lock
+
+
+def held(run: Path) -> bool:
+    """Whether a process is at work on a run folder; makes no file."""
+    if not (run / NAME).exists():
+        return False
+    lock = FileLock(run / NAME, timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        return True
+    except (NotImplementedError, OSError):
+        return False
+    lock.release()
+    return False
