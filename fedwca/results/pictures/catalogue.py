@@ -107,6 +107,19 @@ PICTURES: Mapping[str, Picture] = {
 }
 
 
+def check_unit(run: Results, method: str | None, one: tuple[int, int]) -> None:
+    """Refuse a method or a trial that the run does not have.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if method is not None and method not in run.methods:
+        raise UsageError(unknown("method", method, run.methods))
+    if run.runs and one not in run.runs:
+        known = ", ".join(f"{source}/{trial}" for source, trial in run.runs)
+        raise UsageError(f"no source model {one[0]} with trial {one[1]} in this run; it has {known}")
+
+
 def find(names: list[str]) -> list[str]:
     """Names of pictures as the catalogue has them, all for none.
 

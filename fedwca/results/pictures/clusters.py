@@ -55,7 +55,8 @@ def taken(clients: Sequence[int], images: Sequence[Any], most: int = COLUMNS) ->
             break
         for client in more[: most - sum(counts.values())]:
             counts[client] += 1
-    return [image for client in clients for image in images[client][: counts[client]]]
+    # Spread over all of a client's images: neighbours in the file may be variants of one.
+    return [images[k][i * len(images[k]) // counts[k]] for k in clients for i in range(counts[k])]
 
 
 def strip(images: Sequence[Any], gap: int = 2, columns: int = COLUMNS) -> Any:

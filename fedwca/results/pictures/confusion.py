@@ -40,6 +40,7 @@ def confusion(
     what = "client" if by_client else "target domain, all its clients together"
     made = style.figure(1 + 3 * columns, 1 + 2.9 * rows, f"Confusion by {what}\n{title}")
     axes = made.subplots(rows, columns, squeeze=False)
+    made.get_layout_engine().set(h_pad=0.1)
     for axis in axes.flat[len(tables) :]:
         axis.set_visible(False)
     for index, (axis, (name, table)) in enumerate(zip(axes.flat, tables.items(), strict=False)):

@@ -38,8 +38,7 @@ def mistakes(
         total = sum(len(truth[k]) for k in own)
         wrong = [[(k, i) for i in range(len(truth[k])) if truth[k][i] != predicted[k][i]] for k in own]
         if any(wrong):
-            turns = [pair for turn in range(max(map(len, wrong))) for pair in (w[turn] for w in wrong if turn < len(w))]
-            rows[domain] = (turns, total)
+            rows[domain] = ([pair for one in wrong for pair in one], total)
     if not rows:
         raise style.NotDrawn(
             "no test image is classified wrongly" if any(map(len, truth)) else "there are no test images"
@@ -51,7 +50,10 @@ def mistakes(
         for axis in line:
             axis.set(xticks=[], yticks=[])
             axis.spines[:].set_visible(False)
-        for axis, (client, index) in zip(line, pairs, strict=False):
+        # Spread over all of them: neighbours in the file may be variants of one image.
+        count = min(COLUMNS, len(pairs))
+        shown_pairs = [pairs[i * len(pairs) // count] for i in range(count)]
+        for axis, (client, index) in zip(line, shown_pairs, strict=False):
             axis.imshow(images[client][index])
             true, said = classes[int(truth[client][index])], classes[int(predicted[client][index])]
             long = len(true) + len(said) > 12
