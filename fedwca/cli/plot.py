@@ -49,6 +49,7 @@ def command(
     source_model: Annotated[int, typer.Option("--source-model", help="For pictures of one trial, from 0.")] = 0,
     trial: Annotated[int, typer.Option("--trial", help="For pictures of one trial, from 0.")] = 0,
     how: Annotated[How, typer.Option("--how", help="For the embedding: t-SNE or principal components.")] = How.TSNE,
+    dpi: Annotated[int, typer.Option("--dpi", min=20, max=600, help="Pixels per inch of PNG and GIF files.")] = 120,
     list_: Annotated[bool, typer.Option("--list", help="List the pictures and stop.")] = False,
 ) -> None:
     """Draw pictures of a run; says which cannot be drawn, and why.
@@ -100,7 +101,7 @@ def command(
             continue
         file = folder / f"{name}.{picture.suffix or format_.value}"
         try:
-            save(drawn, file)
+            save(drawn, file, dpi)
         except OSError as error:
             raise FedwcaError(f"--to {folder}: cannot be written ({error.strerror or error})") from None
         typer.echo(str(file))

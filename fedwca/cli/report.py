@@ -37,7 +37,7 @@ def command(
     from fedwca.data.cache import write_atomically
     from fedwca.results.reading import read_results
     from fedwca.results.report.page import page
-    from fedwca.results.report.tables import document, latex, markdown
+    from fedwca.results.report.tables import document
 
     suffixes = {".html": Format.HTML, ".htm": Format.HTML, ".md": Format.MD, ".tex": Format.LATEX}
     chosen = format_ or (suffixes.get(out.suffix.lower(), Format.HTML) if out else Format.HTML)
@@ -45,12 +45,7 @@ def command(
         raise UsageError(f"--open shows a page in a browser; with --format {chosen.value} there is none")
     found = [read_results(Path(run)) for run in runs]
     names = called(runs, [run.name for run in found])
-    if chosen is Format.HTML:
-        text = page(found, names)
-    elif chosen is Format.MD:
-        text = document(found, names, markdown, "{}\n\n")
-    else:
-        text = document(found, names, latex, "% {}\n")
+    text = page(found, names) if chosen is Format.HTML else document(found, names, latex_=chosen is Format.LATEX)
     if out is None and chosen is not Format.HTML:
         typer.echo(text, nl=False)
         return

@@ -66,5 +66,5 @@ def matrix(pairs: Sequence[tuple[Any, Any]], classes: int) -> Any:
 
     counts = np.zeros((classes, classes))
     for true, said in pairs:
-        np.add.at(counts, (np.asarray(true), np.asarray(said)), 1)
+        np.add.at(counts, (np.asarray(true, dtype=int), np.asarray(said, dtype=int)), 1)
     return counts

@@ -214,7 +214,7 @@ function clients(box, run) {
       body.append(row);
     });
     const heads = COLUMNS.map((name, i) => make("th", { scope: "col", class: i < 2 ? "text" : "number", "aria-sort": "none" }, make("button", { type: "button" }, name)));
-    const table = make("table", { class: "sortable" }, make("caption", {}, `${run.methods[method.value].label}: choose a client to see its rounds`), make("thead", {}, make("tr", {}, ...heads)), body);
+    const table = make("table", { class: "sortable" }, make("caption", {}, make("span", {}, `${run.methods[method.value].label}: choose a client to see its rounds`)), make("thead", {}, make("tr", {}, ...heads)), body);
     place.replaceChildren(table);
     sortable(table);
   }
@@ -244,7 +244,7 @@ function weights(rows) {
       if (c < w.length) cell.style.background = `color-mix(in srgb, var(--own) ${Math.round(w[c] * 55)}%, transparent)`;
       return cell;
     })));
-  const table = make("table", { class: "heat" }, make("caption", {}, "Weights of the server's models in the model it started from"),
+  const table = make("table", { class: "heat" }, make("caption", {}, make("span", {}, "Weights of the server's models in the model it started from")),
     make("thead", {}, make("tr", {}, ...heads.map((h) => make("th", { scope: "col" }, h)))), make("tbody", {}, ...body));
   return make("div", { class: "wide", tabindex: 0, role: "region", "aria-label": "Weights over rounds" }, table);
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fedwca.results.reading import Results
@@ -52,11 +52,8 @@ def summary(runs: Sequence[Results], names: Sequence[str]) -> Table:
             seconds = run.timing.get("methods", {}).get(name)
             cells += [Cell(str(entry["n"]), entry["n"]), Cell("–" if seconds is None else f"{seconds:.0f}", seconds)]
             rows.append(cells)
-    spread = (
-        "mean ± standard deviation (ddof 1) over runs"
-        if any(r.config.get("trials", 1) * r.config.get("source_models", 1) > 1 for r in runs)
-        else "one run, so no spread"
-    )
+    repeated = any(entry["n"] > 1 for run in runs for entry in run.summary.values())
+    spread = "mean ± standard deviation (ddof 1) over runs" if repeated else "one run, so no spread"
     return Table(f"Test accuracy in percent after the last round, {spread}", columns, rows, len(head))
 
 
@@ -71,15 +68,18 @@ def markdown(table: Table) -> str:
     """The table as Markdown."""
 
     def line(cells: Sequence[str]) -> str:
-        return (
-            "| "
-            + " | ".join(cell.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;") for cell in cells)
-            + " |"
-        )
+        return "| " + " | ".join(map(plain, cells)) + " |"
 
     rule = "|" + "---|" * table.heads + "--:|" * (len(table.columns) - table.heads)
     body = [line([cell.text for cell in row]) for row in table.rows]
     return "\n".join([line(table.columns), rule, *body, "", table.caption + ".", ""])
+
+
+def plain(text: str) -> str:
+    """Text with what a Markdown table or HTML would take for its own written out."""
+    for letter, safe in (("\\", "\\\\"), ("|", "\\|"), ("&", "&amp;"), ("<", "&lt;")):
+        text = text.replace(letter, safe)
+    return text
 
 
 def latex(table: Table) -> str:
@@ -103,16 +103,19 @@ SPECIAL = {
 def tex(text: str) -> str:
     """Text with what LaTeX would take for its own written out.
 
-    >>> tex("50 % of one_hot")
-    '50 \\\\% of one\\\\_hot'
+    >>> tex("50 % & more") == chr(92).join(["50 ", "% ", "& more"])
+    True
     """
     return "".join(SPECIAL.get(letter, letter) for letter in text)
 
 
-def document(runs: Sequence[Results], names: Sequence[str], write: Callable[[Table], str], heading: str) -> str:
-    """The summary table under a line for each run."""
-    about = "".join(heading.format(tex(text) if write is latex else text) for text in titles(runs, names))
-    return about + "\n" + write(summary(runs, names))
+def document(runs: Sequence[Results], names: Sequence[str], latex_: bool = False) -> str:
+    """The summary table under a line for each run, as Markdown or LaTeX."""
+    if latex_:
+        about = "".join(f"% {' '.join(text.split())}\n" for text in titles(runs, names))
+        return about + "\n" + latex(summary(runs, names))
+    about = "".join(plain(text) + "\n\n" for text in titles(runs, names))
+    return about + markdown(summary(runs, names))
 
 
 def titles(runs: Sequence[Results], names: Sequence[str]) -> list[str]:
