@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from fedwca._version import __version__
-from fedwca.cli import bench, catalogue, data, plot, report, resume
+from fedwca.cli import bench, catalogue, data, plot, report, resume, runs
 from fedwca.errors import FedwcaError
 
 app = typer.Typer(
@@ -28,6 +28,7 @@ app.command("report")(report.command)
 app.command("list")(catalogue.list_command)
 app.command("show")(catalogue.show_command)
 app.add_typer(data.app, name="data")
+app.add_typer(runs.app, name="runs")
 
 
 def _version(wanted: bool) -> None:

@@ -96,7 +96,8 @@ class Kept:
     def save(self, unit: Unit, point: Point, engine: Engine, digest: str, last: bool) -> None:
         """Write a checkpoint."""
         tensors, devices = packed(point, engine)
-        facts = {"source_digest": digest, "told": sorted(self.told), "devices": devices, "device": engine.device.type}
+        told = sorted(kind for kind in self.told if kind.endswith(f" {unit.method}"))
+        facts = {"source_digest": digest, "told": told, "devices": devices, "device": engine.device.type}
         self.checkpoints.save(unit, point.round, tensors, facts, last)
 
 
@@ -113,6 +114,8 @@ def packed(point: Point, engine: Engine) -> tuple[dict[str, Tensor], dict[str, s
         # What is not in a row, such as the classifier: with it a model is whole without the source model's file.
         **{f"network.{name}": value for name, value in network.items() if name not in row},
     }
+    # In one order, whatever order a state was made in: the same point gives the same file.
+    tensors = dict(sorted(tensors.items()))
     return tensors, {name: tensor.device.type for name, tensor in tensors.items()}
 
 

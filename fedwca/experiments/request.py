@@ -12,6 +12,7 @@ from fedwca.experiments.compose import compose, unused
 from fedwca.experiments.config import KINDS, Layer, RunConfig, flat, merge, preset, read_file, resolve, spelled_out
 from fedwca.registry import canonical, unknown
 from fedwca.round import Method
+from fedwca.source import SourceTraining
 
 TABLES = {"training", "source_training"}
 
@@ -54,9 +55,11 @@ def plan(
         (written if given.get("data") is None else given)["dataset"] = top["dataset"] = "folder"
     dataset, source = top.get("dataset", "digits_mini"), top.get("source") or source
     base = preset(preset_name, str(dataset), source)
-    chosen = validate_names(merge(base, top))
+    chosen = chosen_names(merge(base, top))
     given = merge(given, assigned(pairs, chosen))
     config, origins = resolve({f"preset {preset_name}": base, "config": written, "CLI": given})
+    if config.checkpoint is not None:
+        config, origins = untrained(config, origins, base)
     methods = compose(config)
     idle = unused(config, methods)
     for key in idle:
@@ -65,6 +68,28 @@ def plan(
             raise UsageError(f"{key} is given, but no method of this run uses the {kind} {name!r}")
         del origins[f"components.{key}"]
     return Plan(without(config, idle), methods, origins)
+
+
+def untrained(config: RunConfig, origins: dict[str, str], base: Layer) -> tuple[RunConfig, dict[str, str]]:
+    """A configuration whose source model is given, less what a preset says of training one.
+
+    Args:
+        config: with a ``checkpoint``.
+        origins: of its values.
+        base: the preset's layer; what a run's file repeats of it, or of the defaults, nobody asked for.
+
+    Raises:
+        UsageError: somebody says how to train the model that is not trained.
+    """
+    kept = {key: origin for key, origin in origins.items() if not key.startswith("source_training.")}
+    values, defaults = config.source_training.model_dump(), SourceTraining().model_dump()
+    usual = SourceTraining(**base.get("source_training", {})).model_dump()
+    for key in sorted(set(origins) - set(kept)):
+        name = key.removeprefix("source_training.")
+        repeated = origins[key] == "config" and values[name] in (defaults[name], usual[name])
+        if origins[key] in ("CLI", "config") and not repeated:
+            raise UsageError(f"{key} is given, but with a checkpoint no source model is trained; leave out one of both")
+    return config.model_copy(update={"source_training": SourceTraining()}), kept
 
 
 def without(config: RunConfig, keys: Sequence[str]) -> RunConfig:
@@ -79,7 +104,7 @@ def without(config: RunConfig, keys: Sequence[str]) -> RunConfig:
     return config.model_copy(update={"components": components})
 
 
-def validate_names(values: Layer) -> dict[str, list[str]]:
+def chosen_names(values: Layer) -> dict[str, list[str]]:
     """Names of the chosen components by kind, with the defaults filled in."""
     defaults = {"clusterer": "finch", **{k: f.default for k, f in RunConfig.model_fields.items() if k in KINDS}}
     names = {kind: [canonical(str(values.get(kind) or defaults.get(kind) or "finch"))] for kind in KINDS[:-1]}

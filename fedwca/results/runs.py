@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -93,6 +94,19 @@ def read_run(run: Path) -> Run:
     modified = datetime.fromtimestamp((run / "config.json").stat().st_mtime).astimezone()
     time = datetime.fromisoformat(written) if written else modified
     return Run(run, about, summary, "running" if held(run) else done, time)  # type: ignore[arg-type]
+
+
+def remove(run: Path) -> None:
+    """Remove a run folder; ``config.json`` goes first, so that what an interruption leaves is no run.
+
+    Raises:
+        FedwcaError: a file of it cannot be removed.
+    """
+    try:
+        (run / "config.json").unlink()
+        shutil.rmtree(run)
+    except OSError as error:
+        raise FedwcaError(f"{run}: cannot be removed ({error.strerror or error})") from None
 
 
 def identity(about: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import SMALL, Run
+from .conftest import SIZE, SMALL, Run
 
 Bench = Callable[..., Run]
 METHODS = ["source_only", "local", "fedavg", "wca"]
@@ -24,7 +24,14 @@ METHODS = ["source_only", "local", "fedavg", "wca"]
 
 def test_the_table(plain: Run) -> None:
     assert plain.code == 0, plain.err
-    assert all(line.startswith("Warning: ") for line in plain.err.splitlines())
+    lines = [line for line in plain.err.splitlines() if not line.startswith("Warning: ")]
+    assert any(line.startswith("Local: round 1 of 2, ") and line.endswith(" s left") for line in lines)
+    assert [line.partition(":")[0] for line in lines if ": done" in line] == [
+        "Source Only",
+        "Local",
+        "FedAvg",
+        "FedWCA",
+    ]
     for part in ("Source Only", "Local", "FedAvg", "FedWCA", "brass", "coral", "mean", "to FedAvg", "n = 1 run"):
         assert part in plain.out
     assert "source amber; targets brass, coral; 2 clients each; on cpu" in plain.out
@@ -36,7 +43,10 @@ def test_the_table(plain: Run) -> None:
 
 def test_the_run_folder(plain: Run) -> None:
     names = {file.name for file in plain.folder.iterdir()}
-    assert names == {"config.json", "environment.json", "rounds.jsonl", "summary.json", "overview.png"}
+    assert names == {
+        *("config.json", "environment.json", "rounds.jsonl", "summary.json", "overview.png"),
+        *("checkpoints", ".lock"),
+    }
     assert (plain.folder / "overview.png").read_bytes().startswith(b"\x89PNG")
     config = json.loads((plain.folder / "config.json").read_text())
     assert config["config"]["source"] == "amber"
@@ -57,7 +67,7 @@ def test_a_line_for_every_round(plain: Run) -> None:
     assert [(line["method"], line["round"]) for line in rounds] == expected
     models, values = 1520 + 25050 + 1250 * 8 + 8 + 16 + 16, 4
     for line in rounds:
-        assert line["schema"] == 1
+        assert line["schema"] == 2
         assert len(line["accuracy"]) == 4
         assert all(0 <= value <= 100 for value in line["accuracy"])
         if line["round"] < 0:
@@ -197,9 +207,15 @@ def test_an_oracle_is_marked(bench: Bench) -> None:
 def test_a_checkpoint_of_ones_own(bench: Bench, plain: Run, private_cache: Path) -> None:
     digest = plain.rounds[0]["source_digest"]
     file = private_cache / "sources" / f"amber-lenet-{digest}.safetensors"
-    run = bench("--checkpoint", str(file), "--json")
+    small = [*SIZE.split(), "--set", "model.bottleneck=8", "--checkpoint", str(file)]
+    run = bench(*small, "--json", small=False)
     assert run.code == 0, run.err
     assert accuracies(run) == accuracies(plain)
+    again = bench("--config", str(run.folder / "config.json"), "--json", small=False)
+    assert accuracies(again) == accuracies(plain)
+    refused = bench("--checkpoint", str(file))
+    assert refused.code == 2
+    assert "source_training.epochs is given, but with a checkpoint no source model is trained" in refused.err
 
 
 # Errors
@@ -245,10 +261,10 @@ def test_what_goes_wrong_is_one_sentence(
     bench: Bench, tmp_path: Path, arguments: list[str], code: int, sentence: str
 ) -> None:
     folder = tmp_path / "run"
-    run = bench(*arguments, out=folder)
+    run = bench(*arguments, out=folder, small="--checkpoint" not in arguments)
     assert run.code == code
     assert sentence in run.err
-    assert run.err.startswith("Error: ")
+    assert any(line.startswith("Error: ") for line in run.err.splitlines())
     assert "Traceback" not in run.err
     assert "unexpected" not in run.err
     # What could be known before work starts leaves nothing behind.
@@ -328,9 +344,11 @@ def test_stopped_by_hand(shades: Path, tmp_path: Path) -> None:
         process.kill()
     assert process.returncode == 130, err
     assert "Traceback" not in err
-    assert f"are kept in {folder}" in err
     lines = [json.loads(line) for line in rounds.read_text().splitlines()]
     assert len(lines) >= 3
+    done = sum(line["round"] >= 0 for line in lines)
+    assert f"Stopped; {done} round" in err
+    assert err.rstrip().endswith(f"continue with: fedwca resume {folder}")
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["complete"] is False
     assert not math.isnan(summary["methods"]["fedavg"]["mean"])

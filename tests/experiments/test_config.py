@@ -287,3 +287,20 @@ def test_unknown_names_in_a_resolved_configuration() -> None:
         plan(spelled_out({"aggregator": "nobody"}))
     with pytest.raises(InvalidConfig, match="there is no such field"):
         validate({"round": 3})
+
+
+def test_how_to_train_a_source_model_that_is_given(tmp_path: Path) -> None:
+    layer = {"checkpoint": "own.pt"}
+    made = plan(layer)
+    # The preset's values are of no use then, and nobody asked for them.
+    assert made.config.source_training == RunConfig().source_training
+    assert not [key for key in made.origins if key.startswith("source_training")]
+    message = "is given, but with a checkpoint no source model is trained; leave out one of both"
+    with pytest.raises(UsageError, match=f"source_training.lr {message}"):
+        plan(layer, [("source_training.lr", "0.001")])
+    file = toml(tmp_path / "c.toml", "checkpoint = 'own.pt'\nsource_training.epochs = 7\n")
+    with pytest.raises(UsageError, match=f"source_training.epochs {message}"):
+        plan({}, file=file)
+    run = tmp_path / "config.json"
+    run.write_text(json.dumps({"config": made.config.model_dump(mode="json")}))
+    assert plan({}, file=run).config == made.config

@@ -1,0 +1,147 @@
+"""`fedwca runs`: what was run, how it ended, in what two runs differ; export and removal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Column, Table
+
+if TYPE_CHECKING:
+    from fedwca.results.runs import Run
+
+app = typer.Typer(help="Runs: list, show, compare, export, remove.", invoke_without_command=True)
+
+Name = Annotated[str, typer.Argument(help="Run folder, or its name in runs/.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON alone.")]
+
+
+@app.callback()
+def list_runs(
+    context: typer.Context,
+    root: Annotated[Path, typer.Option("--root", help="Folder that holds runs.")] = Path("runs"),
+    as_json: Json = False,
+) -> None:
+    """List the runs in a folder: method, data, accuracy, time, and whether it is done, stopped or running."""
+    if context.invoked_subcommand is not None:
+        return
+    from fedwca.errors import FedwcaError
+    from fedwca.results.runs import read_run, run_folders
+
+    found = []
+    for folder in run_folders(root):
+        try:
+            found.append(read_run(folder))
+        except FedwcaError as error:  # one damaged run does not hide the others
+            typer.echo(f"Warning: {error}", err=True)
+    found.sort(key=lambda run: run.time)
+    if as_json:
+        typer.echo(json.dumps([_line(run) for run in found], indent=2))
+        return
+    if not found:
+        typer.echo(f"No runs in {root}/")
+        return
+    table = Table(
+        Column("run", overflow="fold"), "method", "data", Column("accuracy", justify="right"), "time", "state"
+    )
+    for run in found:
+        line = _line(run)
+        shown = "–" if run.accuracy is None else f"{run.accuracy:.1f}"
+        table.add_row(line["run"], line["method"], line["data"], shown, f"{run.time:%Y-%m-%d %H:%M}", line["state"])
+    Console().print(table)
+
+
+def _line(run: Run) -> dict[str, Any]:
+    config = run.about["config"]
+    data = config["dataset"] if config.get("source") is None else f"{config['dataset']}, source {config['source']}"
+    return {
+        "run": run.path.name, "path": str(run.path), "method": run.about["methods"][run.own]["label"], "data": data,
+        "accuracy": run.accuracy, "time": run.time.isoformat(timespec="seconds"), "state": run.state,
+    }  # fmt: skip
+
+
+@app.command("show")
+def show_run(run: Name, as_json: Json = False) -> None:
+    """Show what a run was, every method's accuracy, and how far it came."""
+    from fedwca.results.runs import find_run, read_run
+    from fedwca.results.store import read_records
+
+    found = read_run(find_run(run))
+    records = read_records(found.path)
+    done: dict[str, int] = {}
+    for record in records:
+        done[record["method"]] = done.get(record["method"], 0) + (record["round"] >= 0)
+    methods = found.summary.get("methods", {})
+    count = found.about["config"]["source_models"] * found.about["config"]["trials"]
+    if as_json:
+        about = {**_line(found), "config": found.about["config"], "methods": methods, "rounds_done": done}
+        typer.echo(json.dumps(about, indent=2))
+        return
+    console = Console()
+    line = _line(found)
+    console.print(f"{found.path}: {line['data']}; {line['state']}; begun {found.time:%Y-%m-%d %H:%M}", markup=False)
+    table = Table("method", Column("mean", justify="right"), Column("rounds", justify="right"))
+    for name, method in found.about["methods"].items():
+        mean = methods.get(name, {}).get("mean")
+        # A run may have been kept without its rounds.
+        rounds = f"{done.get(name, 0)} of {method['rounds'] * count}" if records else "not kept"
+        table.add_row(method["label"], "–" if mean is None else f"{mean:.1f}", rounds)
+    console.print(table)
+    if found.state == "stopped":
+        console.print(f"Continue it with: fedwca resume {found.path}", markup=False, soft_wrap=True)
+
+
+@app.command("diff")
+def diff_runs(a: Name, b: Name, as_json: Json = False) -> None:
+    """Show in which settings two runs differ, and the accuracies of methods both have."""
+    from fedwca.results.runs import differing, find_run, read_run
+
+    one, other = read_run(find_run(a)), read_run(find_run(b))
+    settings = differing(one.about, other.about)
+    means = [run.summary.get("methods", {}) for run in (one, other)]
+    accuracy = {name: (means[0][name]["mean"], means[1][name]["mean"]) for name in means[0] if name in means[1]}
+    if as_json:
+        typer.echo(json.dumps({"settings": settings, "accuracy": accuracy}, indent=2))
+        return
+    table = Table("", Column(one.path.name, overflow="fold"), Column(other.path.name, overflow="fold"))
+    for key, (first, second) in settings.items():
+        table.add_row(key, str(first), str(second))
+    for name, values in accuracy.items():
+        table.add_row(f"accuracy of {name}", *("–" if value is None else f"{value:.1f}" for value in values))
+    Console().print(table)
+
+
+@app.command("export")
+def export_run(
+    run: Name,
+    to: Annotated[str, typer.Option("--to", help="csv or parquet.")] = "csv",
+    out: Annotated[Path | None, typer.Option("--out", help="File to write; default <run>/rounds.<to>.")] = None,
+) -> None:
+    """Write a run's rounds as one flat table: a row per method, source model, trial, round and client."""
+    from fedwca.results.export import export, flatten
+    from fedwca.results.runs import find_run, read_about
+    from fedwca.results.store import read_records
+
+    path = find_run(run)
+    target = out or path / f"rounds.{to}"
+    export(flatten(read_records(path), read_about(path).get("domains", ())), to, target)
+    typer.echo(f"wrote {target}")
+
+
+@app.command("rm")
+def remove_run(run: Name, yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False) -> None:
+    """Remove a run and all it holds."""
+    from fedwca.errors import UsageError
+    from fedwca.results.runs import find_run, read_run, remove
+
+    path = find_run(run)
+    if read_run(path).state == "running":
+        raise UsageError(f"{path}: a process is at work on this run; stop it first")
+    if not yes and not typer.confirm(f"Remove {path} and everything in it?"):
+        typer.echo("Kept.")
+        raise typer.Exit(1)
+    remove(path)
+    typer.echo(f"removed {path}")

@@ -1,0 +1,342 @@
+"""A run that was stopped, however, goes on to the same bits as one that was not."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors import SafetensorError
+
+from fedwca.cli.execute import Request, conduct
+from fedwca.errors import UsageError
+from fedwca.results import checkpoints
+from fedwca.results.lock import hold
+from fedwca.results.store import RunFolder
+
+from .conftest import SMALL, Run, call
+
+Make = Callable[..., Run]
+GIVEN = ["--rounds", "3", "--baseline", "source-only", "--baseline", "fedavg", "--participation", "0.5"]
+ORDER = [("source_only", -1), *((method, r) for method in ("fedavg", "wca") for r in (-1, 0, 1, 2))]
+# Dies by SIGKILL in the middle of the n-th write of a kind, leaving half of it behind.
+DEADLY = """
+import json, os, signal, sys
+from fedwca.results import checkpoints, store
+where, left = sys.argv.pop(1).split(":")
+left = int(left)
+
+def now(kind):
+    global left
+    left -= kind == where
+    return kind == where and left == 0
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def save_file(tensors, path, metadata, real=checkpoints.save_file):
+    real(tensors, path, metadata)
+    if now("checkpoint"):
+        os.truncate(path, os.path.getsize(path) // 2)
+        die()
+
+def save(self, *given, real=checkpoints.Checkpoints.save, **more):
+    real(self, *given, **more)
+    if now("kept"):
+        die()
+
+def append(self, record, real=store.RunFolder.append):
+    real(self, record)
+    rounds = self.path / "rounds.jsonl"
+    if now("half a line"):
+        os.truncate(rounds, rounds.stat().st_size - 40)
+        die()
+    if now("line"):
+        die()
+
+checkpoints.save_file, checkpoints.Checkpoints.save, store.RunFolder.append = save_file, save, append
+import fedwca.cli
+fedwca.cli.main()
+"""
+
+
+def result(folder: Path) -> tuple[list[Any], dict[str, Any], dict[str, bytes]]:
+    """Rounds without seconds, the summary without times, and the bytes of the models kept."""
+    rounds = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
+    for record in rounds:
+        record.pop("seconds", None)
+    summary = json.loads((folder / "summary.json").read_text())
+    del summary["timing"]
+    files = sorted(folder.glob("checkpoints/*/*"))
+    return rounds, summary, {str(file.relative_to(folder)): file.read_bytes() for file in files}
+
+
+@pytest.fixture(scope="module")
+def whole(bench: Make) -> Path:
+    """A run that nobody stopped."""
+    run = bench(*GIVEN, "--json")
+    assert run.code == 0, run.err
+    return run.folder
+
+
+@pytest.fixture(scope="module")
+def every(bench: Make) -> Path:
+    """The same with all its checkpoints."""
+    run = bench(*GIVEN, "--keep", "all", "--quiet")
+    assert run.code == 0, run.err
+    assert not [line for line in run.err.splitlines() if not line.startswith("Warning: ")]
+    return run.folder
+
+
+def stopped(every: Path, folder: Path, records: int, *, behind: int = 0, tail: str = "") -> Path:
+    """A copy of a run as it was after some records; its last ``behind`` checkpoints had not been written yet."""
+    shutil.copytree(every, folder)
+    (folder / "summary.json").unlink()
+    lines = (folder / "rounds.jsonl").read_text().splitlines(keepends=True)
+    (folder / "rounds.jsonl").write_text("".join(lines[:records]) + tail)
+    for method, number in ORDER[records - behind :]:
+        (folder / f"checkpoints/0-0-{method}/{number + 1:06d}.safetensors").unlink()
+    return folder
+
+
+def resume(folder: Path, *more: str) -> Run:
+    return call("resume", str(folder), *more, folder=folder)
+
+
+@pytest.mark.parametrize(
+    ("records", "behind", "tail"),
+    [(0, 0, ""), (1, 1, ""), (1, 0, '{"schema": 2, "met'), (4, 0, ""), (5, 1, ""), (8, 2, "{"), (9, 0, "")],
+)
+def test_from_any_point_to_the_same_bits(every: Path, tmp_path: Path, records: int, behind: int, tail: str) -> None:
+    folder = stopped(every, tmp_path / "run", records, behind=behind, tail=tail)
+    (folder / "checkpoints/0-0-wca").mkdir(parents=True, exist_ok=True)
+    (folder / f"checkpoints/0-0-wca/.000009-{'a' * 32}.safetensors").write_text("of a dead process")
+    (folder / f".summary-{'a' * 32}.json").write_text("of a dead process")
+    run = resume(folder)
+    assert run.code == 0, run.err
+    assert result(folder) == result(every)
+    done = sum(number >= 0 for _, number in ORDER[: records - behind])
+    assert f"Going on after {done} of 6 rounds" in run.out
+    assert not list(folder.glob(f".*{'a' * 32}*"))
+
+
+def killed(arguments: list[str], where: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", DEADLY, where, *arguments], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+
+
+def test_killed_three_times(whole: Path, shades: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    begun = ["bench", "--data", str(shades), *SMALL, *GIVEN, "--json", "--out", str(folder)]
+    killed(begun, "checkpoint:3")
+    assert list(folder.glob("checkpoints/*/.*.safetensors"))
+    killed(["resume", str(folder), "--json"], "half a line:3")
+    killed(["resume", str(folder), "--json"], "kept:2")
+    assert not (folder / "summary.json").exists()
+    run = resume(folder, "--json")
+    assert run.code == 0, run.err
+    assert result(folder) == result(whole)
+    assert json.loads(run.out) == run.summary
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(20))
+def test_killed_at_a_random_moment(whole: Path, shades: Path, tmp_path: Path, seed: int) -> None:
+    folder, draw = tmp_path / "run", random.Random(seed)
+    arguments = ["bench", "--data", str(shades), *SMALL, *GIVEN, "--json", "--out", str(folder)]
+    if seed % 2:
+        killed(arguments, f"{draw.choice(['checkpoint', 'kept', 'half a line', 'line'])}:{draw.randint(1, 9)}")
+    else:
+        process = subprocess.Popen([sys.executable, "-m", "fedwca", *arguments], stdout=subprocess.DEVNULL)
+        deadline = time.monotonic() + 90
+        while not (folder / "config.json").exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(draw.uniform(0, 4))
+        process.kill()
+        process.wait(timeout=30)
+    assert resume(folder, "--json").code == 0
+    assert result(folder) == result(whole)
+
+
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(every: Path, tmp_path: Path) -> None:
+    folder = stopped(every, tmp_path / "run", 8)
+    newest, before = (folder / f"checkpoints/0-0-wca/00000{number}.safetensors" for number in (2, 1))
+    newest.write_bytes(newest.read_bytes()[:1000])
+    run = resume(folder)
+    assert run.code == 0
+    assert f"Warning: {newest}: cut off, damaged or no checkpoint" in run.err
+    assert "going on from round 1" in run.err
+    assert result(folder) == result(every)
+    shutil.rmtree(folder)
+    folder = stopped(every, tmp_path / "run", 8)
+    (folder / "checkpoints/0-0-wca/000000.safetensors").unlink()
+    for file in (newest, before):
+        file.write_bytes(b"nothing")
+    run = resume(folder)
+    assert run.code == 1
+    assert "and there is no other; remove" in run.err
+
+
+def test_a_finished_method_that_lost_its_last_round_does_it_again(every: Path, tmp_path: Path) -> None:
+    folder = stopped(every, tmp_path / "run", 8)
+    (folder / "checkpoints/0-0-fedavg/000003.safetensors").write_bytes(b"nothing")
+    assert resume(folder).code == 0
+    assert result(folder) == result(every)
+
+
+def edited(folder: Path, **values: Any) -> None:
+    about = json.loads((folder / "config.json").read_text())
+    about["config"] |= values.pop("config", {})
+    (folder / "config.json").write_text(json.dumps({**about, **values}))
+
+
+def test_a_run_that_does_not_fit_is_refused(every: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = stopped(every, tmp_path / "run", 8)
+    edited(folder, config={"seed": 7})
+    run = resume(folder)
+    assert (run.code, run.out) == (1, "")
+    assert "belongs to another run, whose configuration differs" in run.err
+    edited(folder, config={"seed": 0}, data_digest="0")
+    assert "the images of shades are not those the run began with" in resume(folder).err
+    shutil.rmtree(folder)
+    folder = stopped(every, tmp_path / "run", 8)
+    monkeypatch.setattr(checkpoints, "SCHEMA", 2)
+    assert "has schema 1; this fedwca reads schema 2" in resume(folder).err
+    about = json.loads((folder / "config.json").read_text())
+    about["methods"]["wca"]["components"][1]["ta"] = 0.5
+    (folder / "config.json").write_text(json.dumps(about))
+    run = resume(folder)
+    assert run.code == 2
+    assert "was begun with other components than are installed now: wca.aggregator.wca.ta was 0.5, is" in run.err
+    edited(folder, schema=1)
+    assert "was run before checkpoints were kept" in resume(folder).err
+
+
+def test_what_is_no_run(tmp_path: Path) -> None:
+    run = resume(tmp_path / "nowhere")
+    assert run.code == 2
+    assert "no such run" in run.err
+    assert "holds no run (no config.json)" in resume(tmp_path).err
+
+
+def test_a_second_process_is_told(every: Path, tmp_path: Path) -> None:
+    folder = stopped(every, tmp_path / "run", 8)
+    lock = hold(folder)
+    try:
+        run = resume(folder)
+    finally:
+        lock.release()
+    assert run.code == 2
+    assert f"{folder}: another process is at work on this run" in run.err
+    assert resume(folder).code == 0
+
+
+def test_a_finished_run_shows_its_table(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = result(whole)
+    monkeypatch.setattr("fedwca.cli.carry_out.bench", lambda *_: pytest.fail("work has started"))
+    run = resume(whole)
+    assert run.code == 0, run.err
+    assert "FedWCA" in run.out
+    assert json.loads(resume(whole, "--json").out)["methods"] == before[1]["methods"]
+    assert result(whole) == before
+
+
+@pytest.mark.parametrize("way", ["checkpoint", "serialized", "line"])
+def test_a_disk_that_fills_up_loses_nothing(
+    bench: Make, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    folder, calls = tmp_path / "run", 0
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    real_save, real_append = checkpoints.save_file, RunFolder.append
+
+    def save(*given: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls > 4:
+            raise full if way == "checkpoint" else SafetensorError("I/O error: No space left on device (os error 28)")
+        real_save(*given)
+
+    def append(self: RunFolder, record: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls > 6:
+            with (self.path / "rounds.jsonl").open("a") as file:
+                file.write('{"schema": 2, "meth')
+            raise full
+        real_append(self, record)
+
+    with monkeypatch.context() as patch:
+        if way == "line":
+            patch.setattr(RunFolder, "append", append)
+        else:
+            patch.setattr(checkpoints, "save_file", save)
+        run = bench(*GIVEN, "--quiet", out=folder)
+    assert run.code == 1
+    (sentence,) = [line for line in run.err.splitlines() if not line.startswith("Warning: ")]
+    assert sentence.startswith(f"Error: {folder}: cannot be written (")
+    assert "No space left on device" in sentence
+    assert sentence.endswith(f"continue with: fedwca resume {folder}")
+    assert run.summary["complete"] is False
+    assert resume(folder).code == 0
+    assert result(folder) == result(whole)
+
+
+@pytest.mark.parametrize(
+    ("keep", "files"),
+    [("last", {"source_only": [0], "wca": [3]}), ("2", {"source_only": [0], "wca": [2, 3]}), ("none", {})],
+)
+def test_how_many_checkpoints_stay(bench: Make, keep: str, files: dict[str, list[int]]) -> None:
+    run = bench("--rounds", "3", "--baseline", "source-only", "--keep", keep)
+    assert run.code == 0
+    found: dict[str, list[int]] = {}
+    for file in sorted(run.folder.glob("checkpoints/*/*")):
+        found.setdefault(file.parent.name.removeprefix("0-0-"), []).append(int(file.stem))
+    assert found == files
+    assert (run.folder / "checkpoints").exists() == (keep != "none")
+    if keep == "none":
+        # A finished method of which nothing is kept is not done again.
+        (run.folder / "summary.json").unlink()
+        before = run.lines
+        assert resume(run.folder).code == 0
+        assert run.lines == before
+    refused = bench("--keep", "some")
+    assert refused.code == 2
+    assert "--keep some: takes last, all, none or a number of at least 1" in refused.err
+
+
+def test_a_request_can_take_up_what_is_there(
+    every: Path, shades: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = stopped(every, tmp_path / "run", 8)
+    layer = {
+        "data": shades, "clients": 2, "rounds": 3, "device": "cpu", "baselines": ["source-only", "fedavg"],
+        "participation": 0.5, "training": {"epochs": 1, "lr": 0.01, "batch_size": 16},
+    }  # fmt: skip
+    pairs = [("source_training.epochs", "1"), ("model.bottleneck", "8")]
+
+    def request(**more: Any) -> Request:
+        return Request({**layer, **more}, pairs, "default", None, folder, True, reuse=True)
+
+    with pytest.raises(UsageError, match="holds a run of another configuration: seed is 0 there, 3 here"):
+        conduct(request(seed=3))
+    done = conduct(request(workers=1))
+    assert result(folder) == result(every)
+    monkeypatch.setattr("fedwca.cli.carry_out.bench", lambda *_: pytest.fail("work has started"))
+    again = conduct(request())
+    assert again.summary == done.summary
+    assert [(row.name, row.mean) for row in again.table] == [(row.name, row.mean) for row in done.table]
+    monkeypatch.undo()
+    folder = tmp_path / "new"
+    assert conduct(request()).summary["methods"] == done.summary["methods"]

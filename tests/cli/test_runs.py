@@ -1,0 +1,148 @@
+"""Runs are found wherever they came from, read whatever version wrote them, compared, exported and removed."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from fedwca.results.lock import hold
+from fedwca.results.runs import find_run, read_run
+from fedwca.results.store import SCHEMA, read_records
+
+from .conftest import Run, call
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMITTED = sorted(file.parent for file in ROOT.glob("benchmarks/results/*/summary.json"))
+OLD = ROOT / "tests/fixtures/schema_1"
+
+
+@pytest.fixture
+def runs(plain: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of runs: one of now, one of schema 1, one that was stopped; and things that are no runs."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "runs"
+    shutil.copytree(plain.folder, folder / "now")
+    shutil.copytree(OLD, folder / "old")
+    shutil.copytree(plain.folder, folder / "stopped")
+    (folder / "stopped/summary.json").unlink()
+    (folder / "empty").mkdir()
+    return folder
+
+
+def test_the_list(runs: Path) -> None:
+    run = call("runs")
+    assert run.code == 0, run.err
+    for part in ("now", "old", "stopped", "FedWCA", "folder, source amber", "done"):
+        assert part in run.out
+    assert "empty" not in run.out
+    found = {line["run"]: line for line in json.loads(call("runs", "--json").out)}
+    assert {name: line["state"] for name, line in found.items()} == {"now": "done", "old": "done", "stopped": "stopped"}
+    assert found["stopped"]["accuracy"] is None
+    assert found["now"]["accuracy"] == read_run(runs / "now").summary["methods"]["wca"]["mean"]
+    assert call("runs", "--root", str(runs / "empty")).out == f"No runs in {runs / 'empty'}/\n"
+
+
+def test_a_run_at_work_and_a_damaged_one(runs: Path) -> None:
+    lock = hold(runs / "stopped")
+    try:
+        states = {line["run"]: line["state"] for line in json.loads(call("runs", "--json").out)}
+        refused = call("runs", "rm", "stopped", "--yes")
+    finally:
+        lock.release()
+    assert states["stopped"] == "running"
+    assert refused.code == 2
+    assert "a process is at work on this run" in refused.err
+    (runs / "old/config.json").write_text("{")
+    run = call("runs", "--json")
+    assert [line["run"] for line in json.loads(run.out)] == ["now", "stopped"]
+    assert "old/config.json: cannot be read" in run.err
+
+
+@pytest.mark.parametrize("path", [*COMMITTED, OLD], ids=lambda path: path.name)
+def test_older_runs_still_open(path: Path) -> None:
+    found = read_run(path)
+    assert found.state == "done"
+    assert found.about.get("schema", 1) < SCHEMA
+    assert found.accuracy == found.summary["methods"]["wca"]["mean"]
+    shown = call("runs", "show", str(path))
+    assert shown.code == 0, shown.err
+    assert "FedWCA" in shown.out
+    refused = call("resume", str(path))
+    assert refused.code == 2
+    assert "was run before checkpoints were kept (schema 1)" in refused.err
+
+
+def test_rounds_of_schema_1() -> None:
+    assert [(r["method"], r["round"]) for r in read_records(OLD)] == [
+        (m, r) for m in ("fedavg", "wca") for r in (-1, 0)
+    ]
+
+
+def test_show_and_diff(runs: Path) -> None:
+    shown = call("runs", "show", "stopped")
+    assert "2 of 2" in shown.out
+    assert "Continue it with: fedwca resume runs/stopped" in shown.out
+    about = json.loads(call("runs", "show", "now", "--json").out)
+    assert about["rounds_done"] == {"source_only": 0, "local": 2, "fedavg": 2, "wca": 2}
+    found = json.loads(call("runs", "diff", "now", "old", "--json").out)
+    assert found["settings"]["rounds"] == [2, 1]
+    assert found["settings"]["wca.rounds"] == [2, 1]
+    assert "seed" not in found["settings"]
+    assert set(found["accuracy"]) == {"fedavg", "wca"}
+    table = call("runs", "diff", "now", "old")
+    assert "accuracy of wca" in table.out
+    assert json.loads(call("runs", "diff", "now", "now", "--json").out)["settings"] == {}
+
+
+def test_export_to_csv(runs: Path) -> None:
+    run = call("runs", "export", "now", "--to", "csv")
+    assert run.out == "wrote runs/now/rounds.csv\n"
+    rows = list(csv.DictReader((runs / "now/rounds.csv").read_text().splitlines()))
+    records = read_records(runs / "now")
+    assert len(rows) == 4 * len(records)
+    assert [row["domain"] for row in rows[:4]] == ["brass", "brass", "coral", "coral"]
+    last = records[-1]
+    assert [float(row["accuracy"]) for row in rows[-4:]] == last["accuracy"]
+    assert [row["labels"] for row in rows[-4:]] == [str(label) for label in last["labels"]]
+    assert float(rows[-1]["round_seconds_train"]) == last["seconds"]["train"]
+    assert "weights" not in rows[0]
+
+
+def test_export_to_parquet(runs: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    assert call("runs", "export", "old", "--to", "parquet", "--out", "some/file.parquet").code == 0
+    rows = parquet.read_table("some/file.parquet").to_pylist()
+    assert [(r["method"], r["round"], r["client"]) for r in rows[:2]] == [("fedavg", -1, 0), ("fedavg", -1, 1)]
+    assert rows[-1]["accuracy"] == read_records(OLD)[-1]["accuracy"][-1]
+
+
+def test_export_that_cannot_be(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "--to xlsx: takes csv or parquet" in call("runs", "export", "now", "--to", "xlsx").err
+    (runs / "old/rounds.jsonl").write_text("")
+    assert "this run has no rounds to export" in call("runs", "export", "old").err
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    run = call("runs", "export", "now", "--to", "parquet")
+    assert run.code == 2
+    assert "needs pyarrow: pip install 'fedwca[parquet]'" in run.err
+
+
+def test_remove(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("typer.confirm", lambda text: False)
+    run = call("runs", "rm", "now")
+    assert (run.code, run.out) == (1, "Kept.\n")
+    assert call("runs", "rm", "now", "--yes").out == "removed runs/now\n"
+    assert not (runs / "now").exists()
+    monkeypatch.setattr("typer.confirm", lambda text: True)
+    assert call("runs", "rm", "old").code == 0
+    assert call("runs", "rm", "empty", "--yes").code == 2
+    assert (runs / "empty").exists()
+
+
+def test_names(runs: Path) -> None:
+    assert find_run("now") == Path("runs/now")
+    assert find_run(runs / "now") == runs / "now"
+    assert "nwo: no such run; did you mean 'now'?" in call("runs", "show", "nwo").err
