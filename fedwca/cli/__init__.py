@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from fedwca._version import __version__
-from fedwca.cli import bench, catalogue, data, export, join, predict, resume, runs
+from fedwca.cli import bench, catalogue, data, export, join, plot, predict, report, resume, runs
 from fedwca.errors import FedwcaError
 
 app = typer.Typer(
@@ -23,6 +23,8 @@ app = typer.Typer(
 )
 app.command("bench")(bench.command)
 app.command("resume")(resume.command)
+app.command("plot")(plot.command)
+app.command("report")(report.command)
 app.command("list")(catalogue.list_command)
 app.command("show")(catalogue.show_command)
 app.command("export")(export.command)

@@ -27,6 +27,13 @@ def presets(incomplete: str) -> list[str]:
     return _matching(preset_names(), incomplete)
 
 
+def pictures(incomplete: str) -> list[str]:
+    """Completion for pictures of `fedwca plot`."""
+    from fedwca.results.pictures.catalogue import PICTURES
+
+    return _matching(list(PICTURES), incomplete)
+
+
 def _matching(known: list[str], incomplete: str) -> list[str]:
     dashed = [name.replace("_", "-") for name in known]
     return [name for name in dashed if name.startswith(incomplete.replace("_", "-"))]

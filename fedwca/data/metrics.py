@@ -43,6 +43,10 @@ class Metrics:
         names = list(dict.fromkeys(self._domains))
         return torch.tensor([names.index(name) for name in self._domains], dtype=torch.int64)
 
+    def truth(self, client: int) -> Tensor:
+        """Class of each of a client's test images ``[N_test]``; for pictures of what went wrong."""
+        return self._test_labels[client]
+
     def accuracy(self, client: int, predicted: Tensor) -> float:
         """Percent of the client's test images predicted right; NaN for a client without any.
 

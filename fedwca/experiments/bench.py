@@ -15,7 +15,7 @@ from fedwca.engine.protocol import Engine
 from fedwca.engine.randomness import Keys, fold
 from fedwca.experiments.checkpoint import Keeper, Nothing, Point
 from fedwca.experiments.config import RunConfig
-from fedwca.experiments.record import Cautions, accuracies, describe
+from fedwca.experiments.record import Cautions, accuracies, describe, neighbours
 from fedwca.experiments.setup import choose_engine, source_models
 from fedwca.results.checkpoints import Unit
 from fedwca.round import Method, Server, begin, play
@@ -135,6 +135,8 @@ def federate(
             "accuracy_local": local,
             **describe(outcome, method, metrics, engine, first=number == 0),
         }
+        if number == 0 and method.aggregator.partition == "given":
+            record["clustering"] |= neighbours(method, engine, server.source)
         record["seconds"] |= {"round": trained - started, "evaluate": time.perf_counter() - trained}
         caution(record, outcome, method)
         progress.round(number + 1, mean(accuracy))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from fedwca.data.metrics import Metrics
 from fedwca.engine.protocol import Engine
+from fedwca.engine.signature import BankSignatures
+from fedwca.functional import first_neighbours
 from fedwca.round import Method, Outcome
 from fedwca.types import Targets
 
@@ -58,6 +61,7 @@ def describe(outcome: Outcome, method: Method, metrics: Metrics, engine: Engine,
 
     # A given partition is made once; clients that choose for themselves do it every round.
     grouped = method.aggregator.partition == "self" or (first and method.aggregator.partition == "given")
+    divided = all("divisors" in upload.targets.notes for upload in uploads.values())
     return {
         "labels": outcome.labels,
         **({"clustering": {**metrics.clustering(outcome.labels), **outcome.notes}} if grouped else {}),
@@ -69,11 +73,50 @@ def describe(outcome: Outcome, method: Method, metrics: Metrics, engine: Engine,
         "mixed": each(lambda k, t: float((t.mix > 0).sum())),
         "dropped": each(lambda k, t: float((t.weights == 0).sum())),
         "label_entropy": each(lambda k, t: entropy(t.labels)),
+        **({"divisor": each(lambda k, t: float(t.notes["divisors"].min()))} if divided else {}),
         "bytes_down": size * here * ((outcome.offer.models * values + classifier) * (travels or first) + shared),
         "bytes_up": size * here * ((values + reported) * travels + collected),
         "passes": sum(upload.passes for upload in uploads.values()),
         "seconds": phases,
     }
+
+
+def neighbours(method: Method, engine: Engine, source: Tensor) -> dict[str, Any]:
+    """How clear the clients' first neighbours are after round 0, where the clusterer reads models' parameters.
+
+    Args:
+        method: what was played.
+        engine: its bank holds the models that were grouped.
+        source: ``[P]``, the model everybody started from.
+    """
+    read = getattr(method.clusterer, "read", None)
+    # All pairs are compared; a picture of more clients would show nothing.
+    if read is None or not 2 < len(engine.bank) <= 2048:
+        return {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the clusterer has said it
+        x = read(BankSignatures(engine.bank, engine.layout, source))
+    nearest, clear = margins(x, getattr(method.clusterer, "metric", "cosine"))
+    return {"nearest": nearest, "margins": clear}
+
+
+def margins(x: Tensor, metric: Literal["cosine", "euclidean"] = "cosine") -> tuple[Tensor, Tensor]:
+    """First neighbour of each row ``[K]``, and how many times as far the second one is ``[K]``, at least 1.
+
+    Args:
+        x: ``[K, P]``, K at least 3.
+        metric: as in `fedwca.functional.first_neighbours`; the distance of cosine is that of the unit vectors.
+
+    >>> margins(torch.tensor([[0.0], [1.0], [3.0]]), "euclidean")
+    (tensor([1, 0, 1]), tensor([3.0000, 2.0000, 1.5000], dtype=torch.float64))
+    """
+    nearest = first_neighbours(x, metric=metric)
+    rows = x.double() if metric == "euclidean" else torch.nn.functional.normalize(x.double())
+    # Differences first, squares after: a matrix product would round away what nearly equal models differ by.
+    distances = torch.cdist(rows, rows, compute_mode="donot_use_mm_for_euclid_dist").fill_diagonal_(torch.inf)
+    first = distances.gather(1, nearest[:, None])[:, 0]
+    second = distances.scatter(1, nearest[:, None], torch.inf).amin(1)
+    return nearest, torch.where(second == first, 1.0, second / first).clamp_min(1)
 
 
 def entropy(labels: Tensor) -> float:

@@ -1,0 +1,109 @@
+"""`fedwca plot`: pictures of a run."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedwca.cli import complete
+from fedwca.errors import FedwcaError
+
+if TYPE_CHECKING:
+    from fedwca.results.pictures.models import Models
+
+
+class Format(StrEnum):
+    """What matplotlib writes."""
+
+    PNG = "png"
+    SVG = "svg"
+    PDF = "pdf"
+
+
+class How(StrEnum):
+    """How features get into a plane."""
+
+    TSNE = "tsne"
+    PCA = "pca"
+
+
+def command(
+    run: Annotated[str, typer.Argument(help="Run folder, or its name in runs/.")],
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME]...", help="Pictures; without any, all that can be drawn.", autocompletion=complete.pictures
+        ),
+    ] = None,
+    to: Annotated[
+        Path | None, typer.Option("--to", help="Folder for the files; default: pictures/ in the run folder.")
+    ] = None,
+    format_: Annotated[Format, typer.Option("--format", help="Format of the files; animations are GIF.")] = Format.PNG,
+    method: Annotated[
+        str | None, typer.Option("--method", help="For pictures of one method: which; default: the composed one.")
+    ] = None,
+    source_model: Annotated[int, typer.Option("--source-model", help="For pictures of one trial, from 0.")] = 0,
+    trial: Annotated[int, typer.Option("--trial", help="For pictures of one trial, from 0.")] = 0,
+    how: Annotated[How, typer.Option("--how", help="For the embedding: t-SNE or principal components.")] = How.TSNE,
+    dpi: Annotated[int, typer.Option("--dpi", min=20, max=600, help="Pixels per inch of PNG and GIF files.")] = 120,
+    list_: Annotated[bool, typer.Option("--list", help="List the pictures and stop.")] = False,
+) -> None:
+    """Draw pictures of a run; says which cannot be drawn, and why.
+
+    For example: fedwca plot runs/first bars weights --format svg
+    """
+    from fedwca.registry import canonical
+    from fedwca.results.pictures.catalogue import PICTURES, Choice, check_unit, find
+    from fedwca.results.pictures.style import save
+    from fedwca.results.reading import read_results
+
+    if list_:
+        for name, picture in PICTURES.items():
+            typer.echo(f"{name:<18}  {picture.about}")
+        return
+    wanted = find(names or [])
+    results = read_results(Path(run))
+    one = (source_model, trial)
+    chosen = None if method is None else canonical(method)
+    check_unit(results, chosen, one)
+
+    @cache
+    def models() -> Models | FedwcaError:
+        from fedwca.experiments.inspect import inspect
+
+        try:
+            return inspect(results.path, chosen, *one)
+        except FedwcaError as error:
+            return error
+
+    def need_models() -> Models:
+        found = models()
+        if isinstance(found, FedwcaError):
+            raise found
+        return found
+
+    choice = Choice(results, need_models, chosen, one, how.value)
+    folder = to or results.path / "pictures"
+    missing: list[FedwcaError] = []
+    for name in wanted:
+        picture = PICTURES[name]
+        try:
+            drawn = picture.draw(choice)
+        except FedwcaError as error:
+            if names:
+                raise
+            missing.append(error)
+            typer.echo(f"not drawn: {name}: {error}")
+            continue
+        file = folder / f"{name}.{picture.suffix or format_.value}"
+        try:
+            save(drawn, file, dpi)
+        except OSError as error:
+            raise FedwcaError(f"--to {folder}: cannot be written ({error.strerror or error})") from None
+        typer.echo(str(file))
+    if len(missing) == len(wanted):
+        raise FedwcaError(f"{run}: nothing could be drawn")

@@ -1,0 +1,33 @@
+"""Pictures of a run, one a file, in one style: colour-blind-safe, titled, with units."""
+
+from fedwca.results.pictures.accuracy import accuracy
+from fedwca.results.pictures.bars import bars
+from fedwca.results.pictures.clusters import clusters
+from fedwca.results.pictures.confusion import confusion
+from fedwca.results.pictures.cost import cost
+from fedwca.results.pictures.embedding import embedding
+from fedwca.results.pictures.mistakes import mistakes
+from fedwca.results.pictures.models import Models
+from fedwca.results.pictures.neighbours import neighbours
+from fedwca.results.pictures.overview import overview
+from fedwca.results.pictures.pseudo_labels import pseudo_labels
+from fedwca.results.pictures.style import NotDrawn, save
+from fedwca.results.pictures.weights import weights, weights_animation
+
+__all__ = [
+    "Models",
+    "NotDrawn",
+    "accuracy",
+    "bars",
+    "clusters",
+    "confusion",
+    "cost",
+    "embedding",
+    "mistakes",
+    "neighbours",
+    "overview",
+    "pseudo_labels",
+    "save",
+    "weights",
+    "weights_animation",
+]

@@ -1,0 +1,76 @@
+"""Accuracy over rounds, one curve a method."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from typing import Any
+
+from fedwca.data.metrics import mean
+from fedwca.results.pictures import style
+from fedwca.results.reading import Record, Results
+from fedwca.results.summary import deviation
+
+
+def accuracy(run: Results) -> Any:
+    """Mean over clients by round, 0 being the source model; a band of one standard deviation where runs are several.
+
+    Raises:
+        NotDrawn: no rounds were kept.
+    """
+    names = list(run.labels)
+    need_rounds(run)
+    made = style.figure(9, 5, run.title)
+    axis = made.subplots()
+    looks = style.looks(names)
+    ends: list[tuple[float, str]] = []
+    for name, label in run.labels.items():
+        last = curve(axis, run.rounds(name), style.line(looks[name], name == names[-1]), label)
+        ends.append((last, name))
+    count = len(run.runs)
+    band = f"; band: one standard deviation over {count} runs" if count > 1 else "; one run, so no spread"
+    axis.set(xlabel="round (0: the source model)", ylabel="test accuracy (%)", title="Mean over clients" + band)
+    axis.xaxis.get_major_locator().set_params(integer=True)
+    style.quiet(axis)
+    style.legend(made, axis, len(names))
+    return made
+
+
+def need_rounds(run: Results) -> None:
+    """Refuse a run without a round after the source model.
+
+    Raises:
+        NotDrawn: there is none.
+    """
+    if not run.records:
+        raise style.NotDrawn("rounds.jsonl is not in the folder")
+    if all(record["round"] < 0 for record in run.records):
+        raise style.NotDrawn("no round was run, only the source model was measured")
+
+
+def by_round(records: list[Record], field: str) -> dict[int, list[float]]:
+    """A field's mean over clients: number of rounds done to one value a run, without NaN."""
+    values: dict[int, list[float]] = defaultdict(list)
+    for record in records:
+        if field in record and not math.isnan(value := mean(record[field])):
+            values[record["round"] + 1].append(value)
+    return dict(sorted(values.items()))
+
+
+def curve(axis: Any, records: list[Record], look: dict[str, Any], label: str, field: str = "accuracy") -> float:
+    """Mean and band over runs; a level line for a method that never trains. Gives the last value."""
+    values = by_round(records, field)
+    if not values:
+        return math.nan
+    middle = [statistics.fmean(value) for value in values.values()]
+    if list(values) == [0]:
+        axis.axhline(middle[0], **{**look, "linestyle": "--", "marker": ""}, label=label)
+        return middle[0]
+    axis.plot(list(values), middle, label=label, **{**look, "markevery": max(1, len(values) // 12)})
+    spread = [deviation(value) or 0.0 for value in values.values()]
+    if any(spread):
+        low = [m - s for m, s in zip(middle, spread, strict=True)]
+        high = [m + s for m, s in zip(middle, spread, strict=True)]
+        axis.fill_between(list(values), low, high, color=look["color"], alpha=0.13, linewidth=0)
+    return middle[-1]

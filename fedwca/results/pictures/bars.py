@@ -1,0 +1,76 @@
+"""Accuracy by target domain and method (Figure 4 of the FedWCA paper)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from fedwca.results.pictures import style
+from fedwca.results.reading import Results
+
+ROW = 44
+"""Bars side by side in one row of the picture, at most, unless a single domain has more."""
+
+
+def bars(run: Results) -> Any:
+    """One group a target domain and one of their mean, one bar a method, whiskers of one standard deviation over runs.
+
+    Raises:
+        NotDrawn: the run has no results.
+    """
+    if not run.summary:
+        raise style.NotDrawn("neither rounds.jsonl nor summary.json holds a result")
+    methods = list(run.summary)
+    groups = [*next(iter(run.summary.values()))["domains"], "mean"]
+    per_row = max(1, ROW // len(methods))
+    rows = [groups[start : start + per_row] for start in range(0, len(groups), per_row)]
+    width = max(8.0, min(13.0, 0.28 * len(rows[0]) * (len(methods) + 1)))
+    made = style.figure(width, 1.5 + 3 * len(rows), run.title)
+    axes = made.subplots(len(rows), 1, squeeze=False)[:, 0]
+    looks = style.looks(methods)
+    for axis, shown in zip(axes, rows, strict=True):
+        for index, name in enumerate(methods):
+            group(axis, run.summary, name, index, shown, looks[name], width - 1)
+        axis.set_xticks(range(len(shown)), shown)
+        axis.set(ylabel="test accuracy (%)", ylim=(0, 109), xlim=(-0.5, max(len(rows[0]), len(shown)) - 0.5))
+        style.quiet(axis)
+        axis.grid(axis="x", visible=False)
+    runs = max(int(entry["n"]) for entry in run.summary.values())
+    spread = f"whiskers: one standard deviation over {runs} runs" if runs > 1 else "one run, so no spread"
+    axes[0].set_title(f"After the last round, mean over the clients of a target domain; {spread}", fontsize=10)
+    style.legend(made, axes[0], len(methods))
+    return made
+
+
+def group(
+    axis: Any, summary: Mapping[str, Any], name: str, index: int, shown: list[str], look: dict[str, Any], inches: float
+) -> None:
+    """One method's bars: the index-th of every group in ``shown``, target domains or ``mean``.
+
+    Numbers stand on them where there is room on an axis that is ``inches`` wide.
+    """
+    entry, count = summary[name], len(summary)
+    width = min(0.4, 0.85 / count)
+    places = [place + (index - (count - 1) / 2) * width for place in range(len(shown))]
+    heights = [_number(entry["mean"] if g == "mean" else entry["domains"][g]) for g in shown]
+    errors = [_number(entry["std"] if g == "mean" else entry["domain_stds"][g]) for g in shown]
+    whiskers = [0.0 if math.isnan(e) else e for e in errors]
+    drawn = axis.bar(
+        places,
+        heights,
+        width * 0.94,
+        label=entry["label"],
+        color=look["color"],
+        hatch=look["hatch"],
+        edgecolor="white",
+        linewidth=0.3,
+        yerr=whiskers if any(whiskers) else None,
+        error_kw={"linewidth": 0.9},
+    )
+    if inches * width / len(shown) > 0.21:  # a three-figure number at 7 points
+        axis.bar_label(drawn, fmt="%.0f", fontsize=7, padding=2)
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else float(value)

@@ -1,0 +1,132 @@
+"""Every picture by name, and what it is drawn from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fedwca.errors import UsageError
+from fedwca.registry import canonical, unknown
+from fedwca.results import pictures
+from fedwca.results.pictures.models import Models
+from fedwca.results.pictures.style import NotDrawn
+from fedwca.results.reading import Results
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a picture of one method and one trial shows."""
+
+    run: Results
+    models: Callable[[], Models]
+    """Builds the final models again when a picture asks for them; raises a `FedwcaError` where that is impossible."""
+    method: str | None = None
+    one: tuple[int, int] | None = None
+    """(source model, trial); None: the first."""
+    how: str = "tsne"
+    """How features get into a plane."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One picture of a run."""
+
+    about: str
+    draw: Callable[[Choice], Any]
+    suffix: str | None = None
+    """Of its file, where that is not the user's choice."""
+
+
+def _overview(choice: Choice) -> Any:
+    from fedwca.results.pictures.accuracy import need_rounds
+    from fedwca.results.pictures.overview import drawn
+    from fedwca.results.summary import rows
+
+    run = choice.run
+    need_rounds(run)
+    return drawn(run.records, rows(run.records, run.labels, run.domains), run.title)
+
+
+def _neighbours(choice: Choice) -> Any:
+    run, one = choice.run, choice.one or (choice.run.runs or [(0, 0)])[0]
+    for name in [choice.method] if choice.method else reversed(list(run.labels)):
+        found = run.rounds(name, one)[1:2]
+        if found and "nearest" in found[0].get("clustering", {}):
+            margins = [math.inf if value is None else value for value in found[0]["clustering"]["margins"]]
+            title = f"{run.labels[name]}, after round 1: {run.title}; source model {one[0]}, trial {one[1]}"
+            return pictures.neighbours(found[0]["clustering"]["nearest"], run.domains, title, margins)
+    raise NotDrawn(
+        "no method of the run grouped its clients by their parameters, or it was made before these were kept"
+    )
+
+
+def _clusters(choice: Choice) -> Any:
+    m = choice.models()
+    return pictures.clusters(m.labels, m.images, m.domains, m.title)
+
+
+def _confusion(choice: Choice) -> Any:
+    m = choice.models()
+    return pictures.confusion(m.truth, m.predicted, m.classes, m.domains, m.title)
+
+
+def _embedding(choice: Choice) -> Any:
+    m = choice.models()
+    how: Any = choice.how
+    return pictures.embedding(m.before, m.after, m.truth, m.classes, m.domains, m.title, how)
+
+
+def _mistakes(choice: Choice) -> Any:
+    m = choice.models()
+    return pictures.mistakes(m.images, m.truth, m.predicted, m.classes, m.domains, m.title)
+
+
+PICTURES: Mapping[str, Picture] = {
+    "overview": Picture("accuracy over rounds and by target domain, side by side", _overview),
+    "accuracy": Picture("accuracy over rounds, a curve a method", lambda c: pictures.accuracy(c.run)),
+    "bars": Picture("accuracy by target domain and method (Figure 4)", lambda c: pictures.bars(c.run)),
+    "weights": Picture(
+        "weights of the cluster models by round (Figure 5)", lambda c: pictures.weights(c.run, c.method, c.one)
+    ),
+    "weights_animation": Picture(
+        "the same for every round, as an animation",
+        lambda c: pictures.weights_animation(c.run, c.method, c.one),
+        suffix="gif",
+    ),
+    "pseudo_labels": Picture(
+        "pseudo-label accuracy and agreement over rounds", lambda c: pictures.pseudo_labels(c.run)
+    ),
+    "cost": Picture("accuracy against bytes sent and against seconds", lambda c: pictures.cost(c.run)),
+    "clusters": Picture("images of the clients in each cluster (Figure 6)", _clusters),
+    "neighbours": Picture("FINCH's first-neighbour graph with the true domains", _neighbours),
+    "confusion": Picture("confusion matrix of each client", _confusion),
+    "embedding": Picture("features in a plane, before and after", _embedding),
+    "mistakes": Picture("wrongly classified test images", _mistakes),
+}
+
+
+def check_unit(run: Results, method: str | None, one: tuple[int, int]) -> None:
+    """Refuse a method or a trial that the run does not have.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if method is not None and method not in run.methods:
+        raise UsageError(unknown("method", method, run.methods))
+    if run.runs and one not in run.runs:
+        known = ", ".join(f"{source}/{trial}" for source, trial in run.runs)
+        raise UsageError(f"no source model {one[0]} with trial {one[1]} in this run; it has {known}")
+
+
+def find(names: list[str]) -> list[str]:
+    """Names of pictures as the catalogue has them, all for none.
+
+    Raises:
+        UsageError: no picture has one of the names.
+    """
+    for name in names:
+        if canonical(name) not in PICTURES:
+            raise UsageError(unknown("picture", name, PICTURES))
+    return list(dict.fromkeys(map(canonical, names))) or list(PICTURES)

@@ -1,0 +1,70 @@
+"""Which classes are taken for which, client by client."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from fedwca.results.pictures import style
+
+MOST = 12
+"""Clients with a matrix of their own; more are put together by domain."""
+
+
+def confusion(
+    truth: Sequence[Any], predicted: Sequence[Any], classes: Sequence[str], domains: Sequence[str], title: str
+) -> Any:
+    """Rows are true classes and sum to 100 %, columns what the delivered model says of the test images.
+
+    Args:
+        truth: class of each test image ``[N]``, K arrays.
+        predicted: the same as the model says.
+        classes: their names.
+        domains: true domain of each client.
+        title: what was run.
+
+    Raises:
+        NotDrawn: no client has test images.
+    """
+    groups: dict[str, list[int]] = {}
+    by_client = len(domains) <= MOST
+    for client, domain in enumerate(domains):
+        groups.setdefault(f"client {client}, {domain}" if by_client else domain, []).append(client)
+    tables = {name: matrix([(truth[k], predicted[k]) for k in ks], len(classes)) for name, ks in groups.items()}
+    tables = {name: table for name, table in tables.items() if table.sum() > 0}
+    if not tables:
+        raise style.NotDrawn("no client has test images")
+    columns = min(4, math.ceil(math.sqrt(len(tables))))
+    rows = math.ceil(len(tables) / columns)
+    what = "client" if by_client else "target domain, all its clients together"
+    made = style.figure(1 + 3 * columns, 1 + 2.9 * rows, f"Confusion by {what}\n{title}")
+    axes = made.subplots(rows, columns, squeeze=False)
+    made.get_layout_engine().set(h_pad=0.1)
+    for axis in axes.flat[len(tables) :]:
+        axis.set_visible(False)
+    for index, (axis, (name, table)) in enumerate(zip(axes.flat, tables.items(), strict=False)):
+        totals = table.sum(1, keepdims=True)
+        image = axis.imshow(100 * table / totals.clip(1), cmap=style.MAP, vmin=0, vmax=100)
+        right = 100 * float(table.trace() / table.sum())
+        axis.set_title(f"{name}: {right:.0f} % of {int(table.sum())}", fontsize=9)
+        if len(classes) <= 12:
+            rotated = max(map(len, classes)) > 2
+            axis.set_xticks(range(len(classes)), classes, fontsize=7, rotation=90 if rotated else 0)
+            axis.set_yticks(range(len(classes)), classes, fontsize=7)
+        if index % columns == 0:
+            axis.set_ylabel("true class")
+        if index + columns >= len(tables):
+            axis.set_xlabel("predicted class")
+    made.colorbar(image, ax=list(axes.flat), label="images of the true class (%)", shrink=0.8)
+    return made
+
+
+def matrix(pairs: Sequence[tuple[Any, Any]], classes: int) -> Any:
+    """Counts ``[M, M]`` of (true, predicted) over several clients."""
+    import numpy as np
+
+    counts = np.zeros((classes, classes))
+    for true, said in pairs:
+        np.add.at(counts, (np.asarray(true, dtype=int), np.asarray(said, dtype=int)), 1)
+    return counts

@@ -1,0 +1,57 @@
+"""What accuracy costs: bytes that would travel, and seconds."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from typing import Any
+
+from fedwca.data.metrics import mean
+from fedwca.results.pictures import style
+from fedwca.results.pictures.accuracy import need_rounds
+from fedwca.results.reading import Results
+
+PANELS = {"bytes": "sent so far, all clients, both ways (MB)", "seconds": "time of rounds so far (s, by the clock)"}
+
+
+def cost(run: Results) -> Any:
+    """Two panels: accuracy against megabytes (10⁶ bytes) sent so far, and against seconds of training so far.
+
+    Raises:
+        NotDrawn: no rounds were kept.
+    """
+    need_rounds(run)
+    made = style.figure(11, 4.8, run.title)
+    axes = made.subplots(1, 2, sharey=True)
+    names = list(run.labels)
+    looks = style.looks(names)
+    for axis, (what, unit) in zip(axes, PANELS.items(), strict=True):
+        for name in names:
+            points = spent(run, name, what)
+            look = style.line(looks[name], name == names[-1])
+            if len(points) == 1:
+                axis.axhline(points[0][1], **{**look, "linestyle": "--", "marker": ""}, label=run.labels[name])
+            elif points:
+                axis.plot(
+                    *zip(*points, strict=True), label=run.labels[name], markevery=max(1, len(points) // 12), **look
+                )
+        axis.set(xlabel=unit, title=f"Accuracy against {what}")
+        axis.set_xlim(left=0)
+        style.quiet(axis)
+    axes[0].set_ylabel("test accuracy, mean over clients (%)")
+    style.legend(made, axes[0], len(names))
+    return made
+
+
+def spent(run: Results, method: str, what: str) -> list[tuple[float, float]]:
+    """(spent so far, accuracy in percent) by round, each a mean over runs; the source model costs nothing."""
+    found: dict[int, list[tuple[float, float]]] = defaultdict(list)
+    for one in run.runs:
+        total = 0.0
+        for record in run.rounds(method, one):
+            if record["round"] >= 0:
+                sent = (record["bytes_down"] + record["bytes_up"]) / 1e6
+                total += sent if what == "bytes" else record["seconds"]["round"]
+            found[record["round"]].append((total, mean(record["accuracy"])))
+    means = [[statistics.fmean(values) for values in zip(*found[r], strict=True)] for r in sorted(found)]
+    return [(x, y) for x, y in means]

@@ -1,0 +1,41 @@
+"""How good the labels are that clients guess, and how far the models that guess agree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fedwca.results.pictures import style
+from fedwca.results.pictures.accuracy import curve, need_rounds
+from fedwca.results.reading import Results
+
+PANELS = {
+    "pseudo_label_accuracy": ("images with the right pseudo-label (%)", "Pseudo-label accuracy"),
+    "agreement": ("images whose labels agree (share)", "Agreement of the models asked, where they are several"),
+}
+
+
+def pseudo_labels(run: Results) -> Any:
+    """Two panels over rounds: pseudo-label accuracy and agreement, each a mean over clients.
+
+    Raises:
+        NotDrawn: no rounds were kept.
+    """
+    need_rounds(run)
+    shown = [name for name in run.labels if any("agreement" in record for record in run.rounds(name))]
+    made = style.figure(11, 4.8, run.title)
+    axes = made.subplots(1, 2)
+    looks, last = style.looks(list(run.labels)), list(run.labels)[-1]
+    for axis, (field, (unit, title)) in zip(axes, PANELS.items(), strict=True):
+        drawn = shown if field != "agreement" else [n for n in shown if asks_several(run, n)] or shown
+        for name in drawn:
+            curve(axis, run.rounds(name), style.line(looks[name], name == last), run.labels[name], field)
+        axis.set(xlabel="round", ylabel=unit, title=title)
+        axis.xaxis.get_major_locator().set_params(integer=True)
+        style.quiet(axis)
+    style.legend(made, axes[0], len(shown))
+    return made
+
+
+def asks_several(run: Results, method: str) -> bool:
+    """Whether any client's models ever disagreed; a labeler that asks one model always agrees with itself."""
+    return any(value < 1 for record in run.rounds(method) for value in record.get("agreement", ()))

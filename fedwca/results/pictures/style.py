@@ -1,0 +1,111 @@
+"""One look for all pictures: colours that colour-blind readers tell apart, titles, units, files."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedwca.data.cache import write_atomically
+from fedwca.errors import FedwcaError
+
+# Okabe and Ito's palette without its yellow, which a white page swallows; neighbours differ in lightness too.
+COLOURS = ("#999999", "#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#D55E00", "#000000")
+OWN = "#0072B2"
+LINES = ("-", "--", ":")
+HATCHES = ("", "///", "...")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*")
+MAP = "cividis"
+"""Colours of heat maps: even in lightness, alike for all readers."""
+
+
+class NotDrawn(FedwcaError):
+    """A picture that this run has no data for; the sentence says what is missing."""
+
+
+def figure(width: float, height: float, title: str) -> Any:
+    """An empty matplotlib figure, inches wide and high, with its own canvas: no window, no state of pyplot."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    made = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(made)
+    most = max(30, int(width * 12))  # characters at 11 points
+    made.suptitle("\n".join(textwrap.fill(line, most) for line in title.splitlines()), fontsize=11)
+    return made
+
+
+def looks(names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Colour, line style, marker and hatch of each method; the last one, the composed method, gets the strong colour.
+
+    >>> looks(["fedavg", "wca"])["wca"]["color"]
+    '#0072B2'
+    """
+    found = {}
+    for index, name in enumerate(names):
+        turn = index // len(COLOURS) % len(LINES)
+        colour = OWN if index == len(names) - 1 else COLOURS[index % len(COLOURS)]
+        marker = MARKERS[index % len(MARKERS)]
+        if colour == OWN:
+            turn = 0
+        found[name] = {"color": colour, "linestyle": LINES[turn], "marker": marker, "hatch": HATCHES[turn]}
+    return found
+
+
+def line(look: dict[str, Any], strong: bool) -> dict[str, Any]:
+    """A look as arguments of ``plot``."""
+    kept = {key: value for key, value in look.items() if key != "hatch"}
+    return {**kept, "markersize": 4 if strong else 3.5, "linewidth": 2.6 if strong else 1.5, "zorder": 3 + strong}
+
+
+def by_domain(domains: Iterable[str], marks: Sequence[str] = MARKERS) -> dict[str, dict[str, Any]]:
+    """Colour and marker of each domain, in order of appearance."""
+    palette = (OWN, *(COLOURS[index] for index in (1, 3, 4, 5, 2, 6, 0)))
+    names = list(dict.fromkeys(domains))
+    return {
+        name: {"color": palette[index % len(palette)], "marker": marks[index % len(marks)]}
+        for index, name in enumerate(names)
+    }
+
+
+def legend(made: Any, axis: Any, count: int, scale: float = 1.0) -> None:
+    """One legend below a figure, in as many columns as fit, so that it never lies on data."""
+    handles, labels = axis.get_legend_handles_labels()
+    columns = max(1, min(count, int(made.get_figwidth() / 1.7)))
+    made.legend(
+        handles, labels, loc="outside lower center", ncols=columns, fontsize=9, frameon=False, markerscale=scale
+    )
+
+
+def quiet(axis: Any) -> None:
+    """A light grid behind the data, and no frame on the far sides."""
+    axis.grid(alpha=0.3)
+    axis.set_axisbelow(True)
+    axis.spines[["top", "right"]].set_visible(False)
+
+
+def names(values: Sequence[str], most: int = 3) -> str:
+    """How often each name comes, the commonest first.
+
+    >>> names(["photo", "neon", "photo"])
+    'photo ×2, neon'
+    """
+    counts = sorted(((values.count(name), name) for name in dict.fromkeys(values)), key=lambda pair: -pair[0])
+    shown = [name if count == 1 else f"{name} ×{count}" for count, name in counts[:most]]
+    return ", ".join(shown) + (f", {len(counts) - most} more" if len(counts) > most else "")
+
+
+def save(picture: Any, path: Path, dpi: int = 120) -> None:
+    """Write a figure or an animation whole, as the path's suffix says; the same picture gives the same file."""
+    if hasattr(picture, "savefig"):
+        from matplotlib import rc_context
+
+        suffix = path.suffix.removeprefix(".")
+        stamp = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(suffix, {})
+        with rc_context({"svg.hashsalt": "fedwca", "svg.fonttype": "none"}):
+            write_atomically(path, lambda file: picture.savefig(file, dpi=dpi, format=suffix, metadata=stamp))
+        return
+    from matplotlib.animation import PillowWriter
+
+    write_atomically(path, lambda file: picture.save(str(file), writer=PillowWriter(fps=2), dpi=dpi))

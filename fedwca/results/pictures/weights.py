@@ -1,0 +1,143 @@
+"""Which clusters' models clients start from, by round (Figure 5 of the FedWCA paper)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from fedwca.results.pictures import style
+from fedwca.results.pictures.accuracy import need_rounds
+from fedwca.results.reading import Record, Results
+
+PANELS = 4
+MOST = 40
+"""Clients with a row of their own; more are averaged by domain and cluster."""
+
+
+def weights(run: Results, method: str | None = None, one: tuple[int, int] | None = None) -> Any:
+    """Heat maps of v (eq. 8): rows are clients, columns the server's cluster models, from the second round on.
+
+    Args:
+        run: the run.
+        method: its name; the last one that has several cluster models unless given.
+        one: (source model, trial); the first unless given.
+
+    Raises:
+        NotDrawn: no method has more than one cluster model, or it was not run.
+    """
+    method, records = chosen(run, method, one)
+    step = (len(records) - 1) / max(1, min(PANELS, len(records)) - 1)
+    shown = list(dict.fromkeys(round(index * step) for index in range(min(PANELS, len(records)))))
+    picked = [records[index] for index in shown]
+    rows, columns = _shape(run, picked[0])
+    each = min(max(2.4, 0.9 + 0.42 * columns), 13 / len(picked))
+    made = style.figure(max(6.5, 1.8 + each * len(picked)), _height(rows), _title(run, method, records[0]))
+    axes = made.subplots(1, len(picked), squeeze=False, sharey=True)[0]
+    high = highest(run, picked)
+    for index, (axis, record) in enumerate(zip(axes, picked, strict=True)):
+        image = panel(axis, run, record, high, index == 0)
+    made.colorbar(image, ax=list(axes), label="weight")
+    return made
+
+
+def weights_animation(run: Results, method: str | None = None, one: tuple[int, int] | None = None) -> Any:
+    """`weights` of every round from the second, one after the other: a matplotlib animation.
+
+    Raises:
+        NotDrawn: as `weights`.
+    """
+    from matplotlib.animation import FuncAnimation
+
+    method, records = chosen(run, method, one)
+    rows, columns = _shape(run, records[0])
+    made = style.figure(max(6.5, 3.4 + 0.42 * min(columns, 16)), _height(rows), _title(run, method, records[0]))
+    axis = made.subplots()
+    high = highest(run, records)
+
+    def frame(index: int) -> Sequence[Any]:
+        axis.clear()
+        panel(axis, run, records[index], high, True)
+        return ()
+
+    image = panel(axis, run, records[0], high, True)
+    made.colorbar(image, ax=axis, label="weight")
+    return FuncAnimation(made, frame, frames=len(records), init_func=lambda: (), blit=False)
+
+
+def chosen(run: Results, method: str | None, one: tuple[int, int] | None) -> tuple[str, list[Record]]:
+    """The method, and its records from the second round on.
+
+    Raises:
+        NotDrawn: see `weights`.
+    """
+    need_rounds(run)
+    one = one or run.runs[0]
+    for name in [method] if method else reversed(list(run.labels)):
+        records = [record for record in run.rounds(name, one) if record["round"] >= 1]
+        if records and any(len(row) > 1 for row in records[0]["weights"] if isinstance(row, list)):
+            return name, records
+    who = f"{run.labels.get(method, method)} has" if method else "no method has"
+    raise style.NotDrawn(f"{who} a second round with more than one cluster model")
+
+
+def _shape(run: Results, record: Record) -> tuple[int, int]:
+    labels, table = grouped(run, record)
+    return len(labels), len(table[0])
+
+
+def _title(run: Results, method: str, record: Record) -> str:
+    what = f"{run.labels[method]}: weights of the cluster models in the model each client starts from"
+    return f"{what}\n{run.title}; source model {record['source_model']}, trial {record['trial']}"
+
+
+def _height(rows: int) -> float:
+    return 1.9 + max(1.6, (0.24 if rows <= 24 else 0.18) * rows)
+
+
+def highest(run: Results, records: Sequence[Record]) -> float:
+    """The largest weight that is drawn, the top of the colour scale."""
+    values = [value for record in records for row in grouped(run, record)[1] for value in row]
+    return max((value for value in values if not math.isnan(value)), default=1.0)
+
+
+def grouped(run: Results, record: Record) -> tuple[list[str], list[list[float]]]:
+    """Row labels and weights: a client each, or means by domain and cluster where clients are many."""
+    clients = list(zip(run.domains, record["labels"], record["weights"], strict=True))
+    table = [[math.nan if v is None else v for v in row] for _, _, row in clients]
+    if len(clients) <= MOST:
+        return [f"{domain}  {k}" for k, (domain, _, _) in enumerate(clients)], table
+    found: dict[tuple[str, int], list[list[float]]] = {}
+    for (domain, label, _), row in zip(clients, table, strict=True):
+        if not math.isnan(row[0]):
+            found.setdefault((domain, label), []).append(row)
+    means = [[sum(column) / len(rows) for column in zip(*rows, strict=True)] for rows in found.values()]
+    return [f"{domain}, cluster {label} (×{len(rows)})" for (domain, label), rows in found.items()], means
+
+
+def panel(axis: Any, run: Results, record: Record, high: float, named: bool) -> Any:
+    """One round's heat map; a frame is around the own cluster of a client, numbers where there is room."""
+    labels, table = grouped(run, record)
+    image = axis.imshow(table, aspect="auto", cmap=style.MAP, vmin=0, vmax=high)
+    columns = len(table[0])
+    axis.set_title(f"round {record['round'] + 1}", fontsize=10)
+    axis.set_xlabel("cluster model")
+    if columns <= 24:
+        axis.set_xticks(range(columns), map(str, range(columns)), fontsize=8)
+    if named:
+        axis.set_yticks(range(len(labels)), labels, fontsize=8 if len(labels) <= 24 else 6.5)
+        axis.set_ylabel("client (true domain, number)" if len(table) == len(record["labels"]) else "clients, averaged")
+    for y, row in enumerate(table):
+        if len(table) == len(record["labels"]) and len(row) > record["labels"][y] and columns <= 24:
+            frame = {"fill": False, "edgecolor": style.COLOURS[5], "linewidth": 1.6}
+            axis.add_patch(_box(record["labels"][y], y, frame))
+        for x, value in enumerate(row if columns <= 8 else ()):
+            colour = "white" if value < 0.55 * high else "black"
+            axis.text(x, y, f"{value:.2f}", ha="center", va="center", fontsize=7, color=colour)
+    return image
+
+
+def _box(x: int, y: int, frame: dict[str, Any]) -> Any:
+    from matplotlib.patches import Rectangle
+
+    return Rectangle((x - 0.5, y - 0.5), 1, 1, **frame)

@@ -1,0 +1,73 @@
+"""What the page's charts are drawn from: runs as plain values, small enough for one file."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+from fedwca.results.pictures.accuracy import by_round
+from fedwca.results.pictures.style import looks
+from fedwca.results.reading import Record, Results
+from fedwca.results.summary import deviation
+
+MOST = 400_000
+"""Numbers about single clients in one page, over all runs; runs beyond it are left out of the drill-down."""
+FIELDS = ("accuracy", "accuracy_local", "pseudo_label_accuracy", "agreement", "dropped", "labels", "weights")
+
+
+def page_data(runs: Sequence[Results], names: Sequence[str]) -> list[dict[str, Any]]:
+    """One table of values for each run: curves of its methods, and what its clients did."""
+    room = MOST // max(1, len(runs))
+    return [_of(run, name, room) for run, name in zip(runs, names, strict=True)]
+
+
+def _of(run: Results, name: str, room: int) -> dict[str, Any]:
+    found = looks(list(run.labels))
+    methods = [
+        {
+            "name": method,
+            "label": label,
+            "colour": found[method]["color"],
+            "dash": {"-": "", "--": "6 4", ":": "2 3"}[found[method]["linestyle"]],
+            "curve": _curve(run.rounds(method)),
+        }
+        for method, label in run.labels.items()
+    ]
+    units: list[dict[str, Any]] = []
+    for one in run.runs:
+        unit = {m: _clients(run.rounds(m, one)) for m in run.labels}
+        room -= sum(_size(value) for value in unit.values())
+        if units and room < 0:
+            break
+        units.append({"source_model": one[0], "trial": one[1], "methods": unit})
+    return {"name": name, "methods": methods, "domains": list(run.domains), "units": units, "all": len(run.runs)}
+
+
+def _curve(records: list[Record]) -> list[list[float | None]]:
+    """[rounds done, mean, standard deviation] over runs."""
+    return [[r, _short(statistics.fmean(v)), _short(deviation(v))] for r, v in by_round(records, "accuracy").items()]
+
+
+def _clients(records: list[Record]) -> dict[str, Any]:
+    """One method in one run: rounds done, and each field as a list a round of a value a client."""
+    return {
+        "rounds": [record["round"] + 1 for record in records],
+        **{field: [_short(record.get(field)) for record in records] for field in FIELDS},
+    }
+
+
+def _short(value: Any) -> Any:
+    """Numbers with the digits a reader sees; what is not finite becomes null."""
+    if isinstance(value, list | tuple):
+        return [_short(item) for item in value]
+    if isinstance(value, float):
+        return round(value, 2) if math.isfinite(value) else None
+    return value
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, dict):
+        return sum(map(_size, value.values()))
+    return sum(map(_size, value)) if isinstance(value, list) else 1

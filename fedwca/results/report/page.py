@@ -1,0 +1,127 @@
+"""The HTML page: what can be read stands in it as text, a small script adds sorting and charts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib.resources import files
+from string import Template
+from typing import Any
+
+from fedwca.results.reading import Results
+from fedwca.results.report.cautions import cautions
+from fedwca.results.report.data import page_data
+from fedwca.results.report.tables import Cell, Table, summary, titles
+
+
+def page(runs: Sequence[Results], names: Sequence[str]) -> str:
+    """One self-contained page: it asks no network for anything, and forbids itself to.
+
+    Args:
+        runs: what to report, in order.
+        names: what to call them.
+    """
+    here = files("fedwca.results.report")
+    table = summary(runs, names)
+    parts = {
+        "title": escape("fedwca: " + ", ".join(names)),
+        "heading": escape(runs[0].title if len(runs) == 1 else f"{len(runs)} runs"),
+        "about": "".join(f"<p>{escape(text)}</p>" for text in titles(runs, names)) if len(runs) > 1 else "",
+        "summary": html_table(table, "summary"),
+        "runs": "".join(_run(index, run, name) for index, (run, name) in enumerate(zip(runs, names, strict=True))),
+        "settings": "".join(_settings(run, name, len(runs) > 1) for run, name in zip(runs, names, strict=True)),
+        "style": (here / "page.css").read_text(encoding="utf-8"),
+        "script": (here / "page.js").read_text(encoding="utf-8"),
+        "data": embedded(page_data(runs, names)),
+    }
+    return Template((here / "page.html").read_text(encoding="utf-8")).substitute(parts)
+
+
+def embedded(value: Any) -> str:
+    """JSON that no text in it can end the script element of.
+
+    >>> "</script>" in embedded({"a": "</script>"})
+    False
+    """
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+
+
+def html_table(table: Table, name: str) -> str:
+    """A table whose headings are buttons that sort it."""
+    heads = "".join(
+        f'<th scope="col" class="{"text" if index < table.heads else "number"}" aria-sort="none">'
+        f'<button type="button">{escape(column)}</button></th>'
+        for index, column in enumerate(table.columns)
+    )
+    rows = "".join(f"<tr>{_cells(row, table.heads)}</tr>" for row in table.rows)
+    return (
+        f'<div class="wide" role="region" tabindex="0" aria-label="{escape(table.caption)}"><table id="{name}" '
+        f'class="sortable"><caption><span>{escape(table.caption)}</span></caption><thead><tr>{heads}</tr></thead>'
+        f"<tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _cells(row: Sequence[Cell], heads: int) -> str:
+    shown = []
+    for index, cell in enumerate(row):
+        key = "" if cell.value is None else f' data-value="{cell.value!r}"'
+        if index < heads:
+            shown.append(f'<th scope="row" class="text"{key}>{escape(cell.text)}</th>')
+        else:
+            shown.append(f'<td class="number"{key}>{escape(cell.text)}</td>')
+    return "".join(shown)
+
+
+def _run(index: int, run: Results, name: str) -> str:
+    """A run's part of the page; the script fills the chart and the clients in."""
+    found = cautions(run)
+    listed = "".join(f"<li>{escape(text)}</li>" for text in found) or "<li>Nothing that raises a doubt.</li>"
+    return (
+        f'<article class="run" data-run="{index}" aria-labelledby="run-{index}">'
+        f'<h2 id="run-{index}">{escape(name)}</h2>'
+        f'<h3>Accuracy over rounds</h3><div class="chart" data-part="curves"></div>'
+        f'<h3>What to know</h3><ul class="cautions">{listed}</ul>'
+        f'<h3>Clients</h3><div data-part="clients"></div></article>'
+    )
+
+
+def _settings(run: Results, name: str, named: bool) -> str:
+    """Configuration with origins, methods and environment, folded away."""
+    values = [(key, text, run.origins.get(key, "default")) for key, text in flat(run.config)]
+    parts = [
+        (str(method["label"]), _component(part)) for method in run.methods.values() for part in method["components"]
+    ]
+    where = f" of {escape(name)}" if named else ""
+    return (
+        f"<details><summary>Configuration{where}</summary>{_grid(('field', 'value', 'from'), values)}</details>"
+        f"<details><summary>Methods{where}</summary>{_grid(('method', 'component and fields'), parts)}</details>"
+        f"<details><summary>Environment{where}</summary>"
+        f"{_grid(('what', 'value'), [('folder', str(run.path)), *flat(run.environment)])}</details>"
+    )
+
+
+def _component(part: dict[str, Any]) -> str:
+    fields = ", ".join(f"{key} = {value}" for key, value in part.items() if key not in ("kind", "name"))
+    return f"{part['kind']} {part['name']}" + (f": {fields}" if fields else "")
+
+
+def flat(values: Any, prefix: str = "") -> Iterable[tuple[str, str]]:
+    """Nested tables as dotted keys with their values as text.
+
+    >>> list(flat({"a": {"b": None}, "c": [1, 2]}))
+    [('a.b', '–'), ('c', '1, 2')]
+    """
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from flat(value, f"{prefix}{key}.")
+        elif isinstance(value, list):
+            yield f"{prefix}{key}", ", ".join(map(str, value))
+        else:
+            yield f"{prefix}{key}", "–" if value is None else str(value)
+
+
+def _grid(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    heads = "".join(f'<th scope="col" class="text">{escape(column)}</th>' for column in columns)
+    body = "".join("<tr>" + "".join(f'<td class="text">{escape(text)}</td>' for text in row) + "</tr>" for row in rows)
+    return f'<div class="wide"><table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'

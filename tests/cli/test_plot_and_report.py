@@ -1,0 +1,130 @@
+"""`fedwca plot` and `fedwca report` on a run that was really made."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from fedwca.experiments.inspect import inspect
+from fedwca.results.pictures.catalogue import PICTURES
+from fedwca.results.reading import read_results
+
+from .conftest import Run, call
+
+
+@pytest.fixture(scope="module")
+def drawn(plain: Run, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path]:
+    folder = tmp_path_factory.mktemp("pictures")
+    return call("plot", str(plain.folder), "--to", str(folder), "--how", "pca"), folder
+
+
+def test_all_pictures_are_drawn_or_refused_with_a_reason(drawn: tuple[Run, Path]) -> None:
+    done, folder = drawn
+    assert done.code == 0, done.err
+    lines = done.out.splitlines()
+    for name, picture in PICTURES.items():
+        file = folder / f"{name}.{picture.suffix or 'png'}"
+        refused = [line for line in lines if line.startswith(f"not drawn: {name}: ")]
+        assert file.exists() != bool(refused)
+        assert (str(file) in lines) == file.exists()
+    assert (folder / "bars.png").exists()
+    assert (folder / "confusion.png").exists()
+
+
+def test_one_picture_in_another_format(plain: Run, tmp_path: Path) -> None:
+    done = call("plot", str(plain.folder), "bars", "--format", "svg", "--to", str(tmp_path))
+    assert [file.name for file in tmp_path.iterdir()] == ["bars.svg"]
+    assert done.out.strip() == str(tmp_path / "bars.svg")
+
+
+def test_pictures_are_listed() -> None:
+    done = call("plot", "anything", "--list")
+    assert [line.split()[0] for line in done.out.splitlines()] == list(PICTURES)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["barz"], "bars"),
+        (["--method", "wcaa"], "wca"),
+        (["--trial", "7"], "no source model 0 with trial 7 in this run; it has 0/0"),
+    ],
+)
+def test_a_wrong_name_is_refused(plain: Run, arguments: list[str], sentence: str) -> None:
+    done = call("plot", str(plain.folder), *arguments)
+    assert done.code == 2
+    assert sentence in done.err
+
+
+def test_what_cannot_be_drawn_fails_where_it_was_asked_for(plain: Run, tmp_path: Path) -> None:
+    for name in ("config.json", "summary.json", "environment.json"):
+        shutil.copy(plain.folder / name, tmp_path)
+    done = call("plot", str(tmp_path), "accuracy")
+    assert (done.code, done.err.strip()) == (1, "Error: rounds.jsonl is not in the folder")
+    done = call("plot", str(tmp_path))
+    assert done.code == 0
+    assert "not drawn: confusion" in done.out
+    assert [file.name for file in (tmp_path / "pictures").iterdir()] == ["bars.png"]
+
+
+def test_models_are_looked_at_as_they_were_measured(plain: Run) -> None:
+    found = inspect(plain.folder)
+    run = read_results(plain.folder)
+    last, first = run.rounds("wca")[-1], run.rounds("wca")[0]
+    assert list(found.domains) == list(run.domains)
+    assert found.labels == last["labels"]
+    for client, truth in enumerate(found.truth):
+        assert found.images[client].shape[3] == 3
+        assert len(found.images[client]) == len(truth) == len(found.before[client]) == len(found.after[client])
+        right = 100 * float((found.predicted[client] == truth).mean())
+        assert right == pytest.approx(last["accuracy"][client])
+    assert len(first["accuracy"]) == len(found.truth)
+
+
+def test_neighbours_and_divisors_are_recorded(plain: Run) -> None:
+    first, second = [record for record in plain.rounds if record["method"] == "wca" and record["round"] in (0, 1)]
+    nearest, margins = first["clustering"]["nearest"], first["clustering"]["margins"]
+    assert len(nearest) == len(margins) == len(first["labels"])
+    assert all(first["labels"][k] == first["labels"][other] for k, other in enumerate(nearest))
+    assert all(margin is None or margin >= 1 for margin in margins)
+    assert len(second["divisor"]) == len(first["labels"])
+
+
+def test_a_page_is_written(plain: Run, tmp_path: Path) -> None:
+    done = call("report", str(plain.folder), "--out", str(tmp_path / "page.html"))
+    assert (done.code, done.out.strip()) == (0, str(tmp_path / "page.html"))
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert text.startswith("<!doctype html>")
+    for label in ("Source Only", "Local", "FedAvg", "FedWCA"):
+        assert label in text
+
+
+def test_two_runs_of_one_name_are_told_apart(plain: Run, tmp_path: Path) -> None:
+    for place in ("a", "b"):
+        shutil.copytree(plain.folder, tmp_path / place / "run", ignore=shutil.ignore_patterns("checkpoints"))
+    done = call("report", str(tmp_path / "a/run"), str(tmp_path / "b/run"), "--format", "md")
+    assert str(tmp_path / "a/run") in done.out
+    assert done.out.count("| FedWCA |") == 2
+
+
+@pytest.mark.parametrize(("suffix", "start"), [("md", "| method |"), ("tex", r"\begin{table}")])
+def test_the_format_follows_the_file(plain: Run, tmp_path: Path, suffix: str, start: str) -> None:
+    call("report", str(plain.folder), "--out", str(tmp_path / f"table.{suffix}"))
+    assert start in (tmp_path / f"table.{suffix}").read_text()
+
+
+def test_a_table_goes_to_the_screen(plain: Run) -> None:
+    done = call("report", str(plain.folder), "--format", "latex")
+    mean = json.loads((plain.folder / "summary.json").read_text())["methods"]["wca"]["mean"]
+    assert f"{mean:.1f}" in done.out
+    assert done.code == 0
+
+
+def test_no_run_no_report(tmp_path: Path) -> None:
+    done = call("report", str(tmp_path))
+    assert done.code == 2
+    assert "no config.json" in done.err
+    assert call("report", str(tmp_path), "--format", "md", "--open").code == 2

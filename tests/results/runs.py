@@ -1,0 +1,80 @@
+"""Run folders of any size, made up: numbers from a fixed seed, in the form that a bench writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedwca.results.summary import rows, summarise
+
+
+def write_run(
+    folder: Path,
+    methods: int = 3,
+    clients: int = 2,
+    domains: int = 3,
+    trials: int = 2,
+    rounds: int = 4,
+    clusters: int = 3,
+    complete: bool = True,
+    **more: Any,
+) -> Path:
+    """A run of ``methods`` methods (the first is the source model alone), ``clients`` clients in each domain."""
+    names = ["source_only", *(f"method_{index}" for index in range(1, methods - 1)), "wca"][-methods:]
+    labels = {name: {"source_only": "Source Only", "wca": "FedWCA"}.get(name, name.replace("_", " ")) for name in names}
+    targets = [f"target{index}" for index in range(domains)]
+    random, count = np.random.default_rng(0), clients * domains
+    records = []
+    for trial in range(trials):
+        for index, name in enumerate(names):
+            level = 40 + 20 * random.random(count)
+            tag = {"schema": 1, "method": name, "source_model": 0, "trial": trial}
+            records.append({**tag, "round": -1, "accuracy": level.tolist(), "source_accuracy": 93.0})
+            for number in range(rounds if name != "source_only" else 0):
+                level = np.clip(level + random.normal(2 + index / methods, 2, count), 0, 100)
+                width = clusters if name == "wca" and number else 1
+                records.append({**tag, "round": number, **record(random, level, clients, width, clusters)})
+    folder.mkdir(parents=True)
+    training = {"epochs": 5, "lr": 0.003}
+    config = {"dataset": "made_up", "source": "home", "clients": clients, "rounds": rounds, "seed": 0}
+    config |= {"training": training, "trials": trials, "source_models": 1, **more}
+    decided = {name: {"label": label, "rounds": rounds, "components": []} for name, label in labels.items()}
+    table = rows(records, labels, [name for name in targets for _ in range(clients)])
+    write(folder / "config.json", {"config": config, "methods": decided, "origins": {"clients": "CLI"}})
+    write(folder / "environment.json", {"python": "3.11", "cores": 2, "versions": {"torch": "2.11"}})
+    timing = {"total_seconds": 9.0, "setup_seconds": 3.0, "run_seconds": 6.0, "methods": dict.fromkeys(labels, 1.0)}
+    write(
+        folder / "summary.json",
+        {"methods": summarise(table), "config": config, "timing": timing, "complete": complete},
+    )
+    (folder / "rounds.jsonl").write_text("".join(json.dumps(item) + "\n" for item in records))
+    return folder
+
+
+def record(random: Any, level: Any, clients: int, width: int, clusters: int) -> dict[str, Any]:
+    """One round of K clients, as plain values."""
+    count = len(level)
+    labels = [k // clients % clusters for k in range(count)]
+    weights = random.dirichlet(np.ones(width), count)
+    return {
+        "accuracy": level.tolist(),
+        "accuracy_local": level.tolist(),
+        "labels": labels,
+        "weights": weights.tolist(),
+        "pseudo_label_accuracy": (level - 5).tolist(),
+        "agreement": random.random(count).tolist(),
+        "mixed": [3.0] * count,
+        "dropped": [0.0] * count,
+        "label_entropy": [2.0] * count,
+        "bytes_down": 2_000_000,
+        "bytes_up": 1_000_000,
+        "passes": count,
+        "seconds": {"train": 1.0, "round": 0.5, "evaluate": 0.1},
+    }
+
+
+def write(file: Path, value: Any) -> None:
+    file.write_text(json.dumps(value))

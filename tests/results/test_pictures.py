@@ -1,0 +1,253 @@
+"""Pictures: what stands on their axes, and that they hold whatever the size of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedwca.results import pictures
+from fedwca.results.pictures.accuracy import by_round
+from fedwca.results.pictures.catalogue import PICTURES, Choice, find
+from fedwca.results.pictures.clusters import taken
+from fedwca.results.pictures.confusion import matrix
+from fedwca.results.pictures.cost import spent
+from fedwca.results.pictures.models import Models
+from fedwca.results.pictures.neighbours import components
+from fedwca.results.pictures.style import COLOURS, OWN, NotDrawn, looks, save
+from fedwca.results.reading import Results, read_results
+
+from .runs import write_run
+
+SIZES = {
+    "one": {"methods": 1, "clients": 1, "domains": 3, "trials": 1, "rounds": 2, "clusters": 2},
+    "some": {},
+    "many": {"methods": 12, "clients": 12, "domains": 5, "trials": 3, "rounds": 6, "clusters": 7},
+}
+FROM_RECORDS = ("overview", "accuracy", "bars", "weights", "weights_animation", "pseudo_labels", "cost")
+FROM_MODELS = ("clusters", "confusion", "embedding", "mistakes")
+
+
+@pytest.fixture(scope="module", params=SIZES)
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Results:
+    return read_results(write_run(tmp_path_factory.mktemp("runs") / request.param, **SIZES[request.param]))
+
+
+@pytest.fixture(scope="module", params=[(3, 2), (24, 12)], ids=["few", "many"])
+def models(request: pytest.FixtureRequest) -> Models:
+    clients, classes = request.param
+    random = np.random.default_rng(0)
+    sizes = [0, *range(6, 5 + clients)]  # the first client has no test images
+    truth = [random.integers(0, classes, n) for n in sizes]
+    return Models(
+        title="FedWCA: made up",
+        classes=[f"class {number}" for number in range(classes)],
+        domains=[f"domain {k % 3}" for k in range(clients)],
+        labels=[k % 2 for k in range(clients)],
+        images=[random.integers(0, 255, (n, 32, 32, 3), dtype=np.uint8) for n in sizes],
+        truth=truth,
+        predicted=[np.where(random.random(len(t)) < 0.5, t, random.integers(0, classes, len(t))) for t in truth],
+        before=[random.normal(size=(n, 5)) for n in sizes],
+        after=[random.normal(size=(n, 5)) for n in sizes],
+    )
+
+
+def no_models() -> Models:
+    raise NotDrawn("no checkpoint is kept")
+
+
+def texts(figure: Any) -> str:
+    """Everything that is written on a figure."""
+    from matplotlib.text import Text
+
+    return "\n".join(found.get_text() for found in figure.findobj(Text))
+
+
+def test_every_picture_is_tested_here() -> None:
+    assert {*FROM_RECORDS, *FROM_MODELS, "neighbours"} == set(PICTURES)
+
+
+@pytest.mark.parametrize("name", [name for name in FROM_RECORDS if name != "weights_animation"])
+def test_pictures_from_records_have_titles_and_units(run: Results, name: str, tmp_path: Path) -> None:
+    figure = PICTURES[name].draw(Choice(run, no_models))
+    assert "made_up, source home" in figure.get_suptitle().replace("\n", " ")
+    for axis in figure.axes:
+        assert axis.get_ylabel() or name in ("weights", "cost")
+    written = texts(figure)
+    assert any(unit in written for unit in ("(%)", "weight"))
+    if name not in ("weights", "pseudo_labels"):
+        assert all(label in written for label in run.labels.values())
+    assert figure.get_figwidth() <= 16
+    save(figure, tmp_path / f"{name}.png", dpi=30)
+    assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_curve_is_the_mean_over_runs(run: Results) -> None:
+    axis = pictures.accuracy(run).axes[0]
+    lines = {line.get_label(): line for line in axis.get_lines()}
+    own = lines[run.labels["wca"]]
+    values = by_round(run.rounds("wca"), "accuracy")
+    assert list(own.get_xdata()) == list(values) == list(range(int(run.config["rounds"]) + 1))
+    assert own.get_ydata() == pytest.approx([np.mean(v) for v in values.values()])
+    assert len(axis.collections) == (
+        0 if run.config["trials"] == 1 else len(run.labels) - 1
+    )  # a level line has no band
+    assert own.get_color() == OWN
+
+
+def test_bars_stand_for_the_table(run: Results) -> None:
+    figure = pictures.bars(run)
+    groups = [tick.get_text() for axis in figure.axes for tick in axis.get_xticklabels()]
+    assert groups == [*dict.fromkeys(run.domains), "mean"]
+    heights = [bar.get_height() for axis in figure.axes for bar in axis.patches]
+    expected = [v for e in run.summary.values() for v in (*e["domains"].values(), e["mean"])]
+    assert sorted(heights) == pytest.approx(sorted(expected))
+
+
+def test_bars_need_no_rounds(run: Results, tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    kept = replace(run, records=[])
+    assert pictures.bars(kept).axes
+    with pytest.raises(NotDrawn, match=r"rounds\.jsonl is not in the folder"):
+        pictures.accuracy(kept)
+
+
+def test_weights_are_those_of_the_records(run: Results) -> None:
+    figure = pictures.weights(run)
+    shown = [axis for axis in figure.axes if axis.images]
+    first = run.rounds("wca", (0, 0))[2]
+    assert shown[0].get_title() == "round 2"
+    assert shown[-1].get_title() == f"round {run.config['rounds']}"
+    drawn = np.asarray(shown[0].images[0].get_array())
+    if len(run.domains) <= 40:
+        assert drawn == pytest.approx(np.array(first["weights"]))
+    else:
+        assert drawn[0] == pytest.approx(np.array(first["weights"][:12]).mean(0))
+    with pytest.raises(NotDrawn, match="has a second round with more than one cluster model"):
+        pictures.weights(run, method=next(iter(run.labels)), one=(9, 9))
+
+
+def test_an_animation_is_a_gif_of_every_round(tmp_path: Path) -> None:
+    from PIL import Image
+
+    run = read_results(write_run(tmp_path / "run"))
+    save(pictures.weights_animation(run), tmp_path / "weights.gif", dpi=30)
+    with Image.open(tmp_path / "weights.gif") as found:
+        assert found.n_frames == int(run.config["rounds"]) - 1
+
+
+def test_cost_counts_from_the_source_model(run: Results) -> None:
+    points = spent(run, "wca", "bytes")
+    assert [x for x, _ in points] == pytest.approx([3.0 * r for r in range(len(points))])
+    assert spent(run, "wca", "seconds")[-1][0] == pytest.approx(0.5 * (len(points) - 1))
+
+
+@pytest.mark.parametrize("name", FROM_MODELS)
+def test_pictures_of_models(models: Models, name: str, tmp_path: Path) -> None:
+    run = read_results(write_run(tmp_path / "run"))
+    figure = PICTURES[name].draw(Choice(run, lambda: models, how="pca"))
+    assert "FedWCA: made up" in figure.get_suptitle()
+    written = texts(figure)
+    assert "domain 1" in written
+    save(figure, tmp_path / f"{name}.svg")
+    assert (tmp_path / f"{name}.svg").read_text().lstrip().startswith("<?xml")
+
+
+def test_pictures_without_data_say_why(models: Models) -> None:
+    from dataclasses import replace
+
+    none: Any = [[] for _ in models.domains]
+    title = models.title
+    with pytest.raises(NotDrawn, match="no client has test images"):
+        pictures.confusion(none, none, models.classes, models.domains, title)
+    with pytest.raises(NotDrawn, match="no test image is classified wrongly"):
+        pictures.mistakes(models.images, models.truth, models.truth, models.classes, models.domains, title)
+    with pytest.raises(NotDrawn, match="no client has test images"):
+        pictures.clusters(models.labels, none, models.domains, title)
+    with pytest.raises(NotDrawn, match="too few"):
+        pictures.embedding(none, none, none, models.classes, models.domains, title)
+    assert replace(models, title="x").title == "x"
+
+
+def test_tsne_is_the_same_every_time() -> None:
+    from fedwca.results.pictures.embedding import plane
+
+    x = np.random.default_rng(0).normal(size=(20, 4))
+    assert np.array_equal(plane(x, "tsne"), plane(x, "tsne"))
+
+
+def test_a_graph_has_an_arrow_for_every_client() -> None:
+    from matplotlib.text import Annotation
+
+    nearest = [1, 0, 1, 4, 3, 2, 2]
+    figure = pictures.neighbours(nearest, ["a", "a", "b", "b", "b", "a", "b"], "made up", [1.5, 1.01, 2, 2, 2, 2, 2])
+    arrows = [found for found in figure.axes[0].get_children() if isinstance(found, Annotation)]
+    assert len(arrows) == len(nearest)
+    assert [arrow.arrow_patch.get_linestyle() for arrow in arrows].count("--") == 1
+    assert "component 1" in texts(figure)
+    places = {found.get_position() for found in figure.axes[0].texts if found.get_text().isdigit()}
+    assert len(places) == len(nearest)
+
+
+def test_components_are_finchs_first_partition() -> None:
+    import torch
+
+    from fedwca.functional.neighbours import connected_components
+
+    nearest = torch.randint(0, 30, (30,), generator=torch.Generator().manual_seed(0))
+    labels = connected_components(nearest)
+    expected = [(labels == c).nonzero()[:, 0].tolist() for c in range(int(labels.max()) + 1)]
+    assert components(nearest.tolist()) == expected
+
+
+def test_neighbours_are_drawn_from_the_record(tmp_path: Path) -> None:
+    run = read_results(write_run(tmp_path / "run"))
+    with pytest.raises(NotDrawn, match="grouped its clients by their parameters"):
+        PICTURES["neighbours"].draw(Choice(run, no_models))
+    first = next(record for record in run.records if record["method"] == "wca" and record["round"] == 0)
+    first["clustering"] = {"nearest": [1, 0, 3, 2, 5, 4], "margins": [1.5, None, 2, 2, 2, 2]}  # type: ignore[index]
+    assert PICTURES["neighbours"].draw(Choice(run, no_models)).axes
+
+
+def test_images_are_taken_in_turn() -> None:
+    images = [[f"{k}{i}" for i in range(4)] for k in range(3)]
+    assert taken([0, 2], images, 3) == ["00", "02", "20"]
+    assert taken([1], images, 9) == ["10", "11", "12", "13"]
+
+
+def test_a_confusion_matrix() -> None:
+    pairs = [(np.array([0, 0, 1]), np.array([0, 1, 1])), (np.array([0]), np.array([1]))]
+    assert matrix(pairs, 2).tolist() == [[1, 2], [0, 1]]
+
+
+def test_no_two_methods_look_alike() -> None:
+    found = looks([str(number) for number in range(20)])
+    seen = {(look["color"], look["linestyle"], look["marker"]) for look in found.values()}
+    assert len(seen) == 20
+    assert OWN not in COLOURS
+
+
+def test_the_same_picture_gives_the_same_file(tmp_path: Path) -> None:
+    run = read_results(write_run(tmp_path / "run"))
+    for number in (1, 2):
+        for suffix in ("svg", "pdf", "png"):
+            save(pictures.bars(run), tmp_path / f"{number}.{suffix}", dpi=30)
+    for suffix in ("svg", "pdf", "png"):
+        assert (tmp_path / f"1.{suffix}").read_bytes() == (tmp_path / f"2.{suffix}").read_bytes()
+
+
+def test_names_are_found() -> None:
+    assert find(["weights-animation", "bars", "bars"]) == ["weights_animation", "bars"]
+    assert find([]) == list(PICTURES)
+
+
+def test_a_run_that_was_killed_is_read(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run")
+    (folder / "summary.json").unlink()
+    run = read_results(folder)
+    assert run.domains == ["target 1", "target 1", "target 2", "target 2", "target 3", "target 3"]
+    assert not run.complete
+    assert pictures.bars(run).axes

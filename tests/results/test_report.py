@@ -1,0 +1,147 @@
+"""Reports: warnings in plain words, tables in three formats, and a page that trusts no name."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedwca.results.reading import Results, read_results
+from fedwca.results.report.cautions import cautions
+from fedwca.results.report.data import page_data
+from fedwca.results.report.page import page
+from fedwca.results.report.tables import document, summary
+
+from .runs import write_run
+
+VOID = {"meta", "br", "link", "input"}
+
+
+class Checker(HTMLParser):
+    """Tags must close in order; ids are one each; nothing is loaded from anywhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.tags: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        assert not {"src", "onclick", "onload", "onerror"} & set(found)
+        assert (found.get("href") or "#").startswith("#")
+        if "id" in found:
+            self.ids.append(str(found["id"]))
+        self.tags.append(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Results:
+    return read_results(write_run(tmp_path / "first"))
+
+
+def last(run: Results, method: str = "wca") -> dict[str, Any]:
+    return run.rounds(method)[-1]  # type: ignore[return-value]
+
+
+def test_a_page_is_one_whole_document(run: Results, tmp_path: Path) -> None:
+    other = read_results(write_run(tmp_path / "second", methods=2, domains=2))
+    for runs in ([run], [run, other]):
+        text = page(runs, [one.name for one in runs])
+        checker = Checker()
+        checker.feed(text)
+        assert checker.open == []
+        assert len(checker.ids) == len(set(checker.ids))
+        assert checker.tags.count("article") == len(runs)
+        assert "http" not in text.replace("http-equiv", "").replace("http://www.w3.org/2000/svg", "")
+        assert "$" not in re.sub(r"<script.*?</script>", "", text, flags=re.S)
+
+
+def test_names_cannot_become_markup(run: Results) -> None:
+    bad = '</script><img src=x onerror=alert(1)>&"$style'
+    entry = {**run.summary["wca"], "label": bad}
+    evil = replace(run, summary={**run.summary, "wca": entry}, config={**run.config, "source": bad})
+    text = page([evil], [bad])
+    assert "<img" not in text
+    Checker().feed(text)
+    data = re.search(r'id="data">(.*?)</script>', text, re.S)
+    assert data is not None
+    assert json.loads(data[1])[0]["methods"][-1]["label"] == bad
+    assert "<img" not in document([evil], [bad])
+
+
+def test_every_run_and_method_is_in_the_table(run: Results, tmp_path: Path) -> None:
+    other = read_results(write_run(tmp_path / "second", methods=2, domains=4))
+    table = summary([run, other], ["first", "second"])
+    assert table.columns[:2] == ["run", "method"]
+    assert table.columns[2:6] == ["target0", "target1", "target2", "target3"]
+    assert len(table.rows) == 5
+    assert {len(row) for row in table.rows} == {len(table.columns)}
+    assert table.rows[0][5].text == "–"
+    assert summary([run], ["first"]).columns[0] == "method"
+    mean = table.rows[2][table.columns.index("mean")]
+    assert mean.value == run.summary["wca"]["mean"]
+    assert mean.text == f"{run.summary['wca']['mean']:.1f} ± {run.summary['wca']['std']:.1f}"
+
+
+def test_markdown_and_latex(run: Results) -> None:
+    odd = {**run.summary["wca"], "label": "a|b & 50 %_{x}"}
+    run = replace(run, summary={**run.summary, "wca": odd})
+    rows = [line for line in document([run], ["first"]).splitlines() if line.startswith("|")]
+    assert len(rows) == 2 + len(run.summary)
+    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {len(summary([run], ["first"]).columns) + 1}
+    text = document([run], ["first"], latex_=True)
+    assert r"a|b \& 50 \%\_\{x\}" in text
+    assert text.count(r"\\") == 1 + len(run.summary)
+    assert r"\begin{tabular}{lrrrrrr}" in text
+
+
+def test_a_quiet_run_raises_no_doubt(run: Results) -> None:
+    assert cautions(run) == []
+
+
+def test_doubts_in_plain_words(run: Results) -> None:
+    record = last(run)
+    record["label_entropy"] = [0.0, *record["label_entropy"][1:]]
+    record["divisor"] = [0.1, -0.2, 0.1, 0.1, 0.1, 0.1]
+    record["dropped"], record["mixed"], record["agreement"] = [9.0, *[0.0] * 5], [1.0] * 6, [0.5] * 6
+    run.rounds("wca")[1]["clustering"] = {  # type: ignore[index]
+        "sizes": [4, 1, 1],
+        "nearest": [1, 0, 1, 2, 3, 4],
+        "margins": [1.5, 1.01, None, 2.0, 2.0, 2.0],
+    }
+    record["weights"] = [[None] * 3, *record["weights"][1:]]
+    text = "\n".join(cautions(run))
+    assert "FedWCA: client 0 gave all images one label (collapsed classes), first in round 4" in text
+    assert "similarities of client 1 were divided by a number that is not above 0" in text
+    assert "client 0 found no partner to mix with" in text
+    assert "2 of 3 clusters have a single client" in text
+    assert "the second neighbour of client 1 is at most 2% farther" in text
+    assert "in 1 rounds some cluster had a single contributor" in text
+
+
+def test_doubts_about_a_whole_run(tmp_path: Path) -> None:
+    run = read_results(write_run(tmp_path / "run", trials=1, complete=False))
+    last(run)["accuracy"] = [1.0] * 6
+    text = "\n".join(cautions(run))
+    assert "not complete" in text
+    assert "one run only" in text
+    assert "ends below the source model it began from" in text
+    assert "nothing here about single rounds" in cautions(replace(run, records=[], complete=True))[0]
+
+
+def test_a_page_stays_small(tmp_path: Path) -> None:
+    run = read_results(write_run(tmp_path / "run", methods=4, clients=10, domains=5, trials=12, rounds=30))
+    (data,) = page_data([run], ["run"])
+    assert 1 <= len(data["units"]) < data["all"] == 12
+    assert len(page([run], ["run"])) < 4_000_000
