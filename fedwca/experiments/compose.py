@@ -54,7 +54,7 @@ def baseline(name: str) -> Baseline:
 
 
 def named(spec: Spec) -> Baseline:
-    """The baseline that a method's word stands for: its head's, with the changes; or default parts around an aggregator.
+    """The baseline that a method's word stands for: its head with the changes, or default parts around an aggregator.
 
     Raises:
         UnknownComponent: the head is neither a baseline nor an aggregator.
