@@ -1,4 +1,4 @@
-"""The command line: `fedwca bench`, `list`, `show`, `data`; errors as one sentence, tracebacks only with --debug."""
+"""The command line, one file a command; errors as one sentence, tracebacks only with --debug."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from fedwca._version import __version__
-from fedwca.cli import bench, catalogue, data
+from fedwca.cli import bench, catalogue, compare, data
 from fedwca.errors import FedwcaError
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("bench")(bench.command)
+app.command("compare")(compare.command)
 app.command("list")(catalogue.list_command)
 app.command("show")(catalogue.show_command)
 app.add_typer(data.app, name="data")
