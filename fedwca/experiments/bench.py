@@ -14,6 +14,7 @@ from fedwca.data.partition import Federation, partition
 from fedwca.engine.loop import Loop
 from fedwca.engine.randomness import Keys, fold
 from fedwca.experiments.config import RunConfig
+from fedwca.experiments.probe import clusterings, evidence
 from fedwca.experiments.record import Cautions, accuracies, describe
 from fedwca.experiments.setup import resolve_device, source_models
 from fedwca.round import Method, Server, begin, play
@@ -107,6 +108,10 @@ def federate(
         }
         if number == 0 and method.aggregator.partition == "given":
             record["clustering"] = metrics.clustering(outcome.labels)
+        if number == 0 and config.probes:
+            record["probes"] = clusterings(config.probes, engine, server.source, metrics, keys)
+        if number == rounds - 1 and config.evidence:
+            record["evidence"] = evidence(server, method, engine, config.training)
         record["seconds"] |= {"round": trained - started, "evaluate": time.perf_counter() - trained}
         caution(record, outcome, method)
         progress.round(number + 1, mean(accuracy))

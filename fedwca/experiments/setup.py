@@ -74,12 +74,12 @@ def rehearse(config: RunConfig, methods: list[tuple[Method, int]], dataset: Fede
     bank, truth = source + 1e-3 * steps, torch.zeros(few, dtype=torch.int64)
     side = architecture(config).side
     images = torch.arange(few).view(-1, 1, 1, 1, 1).expand(few, 2, 3, side, side).to(torch.uint8)
-    for method, rounds in methods:
-        if method.clusterer is not None and rounds:
-            shown = truth if method.clusterer.oracle else None
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                method.clusterer(BankSignatures(bank, layout, source, shown, list(images)))
+    clusterers = [method.clusterer for method, rounds in methods if method.clusterer is not None and rounds]
+    for clusterer in [*clusterers, *map(registry("clusterer").build, config.probes)]:
+        shown = truth if clusterer.oracle else None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            clusterer(BankSignatures(bank, layout, source, shown, list(images)))
 
 
 def architecture(config: RunConfig) -> Architecture:

@@ -10,8 +10,7 @@ from typing import Any
 
 from fedwca.data.cache import write_atomically
 from fedwca.data.metrics import mean
-from fedwca.results.statistics import deviation
-from fedwca.results.summary import Row
+from fedwca.results.summary import Row, deviation
 
 # Okabe and Ito's palette, ordered so that neighbours differ in lightness too.
 COLOURS = ("#999999", "#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#D55E00", "#F0E442", "#000000")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedwca.data.metrics import mean
-from fedwca.results.statistics import deviation
+from fedwca.results.statistics import deviation as deviation
 
 Record = Mapping[str, Any]
 
