@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from fedwca._version import __version__
-from fedwca.cli import bench, catalogue, compare, data, reproduce
+from fedwca.cli import bench, catalogue, compare, data, reproduce, sweep
 from fedwca.errors import FedwcaError
 
 app = typer.Typer(
@@ -24,6 +24,7 @@ app = typer.Typer(
 app.command("bench")(bench.command)
 app.command("compare")(compare.command)
 app.command("reproduce")(reproduce.command)
+app.command("sweep")(sweep.command)
 app.command("list")(catalogue.list_command)
 app.command("show")(catalogue.show_command)
 app.add_typer(data.app, name="data")

@@ -82,7 +82,10 @@ def named(spec: Spec) -> Baseline:
     if spec.fields and "aggregator" not in changes:
         changes["aggregator"] = f"{found.aggregator}:{spec.fields}"
     given = spelled_out(changes)
-    fields = merge(found.components, given.pop("components", {}))
+    # A component that stands in for the head's comes without the fields that the head's file states.
+    replaced = {"objective" if part == "objectives" else part for part in spec.changes}
+    stated = {kind: fields for kind, fields in found.components.items() if kind not in replaced}
+    fields = merge(stated, given.pop("components", {}))
     shown = [spec.fields, *(f"{part}={'+'.join(specs)}" for part, specs in spec.changes.items())]
     label = spec.label or f"{found.label} ({'; '.join(part for part in shown if part)})"
     return found.model_copy(update={**given, "components": fields, "label": label})
