@@ -17,6 +17,7 @@ from fedwca.cli.execute import Request
 from fedwca.cli.options import Asked
 from fedwca.cli.sources import chosen_sources
 from fedwca.cli.tables import print_grid
+from fedwca.datasets import datasets
 from fedwca.errors import FedwcaError
 from fedwca.experiments.bench import draw
 from fedwca.experiments.reproduce import Cost, Definition, Published, cost, fitting, layered, probe, published
@@ -169,7 +170,8 @@ def cluster_table(job: Job, gathered: dict[str, Gathered]) -> tuple[Grid, list[d
         for row, clustering in (shown or by_source).items():
             runs[row], domains[row] = clustering, found.runs[method].domains
     letters, where = (job.printed.clusters, job.printed.where) if job.printed else ({}, "")
-    grid = clusters(job.title, runs, domains, letters, where)
+    blocks = len(datasets.get(job.dataset).domains) - 1 if letters else 0
+    grid = clusters(job.title, runs, domains, letters, where, blocks)
     entries = [
         {
             "row": row,

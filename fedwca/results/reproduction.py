@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -66,6 +65,7 @@ def clusters(
     domains: Mapping[str, Sequence[str]],
     printed: Mapping[str, str],
     where: str,
+    blocks: int = 0,
 ) -> Grid:
     """A line for each row: our clusters of the first run, their number and ARI over runs, and the published ones.
 
@@ -75,6 +75,7 @@ def clusters(
         domains: row to the true domain of each client, K names.
         printed: row to one letter a client.
         where: paper and table of these; empty where there are none.
+        blocks: target domains of these, whose clients stand in blocks of one size.
     """
     lines = []
     for row, runs in found.items():
@@ -83,7 +84,7 @@ def clusters(
         there = printed.get(row)
         same = sum(letters(run["labels"]) == there for run in runs)
         fits = there is not None and len(there) == len(runs[0]["labels"])
-        line += [there or "–", str(len(set(there))) if there else "", _agreement(there, domains[row]) if there else ""]
+        line += [there or "–", str(len(set(there))) if there else "", _agreement(there, blocks) if there else ""]
         lines.append([*line, f"{same} of {len(runs)}" if fits else "", str(len(runs))])
     order = "; ".join(
         f"{', '.join(dict.fromkeys(names))}" for names in dict.fromkeys(tuple(domains[row]) for row in found)
@@ -97,13 +98,9 @@ def clusters(
     return Grid(title, columns, lines, notes)
 
 
-def _agreement(there: str, domains: Sequence[str]) -> str:
-    """Adjusted Rand index of published clusters, whose clients stand in equal blocks, one a domain."""
+def _agreement(there: str, blocks: int) -> str:
+    """Adjusted Rand index of published clusters to the domains, whose clients stand in blocks of one size."""
     from sklearn.metrics import adjusted_rand_score
 
-    count = len(dict.fromkeys(domains))
-    if len(there) % count:
-        return ""
-    truth = [client // (len(there) // count) for client in range(len(there))]
-    ari = float(adjusted_rand_score(truth, list(there)))
-    return "" if math.isnan(ari) else f"{ari:.2f}"
+    truth = [client * blocks // len(there) for client in range(len(there))]
+    return f"{float(adjusted_rand_score(truth, list(there))):.2f}"
