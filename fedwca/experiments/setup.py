@@ -6,6 +6,7 @@ import threading
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import torch
 
@@ -68,18 +69,21 @@ def rehearse(config: RunConfig, methods: list[tuple[Method, int]], dataset: Fede
     network = architecture(config).build(len(dataset.classes))
     if config.checkpoint is not None:
         checkpoint(config.checkpoint, dataset.classes, architecture(config))
+    # Probes are clusterers like any other; what they are put into does not matter here.
+    probes = map(registry("clusterer").build, config.probes)
+    methods = [*methods, *((replace(methods[0][0], clusterer=probe), 1) for probe in probes)]
     layout = Layout.of(network)
     source, few = layout.read(network), 4
     steps = uniform(fold(["rehearsal"]), torch.arange(few * layout.width)).view(few, -1).to(source.dtype)
     bank, truth = source + 1e-3 * steps, torch.zeros(few, dtype=torch.int64)
     side = architecture(config).side
     images = torch.arange(few).view(-1, 1, 1, 1, 1).expand(few, 2, 3, side, side).to(torch.uint8)
-    clusterers = [method.clusterer for method, rounds in methods if method.clusterer is not None and rounds]
-    for clusterer in [*clusterers, *map(registry("clusterer").build, config.probes)]:
-        shown = truth if clusterer.oracle else None
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            clusterer(BankSignatures(bank, layout, source, shown, list(images)))
+    for method, rounds in methods:
+        if method.clusterer is not None and rounds:
+            shown = truth if method.clusterer.oracle else None
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                method.clusterer(BankSignatures(bank, layout, source, shown, list(images)))
 
 
 def architecture(config: RunConfig) -> Architecture:
