@@ -10,11 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from fedwca.results.statistics import interval
+
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 PAGES = ("README.md", "docs/results.md", "docs/tutorial.md", "docs/data.md", "docs/decisions.md")
-# Two-sided 95 % quantiles of Student's t by degrees of freedom.
-T95 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 14: 2.145}
 
 
 def run(name: str) -> str:
@@ -31,7 +31,7 @@ def run(name: str) -> str:
     for key, method in methods.items():
         cells = [cell(method["domains"][d], method["domain_stds"][d]) for d in domains]
         paired = [own[(r["source_model"], r["trial"])] - r["mean"] for r in method["runs"]]
-        difference = "" if key == "wca" else interval(paired)
+        difference = "" if key == "wca" else spread(paired)
         seconds = summary["timing"]["methods"][key] / n
         lines.append(
             f"| {method['label']} | {' | '.join(cells)} | {cell(method['mean'], method['std'])} | {difference} "
@@ -65,13 +65,10 @@ def cell(value: float, std: float | None) -> str:
     return f"{value:.1f}" + ("" if std is None else f" ± {std:.1f}")
 
 
-def interval(paired: list[float]) -> str:
+def spread(paired: list[float]) -> str:
     """Mean paired difference and its 95 % interval."""
-    middle = statistics.fmean(paired)
-    if len(paired) < 2:
-        return f"{middle:+.1f}"
-    half = T95[len(paired) - 1] * statistics.stdev(paired) / len(paired) ** 0.5
-    return f"{middle:+.1f} ({middle - half:+.1f} to {middle + half:+.1f})"
+    middle, ends = statistics.fmean(paired), interval(paired)
+    return f"{middle:+.1f}" + (f" ({ends[0]:+.1f} to {ends[1]:+.1f})" if ends else "")
 
 
 def matrix() -> str:

@@ -11,7 +11,21 @@ from typing import Annotated, Any
 import typer
 
 from fedwca._version import __version__
-from fedwca.cli import bench, catalogue, data, export, join, plot, predict, report, resume, runs
+from fedwca.cli import (
+    bench,
+    catalogue,
+    compare,
+    data,
+    export,
+    join,
+    plot,
+    predict,
+    report,
+    reproduce,
+    resume,
+    runs,
+    sweep,
+)
 from fedwca.errors import FedwcaError
 
 app = typer.Typer(
@@ -25,6 +39,9 @@ app.command("bench")(bench.command)
 app.command("resume")(resume.command)
 app.command("plot")(plot.command)
 app.command("report")(report.command)
+app.command("compare")(compare.command)
+app.command("reproduce")(reproduce.command)
+app.command("sweep")(sweep.command)
 app.command("list")(catalogue.list_command)
 app.command("show")(catalogue.show_command)
 app.command("export")(export.command)

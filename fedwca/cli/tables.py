@@ -1,4 +1,4 @@
-"""What `fedwca bench` prints: where values came from before, the table after."""
+"""What commands print: where values came from before, tables after."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from fedwca.experiments.request import Plan, provenance
+from fedwca.results.comparison import Comparison
+from fedwca.results.formats import Grid, shown, shown_difference
+from fedwca.results.statistics import FEWEST, Difference
 from fedwca.results.summary import Row
 
 
@@ -62,3 +67,58 @@ def _cell(value: float | None, std: float | None, sign: str = "") -> str:
     if value is None:
         return "–"
     return f"{value:{sign}.1f}" + ("" if std is None else f" ± {std:.1f}")
+
+
+def comparison_grid(found: Comparison) -> Grid:
+    """A row per method: a column per source, all runs together where there are several sources, the difference."""
+    several = len(found.sources) > 1
+    reference = found.labels[found.reference] if found.reference else None
+    columns = ["method", *found.sources, *(["Avg."] if several else [])]
+    columns += [f"to {reference} [95 % CI]", "Wilcoxon p"] if reference else []
+    lines = []
+    for method, label in found.labels.items():
+        cells = [shown(found.sample(method, source)) for source in found.sources]
+        cells += [shown(found.sample(method))] if several else []
+        if reference:
+            difference = found.difference(method)
+            cells += [shown_difference(difference), _p(difference)]
+        lines.append([label, *cells])
+    counts = {found.sample(method, source).n for method in found.labels for source in found.sources}
+    each = " to ".join(map(str, sorted({min(counts), max(counts)})))
+    what = "source" if several else f"source {found.sources[0]}"
+    title = f"{found.dataset}: accuracy in percent after the last round, by {what}"
+    notes = [f"Mean ± std (ddof 1) over n = {each} runs (source models × trials) of a source."]
+    if several:
+        total = max(found.sample(method).n for method in found.labels)
+        notes.append(
+            f"Avg.: mean ± std over all {total} runs of all sources, so its spread is also that between sources."
+        )
+    if reference:
+        notes.append(
+            "Differences are paired by source, source model and trial; Student's t interval; "
+            f"Wilcoxon signed-rank from {FEWEST} pairs on."
+        )
+    return Grid(title, tuple(columns), lines, notes)
+
+
+def _p(difference: Difference | None) -> str:
+    if difference is None:
+        return ""
+    return "–" if difference.p is None else f"{difference.p:.3g}"
+
+
+def print_grid(grid: Grid, form: str = "table") -> None:
+    """A table on the terminal, or as Markdown or LaTeX."""
+    if form in ("markdown", "latex"):
+        typer.echo(grid.markdown() if form == "markdown" else grid.latex())
+        return
+    console = Console()
+    drawn = Table(title=escape(grid.title))
+    drawn.add_column(grid.columns[0])
+    for column in grid.columns[1:]:
+        drawn.add_column(escape(column), justify="right")
+    for row in grid.rows:
+        drawn.add_row(*map(escape, row))
+    console.print(drawn)
+    for note in grid.notes:
+        console.print(note, markup=False, soft_wrap=True)

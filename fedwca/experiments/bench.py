@@ -15,6 +15,7 @@ from fedwca.engine.protocol import Engine
 from fedwca.engine.randomness import Keys, fold
 from fedwca.experiments.checkpoint import Keeper, Nothing, Point
 from fedwca.experiments.config import RunConfig
+from fedwca.experiments.probe import clusterings, evidence
 from fedwca.experiments.record import Cautions, accuracies, describe, neighbours
 from fedwca.experiments.setup import choose_engine, source_models
 from fedwca.results.checkpoints import Unit
@@ -137,6 +138,10 @@ def federate(
         }
         if number == 0 and method.aggregator.partition == "given":
             record["clustering"] |= neighbours(method, engine, server.source)
+        if number == 0 and config.probes:
+            record["probes"] = clusterings(config.probes, engine, server.source, metrics, keys)
+        if number == rounds - 1 and config.evidence:
+            record["evidence"] = evidence(server, method, engine, config.training)
         record["seconds"] |= {"round": trained - started, "evaluate": time.perf_counter() - trained}
         caution(record, outcome, method)
         progress.round(number + 1, mean(accuracy))

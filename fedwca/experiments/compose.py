@@ -12,6 +12,7 @@ from fedwca.errors import InvalidConfig, UnknownComponent, UsageError
 from fedwca.experiments.components import registry
 from fedwca.experiments.config import Components, RunConfig, merge, spelled_out
 from fedwca.experiments.names import baseline_folder, baseline_names
+from fedwca.experiments.spec import Spec, parse
 from fedwca.registry import Component, canonical, problems, unknown
 from fedwca.round import Method
 
@@ -50,6 +51,44 @@ def baseline(name: str) -> Baseline:
         return Baseline(**spelled_out(tomllib.loads((baseline_folder() / f"{name}.toml").read_text())))
     except ValidationError as error:
         raise InvalidConfig(problems(error, f"baseline {name}: ")) from error
+
+
+def named(spec: Spec) -> Baseline:
+    """The baseline that a method's word stands for: its head with the changes, or default parts around an aggregator.
+
+    Raises:
+        UnknownComponent: the head is neither a baseline nor an aggregator.
+    """
+    if spec.head in baseline_names():
+        found = baseline(spec.head)
+    elif spec.head in registry("aggregator").names():
+        found = Baseline(
+            label=registry("aggregator").get(spec.head).label or spec.head,
+            paper="",
+            reading="",
+            aggregator=spec.head,
+            pseudo_labeler=RunConfig.model_fields["pseudo_labeler"].default,
+            objectives=RunConfig.model_fields["objectives"].default,
+        )
+    elif spec.plain:
+        return baseline(spec.head)
+    else:
+        raise UnknownComponent(unknown("method", spec.head, [*baseline_names(), *registry("aggregator").names()]))
+    if spec.plain:
+        return found
+    changes: dict[str, Any] = {part: specs[0] for part, specs in spec.changes.items() if part != "objectives"}
+    if "objectives" in spec.changes:
+        changes["objectives"] = spec.changes["objectives"]
+    if spec.fields and "aggregator" not in changes:
+        changes["aggregator"] = f"{found.aggregator}:{spec.fields}"
+    given = spelled_out(changes)
+    # A component that stands in for the head's comes without the fields that the head's file states.
+    replaced = {"objective" if part == "objectives" else part for part in spec.changes}
+    stated = {kind: fields for kind, fields in found.components.items() if kind not in replaced}
+    fields = merge(stated, given.pop("components", {}))
+    shown = [spec.fields, *(f"{part}={'+'.join(specs)}" for part, specs in spec.changes.items())]
+    label = spec.label or f"{found.label} ({'; '.join(part for part in shown if part)})"
+    return found.model_copy(update={**given, "components": fields, "label": label})
 
 
 def component(kind: str, name: str, fields: Components) -> Any:
@@ -94,7 +133,7 @@ def assemble(
 
 
 def compose(config: RunConfig) -> list[tuple[Method, int]]:
-    """All methods of a run with their rounds, the composed one last.
+    """All methods of a run with their rounds, the composed one last if there is one.
 
     A baseline takes from the run the fields of components both use, so that a comparison stands on equal terms; what
     its own file states wins.
@@ -103,16 +142,23 @@ def compose(config: RunConfig) -> list[tuple[Method, int]]:
         UsageError: parts do not fit, two methods have one name, or a field is given for a component nobody uses.
     """
     methods = []
-    for name in config.baselines:
-        found = baseline(name)
+    for text in config.baselines:
+        spec = parse(text)
+        found = named(spec)
         fields = merge(config.components, found.components)
         clusterer = found.clusterer or None
-        methods.append((assemble(name, found.label, found, fields, clusterer), found.rounds))
+        methods.append((assemble(spec.name, found.label, found, fields, clusterer), found.rounds))
+    names = [method.name for method, _ in methods]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise UsageError(f"two methods are called {twice[0]!r}; give one of them a label, as in mine={twice[0]}")
+    if not config.composed:
+        if not methods:
+            raise UsageError("no method is left to run; name at least one, such as fedavg")
+        return [(method, config.rounds if rounds is None else min(rounds, config.rounds)) for method, rounds in methods]
     default = registry("aggregator").get(config.aggregator)
     name = config.name or config.aggregator
     label = config.name or default.label or name
     own = assemble(name, label, config, config.components, config.clusterer)
-    names = [method.name for method, _ in methods]
     if own.name in names:
         index = names.index(own.name)
         # Baselines nobody asked for by name give way: `--aggregator fedavg` is a FedAvg of the user's own making.

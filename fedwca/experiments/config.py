@@ -14,6 +14,7 @@ from fedwca.engine.client import Training
 from fedwca.errors import InvalidConfig
 from fedwca.experiments.components import registry
 from fedwca.experiments.names import preset_folder, preset_names
+from fedwca.experiments.spec import parse
 from fedwca.registry import canonical, problems, unknown
 from fedwca.source import SourceTraining
 
@@ -48,7 +49,9 @@ class RunConfig(BaseModel):
     components: Components = Field(default_factory=dict)
     """Fields of components as kind → name → field; shared by every method of the run that uses the component."""
     baselines: tuple[str, ...] = ("source_only", "local", "fedavg")
-    """Methods to compare with, by the name of their file in baselines/."""
+    """Methods to compare with: names of files in baselines/, or compositions such as fedwca/clusterer=true."""
+    composed: bool = True
+    """Whether the method composed of the parts above runs too; False: only those in ``baselines``."""
     name: str | None = None
     """What tables call the composed method; None: its aggregator."""
     clients: PositiveInt = 4
@@ -77,16 +80,25 @@ class RunConfig(BaseModel):
     """How clients are run."""
     workers: PositiveInt | None = None
     """Clients at the same time; changes the time, never the numbers. None: one per core."""
+    probes: tuple[str, ...] = ()
+    """Further clusterers, such as finch:signature=2, whose partition of the clients after round 0 is recorded."""
+    evidence: bool = False
+    """Whether the last round records what its models say of the training images: density and entropy, no labels."""
 
     @field_validator("dataset", "model", "clusterer", "aggregator", "pseudo_labeler", mode="after")
     @classmethod
     def _canonical(cls, value: str | None) -> str | None:
         return None if value is None else canonical(value)
 
-    @field_validator("objectives", "baselines", mode="after")
+    @field_validator("objectives", mode="after")
     @classmethod
     def _canonical_all(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(dict.fromkeys(canonical(name) for name in value))
+
+    @field_validator("baselines", mode="after")
+    @classmethod
+    def _canonical_methods(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(parse(text).text for text in value))
 
 
 def validate(values: Layer) -> RunConfig:

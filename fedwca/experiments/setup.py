@@ -6,6 +6,7 @@ import threading
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import torch
 
@@ -93,6 +94,9 @@ def rehearse(config: RunConfig, methods: list[tuple[Method, int]], dataset: Fede
     network = model.build(len(dataset.classes), pretrained=config.checkpoint is None)
     if config.checkpoint is not None:
         checkpoint(config.checkpoint, dataset.classes, model)
+    # Probes are clusterers like any other; what they are put into does not matter here.
+    probes = map(registry("clusterer").build, config.probes)
+    methods = [*methods, *((replace(methods[0][0], clusterer=probe), 1) for probe in probes)]
     layout = Layout.of(network)
     source, few = layout.read(network), 4
     # A pattern that repeats: as many random numbers as a large model has would take seconds and gigabytes.

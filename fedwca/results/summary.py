@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fedwca.data.metrics import mean
+from fedwca.results.statistics import deviation as deviation
 
 Record = Mapping[str, Any]
 
@@ -34,16 +33,6 @@ class Row:
     def std(self) -> float | None:
         """Standard deviation over runs (ddof 1); None for a single run."""
         return deviation(list(self.runs.values()))
-
-
-def deviation(values: Sequence[float]) -> float | None:
-    """Sample standard deviation (ddof 1), None for fewer than two values.
-
-    >>> deviation([1.0, 3.0])
-    1.4142135623730951
-    """
-    known = [value for value in values if not math.isnan(value)]
-    return statistics.stdev(known) if len(known) > 1 else None
 
 
 def rows(records: Sequence[Record], labels: Mapping[str, str], domains: Sequence[str]) -> list[Row]:

@@ -21,6 +21,7 @@ from fedwca.engine.client import Training
 from fedwca.errors import UnknownComponent
 from fedwca.experiments.components import PLURALS, registry
 from fedwca.experiments.config import RunConfig
+from fedwca.experiments.reproduce import definition
 from fedwca.experiments.request import plan
 from fedwca.registry import canonical
 from fedwca.source import SourceTraining
@@ -132,6 +133,10 @@ def test_a_command_line_parses(page: Path, words: list[str], monkeypatch: pytest
         monkeypatch.setattr("fedwca.cli.execute.execute", planned)
         if values["config"] is None:
             command.callback(**values)
+    if words[0] == "compare":
+        plan({"baselines": context.params["methods"], "composed": False})
+    if words[0] == "reproduce":
+        definition(context.params["table"]).chosen(context.params["row"] or [])
     if words[0] == "show" and known(words) and canonical(words[1]) in PLURALS:
         assert registry(words[1]).get(words[2])
 

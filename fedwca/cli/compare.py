@@ -1,0 +1,84 @@
+"""`fedwca compare`: named methods over sources in one table, with paired differences, an interval and a test."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedwca.cli import complete
+from fedwca.cli.options import KEEP, WHAT, Asked, option, run_options
+from fedwca.errors import UsageError
+
+
+class Format(StrEnum):
+    """How a table is printed."""
+
+    table = "table"
+    markdown = "markdown"
+    latex = "latex"
+    csv = "csv"
+    json = "json"
+
+
+@run_options
+def command(
+    asked: Asked,
+    methods: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="METHOD...",
+            help="Baselines, or compositions: fedwca:ta=0.05, 'True=fedwca/clusterer=true', wca/objective=shot.",
+            autocompletion=complete.baselines,
+        ),
+    ],
+    source: Annotated[
+        list[str] | None,
+        option("--source", text="Source domain; repeat for more; 'all' for each in turn.", panel=WHAT),
+    ] = None,
+    reference: Annotated[
+        str | None,
+        option("--reference", text="Method that differences are taken to; default fedavg if it is run.", panel=KEEP),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder of the run folders, one a source.", rich_help_panel=KEEP)
+    ] = Path("runs/compare"),
+    form: Annotated[Format, typer.Option("--format", help="How the table is printed.", rich_help_panel=KEEP)] = (
+        Format.table
+    ),
+) -> None:
+    """Compare methods: one table over sources, source models and trials.
+
+    Runs that are in the --out folder already are reused. For example: fedwca compare fedavg fedwca --trials 3
+    """
+    from fedwca.cli.collect import dataset_name, gather
+    from fedwca.cli.execute import Request
+    from fedwca.cli.sources import chosen_sources
+    from fedwca.cli.tables import comparison_grid, print_grid
+    from fedwca.experiments.spec import parse
+    from fedwca.results.comparison import Comparison
+    from fedwca.results.formats import comma_separated
+    from fedwca.results.store import plain
+
+    names = [parse(method).name for method in methods]
+    base = parse(reference).name if reference else "fedavg"
+    if reference and base not in names:
+        raise UsageError(f"--reference {reference}: is not one of the methods {', '.join(names)}")
+    layer = {**asked.layer, "baselines": methods, "composed": False}
+    request = Request(layer, asked.pairs, asked.preset, asked.file, None, form is not Format.table)
+    tables, config = {}, None
+    for one in chosen_sources(request, source or []):
+        gathered = gather(one, out)
+        config = gathered.config
+        tables[str(config.source)] = gathered.table
+    assert config is not None
+    found = Comparison.of(dataset_name(config), tables, base)
+    if form is Format.json:
+        typer.echo(json.dumps(plain(found.plain()), indent=2))
+    elif form is Format.csv:
+        typer.echo(comma_separated(plain(found.flat())))
+    else:
+        print_grid(comparison_grid(found), form)

@@ -1,0 +1,72 @@
+"""`fedwca reproduce`: a published table or figure, run as far as it is missing, beside the printed numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedwca.cli.compare import Format
+from fedwca.cli.options import KEEP, WHAT, Asked, option, run_options
+
+
+def _known() -> list[str]:
+    from fedwca.experiments.reproduce import names
+
+    return names()
+
+
+@run_options
+def command(
+    asked: Asked,
+    table: Annotated[
+        str,
+        typer.Argument(
+            metavar="TABLE", help="table2 to table6, table10 to table14, figure4 to figure6.", autocompletion=_known
+        ),
+    ],
+    dataset: Annotated[
+        list[str] | None, option("--dataset", text="Data set; repeat for more; default: the paper's.", panel=WHAT)
+    ] = None,
+    source: Annotated[
+        list[str] | None, option("--source", text="Source domain; repeat for more; default: the paper's.", panel=WHAT)
+    ] = None,
+    row: Annotated[
+        list[str] | None, option("--row", text="Row of the table; repeat for more; default: all.", panel=WHAT)
+    ] = None,
+    preset: Annotated[
+        str, typer.Option("--preset", help="Values below everything else.", rich_help_panel=KEEP)
+    ] = "paper",
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer images, rounds and runs; not comparable with the printed numbers.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and its rough cost, run nothing.")] = False,
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder of the run folders and figures.", rich_help_panel=KEEP)
+    ] = Path("runs/reproduce"),
+    form: Annotated[Format, typer.Option("--format", help="How tables are printed.", rich_help_panel=KEEP)] = (
+        Format.table
+    ),
+) -> None:
+    """Reproduce a table or figure of the FedWCA paper: ours, the published numbers, the difference.
+
+    Runs in the --out folder are reused, so a stopped reproduction goes on. For example:
+    fedwca reproduce table2 --quick --dataset digit-five --data DATA --source mnist
+    """
+    from dataclasses import replace
+
+    from fedwca.cli.reproduction import Job, announce, jobs, show
+    from fedwca.experiments.reproduce import definition
+
+    found = definition(table).chosen(row or [])
+    found.check(table)
+    asked = replace(asked, preset=preset)
+    planned: list[Job] = jobs(
+        table, found, asked, dataset or [], source or [], quick, form is not Format.table, dry_run
+    )
+    announce(planned, out)
+    if dry_run:
+        return
+    for job in planned:
+        show(job, out, form)

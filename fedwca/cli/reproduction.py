@@ -1,0 +1,213 @@
+"""What `fedwca reproduce` does: one job a data set, one run folder a source."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from fedwca.cli.collect import Gathered, dataset_name, gather, say, sort_out
+from fedwca.cli.compare import Format
+from fedwca.cli.execute import Request
+from fedwca.cli.options import Asked
+from fedwca.cli.sources import chosen_sources
+from fedwca.cli.tables import print_grid
+from fedwca.datasets import datasets
+from fedwca.errors import FedwcaError
+from fedwca.experiments.bench import draw
+from fedwca.experiments.reproduce import Cost, Definition, Published, cost, fitting, layered, probe, published
+from fedwca.experiments.request import Plan, plan
+from fedwca.experiments.setup import load
+from fedwca.experiments.spec import parse
+from fedwca.registry import canonical
+from fedwca.results.comparison import Comparison
+from fedwca.results.figures import by_domain, cluster_weights, images_by_cluster
+from fedwca.results.formats import Grid, comma_separated
+from fedwca.results.reproduction import accuracies, clusters
+from fedwca.results.store import plain
+
+
+@dataclass(frozen=True)
+class Job:
+    """A table or figure for one data set."""
+
+    table: str
+    found: Definition
+    requests: dict[str, Request]
+    """By source domain."""
+    plans: dict[str, Plan]
+    dataset: str
+    printed: Published | None
+    quick: bool
+
+    @property
+    def title(self) -> str:
+        """What is shown, and whether it is the small version."""
+        config = next(iter(self.plans.values())).config
+        size = f"{config.clients} clients per domain, {config.samples or 'all'} images each, {config.rounds} rounds"
+        what = f"{self.table}, {self.dataset}: {self.found.title}"
+        return f"{what} [--quick: {size}; not comparable with the paper]" if self.quick else what
+
+    @property
+    def cost(self) -> Cost:
+        """Of everything, whether it is there already or not."""
+        return sum((_cost(p, source) for source, p in self.plans.items()), Cost(0, 0, 0.0, 0.0))
+
+
+def _cost(decided: Plan, source: str, names: Sequence[str] | None = None) -> Cost:
+    return cost(decided.config, source, [r for m, r in decided.methods if names is None or m.name in names])
+
+
+def jobs(
+    table: str,
+    found: Definition,
+    asked: Asked,
+    names: Sequence[str],
+    sources: Sequence[str],
+    quick: bool,
+    silent: bool,
+    planning: bool,
+) -> list[Job]:
+    """The jobs of a table, every source checked before anything is trained; ``planning``: without looking at files."""
+    made = []
+    for name in [canonical(name) for name in names] or found.datasets:
+        layer = layered(found, name, quick, asked.layer)
+        request = Request(layer, asked.pairs, asked.preset, asked.file, None, silent)
+        fits = fitting(found, plan(layer, asked.pairs, asked.preset, asked.file).config)
+        request = replace(request, layer=layered(fits, name, quick, asked.layer))
+        printed = published(table, name)
+        wanted = list(sources) or list(found.sources.get(name, ["all"]))
+        requests = {str(one.layer["source"]): one for one in chosen_sources(request, wanted, planning)}
+        plans = {source: plan(r.layer, r.pairs, r.preset, r.file) for source, r in requests.items()}
+        config = next(iter(plans.values())).config
+        made.append(Job(canonical(table), fits, requests, plans, dataset_name(config), printed, quick))
+    return made
+
+
+def announce(planned: Sequence[Job], out: Path) -> None:
+    """Say what will be run and what it costs, on stderr."""
+    for job in planned:
+        say(job.title)
+        for source, decided in job.plans.items():
+            there, missing = sort_out(decided, out)
+            left = _cost(decided, source, missing)
+            had = f"; {len(there)} of {len(decided.methods)} methods are there already" if there else ""
+            say(f"  source {source}: {left.runs} runs, {left.rounds} rounds, {_rough(left)}{had}")
+    total = [_cost(p, s, sort_out(p, out)[1]) for job in planned for s, p in job.plans.items()]
+    whole = sum(total, Cost(0, 0, 0.0, 0.0))
+    say(f"In all {whole.runs} runs (methods × source models × trials), {whole.rounds} rounds, {_rough(whole)}.")
+
+
+def _rough(found: Cost) -> str:
+    if math.isnan(found.images):
+        return "cost unknown (the data set is not in the catalogue)"
+    hours = "" if math.isnan(found.hours) else f", roughly {_hours(found.hours)} on 2 CPU cores without source models"
+    return f"{found.images / 1e6:.1f} million images trained on{hours}"
+
+
+def _hours(hours: float) -> str:
+    if hours < 1:
+        return f"{60 * hours:.0f} minutes"
+    return f"{hours:.0f} hours" if hours < 48 else f"{hours / 24:.0f} days"
+
+
+def show(job: Job, out: Path, form: Format) -> None:
+    """Run what is missing, then print the table or draw the figure."""
+    gathered = {source: gather(request, out) for source, request in job.requests.items()}
+    if job.found.shows in ("domains", "weights", "images"):
+        for source, found in gathered.items():
+            path = out / f"{job.table}-{job.dataset}-{source}{'-quick' if job.quick else ''}.png"
+            draw_figure(job, source, found, path)
+            typer.echo(f"{job.title}: {path}", err=form in (Format.csv, Format.json))
+    if job.found.shows == "clusters":
+        grid, values = cluster_table(job, gathered)
+    else:
+        grid, values = accuracy_table(job, gathered)
+    if form is Format.json:
+        typer.echo(json.dumps(plain({"title": job.title, "values": values}), indent=2))
+    elif form is Format.csv:
+        typer.echo(comma_separated(plain(values)))
+    else:
+        print_grid(grid, form)
+
+
+def _methods(job: Job) -> dict[str, str]:
+    return {row: parse(word).name for row, word in job.found.rows.items()}
+
+
+def accuracy_table(job: Job, gathered: dict[str, Gathered]) -> tuple[Grid, list[dict[str, Any]]]:
+    """Accuracy by source, with the published values."""
+    found = Comparison.of(job.dataset, {source: g.table for source, g in gathered.items()}, None)
+    values, where = (job.printed.values, job.printed.where) if job.printed else ({}, "")
+    grid = accuracies(job.title, found, _methods(job), values, where)
+    rows = {method: row for row, method in _methods(job).items()}
+    entries = []
+    for entry in found.flat():
+        key = entry["source"] if entry["source"] in found.sources else "average"
+        mean, std = values.get((rows[entry["method"]], key), (None, None))
+        del entry["difference"]
+        entries.append({**entry, "row": rows[entry["method"]], "published": mean, "published_std": std})
+    return grid, entries
+
+
+def cluster_table(job: Job, gathered: dict[str, Gathered]) -> tuple[Grid, list[dict[str, Any]]]:
+    """Clusters of round 0 by layer, or by source where no layers are named."""
+    runs: dict[str, list[dict[str, Any]]] = {}
+    domains: dict[str, tuple[str, ...]] = {}
+    (method,) = _methods(job).values()
+    for source, found in gathered.items():
+        firsts = [record for record in found.records(method) if record["round"] == 0]
+        shown = {
+            row if len(gathered) == 1 else f"{source}: {row}": [r["probes"][probe(layer)] for r in firsts]
+            for row, layer in job.found.signatures.items()
+        }
+        by_source = {source: [{"labels": r["labels"], **r["clustering"]} for r in firsts]}
+        for row, clustering in (shown or by_source).items():
+            runs[row], domains[row] = clustering, found.runs[method].domains
+    letters, where = (job.printed.clusters, job.printed.where) if job.printed else ({}, "")
+    blocks = len(datasets.get(job.dataset).domains) - 1 if letters else 0
+    grid = clusters(job.title, runs, domains, letters, where, blocks)
+    entries = [
+        {
+            "row": row,
+            "run": number,
+            "labels": json.dumps(run["labels"]),
+            "ari": run["ari"],
+            "published": letters.get(row),
+        }
+        for row, found_runs in runs.items()
+        for number, run in enumerate(found_runs)
+    ]
+    return grid, entries
+
+
+def draw_figure(job: Job, source: str, found: Gathered, path: Path) -> None:
+    """One figure from the runs of one source; those of single runs show the first."""
+    methods, title = _methods(job), f"{job.dataset}, source {source}{' (--quick)' if job.quick else ''}"
+    if job.found.shows == "domains":
+        by_domain(found.table, list(methods), path, f"Accuracy by target domain: {title}")
+        return
+    first = {
+        row: {r["round"]: r for r in found.records(name) if (r["source_model"], r["trial"]) == (0, 0)}
+        for row, name in methods.items()
+    }
+    domains = found.runs[next(iter(methods.values()))].domains
+    if job.found.shows == "weights":
+        last = found.config.rounds - 1
+        if last < 1:
+            raise FedwcaError(f"{job.table}: clients weigh clusters from round 1 on, so it needs --rounds 2 or more")
+        rounds = sorted({min(2, last), min(50, last)})
+        chosen = {row: {number: records[number] for number in rounds} for row, records in first.items()}
+        cluster_weights(chosen, domains, path, f"Weights of cluster models: {title}")
+        return
+    dataset, name = load(found.config)
+    images: list[Any] = [
+        c.train[:8].permute(0, 2, 3, 1).numpy() for c in draw(found.config, dataset, name, 0, 0).clients
+    ]
+    (records,) = first.values()
+    images_by_cluster(images, records[0]["labels"], domains, path, f"Images by cluster: {title}")

@@ -1,0 +1,86 @@
+"""`fedwca sweep`: try values of a method's fields, judged without labels, and go on where it stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedwca.cli import complete
+from fedwca.cli.compare import Format
+from fedwca.cli.options import KEEP, Asked, option, run_options
+from fedwca.errors import UsageError
+
+SEARCH = "Search"
+
+
+@run_options
+def command(
+    asked: Asked,
+    method: Annotated[
+        str | None,
+        typer.Argument(
+            help="Baseline, or a composition as in compare; default: the grid's, or fedwca.",
+            autocompletion=complete.baselines,
+        ),
+    ] = None,
+    param: Annotated[
+        list[str] | None,
+        option(
+            "--param",
+            text="Values to try: aggregator.ta=0.001..0.1:log, or training.lr=1e-2,1e-3; repeat.",
+            panel=SEARCH,
+        ),
+    ] = None,
+    grid: Annotated[
+        str | None, option("--grid", text="The paper's values (App. C.3): wca, lr or ladd.", panel=SEARCH)
+    ] = None,
+    criterion: Annotated[
+        str,
+        typer.Option(
+            "--criterion",
+            help="density (soft neighborhood density: more is better) or entropy (less is better); no labels.",
+            rich_help_panel=SEARCH,
+        ),
+    ] = "density",
+    oracle: Annotated[
+        bool,
+        typer.Option(
+            "--oracle", help="Judge by test accuracy, which nobody has in this setting.", rich_help_panel=SEARCH
+        ),
+    ] = False,
+    tries: Annotated[
+        int | None,
+        option(
+            "--tries",
+            text="Values tried in all, earlier ones included; default: the whole grid, else 20.",
+            panel=SEARCH,
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", help="Folder of the study and its runs.", rich_help_panel=KEEP)] = Path(
+        "runs/sweep"
+    ),
+    form: Annotated[Format, typer.Option("--format", help="How the table is printed.", rich_help_panel=KEEP)] = (
+        Format.table
+    ),
+) -> None:
+    """Search hyper-parameters without target labels.
+
+    For example: fedwca sweep fedwca --param aggregator.ta=0.001..0.1:log --tries 10
+    """
+    from fedwca.cli.execute import Request
+    from fedwca.cli.search import Search, report, search
+    from fedwca.experiments import sweep
+    from fedwca.registry import unknown
+
+    if criterion not in sweep.CRITERIA:
+        raise UsageError(f"--criterion: {unknown('criterion', criterion, sweep.CRITERIA)}")
+    owner, params = sweep.grid(grid) if grid else (None, [])
+    chosen = [*params, *map(sweep.parse, param or [])]
+    if not chosen:
+        raise UsageError("nothing to try; name --param kind.field=values or --grid wca")
+    layer = {**asked.layer, "baselines": [method or owner or "fedwca"], "composed": False, "evidence": not oracle}
+    request = Request(layer, asked.pairs, asked.preset, asked.file, None, True)
+    wanted = Search(request, chosen, sweep.ORACLE if oracle else criterion, tries, out)
+    report(wanted, search(wanted), form)

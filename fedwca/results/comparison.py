@@ -1,0 +1,75 @@
+"""Several methods over several sources: samples, paired differences, and their plain form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from fedwca.results.statistics import Difference, Sample, difference, sample
+from fedwca.results.summary import Row
+
+Run = tuple[str, int, int]
+"""(source domain, source model, trial)."""
+EVERY = "all runs of all sources"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Trial means of methods on one data set: the mean over clients after the last round, in percent."""
+
+    dataset: str
+    labels: Mapping[str, str]
+    """Method to what tables call it, in the order of the table."""
+    sources: tuple[str, ...]
+    runs: Mapping[str, Mapping[Run, float]]
+    """Method to its trial means."""
+    reference: str | None = None
+    """Method that differences are taken to."""
+
+    @staticmethod
+    def of(dataset: str, tables: Mapping[str, list[Row]], reference: str | None) -> Comparison:
+        """From one table for each source."""
+        labels = {row.name: row.label for table in tables.values() for row in table}
+        runs: dict[str, dict[Run, float]] = {name: {} for name in labels}
+        for source, table in tables.items():
+            for row in table:
+                runs[row.name] |= {(source, *run): value for run, value in row.runs.items()}
+        return Comparison(dataset, labels, tuple(tables), runs, reference if reference in labels else None)
+
+    def part(self, method: str, source: str | None = None) -> dict[Run, float]:
+        """A method's trial means for one source; None: for all of them together."""
+        return {run: value for run, value in self.runs[method].items() if source in (None, run[0])}
+
+    def sample(self, method: str, source: str | None = None) -> Sample:
+        """Mean, standard deviation (ddof 1) and n of `part`; over all sources this is a paper's "Avg." row."""
+        return sample(list(self.part(method, source).values()))
+
+    def difference(self, method: str, source: str | None = None) -> Difference | None:
+        """Paired difference to the reference; None for the reference itself or where there is none."""
+        if self.reference is None or method == self.reference:
+            return None
+        return difference(self.part(method, source), self.part(self.reference, source))
+
+    def flat(self) -> list[dict[str, Any]]:
+        """One entry for each method and source, and for all sources together where there are several."""
+        parts = [*self.sources, *([None] if len(self.sources) > 1 else [])]
+        return [
+            {
+                "method": method,
+                "label": label,
+                "source": source or EVERY,
+                **asdict(self.sample(method, source)),
+                "difference": asdict(found) if (found := self.difference(method, source)) else None,
+            }
+            for method, label in self.labels.items()
+            for source in parts
+        ]
+
+    def plain(self) -> dict[str, Any]:
+        """Everything as JSON values; accuracies in percent, differences in points."""
+        runs = {
+            method: [{"source": s, "source_model": m, "trial": t, "mean": v} for (s, m, t), v in found.items()]
+            for method, found in self.runs.items()
+        }
+        return {"dataset": self.dataset, "reference": self.reference, "rows": self.flat(), "runs": runs}

@@ -1,0 +1,128 @@
+"""How tables are made of runs: means, spreads, paired differences, an interval and a test; plain numbers in and out."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+FEWEST = 6
+"""Pairs that the signed-rank test needs: with 5 its smallest two-sided p is 0.0625, so it could never say anything."""
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Values in short; accuracies in percent, differences in points."""
+
+    mean: float
+    std: float | None
+    """Standard deviation (ddof 1); None for a single value."""
+    n: int
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One method minus another over the runs that both have; points."""
+
+    mean: float
+    std: float | None
+    n: int
+    low: float | None
+    """Lower end of the interval; None for a single pair."""
+    high: float | None
+    p: float | None
+    """Wilcoxon signed-rank, two-sided; None for fewer than `FEWEST` pairs."""
+
+
+def deviation(values: Sequence[float]) -> float | None:
+    """Sample standard deviation (ddof 1) of the values that are not NaN, None for fewer than two.
+
+    >>> deviation([1.0, 3.0])
+    1.4142135623730951
+    """
+    known = [value for value in values if not math.isnan(value)]
+    return statistics.stdev(known) if len(known) > 1 else None
+
+
+def sample(values: Sequence[float]) -> Sample:
+    """Mean, standard deviation (ddof 1) and number of the values that are not NaN.
+
+    >>> sample([1.0, 2.0, 3.0])
+    Sample(mean=2.0, std=1.0, n=3)
+    """
+    known = [value for value in values if not math.isnan(value)]
+    return Sample(statistics.fmean(known) if known else math.nan, deviation(known), len(known))
+
+
+def pooled(groups: Sequence[Sample]) -> Sample:
+    """All values of several groups as one sample, from the groups' summaries alone.
+
+    The "Avg." rows of FedWCA's tables are this: mean and standard deviation (ddof 1) over all runs of all sources, so
+    that the spread is mostly that between sources.
+
+    >>> pooled([Sample(1.0, 0.0, 2), Sample(3.0, 0.0, 2)])
+    Sample(mean=2.0, std=1.1547005383792515, n=4)
+    """
+    total = sum(group.n for group in groups)
+    middle = sum(group.n * group.mean for group in groups) / total
+    squares = sum((g.n - 1) * (g.std or 0.0) ** 2 + g.n * (g.mean - middle) ** 2 for g in groups)
+    return Sample(middle, math.sqrt(squares / (total - 1)) if total > 1 else None, total)
+
+
+def interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float] | None:
+    """Student's t interval of the mean, two-sided; None for fewer than two values.
+
+    >>> [round(end, 3) for end in interval([1.0, 2.0, 3.0])]
+    [-0.484, 4.484]
+    """
+    from scipy.stats import t
+
+    found = sample(values)
+    if found.std is None:
+        return None
+    half = float(t.ppf((1 + level) / 2, found.n - 1)) * found.std / math.sqrt(found.n)
+    return found.mean - half, found.mean + half
+
+
+def signed_rank(values: Sequence[float]) -> float | None:
+    """Two-sided p of Wilcoxon's signed-rank test that differences are symmetric around 0; None for fewer than 6.
+
+    Differences of exactly 0 are left out (Wilcoxon's own way); where all are 0, p is 1. p is exact
+    without ties, and with them up to 15 differences; beyond that it is the normal approximation.
+
+    >>> signed_rank([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+    0.03125
+    """
+    from scipy.stats import PermutationMethod, wilcoxon
+
+    known = [value for value in values if not math.isnan(value)]
+    if len(known) < FEWEST:
+        return None
+    moved = [value for value in known if value != 0]
+    if not moved:
+        return 1.0
+    tied = len({abs(value) for value in moved}) < len(moved)
+    # Ties change the distribution of the rank sum: every pattern of signs is counted while they are few.
+    counted = PermutationMethod(n_resamples=2**15) if len(moved) <= 15 else "approx"
+    return float(wilcoxon(moved, method=counted if tied else "exact").pvalue)
+
+
+def difference(values: Mapping[Key, float], reference: Mapping[Key, float], level: float = 0.95) -> Difference | None:
+    """Differences ``values - reference`` over the keys that both have; None where there is none.
+
+    Args:
+        values: a method's mean over clients by run, such as (source, source model, trial).
+        reference: the other method's.
+        level: of the interval.
+    """
+    paired = [value - reference[run] for run, value in values.items() if run in reference]
+    paired = [value for value in paired if not math.isnan(value)]
+    if not paired:
+        return None
+    found, ends = sample(paired), interval(paired, level)
+    low, high = ends if ends else (None, None)
+    return Difference(found.mean, found.std, found.n, low, high, signed_rank(paired))

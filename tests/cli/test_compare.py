@@ -1,0 +1,107 @@
+"""`fedwca compare`: what is run, what is reused, and what the table says."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from fedwca.cli.collect import settings
+from fedwca.experiments.config import RunConfig
+
+from .conftest import SMALL, Run, call
+
+
+def compare(shades: Path, out: Path, *arguments: str) -> Run:
+    return call("compare", *arguments, "--data", str(shades), *SMALL, "--rounds", "1", "--out", str(out))
+
+
+@pytest.fixture(scope="module")
+def first(shades: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Run]:
+    out = tmp_path_factory.mktemp("compare") / "runs"
+    sources = ["--source", "amber", "--source", "brass"]
+    return out, compare(shades, out, "source-only", "fedavg", *sources, "--trials", "2", "--format", "json")
+
+
+def test_one_run_folder_a_source(first: tuple[Path, Run]) -> None:
+    out, run = first
+    assert run.code == 0, run.err
+    assert sorted(path.name for path in out.iterdir()) == ["shades-amber", "shades-brass"]
+    found = json.loads(run.out)
+    assert found["reference"] == "fedavg"
+    assert [row["n"] for row in found["rows"]] == [2, 2, 4] * 2
+    for row in found["rows"]:
+        assert (row["difference"] is None) == (row["method"] == "fedavg")
+    config = json.loads((out / "shades-amber/config.json").read_text())["config"]
+    assert config["composed"] is False
+    assert RunConfig(**config).model_dump(mode="json") == config
+
+
+def test_finished_methods_are_reused_and_only_the_new_one_is_run(first: tuple[Path, Run], shades: Path) -> None:
+    out, before = first
+    old = {path: path.stat().st_mtime_ns for path in out.rglob("rounds.jsonl")}
+    more = ["fedavg", "Fast=fedwca:ta=0.5/clusterer=single", "source-only", "--source", "amber", "--trials", "2"]
+    run = compare(shades, out, *more, "--format", "csv")
+    assert run.code == 0, run.err
+    assert "not run again" in run.err
+    assert {path: path.stat().st_mtime_ns for path in old} == old
+    config = json.loads((out / "shades-amber-2/config.json").read_text())
+    assert list(config["methods"]) == ["fast"]
+    assert {part["kind"]: part["name"] for part in config["methods"]["fast"]["components"]}["clusterer"] == "single"
+    entries = list(csv.DictReader(io.StringIO(run.out)))
+    assert [entry["label"] for entry in entries] == ["FedAvg", "Fast", "Source Only"]
+    earlier = {(row["method"], row["source"]): row["mean"] for row in json.loads(before.out)["rows"]}
+    assert float(entries[0]["mean"]) == earlier["fedavg", "amber"]
+
+
+def test_another_setting_is_another_run(first: tuple[Path, Run], shades: Path) -> None:
+    out, _ = first
+    run = compare(shades, out, "source-only", "--source", "brass", "--samples", "20")
+    assert run.code == 0, run.err
+    assert "not run again" not in run.err
+    assert (out / "shades-brass-2/summary.json").exists()
+
+
+def test_an_unfinished_run_is_done_over(first: tuple[Path, Run], shades: Path) -> None:
+    out, _ = first
+    arguments = ["local", "--source", "coral", "--format", "latex"]
+    again = compare(shades, out, *arguments)
+    summary = out / "shades-coral/summary.json"
+    summary.write_text(json.dumps({**json.loads(summary.read_text()), "complete": False}))
+    run = compare(shades, out, *arguments)
+    assert run.code == 0, run.err
+    assert "unfinished" in run.err
+    assert run.out == again.out
+    assert r"\begin{tabular}" in run.out
+    assert json.loads(summary.read_text())["complete"] is True
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["fedavgg"], "did you mean 'fedavg'"),
+        (["fedavg", "--reference", "local"], "is not one of the methods fedavg"),
+        (["fedavg", "--source", "ambre"], "amber"),
+        (["fedwca/clusterer"], "is not of the form part=component"),
+        (["fedwca/colour=red"], "no part 'colour'"),
+        (["A=fedavg", "a=local"], "two methods are called 'a'"),
+        (["fedavgg:weighting=uniform"], "no method 'fedavgg'"),
+    ],
+)
+def test_mistakes_get_a_sentence_before_anything_runs(
+    shades: Path, tmp_path: Path, arguments: list[str], sentence: str
+) -> None:
+    run = compare(shades, tmp_path / "out", *arguments)
+    assert (run.code, run.out) == (2, "")
+    assert sentence in run.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_changes_no_number_is_no_other_setting() -> None:
+    config = RunConfig()
+    assert settings(config.model_dump(mode="json")) == settings(RunConfig(workers=3, rounds=4).model_dump(mode="json"))
+    assert settings(config.model_dump(mode="json")) != settings(RunConfig(seed=1).model_dump(mode="json"))
+    assert settings({"colour": "red"}) is None

@@ -1,0 +1,107 @@
+"""`fedwca reproduce`: the plan, ours beside the published numbers, clusters by layer, figures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from .conftest import Run, call
+
+SMALL = "--quick --clients 2 --rounds 2 --epochs 1 --device cpu --set source_training.epochs=1 --set model.bottleneck=8"
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Noise under the names of Digit-Five: what is published can be looked up, what is learned means nothing."""
+    folder = tmp_path_factory.mktemp("data") / "digit_five"
+    folder.mkdir()
+    random = np.random.default_rng(0)
+    for name in ("mnist", "mnistm", "svhn"):
+        labels = np.arange(60, dtype=np.int64) % 10
+        np.savez(folder / f"{name}.npz", images=random.integers(0, 255, (60, 32, 32, 3), dtype=np.uint8), labels=labels)
+    return folder.parent
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("reproduce")
+
+
+def reproduce(digits: Path, out: Path, *arguments: str) -> Run:
+    given = ["--data", str(digits), "--dataset", "digit-five", "--out", str(out)]
+    return call("reproduce", *arguments, *given, *SMALL.split())
+
+
+def test_the_plan_needs_no_data_and_runs_nothing(tmp_path: Path) -> None:
+    run = call("reproduce", "table2", "--dataset", "digit-five", "--row", "fedavg", "--dry-run", "--out", str(tmp_path))
+    assert run.code == 0, run.err
+    # 15 runs for each of 5 sources, 100 rounds each.
+    assert "In all 75 runs (methods × source models × trials), 7500 rounds" in run.err
+    assert not run.out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ours_stands_beside_the_published_numbers(digits: Path, out: Path) -> None:
+    rows = ["--row", "Source Only", "--row", "FedAvg"]
+    sources = ["--source", "mnist", "--source", "svhn"]
+    run = reproduce(digits, out, "table2", *rows, *sources, "--format", "json")
+    assert run.code == 0, run.err
+    found = json.loads(run.out)
+    assert "--quick" in found["title"]
+    assert "not comparable" in found["title"]
+    values = {(entry["row"], entry["source"]): entry for entry in found["values"]}
+    assert values["FedAvg", "svhn"]["published"] == 83.76
+    assert values["FedAvg", "all runs of all sources"]["published_std"] == 13.49
+    assert values["Source Only", "mnist"]["n"] == 2
+    shown = reproduce(digits, out, "table2", *rows, *sources, "--format", "markdown")
+    ours = values["FedAvg", "mnist"]["mean"]
+    assert "not run again" in shown.err
+    assert f"{ours - 55.88:+.2f}" in shown.out
+    assert "FedWCA, Table 2" in shown.out
+
+
+def test_clusters_by_layer_come_from_one_run(digits: Path, out: Path) -> None:
+    run = reproduce(digits, out, "table11", "--source", "mnist")
+    assert run.code == 0, run.err
+    records = [json.loads(line) for line in (out / "digit_five-mnist-2/rounds.jsonl").read_text().splitlines()]
+    (first, *_) = [record for record in records if record["round"] == 0]
+    # LeNet has three layers of its own; deeper ones are left out.
+    assert list(first["probes"]) == [f"finch:signature={layer}" for layer in (1, 2, 3, "all")]
+    assert first["probes"]["finch:signature=1"]["labels"] == first["labels"]
+    assert first["probes"]["finch:signature=1"]["ari"] == first["clustering"]["ari"]
+    assert "│ All" in run.out
+
+
+def test_clusters_by_source(digits: Path, out: Path) -> None:
+    run = reproduce(digits, out, "table12", "--source", "svhn", "--format", "markdown")
+    assert run.code == 0, run.err
+    (line,) = [line for line in run.out.splitlines() if line.startswith("| svhn")]
+    cells = [cell.strip() for cell in line.strip("|").split("|")]
+    assert cells[4:7] == ["A" * 8 + "B" * 8 + "C" * 8 + "D" * 8, "4", "1.00"]
+    assert cells[7] == ""  # other numbers of clients: nothing to compare one by one
+
+
+@pytest.mark.parametrize("figure", ["figure4", "figure5", "figure6"])
+def test_figures_are_drawn(digits: Path, out: Path, figure: str) -> None:
+    rows = [] if figure != "figure4" else ["--row", "FedAvg", "--row", "FedWCA"]
+    run = reproduce(digits, out, figure, "--source", "mnist", *rows)
+    assert run.code == 0, run.err
+    picture = out / f"{figure}-digit_five-mnist-quick.png"
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["table1"], "no table or figure to run 'table1'"),
+        (["table2", "--row", "FedAvgg"], "did you mean 'FedAvg'"),
+        (["table3", "--source", "mnis", "--dry-run"], "did you mean 'mnist'"),
+    ],
+)
+def test_mistakes_get_a_sentence(tmp_path: Path, arguments: list[str], sentence: str) -> None:
+    run = call("reproduce", *arguments, "--dataset", "digit-five", "--out", str(tmp_path))
+    assert (run.code, run.out) == (2, "")
+    assert sentence in run.err

@@ -1,0 +1,80 @@
+"""`fedwca sweep`: tries, what judges them, going on, and what is said without Optuna."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from .conftest import SMALL, Run, call
+
+
+def sweep(shades: Path, out: Path, *arguments: str) -> Run:
+    return call("sweep", *arguments, "--data", str(shades), *SMALL, "--rounds", "1", "--out", str(out))
+
+
+def tries(run: Run) -> list[dict[str, str]]:
+    assert run.code == 0, run.err
+    return list(csv.DictReader(io.StringIO(run.out)))
+
+
+def test_a_grid_is_tried_once_and_goes_on(shades: Path, tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    asked = ["fedavg", "--param", "training.lr=0.001,0.01,0.1", "--format", "csv"]
+    first = tries(sweep(shades, tmp_path / "s", *asked, "--tries", "2"))
+    assert len(first) == 2
+    again = sweep(shades, tmp_path / "s", *asked)
+    assert "2 tries are there already" in again.err
+    rows = tries(again)
+    assert sorted(float(row["training.lr"]) for row in rows) == [0.001, 0.01, 0.1]
+    values = [float(row["density"]) for row in rows]
+    assert values == sorted(values, reverse=True)
+    runs = list((tmp_path / "s/runs").iterdir())
+    assert len(runs) == 3
+    for path in runs:
+        last = json.loads((path / "rounds.jsonl").read_text().splitlines()[-1])
+        assert {name: len(found) for name, found in last["evidence"].items()} == {"density": 4, "entropy": 4}
+        assert all(value >= 0 for value in last["evidence"]["entropy"])
+    assert [row["try"] for row in tries(sweep(shades, tmp_path / "s", *asked))] == [row["try"] for row in rows]
+    other = sweep(shades, tmp_path / "s", *asked, "--seed", "1")
+    assert other.code == 2
+    assert "other settings" in other.err
+
+
+def test_an_oracle_is_named_one(shades: Path, tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    run = sweep(shades, tmp_path / "s", "fedavg", "--param", "training.lr=1e-4..1e-1:log", "--tries", "2", "--oracle")
+    assert run.code == 0, run.err
+    assert "ORACLE" in run.out
+    assert "accuracy" in run.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([], "nothing to try"),
+        (["--grid", "wac"], "did you mean 'wca'"),
+        (["--param", "lr=1"], "--param lr=1"),
+        (["--param", "training.lr=1,2", "--criterion", "accuracy"], "no criterion 'accuracy'"),
+        (["--param", "aggregator.u=1,2"], "has 0 parts"),
+        (["--param", "aggregator.ta=-1,2"], "ta"),
+    ],
+)
+def test_mistakes_get_a_sentence(shades: Path, tmp_path: Path, arguments: list[str], sentence: str) -> None:
+    if "has 0" in sentence or sentence == "ta":
+        pytest.importorskip("optuna")
+    run = sweep(shades, tmp_path / "s", *arguments)
+    assert (run.code, run.out) == (2, "")
+    assert sentence in run.err
+    assert not (tmp_path / "s").exists()
+
+
+def test_without_optuna_the_extra_is_named(shades: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    run = sweep(shades, tmp_path / "s", "--param", "training.lr=1e-3,1e-2")
+    assert run.code == 2
+    assert run.err.strip() == "Error: fedwca sweep needs Optuna; install it with: pip install 'fedwca[sweep]'"

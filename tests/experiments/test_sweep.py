@@ -1,0 +1,64 @@
+"""Values to try, and what they are judged by."""
+
+from __future__ import annotations
+
+import pytest
+
+from fedwca.errors import UsageError
+from fedwca.experiments.request import plan
+from fedwca.experiments.sweep import CRITERIA, Choice, Span, check_taken, grid, grids, judged, parse, resolved
+
+
+def test_spans_and_lists() -> None:
+    assert parse("training.lr=1e-3, 1e-2") == Choice("training.lr", (0.001, 0.01))
+    assert parse("clusterer.signature=1,all") == Choice("clusterer.signature", (1, "all"))
+    assert parse("training.epochs=1..5") == Span("training.epochs", 1, 5, whole=True)
+
+
+@pytest.mark.parametrize("text", ["lr=1", "training.lr", "training.lr=", "a.b=3..1", "a.b=0..1:log", "a.b=1..2:linear"])
+def test_mistakes_get_a_sentence(text: str) -> None:
+    with pytest.raises(UsageError, match="--param"):
+        parse(text)
+
+
+def test_keys_name_their_component() -> None:
+    decided = plan({"baselines": ["fedwca"], "composed": False})
+    assert resolved("aggregator.ta", decided) == "aggregator.wca.ta"
+    assert resolved("training.lr", decided) == "training.lr"
+    assert resolved("model.bottleneck", decided) == "model.lenet.bottleneck"
+    assert resolved("aggregator.wca.tb", decided) == "aggregator.wca.tb"
+    with pytest.raises(UsageError, match="0 parts"):
+        resolved("aggregator.u", decided)
+
+
+def test_a_field_that_the_baseline_states_is_refused() -> None:
+    stated = plan({"baselines": ["revised_fedwca"], "composed": False}, [("aggregator.revised_wca.u", "3")])
+    with pytest.raises(UsageError, match="revised_fedwca/aggregator=revised_wca"):
+        check_taken("aggregator.revised_wca.u", 3, stated)
+    word = "revised_fedwca/aggregator=revised_wca"
+    free = plan({"baselines": [word], "composed": False}, [("aggregator.revised_wca.u", "3")])
+    check_taken("aggregator.revised_wca.u", 3, free)
+
+
+def test_the_papers_grids() -> None:
+    method, params = grid("wca")
+    assert method == "fedwca"
+    assert [len(param.values) for param in params] == [5, 5]
+    for name in grids():
+        for param in grid(name)[1]:
+            assert param.values
+    with pytest.raises(UsageError, match="no grid"):
+        grid("wac")
+
+
+def test_judged_by_the_last_round_of_each_run() -> None:
+    def record(trial: int, number: int, density: float, accuracy: float) -> dict[str, object]:
+        about = {"source_model": 0, "trial": trial, "round": number, "accuracy": [accuracy]}
+        return {**about, "evidence": {"density": [density, density + 2], "entropy": [0.5]}}
+
+    records = [record(0, 0, 9.0, 9.0), record(0, 1, 1.0, 50.0), record(1, 0, 3.0, 70.0)]
+    assert judged(records, "density") == 3.0
+    assert judged(records, "accuracy") == 60.0
+    # Labels are behind `accuracy`: without it the criteria still have all they need.
+    blind = [{key: value for key, value in r.items() if key != "accuracy"} for r in records]
+    assert [judged(blind, criterion) for criterion in CRITERIA] == [3.0, 0.5]

@@ -1,0 +1,82 @@
+"""Statistics against values worked out by hand, and the paper's Avg. rows from its own rows."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+
+from fedwca.results.statistics import Sample, deviation, difference, interval, pooled, sample, signed_rank
+
+
+def test_a_sample_leaves_out_what_was_not_measured() -> None:
+    assert sample([2.0, math.nan, 4.0]) == Sample(3.0, pytest.approx(math.sqrt(2)), 2)
+    assert sample([5.0]) == Sample(5.0, None, 1)
+    assert deviation([math.nan, 1.0]) is None
+
+
+def test_a_t_interval_by_hand() -> None:
+    # n = 3: mean 2, std 1, t(2 df) = 4.3027, half width 4.3027 / sqrt(3) = 2.4841.
+    assert interval([1.0, 2.0, 3.0]) == pytest.approx((2 - 2.4841, 2 + 2.4841), abs=1e-4)
+    # n = 11, where printed tables often stop: 10 df, t = 2.2281; deviations 5..0..5 give a variance of 110 / 10.
+    values = [float(value) for value in range(11)]
+    half = 2.2281 * math.sqrt(11) / math.sqrt(11)
+    assert interval(values) == pytest.approx((5 - half, 5 + half), abs=1e-3)
+    assert interval([3.0]) is None
+
+
+def test_signed_rank_says_nothing_with_five_pairs() -> None:
+    assert signed_rank([1.0, 2.0, 3.0, 4.0, 5.0]) is None
+
+
+def test_signed_rank_by_counting() -> None:
+    # All six positive: 2 of the 2^6 patterns of signs are as extreme.
+    assert signed_rank([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]) == pytest.approx(2 / 64)
+    # Only the smallest is negative, rank sum 1: patterns {}, {1} and their mirrors.
+    assert signed_rank([-1.0, 2.0, 3.0, 4.0, 5.0, 6.0]) == pytest.approx(4 / 64)
+    assert signed_rank([0.0] * 6) == 1.0
+    # A difference of 0 is left out, so five are left: 2 of 2^5.
+    assert signed_rank([0.0, 1.0, 2.0, 3.0, 4.0, 5.0]) == pytest.approx(2 / 32)
+
+
+def test_signed_rank_with_ties_counts_every_pattern() -> None:
+    ranks = [2.0, 2.0, 4.5, 6.0, 2.0, 4.5, 7.0]  # of 1, 1, 2, 3, 1, 2, 5
+    least = 2.0  # only one of the ones is negative
+    sums = [sum(r for r, s in zip(ranks, signs, strict=True) if s) for signs in itertools.product((0, 1), repeat=7)]
+    extreme = sum(min(s, 28 - s) <= least for s in sums)
+    assert signed_rank([1.0, 1.0, 2.0, 3.0, -1.0, 2.0, 5.0]) == pytest.approx(extreme / 2**7)
+
+
+def test_differences_are_paired_by_run() -> None:
+    ours = {("mnist", 0, 0): 70.0, ("mnist", 0, 1): 72.0, ("mnist", 1, 0): 50.0}
+    theirs = {("mnist", 0, 0): 69.0, ("mnist", 0, 1): 69.0, ("synth", 0, 0): 1.0}
+    found = difference(ours, theirs)
+    assert found is not None
+    assert (found.mean, found.n, found.p) == (2.0, 2, None)
+    assert found.std == pytest.approx(math.sqrt(2))
+    assert found.low == pytest.approx(2 - 12.7062, abs=1e-3)
+    assert difference(ours, {("usps", 0, 0): 1.0}) is None
+
+
+def test_pooled_equals_the_sample_of_all_values() -> None:
+    groups = [[1.0, 2.0, 4.0], [10.0, 12.0], [7.0]]
+    whole = sample([value for group in groups for value in group])
+    found = pooled([sample(group) for group in groups])
+    assert (found.mean, found.std, found.n) == (pytest.approx(whole.mean), pytest.approx(whole.std), 6)
+
+
+@pytest.mark.parametrize(
+    ("rows", "mean", "std"),
+    [
+        ([(72.74, 3.57), (90.13, 2.08), (82.93, 0.79), (58.56, 4.26), (84.94, 1.15)], 77.86, 11.56),
+        ([(80.63, 2.44), (83.18, 0.86), (65.50, 1.24), (84.22, 6.60)], 78.38, 8.38),
+        ([(66.06, 0.50), (68.32, 0.42), (61.46, 0.88), (68.06, 0.46)], 65.97, 2.83),
+    ],
+)
+def test_the_papers_average_row_is_over_all_runs_of_all_sources(
+    rows: list[tuple[float, float]], mean: float, std: float
+) -> None:
+    found = pooled([Sample(*row, 15) for row in rows])
+    assert found.mean == pytest.approx(mean, abs=0.0051)
+    assert found.std == pytest.approx(std, abs=0.0051)
