@@ -121,6 +121,13 @@ class Session:
         self.memory = replace(self.memory, seats=(*seats[:number], name, *seats[number + 1 :]))
         return number
 
+    def release(self, number: int, online: set[str]) -> None:
+        """Free a place whose holder cannot be reached; for nodes without keys, whose names change as they restart."""
+        seats = self.memory.seats
+        if 0 <= number < len(seats) and seats[number] not in online:
+            self.memory = replace(self.memory, seats=(*seats[:number], "", *seats[number + 1 :]))
+            self._informed.discard(number)
+
     def open(self, available: Iterable[int]) -> dict[int, Parcel]:
         """Begin a round, or begin it again: what to send to whom.
 

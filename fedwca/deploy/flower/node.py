@@ -1,0 +1,60 @@
+"""The ClientApp: each message may be a process of its own, so what a client knows is kept in its folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+
+from fedwca.deploy.checkpoint import resume_client, save_client, save_final
+from fedwca.deploy.client import Client, Privacy
+from fedwca.deploy.flower.records import from_record, to_record
+from fedwca.deploy.images import read_images
+from fedwca.errors import CheckpointError, UsageError
+
+Settings = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+def client_app(settings: Settings = lambda given: given) -> ClientApp:
+    """The app; ``data`` and ``state`` of the node's configuration name the images and the client's folder.
+
+    Args:
+        settings: from the node's configuration to what is used of it, for nodes that are simulated.
+    """
+    app = ClientApp()
+
+    def hello(message: Message, context: Context) -> Message:
+        seat = int(settings(dict(context.node_config)).get("seat", -1))
+        return Message(RecordDict({"hello": ConfigRecord({"seat": seat})}), reply_to=message)
+
+    def train(message: Message, context: Context) -> Message:
+        return _answer(message, settings(dict(context.node_config)))
+
+    app.query()(hello)
+    app.train()(train)
+    return app
+
+
+def _answer(message: Message, given: dict[str, Any]) -> Message:
+    for needed in ("data", "state"):
+        if needed not in given:
+            raise UsageError(f"this node's configuration names no {needed!r}; start it by fedwca client")
+    data, state = Path(str(given["data"])), Path(str(given["state"]))
+    clip = float(given.get("clip", 0))
+    privacy = Privacy(clip, float(given.get("noise", 0))) if clip else None
+    client = Client(lambda side: read_images(data, side), str(given.get("device", "cpu")), privacy)
+    kept, parcel = state / "client.safetensors", from_record(message.content)
+    if kept.exists() and "source" not in parcel.models:
+        try:
+            resume_client(client, kept)
+        except CheckpointError:
+            kept.unlink()  # answered by "lost": the server sends everything again
+    answer = client.handle(parcel)
+    if parcel.kind == "final" and client.final is not None:
+        save_final(client, state / "model.safetensors")
+    else:
+        save_client(client, kept)
+    return Message(to_record(answer), reply_to=message)
