@@ -1,4 +1,4 @@
-"""The command line: `fedwca bench`, `list`, `show`, `data`; errors as one sentence, tracebacks only with --debug."""
+"""The command line: `fedwca bench`, `list`, `show`, `data`, `deploy` …; errors as one sentence, no tracebacks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from fedwca._version import __version__
-from fedwca.cli import bench, catalogue, data
+from fedwca.cli import bench, catalogue, client, data, deploy, server
 from fedwca.errors import FedwcaError
 
 app = typer.Typer(
@@ -25,6 +25,9 @@ app.command("bench")(bench.command)
 app.command("list")(catalogue.list_command)
 app.command("show")(catalogue.show_command)
 app.add_typer(data.app, name="data")
+app.add_typer(deploy.app, name="deploy")
+app.command("server")(server.command)
+app.command("client")(client.command)
 
 
 def _version(wanted: bool) -> None:

@@ -10,7 +10,6 @@ from safetensors.torch import save_file
 
 from fedwca.data.cache import write_atomically
 from fedwca.deploy.flower.federation import NAME, Federation
-from fedwca.deploy.flower.keys import certify, make_key
 from fedwca.errors import UsageError
 from fedwca.network import Network
 
@@ -41,8 +40,8 @@ folder = {folder}
 """
 FILES = {
     "__init__.py": '"""What a run sends to the server and the clients."""\n',
-    "server.py": '"""The server\'s part."""\n\nfrom fedwca.deploy.flower.serve import server_app\n\napp = server_app()\n',
-    "client.py": '"""A client\'s part."""\n\nfrom fedwca.deploy.flower.node import client_app\n\napp = client_app()\n',
+    "server.py": "from fedwca.deploy.flower.serve import server_app\n\napp = server_app()\n",
+    "client.py": "from fedwca.deploy.flower.node import client_app\n\napp = client_app()\n",
 }
 
 
@@ -59,6 +58,8 @@ def lay_out(folder: Path, federation: Federation, network: Network, hosts: Seque
     Raises:
         UsageError: the folder holds a deployment already.
     """
+    from fedwca.deploy.flower.keys import certify, make_key
+
     app, server = folder / "app", folder / "server"
     if (server / NAME).exists():
         raise UsageError(f"{folder} holds a deployment already; name another folder or remove it")
@@ -82,4 +83,7 @@ def lay_out(folder: Path, federation: Federation, network: Network, hosts: Seque
 
 
 def _write(path: Path, text: str) -> None:
-    write_atomically(path, lambda file: file.write_text(text) and None)
+    def write(file: Path) -> None:
+        file.write_text(text)
+
+    write_atomically(path, write)

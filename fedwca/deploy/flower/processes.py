@@ -30,7 +30,7 @@ def program(name: str) -> str:
 
 
 def environment(home: Path) -> dict[str, str]:
-    """A child's environment: Flower's files in ``home``; nothing is sent to its makers unless the user's own says so."""
+    """A child's environment: Flower's files in ``home``; nothing is sent to its makers unless the user's says so."""
     home.mkdir(parents=True, exist_ok=True)
     # Flower starts further processes by name: its programs must be found first.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])

@@ -112,9 +112,7 @@ class Served:
         for client, (node, parcel) in parcels.items():
             content = to_record(parcel)
             down[client] = weigh(content)
-            messages.append(
-                Message(content, dst_node_id=node, message_type=MessageType.TRAIN, group_id=str(number))
-            )
+            messages.append(Message(content, dst_node_id=node, message_type=MessageType.TRAIN, group_id=str(number)))
         if not messages:
             return
         # Sixteen models' worth is more than any upload may hold; beyond it nothing is decoded.

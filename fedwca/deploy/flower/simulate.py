@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,11 @@ def deal(clients: Sequence[ClientImages], folder: Path) -> None:
     """The training images of simulated clients as ``client-<k>.npz``; labels are not in them."""
     for number, client in enumerate(clients):
         images = client.train.permute(0, 2, 3, 1).contiguous().numpy()
-        write_atomically(folder / f"client-{number}.npz", lambda file, x=images: np.savez(file, images=x))
+        write_atomically(folder / f"client-{number}.npz", partial(_save, images=images))
+
+
+def _save(file: Path, images: Any) -> None:
+    np.savez(file, images=images)
 
 
 def simulate(federation: Federation, folder: Path, data: Path, cores: int = 1) -> Session:

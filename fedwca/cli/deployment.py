@@ -1,0 +1,93 @@
+"""What `fedwca deploy init` writes, from a request as that of `fedwca bench`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from fedwca.deploy.composition import require_deployable
+from fedwca.deploy.flower.federation import NAME, Federation
+from fedwca.deploy.flower.folder import lay_out
+from fedwca.deploy.flower.simulate import deal
+from fedwca.deploy.server import Rules
+from fedwca.errors import InvalidConfig, UsageError
+from fedwca.experiments.bench import draw
+from fedwca.experiments.compose import baseline
+from fedwca.experiments.config import Layer, merge
+from fedwca.experiments.request import plan
+from fedwca.experiments.setup import architecture, load, rehearse, source_model
+from fedwca.registry import problems
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the command line said."""
+
+    folder: Path
+    layer: Layer
+    pairs: Sequence[tuple[str, str]]
+    preset: str
+    file: Path | None
+    baseline: str | None
+    clients: int | None
+    dealt: bool
+    rules: Sequence[tuple[str, str]]
+    more: dict[str, Any]
+    hosts: Sequence[str]
+    insecure: bool
+
+
+def prepare(wanted: Wanted) -> int:
+    """Check, train the source model where there is none, and write the folder; returns the number of clients.
+
+    Raises:
+        FedwcaError: what is wrong, in a sentence; nothing has been written by then.
+    """
+    if (wanted.folder / "server" / NAME).exists():
+        raise UsageError(f"{wanted.folder} holds a deployment already; name another folder or remove it")
+    layer = merge(named(wanted.baseline), wanted.layer) | {"baselines": []}
+    first = plan(layer, wanted.pairs, wanted.preset, wanted.file)
+    dataset, source = load(first.config)
+    decided = plan(layer, wanted.pairs, wanted.preset, wanted.file, source)
+    config = decided.config.model_copy(update={"source": source})
+    method, rounds = decided.methods[-1]
+    require_deployable(method, rounds, architecture(config).build(len(dataset.classes)))
+    federation = draw(config, dataset, source, 0, 0) if wanted.dealt else None
+    if federation is None and wanted.clients is None:
+        raise UsageError("--clients is needed: how many clients take part (or --deal, to try it out on this machine)")
+    count = len(federation) if federation is not None else wanted.clients or 0
+    try:
+        rules = Rules(**{"participation": config.participation, **dict(wanted.rules), "clients": count})
+    except ValidationError as error:
+        raise InvalidConfig(problems(error, "--rule ", Rules.model_fields)) from error
+    rehearse(config, decided.methods, dataset)
+    model = source_model(config, dataset, source, 0)
+    try:
+        made = Federation(config=config.model_dump(mode="json"), classes=dataset.classes, rules=rules, **wanted.more)
+    except ValidationError as error:
+        raise InvalidConfig(problems(error)) from error
+    lay_out(wanted.folder, made, model.network, wanted.hosts, wanted.insecure)
+    if federation is not None:
+        deal(federation.clients, wanted.folder / "data")
+    return count
+
+
+def named(name: str | None) -> Layer:
+    """A baseline's parts as values of a configuration."""
+    if name is None:
+        return {}
+    found = baseline(name)
+    if found.rounds == 0:
+        raise UsageError(f"baseline {name!r} has no round: hand the source model out as it is")
+    return {
+        "aggregator": found.aggregator,
+        "pseudo_labeler": found.pseudo_labeler,
+        "objectives": list(found.objectives),
+        "components": found.components,
+        "name": name,
+        **({"clusterer": found.clusterer} if found.clusterer else {}),
+    }
