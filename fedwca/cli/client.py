@@ -18,13 +18,12 @@ def command(
     device: Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1.")] = "cpu",
     clip: Annotated[float | None, typer.Option("--clip", min=0, help="Largest L2 norm of an update.")] = None,
     noise: Annotated[float, typer.Option("--noise", min=0, help="Noise on updates, in units of --clip.")] = 0.0,
+    tries: Annotated[int, typer.Option("--tries", min=1, help="Failed starts in a row before it gives up.")] = 120,
     insecure: Insecure = False,
 ) -> None:
     """Start a client (Flower's SuperNode) until Ctrl-C. Its images never leave it; see docs/deploy.md for what does."""
     need_flower()
-    import subprocess
-
-    from fedwca.deploy.flower.processes import client_command, environment
+    from fedwca.deploy.flower.processes import client_command, environment, keep_trying
     from fedwca.errors import UsageError
 
     if noise and not clip:
@@ -36,4 +35,5 @@ def command(
         settings |= {"clip": clip, "noise": noise}
     folder.mkdir(parents=True, exist_ok=True)
     arguments = client_command(folder, data, server, insecure, settings)
-    raise typer.Exit(subprocess.call(arguments, env=environment(folder / "flwr")))
+    env = environment(folder / "flwr")
+    raise typer.Exit(keep_trying(arguments, env, tries, lambda sentence: typer.echo(sentence, err=True)))

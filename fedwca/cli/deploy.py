@@ -130,7 +130,7 @@ def run(
 ) -> None:
     """Submit the deployment to the running server, wait, and fail if it failed."""
     need_flower()
-    from fedwca.deploy.flower.processes import connect, register, submit, watch
+    from fedwca.deploy.flower.control import connect, register, submit, watch
 
     env = connect(folder, server, insecure)
     if not insecure:

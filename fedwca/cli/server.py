@@ -19,9 +19,15 @@ def command(
 ) -> None:
     """Start the server of a deployment (Flower's SuperLink) until Ctrl-C; with TLS and node keys unless --insecure."""
     need_flower()
-    import subprocess
-
-    from fedwca.deploy.flower.processes import environment, server_command
+    from fedwca.deploy.flower.control import connect, register_when_up
+    from fedwca.deploy.flower.processes import environment, keep, server_command
 
     arguments = server_command(folder / "server", host, port, insecure)
-    raise typer.Exit(subprocess.call(arguments, env=environment(folder / "server" / "flwr")))
+
+    def begun() -> None:
+        if not insecure:
+            here = "127.0.0.1" if host == "0.0.0.0" else host
+            count = register_when_up(folder, connect(folder, f"{here}:{port}", insecure))
+            typer.echo(f"{count} client keys are let in; add one to {folder}/server/keys and start again for more")
+
+    raise typer.Exit(keep(arguments, environment(folder / "server" / "flwr"), begun))

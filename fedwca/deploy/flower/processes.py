@@ -1,20 +1,23 @@
-"""Flower's programs as child processes: what they are started with, and how a run is submitted and watched."""
+"""Flower's long-lived programs as child processes: what they are started with, and how they are kept running."""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from fedwca.deploy.flower.simulate import QUIET
-from fedwca.errors import FedwcaError, UsageError
+from fedwca.errors import UsageError
 
-PORT = 8000
+PAUSE, STEADY = 5.0, 60.0
+"""Seconds between two starts of a client; seconds after which one counts as having run."""
 
 
 def program(name: str) -> str:
@@ -77,68 +80,48 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def connect(folder: Path, address: str, insecure: bool) -> dict[str, str]:
-    """Tell Flower's command where the server is; returns the environment to call it in."""
-    home = folder / "flwr"
-    found = environment(home)
-    certificate = json.dumps(str((folder / "server" / "certs" / "ca.crt").resolve()))
-    how = "insecure = true" if insecure else f"root-certificates = {certificate}"
-    (home / "config.toml").write_text(
-        f'[superlink]\ndefault = "fedwca"\n\n[superlink.fedwca]\naddress = {json.dumps(address)}\n{how}\n'
-    )
-    return found
+def keep(command: list[str], env: dict[str, str], begun: Callable[[], None] = lambda: None) -> int:
+    """Run a program until it ends or Ctrl-C; it is never left behind. Returns its exit code.
 
-
-def flwr(arguments: list[str], env: dict[str, str], timeout: float = 120) -> dict[str, Any]:
-    """What one of Flower's commands answers as JSON.
-
-    Raises:
-        FedwcaError: it failed; says how.
+    Args:
+        command: what to run.
+        env: its environment.
+        begun: called once it runs.
     """
-    command = [program("flwr"), *arguments, "--format", "json"]
+    process = subprocess.Popen(command, env=env)
+    before = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=timeout, check=False)
-    except subprocess.TimeoutExpired:
-        raise FedwcaError(f"flwr {arguments[0]} did not answer in {timeout:.0f} s; is the server running?") from None
-    try:
-        answer: dict[str, Any] = json.loads(done.stdout[done.stdout.index("{") :])
-    except ValueError:
-        answer = {}
-    if done.returncode or not answer.get("success"):
-        why = answer.get("error-message") or (done.stderr or done.stdout).strip()[-500:]
-        raise FedwcaError(f"flwr {' '.join(arguments[:2])} failed: {why}")
-    return answer
+        begun()
+        return process.wait()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(15)
+            except subprocess.TimeoutExpired:
+                process.kill()
 
 
-def register(folder: Path, env: dict[str, str]) -> int:
-    """Let the clients in whose public keys lie in ``server/keys``; returns how many are new."""
-    new = 0
-    for key in sorted((folder / "server" / "keys").glob("*.pub")):
-        try:
-            flwr(["supernode", "register", str(key), "fedwca"], env)
-            new += 1
-        except FedwcaError as error:
-            if "already" not in str(error) and "in use" not in str(error):
-                raise
-    return new
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
 
 
-def submit(folder: Path, env: dict[str, str]) -> str:
-    """Start a run; returns its number."""
-    return str(flwr(["run", str(folder / "app"), "fedwca"], env)["run-id"])
+def keep_trying(command: list[str], env: dict[str, str], tries: int, tell: Callable[[str], None]) -> int:
+    """As `keep`, started again when it ends early: a client may come before its server, or before its key is known.
 
-
-def watch(run: str, env: dict[str, str], timeout: float, poll: float = 3.0) -> str:
-    """Wait for a run to end; returns ``completed``, ``failed`` or ``stopped``.
-
-    Raises:
-        FedwcaError: it has not ended in ``timeout`` seconds.
+    Args:
+        command: what to run.
+        env: its environment.
+        tries: failures in a row after which it is given up.
+        tell: told why there is a pause.
     """
-    until = time.monotonic() + timeout
-    while time.monotonic() < until:
-        (row,) = flwr(["list", "--run-id", run, "fedwca"], env)["runs"]
-        status, _, detail = str(row["status"]).partition(":")
-        if status == "finished":
-            return detail
-        time.sleep(poll)
-    raise FedwcaError(f"run {run} has not ended after {timeout:.0f} s")
+    failures = 0
+    while True:
+        started = time.monotonic()
+        code = keep(command, env)
+        failures = failures + 1 if time.monotonic() - started < STEADY else 1
+        if code == 0 or failures >= tries:
+            return code
+        tell(f"The server does not let this client in, or is not there; trying again in {PAUSE:.0f} s")
+        time.sleep(PAUSE)
