@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
+from fedwca.data.cache import write_atomically
 from fedwca.deploy.checkpoint import resume_client, save_client, save_final
 from fedwca.deploy.client import Client, Privacy
 from fedwca.deploy.flower.records import from_record, to_record
@@ -27,8 +29,9 @@ def client_app(settings: Settings = lambda given: given) -> ClientApp:
     app = ClientApp()
 
     def hello(message: Message, context: Context) -> Message:
-        seat = int(settings(dict(context.node_config)).get("seat", -1))
-        return Message(RecordDict({"hello": ConfigRecord({"seat": seat})}), reply_to=message)
+        given = settings(dict(context.node_config))
+        about = ConfigRecord({"seat": int(given.get("seat", -1)), "identity": identity(Path(str(given["state"])))})
+        return Message(RecordDict({"hello": about}), reply_to=message)
 
     def train(message: Message, context: Context) -> Message:
         return _answer(message, settings(dict(context.node_config)))
@@ -36,6 +39,19 @@ def client_app(settings: Settings = lambda given: given) -> ClientApp:
     app.query()(hello)
     app.train()(train)
     return app
+
+
+def identity(state: Path) -> str:
+    """A secret by which the server knows a client again, whatever number Flower gives its node; kept in its folder."""
+    path = state / "identity"
+    if not path.exists():
+
+        def draw(file: Path) -> None:
+            file.touch(mode=0o600)
+            file.write_text(secrets.token_hex(16))
+
+        write_atomically(path, draw)
+    return path.read_text()
 
 
 def _answer(message: Message, given: dict[str, Any]) -> Message:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import time
@@ -52,6 +53,7 @@ class Served:
             resume_session(self.session, self.kept)
             log.info("goes on at round %d from %s", self.session.memory.round, self.kept)
         self._seats: dict[int, int | None] = {}
+        self._names: dict[int, str] = {}
 
     def run(self) -> None:
         """Play what is left of the rounds, then deliver.
@@ -92,16 +94,24 @@ class Served:
         fresh = [node for node in online if node not in self._seats]
         asked = [Message(RecordDict(), dst_node_id=node, message_type=MessageType.QUERY) for node in fresh]
         wishes: dict[int, int | None] = {}
+        names: dict[int, str] = {}
         if asked:
             for reply in self.grid.send_and_receive(asked, timeout=self.federation.deadline):
                 if not reply.has_error():
-                    given = reply.content.config_records.get("hello", ConfigRecord({})).get("seat", -1)
-                    wishes[reply.metadata.src_node_id] = given if isinstance(given, int) and given >= 0 else None
+                    about = reply.content.config_records.get("hello", ConfigRecord({}))
+                    given, node = about.get("seat", -1), reply.metadata.src_node_id
+                    wishes[node] = given if isinstance(given, int) and given >= 0 else None
+                    # Its hash: what is logged and kept does not let anybody else be this client.
+                    names[node] = hashlib.sha256(str(about.get("identity", node)).encode()).hexdigest()[:16]
         for node in sorted(wishes):
             wish = wishes[node]
+            self._names[node] = names[node]
             if wish is not None and self.federation.rejoin:
-                self.session.release(wish, {str(other) for other in online})
-            self._seats[node] = self.session.seat(str(node), wish)
+                self.session.release(wish, {self._names[other] for other in online if other in self._names})
+            number = self.session.seat(names[node], wish)
+            # Two nodes by one name would answer for one client; the later one counts.
+            self._seats = {other: seat for other, seat in self._seats.items() if seat != number or seat is None}
+            self._seats[node] = number
         here = {node: self._seats.get(node) for node in online}
         return {client: node for node, client in here.items() if client is not None}
 
