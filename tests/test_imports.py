@@ -33,7 +33,7 @@ ALLOWED: dict[str, set[str]] = {
     "results": {*BASE, "data"},
     "experiments": {*VALUES, *COMPONENTS, "data", "engine", "network", "round", "source"},
     "deploy": {*VALUES, "_version", "data", "engine", "experiments", "network", "round", "source"},
-    "cli": {*BASE, "_version", "data", "datasets", "deploy", "experiments", "results"},
+    "cli": {*BASE, "_version", "data", "datasets", "deploy", "engine", "experiments", "results"},
     "__init__": {"_version", "data", "datasets", "engine", "round", "source"},
     "__main__": {"cli"},
 }

@@ -129,6 +129,10 @@ def command(
         str | None, _option("--device", text="cpu, cuda, cuda:1; default: a GPU where there is one.", panel=RUN)
     ] = None,
     engine: Annotated[str | None, _option("--engine", text="auto or loop.", panel=RUN)] = None,
+    backend: Annotated[
+        str | None,
+        _option("--backend", text="flower: the composed method alone, in Flower's simulation, as a check.", panel=RUN),
+    ] = None,
     workers: Annotated[
         int | None, _option("--workers", text="Clients at the same time; never changes the numbers.", panel=RUN)
     ] = None,
@@ -190,7 +194,17 @@ def command(
     layer = {key: value for key, value in given.items() if value is not None}
     if any(value is not None for value in training.values()):
         layer["training"] = {key: value for key, value in training.items() if value is not None}
-    execute(Request(layer, [_pair(text) for text in set_ or []], preset, config, out, as_json))
+    request = Request(layer, [_pair(text) for text in set_ or []], preset, config, out, as_json)
+    if backend is None:
+        execute(request)
+        return
+    if backend != "flower":
+        raise UsageError(f"--backend {backend}: there is only flower; leave it out for fedwca's own engines")
+    from fedwca.cli.deploy import need_flower
+    from fedwca.cli.deployment import simulated
+
+    need_flower()
+    simulated(request)
 
 
 def _pair(text: str) -> tuple[str, str]:

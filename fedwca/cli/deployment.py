@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import typer
 from pydantic import ValidationError
 
+from fedwca.cli.execute import Request
+from fedwca.data.metrics import mean
 from fedwca.deploy.composition import require_deployable
 from fedwca.deploy.flower.federation import NAME, Federation
 from fedwca.deploy.flower.folder import lay_out
-from fedwca.deploy.flower.simulate import deal
+from fedwca.deploy.flower.simulate import deal, simulate
 from fedwca.deploy.server import Rules
+from fedwca.engine.loop import Loop
 from fedwca.errors import InvalidConfig, UsageError
 from fedwca.experiments.bench import draw
 from fedwca.experiments.compose import baseline
-from fedwca.experiments.config import Layer, merge
+from fedwca.experiments.config import Layer, merge, validate
+from fedwca.experiments.record import accuracies
 from fedwca.experiments.request import plan
-from fedwca.experiments.setup import architecture, load, rehearse, source_model
+from fedwca.experiments.setup import architecture, load, rehearse, resolve_device, source_model
 from fedwca.registry import problems
 
 
@@ -74,6 +81,38 @@ def prepare(wanted: Wanted) -> int:
     if federation is not None:
         deal(federation.clients, wanted.folder / "data")
     return count
+
+
+def simulated(request: Request) -> None:
+    """The composed method in Flower's simulation: deployed, played and measured; the folder is that of a deployment.
+
+    Raises:
+        FedwcaError: what is wrong, in a sentence.
+    """
+    stamp = datetime.now().strftime("%Y%m%d-%H%M%S-%f")[:-3]
+    folder = request.out or Path("runs") / f"{stamp}-flower"
+    more = {"join": 120.0}
+    wanted = Wanted(
+        folder, request.layer, request.pairs, request.preset, request.file, None, None, True, (), more, (), True
+    )
+    prepare(wanted)
+    federation = Federation.read(folder / "server" / NAME)
+    session = simulate(federation, folder / "server", folder / "data")
+    config, server = validate(federation.config), session.memory.server
+    dataset, source = load(config)
+    dealt = draw(config, dataset, source, 0, 0)
+    loop = Loop(session.network, dealt.clients, resolve_device(config.device), config.workers, config.batch_norm)
+    found = accuracies(
+        dealt.metrics, loop, session.method.aggregator.deliver(server.state, len(server.rows)), server.rows
+    )
+    result = {"method": session.method.name, "rounds": config.rounds, "accuracy": mean(found)}
+    if request.as_json:
+        typer.echo(json.dumps({**result, "domains": dealt.metrics.by_domain(found)}, indent=2))
+        return
+    typer.echo(f"{session.method.label} in Flower's simulation: {mean(found):.1f} % after {config.rounds} rounds")
+    for name, accuracy in dealt.metrics.by_domain(found).items():
+        typer.echo(f"  {name:<14} {accuracy:5.1f}")
+    typer.echo(f"Models and bytes by round and client are in {folder}/server")
 
 
 def named(name: str | None) -> Layer:
