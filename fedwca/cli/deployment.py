@@ -93,7 +93,18 @@ def simulated(request: Request) -> None:
     folder = request.out or Path("runs") / f"{stamp}-flower"
     more = {"join": 120.0}
     wanted = Wanted(
-        folder, request.layer, request.pairs, request.preset, request.file, None, None, True, (), more, (), True
+        folder,
+        request.layer,
+        request.pairs,
+        request.preset,
+        request.file,
+        baseline=None,
+        clients=None,
+        dealt=True,
+        rules=[("alone", "warn")],  # nobody's model goes anywhere
+        more=more,
+        hosts=(),
+        insecure=True,
     )
     prepare(wanted)
     federation = Federation.read(folder / "server" / NAME)
@@ -102,9 +113,8 @@ def simulated(request: Request) -> None:
     dataset, source = load(config)
     dealt = draw(config, dataset, source, 0, 0)
     loop = Loop(session.network, dealt.clients, resolve_device(config.device), config.workers, config.batch_norm)
-    found = accuracies(
-        dealt.metrics, loop, session.method.aggregator.deliver(server.state, len(server.rows)), server.rows
-    )
+    weights = session.method.aggregator.deliver(server.state, len(server.rows))
+    found = accuracies(dealt.metrics, loop, weights, server.rows)
     result = {"method": session.method.name, "rounds": config.rounds, "accuracy": mean(found)}
     if request.as_json:
         typer.echo(json.dumps({**result, "domains": dealt.metrics.by_domain(found)}, indent=2))
