@@ -136,10 +136,11 @@ def run(
     if not insecure:
         register(folder, env)
     number = submit(folder, env)
-    typer.echo(f"Run {number} is submitted; rounds are counted in {folder}/server/wire.jsonl")
-    ended = watch(number, env, timeout)
+    typer.echo(f"Run {number} is submitted; rounds are logged in {folder}/server/federation.log")
+    ended, up, down = watch(number, env, timeout)
     if ended != "completed":
-        raise FedwcaError(f"run {number} has {ended}; the server's own output says why")
+        raise FedwcaError(f"run {number} has {ended}; {folder}/server/federation.log says why")
+    typer.echo(f"{up:,} bytes came into the server and {down:,} went out of it, as Flower counts them")
     typer.echo(f"Run {number} is complete; each client's model is model.safetensors in its folder")
 
 

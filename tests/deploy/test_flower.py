@@ -188,6 +188,7 @@ def test_a_failed_run_is_a_failed_command(tmp_path: Path, shades: Path) -> None:
         done = submitted(folder, at, "--insecure")
     assert done.returncode == 1
     assert "has failed" in done.stderr
+    assert "got too few answers 2 times" in (folder / "server" / "federation.log").read_text()
 
 
 def replace_rules(federation: Federation) -> Federation:

@@ -80,8 +80,8 @@ def submit(folder: Path, env: dict[str, str]) -> str:
     return str(flwr(["run", str(folder / "app"), "fedwca"], env)["run-id"])
 
 
-def watch(run: str, env: dict[str, str], timeout: float, poll: float = 3.0) -> str:
-    """Wait for a run to end; returns ``completed``, ``failed`` or ``stopped``.
+def watch(run: str, env: dict[str, str], timeout: float, poll: float = 3.0) -> tuple[str, int, int]:
+    """Wait for a run to end; returns ``completed``, ``failed`` or ``stopped``, and bytes into and out of the server.
 
     Raises:
         FedwcaError: it has not ended in ``timeout`` seconds.
@@ -91,6 +91,7 @@ def watch(run: str, env: dict[str, str], timeout: float, poll: float = 3.0) -> s
         (row,) = flwr(["list", "--run-id", run, "fedwca"], env)["runs"]
         status, _, detail = str(row["status"]).partition(":")
         if status == "finished":
-            return detail
+            traffic = row["network-traffic"]
+            return detail, int(traffic["inbound-bytes"]), int(traffic["outbound-bytes"])
         time.sleep(poll)
     raise FedwcaError(f"run {run} has not ended after {timeout:.0f} s")

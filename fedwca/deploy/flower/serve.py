@@ -21,6 +21,7 @@ from fedwca.errors import FedwcaError
 
 log = logging.getLogger("fedwca.deploy")
 POLL = 1.0
+LOG = "federation.log"
 
 
 def server_app() -> ServerApp:
@@ -31,9 +32,20 @@ def server_app() -> ServerApp:
 
 
 def _main(grid: Grid, context: Context) -> None:
-    logging.basicConfig(level=logging.INFO, format="%(name)s %(levelname)s %(message)s")
     folder = Path(str(context.run_config["folder"]))
-    Served(grid, Federation.read(folder / NAME), folder).run()
+    # Flower keeps what an app prints to itself; who was refused, and why a run failed, belongs where one looks.
+    handler = logging.FileHandler(folder / LOG)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        Served(grid, Federation.read(folder / NAME), folder).run()
+    except BaseException as error:
+        log.error("the run failed: %s: %s", type(error).__name__, error)
+        raise
+    finally:
+        log.removeHandler(handler)
+        handler.close()
 
 
 class Served:
