@@ -25,6 +25,7 @@ from fedwca.engine.loop import Loop
 from fedwca.experiments.bench import draw
 from fedwca.experiments.request import plan
 from fedwca.experiments.setup import architecture, load, source_model
+from fedwca.results.store import environment
 
 
 def flipped(session: Session, liar: int) -> Callable[[int, Parcel], Parcel]:
@@ -113,7 +114,9 @@ def main() -> None:
                 "epsilon": epsilon(privacy.noise, rounds) if privacy else None,
             }
         )
-        given.out.write_text(json.dumps(lines, indent=1) + "\n")
+        settings = {"clients": len(dealt), "samples": given.samples, "rounds": rounds}
+        about = {"settings": {**settings, "training": config.training.model_dump()}, "environment": environment("cpu")}
+        given.out.write_text(json.dumps({**about, "lines": lines}, indent=1) + "\n")
 
     for aggregator in ("fedavg", "wca", "revised_wca:u=2"):
         measure("full precision", aggregator)
@@ -126,6 +129,26 @@ def main() -> None:
     measure("nobody lies, median", "fedavg:weighting=uniform", robust="median")
     for clip, noise in ((1.0, 0.0), (0.3, 0.0), (1.0, 0.01), (1.0, 0.1), (1.0, 1.0), (0.3, 4.0)):
         measure(f"clip {clip}, noise {noise}", "fedavg", privacy=Privacy(clip, noise))
+    picture(lines, given.out.with_suffix(".png"))
+
+
+def picture(lines: list[dict[str, Any]], path: Path) -> None:
+    """Bytes that one client is sent in each round, by method and precision."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 3.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    axis = figure.subplots()
+    for line in (line for line in lines if "precision" in line["what"]):
+        style = "--" if line["what"].startswith("half") else "-"
+        rounds = range(len(line["bytes_down"]))
+        axis.plot(
+            rounds, [n / 1e6 for n in line["bytes_down"]], style, label=f"{line['aggregator']}, {line['what'][:4]}"
+        )
+    axis.set(xlabel="round", ylabel="MB sent to a client", xticks=list(rounds), ylim=(0, None))
+    axis.legend(fontsize=7)
+    figure.savefig(path, dpi=120)
 
 
 if __name__ == "__main__":
