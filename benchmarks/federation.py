@@ -20,7 +20,8 @@ from fedwca.deploy.client import Client, Privacy
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.local import federate
 from fedwca.deploy.protocol import Parcel
-from fedwca.deploy.server import Rules, Session
+from fedwca.deploy.rules import Rules
+from fedwca.deploy.server import Session
 from fedwca.engine.loop import Loop
 from fedwca.experiments.bench import draw
 from fedwca.experiments.request import plan

@@ -18,7 +18,7 @@ from fedwca.deploy.composition import require_deployable
 from fedwca.deploy.flower.federation import NAME, Federation
 from fedwca.deploy.flower.folder import lay_out
 from fedwca.deploy.flower.simulate import deal, simulate
-from fedwca.deploy.server import Rules
+from fedwca.deploy.rules import Rules
 from fedwca.engine.loop import Loop
 from fedwca.errors import InvalidConfig, UsageError
 from fedwca.experiments.bench import draw

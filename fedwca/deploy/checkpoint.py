@@ -16,7 +16,8 @@ from fedwca.data.cache import write_atomically
 from fedwca.deploy.client import Client
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.protocol import unpacked
-from fedwca.deploy.server import Memory, Session
+from fedwca.deploy.rules import Memory
+from fedwca.deploy.server import Session
 from fedwca.errors import CheckpointError
 from fedwca.round import Server
 

@@ -14,7 +14,8 @@ from fedwca.aggregators import aggregators
 from fedwca.data.partition import ClientImages
 from fedwca.deploy.client import Client
 from fedwca.deploy.composition import Composition
-from fedwca.deploy.server import Rules, Session
+from fedwca.deploy.rules import Rules
+from fedwca.deploy.server import Session
 from fedwca.engine.client import Training
 from fedwca.engine.loop import Loop
 from fedwca.engine.randomness import Keys

@@ -10,7 +10,8 @@ from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt, Validati
 
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.protocol import Transport
-from fedwca.deploy.server import Rules, Session
+from fedwca.deploy.rules import Rules
+from fedwca.deploy.server import Session
 from fedwca.errors import InvalidConfig
 from fedwca.experiments.compose import compose
 from fedwca.experiments.config import validate
