@@ -20,8 +20,8 @@ Robust = Literal["mean", "median", "trimmed"]
 def too_far(moves: Mapping[int, float], factor: float | None) -> dict[int, float]:
     """Clients whose model moved more than ``factor`` times the median of this round, with their share of that bound.
 
-    >>> too_far({0: 1.0, 1: 1.2, 2: 10.0}, 3.0)
-    {2: 2.7777777777777777}
+    >>> too_far({0: 1.0, 1: 1.0, 2: 12.0}, 3.0)
+    {2: 4.0}
     """
     if factor is None or len(moves) < 3:
         return {}
