@@ -14,8 +14,10 @@ from fedwca._version import __version__
 from fedwca.cli import (
     bench,
     catalogue,
+    client,
     compare,
     data,
+    deploy,
     export,
     join,
     plot,
@@ -24,6 +26,7 @@ from fedwca.cli import (
     reproduce,
     resume,
     runs,
+    server,
     sweep,
 )
 from fedwca.errors import FedwcaError
@@ -49,6 +52,9 @@ app.command("predict")(predict.command)
 app.command("join")(join.command)
 app.add_typer(data.app, name="data")
 app.add_typer(runs.app, name="runs")
+app.add_typer(deploy.app, name="deploy")
+app.command("server")(server.command)
+app.command("client")(client.command)
 
 
 def _version(wanted: bool) -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fedwca.cli import complete
-from fedwca.cli.options import HOW, KEEP, Asked, option, run_options
+from fedwca.cli.options import HOW, KEEP, RUN, Asked, option, run_options
+from fedwca.errors import UsageError
 
 
 @run_options
@@ -57,6 +58,10 @@ def command(
             autocompletion=complete.baselines,
         ),
     ] = None,
+    backend: Annotated[
+        str | None,
+        option("--backend", text="flower: the composed method alone, in Flower's simulation, as a check.", panel=RUN),
+    ] = None,
     name: Annotated[
         str | None, option("--name", text="Name of the composed method; default: its aggregator.", panel=KEEP)
     ] = None,
@@ -92,4 +97,14 @@ def command(
         "name": name,
     }
     layer = {**asked.layer, **{key: value for key, value in composed.items() if value is not None}}
-    execute(Request(layer, asked.pairs, asked.preset, asked.file, out, as_json, keep, logger or (), quiet))
+    request = Request(layer, asked.pairs, asked.preset, asked.file, out, as_json, keep, logger or (), quiet)
+    if backend is None:
+        execute(request)
+        return
+    if backend != "flower":
+        raise UsageError(f"--backend {backend}: there is only flower; leave it out for fedwca's own engines")
+    from fedwca.cli.deploy import need_flower
+    from fedwca.cli.deployment import simulated
+
+    need_flower()
+    simulated(request)

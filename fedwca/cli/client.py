@@ -1,0 +1,39 @@
+"""`fedwca client`: the long-lived process beside a client's images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedwca.cli.deploy import PORT, Insecure, need_flower
+
+
+def command(
+    folder: Annotated[Path, typer.Argument(help="The client's own folder: key, ca.crt, and what it keeps.")],
+    data: Annotated[Path, typer.Option("--data", help="Images without labels: a folder, or .npz.")],
+    server: Annotated[str, typer.Option("--server", help="Where the server is.")] = f"127.0.0.1:{PORT}",
+    seat: Annotated[int | None, typer.Option("--seat", help="Number of this client, where numbers matter.")] = None,
+    device: Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1.")] = "cpu",
+    clip: Annotated[float | None, typer.Option("--clip", min=0, help="Largest L2 norm of an update.")] = None,
+    noise: Annotated[float, typer.Option("--noise", min=0, help="Noise on updates, in units of --clip.")] = 0.0,
+    tries: Annotated[int, typer.Option("--tries", min=1, help="Failed starts in a row before it gives up.")] = 120,
+    insecure: Insecure = False,
+) -> None:
+    """Start a client (Flower's SuperNode) until Ctrl-C. Its images never leave it; see docs/deploy.md for what does."""
+    need_flower()
+    from fedwca.deploy.flower.processes import client_command, environment, keep_trying
+    from fedwca.errors import UsageError
+
+    if noise and not clip:
+        raise UsageError("--noise is in units of --clip, which is not given")
+    settings: dict[str, Any] = {"device": device}
+    if seat is not None:
+        settings["seat"] = seat
+    if clip:
+        settings |= {"clip": clip, "noise": noise}
+    folder.mkdir(parents=True, exist_ok=True)
+    arguments = client_command(folder, data, server, insecure, settings)
+    env = environment(folder / "flwr")
+    raise typer.Exit(keep_trying(arguments, env, tries, lambda sentence: typer.echo(sentence, err=True)))

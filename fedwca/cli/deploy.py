@@ -1,0 +1,156 @@
+"""`fedwca deploy`: a composition as a folder for real machines, and a run of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedwca.cli.options import pair
+from fedwca.errors import FedwcaError, UsageError
+
+app = typer.Typer(help="Run a composition on real machines, over Flower.", no_args_is_help=True)
+
+Folder = Annotated[Path, typer.Argument(help="Folder of the deployment.", show_default=False)]
+Insecure = Annotated[bool, typer.Option("--insecure", help="No TLS and no node keys; for one machine alone.")]
+PORT = 8000
+
+
+def need_flower() -> None:
+    """Say early what is missing.
+
+    Raises:
+        UsageError: Flower is not installed.
+    """
+    import importlib.util
+
+    if importlib.util.find_spec("flwr") is None:
+        raise UsageError("this command needs Flower; pip install 'fedwca[flower]', best in an environment of its own")
+
+
+@app.command("init")
+def init(
+    folder: Folder,
+    clients: Annotated[int | None, typer.Option("--clients", help="Clients in all; needed without --deal.")] = None,
+    config: Annotated[Path | None, typer.Option("--config", help="TOML or JSON; a run's config.json is one.")] = None,
+    preset: Annotated[str, typer.Option("--preset", help="As of fedwca bench.")] = "default",
+    aggregator: Annotated[str | None, typer.Option("--aggregator", help="As of fedwca bench.")] = None,
+    clusterer: Annotated[str | None, typer.Option("--clusterer", help="As of fedwca bench.")] = None,
+    pseudo_labeler: Annotated[str | None, typer.Option("--pseudo-labeler", help="As of fedwca bench.")] = None,
+    objective: Annotated[list[str] | None, typer.Option("--objective", help="As of fedwca bench; repeat.")] = None,
+    baseline: Annotated[str | None, typer.Option("--baseline", help="Deploy this baseline as it is.")] = None,
+    rounds: Annotated[int | None, typer.Option("--rounds", help="Communication rounds R.")] = None,
+    epochs: Annotated[int | None, typer.Option("--epochs", help="Local epochs in a round.")] = None,
+    lr: Annotated[float | None, typer.Option("--lr", help="Clients' learning rate.")] = None,
+    dataset: Annotated[str | None, typer.Option("--dataset", help="Holds the source domain.")] = None,
+    data: Annotated[Path | None, typer.Option("--data", help="Folder of data sets, or of domains.")] = None,
+    source: Annotated[str | None, typer.Option("--source", help="Domain of the server's labelled images.")] = None,
+    checkpoint: Annotated[Path | None, typer.Option("--checkpoint", help="Source model of your own.")] = None,
+    samples: Annotated[int | None, typer.Option("--samples", help="With --deal: images per client at most.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Seed of everything.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="kind.field=value, as of fedwca bench.")] = None,
+    deal: Annotated[
+        int | None,
+        typer.Option("--deal", help="Write the images of so many simulated clients per target domain, to try it out."),
+    ] = None,
+    rule: Annotated[
+        list[str] | None,
+        typer.Option("--rule", help="least=2, alone=warn, norm_bound=3, robust=median, participation=0.5; repeat."),
+    ] = None,
+    half: Annotated[bool, typer.Option("--half", help="Models travel in half precision.")] = False,
+    deadline: Annotated[float, typer.Option("--deadline", help="Seconds a round waits for answers.")] = 600.0,
+    join: Annotated[float, typer.Option("--join", help="Seconds to wait for all clients before round 0.")] = 600.0,
+    host: Annotated[list[str] | None, typer.Option("--host", help="Name or address of the server; repeat.")] = None,
+    insecure: Insecure = False,
+) -> None:
+    """Write a deployment: source model, app, certificates and client keys.
+
+    For example: fedwca deploy init trial --aggregator wca --deal 2 --rounds 3
+    """
+    need_flower()
+    from fedwca.cli.deployment import Wanted, prepare
+
+    given: dict[str, Any] = {
+        "aggregator": aggregator,
+        "clusterer": clusterer,
+        "pseudo_labeler": pseudo_labeler,
+        "objectives": objective or None,
+        "rounds": rounds,
+        "dataset": dataset,
+        "data": data,
+        "source": source,
+        "checkpoint": checkpoint,
+        "samples": samples,
+        "seed": seed,
+        "clients": deal,
+    }
+    layer = {key: value for key, value in given.items() if value is not None}
+    training = {key: value for key, value in {"epochs": epochs, "lr": lr}.items() if value is not None}
+    if training:
+        layer["training"] = training
+    wanted = Wanted(
+        folder,
+        layer,
+        [pair(text) for text in set_ or []],
+        preset,
+        config,
+        baseline,
+        clients,
+        deal is not None,
+        [_rule(text) for text in rule or []],
+        {"transport": "half" if half else "full", "deadline": deadline, "join": join, "rejoin": insecure},
+        host or [],
+        insecure,
+    )
+    count = prepare(wanted)
+    flag = " --insecure" if insecure else ""
+    where = f"{folder}/data/client-0.npz" if deal is not None else "IMAGES"
+    typer.echo(
+        f"Wrote {folder} for {count} clients. Next, each in a terminal of its own:\n"
+        f"  fedwca server {folder}{flag}\n"
+        f"  fedwca client {folder}/clients/0 --data {where}{flag}      (and so on, to clients/{count - 1})\n"
+        f"  fedwca deploy run {folder}{flag}"
+    )
+
+
+def _rule(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise UsageError(f"--rule {text}: not of the form name=value, such as robust=median")
+    return key.strip().replace("-", "_"), value.strip()
+
+
+@app.command("run")
+def run(
+    folder: Folder,
+    server: Annotated[str, typer.Option("--server", help="Where the server is.")] = f"127.0.0.1:{PORT}",
+    timeout: Annotated[float, typer.Option("--timeout", help="Seconds after which it is given up.")] = 86_400.0,
+    insecure: Insecure = False,
+) -> None:
+    """Submit the deployment to the running server, wait, and fail if it failed."""
+    need_flower()
+    from fedwca.deploy.flower.control import connect, register, submit, watch
+
+    env = connect(folder, server, insecure)
+    if not insecure:
+        register(folder, env)
+    number = submit(folder, env)
+    typer.echo(f"Run {number} is submitted; rounds are logged in {folder}/server/federation.log")
+    ended, up, down = watch(number, env, timeout)
+    if ended != "completed":
+        raise FedwcaError(f"run {number} has {ended}; {folder}/server/federation.log says why")
+    typer.echo(f"{up:,} bytes came into the server and {down:,} went out of it, as Flower counts them")
+    typer.echo(f"Run {number} is complete; each client's model is model.safetensors in its folder")
+
+
+@app.command("key")
+def key(path: Annotated[Path, typer.Argument(help="File of the private key; the public one gets .pub.")]) -> None:
+    """Make a client's key pair where the client is, so that the private key never travels."""
+    need_flower()
+    from fedwca.deploy.flower.keys import make_key
+
+    if path.exists():
+        raise UsageError(f"{path} exists; a key is not overwritten")
+    make_key(path)
+    typer.echo(f"Wrote {path} and {path}.pub; give the second to the server, into its folder server/keys")

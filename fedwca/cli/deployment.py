@@ -1,0 +1,142 @@
+"""What `fedwca deploy init` writes, from a request as that of `fedwca bench`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import typer
+from pydantic import ValidationError
+
+from fedwca.cli.execute import Request
+from fedwca.data.metrics import mean
+from fedwca.deploy.composition import require_deployable
+from fedwca.deploy.flower.federation import NAME, Federation
+from fedwca.deploy.flower.folder import lay_out
+from fedwca.deploy.flower.simulate import deal, simulate
+from fedwca.deploy.rules import Rules
+from fedwca.engine.loop import Loop
+from fedwca.errors import InvalidConfig, UsageError
+from fedwca.experiments.bench import draw
+from fedwca.experiments.compose import baseline
+from fedwca.experiments.config import Layer, merge, validate
+from fedwca.experiments.record import accuracies
+from fedwca.experiments.request import plan
+from fedwca.experiments.setup import architecture, load, rehearse, resolve_device, source_model
+from fedwca.registry import problems
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the command line said."""
+
+    folder: Path
+    layer: Layer
+    pairs: Sequence[tuple[str, str]]
+    preset: str
+    file: Path | None
+    baseline: str | None
+    clients: int | None
+    dealt: bool
+    rules: Sequence[tuple[str, str]]
+    more: dict[str, Any]
+    hosts: Sequence[str]
+    insecure: bool
+
+
+def prepare(wanted: Wanted) -> int:
+    """Check, train the source model where there is none, and write the folder; returns the number of clients.
+
+    Raises:
+        FedwcaError: what is wrong, in a sentence; nothing has been written by then.
+    """
+    if (wanted.folder / "server" / NAME).exists():
+        raise UsageError(f"{wanted.folder} holds a deployment already; name another folder or remove it")
+    layer = merge(named(wanted.baseline), wanted.layer) | {"baselines": []}
+    first = plan(layer, wanted.pairs, wanted.preset, wanted.file)
+    dataset, source = load(first.config)
+    decided = plan(layer, wanted.pairs, wanted.preset, wanted.file, source)
+    config = decided.config.model_copy(update={"source": source})
+    method, rounds = decided.methods[-1]
+    require_deployable(method, rounds, architecture(config).build(len(dataset.classes)))
+    federation = draw(config, dataset, source, 0, 0) if wanted.dealt else None
+    if federation is None and wanted.clients is None:
+        raise UsageError("--clients is needed: how many clients take part (or --deal, to try it out on this machine)")
+    count = len(federation) if federation is not None else wanted.clients or 0
+    try:
+        rules = Rules(**{"participation": config.participation, **dict(wanted.rules), "clients": count})
+    except ValidationError as error:
+        raise InvalidConfig(problems(error, "--rule ", Rules.model_fields)) from error
+    rehearse(config, decided.methods, dataset)
+    model = source_model(config, dataset, source, 0)
+    try:
+        made = Federation(config=config.model_dump(mode="json"), classes=dataset.classes, rules=rules, **wanted.more)
+    except ValidationError as error:
+        raise InvalidConfig(problems(error)) from error
+    lay_out(wanted.folder, made, model.network, wanted.hosts, wanted.insecure)
+    if federation is not None:
+        deal(federation.clients, wanted.folder / "data")
+    return count
+
+
+def simulated(request: Request) -> None:
+    """The composed method in Flower's simulation: deployed, played and measured; the folder is that of a deployment.
+
+    Raises:
+        FedwcaError: what is wrong, in a sentence.
+    """
+    stamp = datetime.now().strftime("%Y%m%d-%H%M%S-%f")[:-3]
+    folder = request.out or Path("runs") / f"{stamp}-flower"
+    more = {"join": 120.0}
+    wanted = Wanted(
+        folder,
+        request.layer,
+        request.pairs,
+        request.preset,
+        request.file,
+        baseline=None,
+        clients=None,
+        dealt=True,
+        rules=[("alone", "warn")],  # nobody's model goes anywhere
+        more=more,
+        hosts=(),
+        insecure=True,
+    )
+    prepare(wanted)
+    federation = Federation.read(folder / "server" / NAME)
+    session = simulate(federation, folder / "server", folder / "data")
+    config, server = validate(federation.config), session.memory.server
+    dataset, source = load(config)
+    dealt = draw(config, dataset, source, 0, 0)
+    loop = Loop(session.network, dealt.clients, resolve_device(config.device), config.workers, config.batch_norm)
+    weights = session.method.aggregator.deliver(server.state, len(server.rows))
+    found = accuracies(dealt.metrics, loop, weights, server.rows)
+    result = {"method": session.method.name, "rounds": config.rounds, "accuracy": mean(found)}
+    if request.as_json:
+        typer.echo(json.dumps({**result, "domains": dealt.metrics.by_domain(found)}, indent=2))
+        return
+    typer.echo(f"{session.method.label} in Flower's simulation: {mean(found):.1f} % after {config.rounds} rounds")
+    for name, accuracy in dealt.metrics.by_domain(found).items():
+        typer.echo(f"  {name:<14} {accuracy:5.1f}")
+    typer.echo(f"Models and bytes by round and client are in {folder}/server")
+
+
+def named(name: str | None) -> Layer:
+    """A baseline's parts as values of a configuration."""
+    if name is None:
+        return {}
+    found = baseline(name)
+    if found.rounds == 0:
+        raise UsageError(f"baseline {name!r} has no round: hand the source model out as it is")
+    return {
+        "aggregator": found.aggregator,
+        "pseudo_labeler": found.pseudo_labeler,
+        "objectives": list(found.objectives),
+        "components": found.components,
+        "name": name,
+        **({"clusterer": found.clusterer} if found.clusterer else {}),
+    }

@@ -1,0 +1,33 @@
+"""`fedwca server`: the long-lived process that clients connect to."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fedwca.cli.deploy import PORT, Folder, Insecure, need_flower
+
+
+def command(
+    folder: Folder,
+    host: Annotated[
+        str, typer.Option("--host", help="Address to listen on; 0.0.0.0 for other machines.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", help="Port to listen on.")] = PORT,
+    insecure: Insecure = False,
+) -> None:
+    """Start the server of a deployment (Flower's SuperLink) until Ctrl-C; with TLS and node keys unless --insecure."""
+    need_flower()
+    from fedwca.deploy.flower.control import connect, register_when_up
+    from fedwca.deploy.flower.processes import environment, keep, server_command
+
+    arguments = server_command(folder / "server", host, port, insecure)
+
+    def begun() -> None:
+        if not insecure:
+            here = "127.0.0.1" if host == "0.0.0.0" else host
+            count = register_when_up(folder, connect(folder, f"{here}:{port}", insecure))
+            typer.echo(f"{count} client keys are let in; add one to {folder}/server/keys and start again for more")
+
+    raise typer.Exit(keep(arguments, environment(folder / "server" / "flwr"), begun))

@@ -1,0 +1,145 @@
+"""A client: its own images, the models it is sent, and what it answers. It runs the engine for one."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedwca.data.partition import ClientImages
+from fedwca.deploy.composition import Composition
+from fedwca.deploy.protocol import Parcel, misfit, packed, unpacked
+from fedwca.engine.client import Desk, Task
+from fedwca.engine.loop import Loop
+from fedwca.engine.randomness import Keys
+from fedwca.errors import DataError, Diverged, FedwcaError
+from fedwca.types import Blend, Offer
+
+
+@dataclass(frozen=True)
+class Privacy:
+    """Clipping and noise on the update, added by the client before anything leaves it."""
+
+    clip: float
+    """Largest L2 norm of the update, trained parameters and BatchNorm statistics together."""
+    noise: float = 0.0
+    """Standard deviation of the Gaussian noise in units of ``clip``."""
+
+    def __call__(self, update: Tensor) -> Tensor:
+        """The update ``[P]`` clipped, with noise that nobody else can draw again."""
+        shrunk = update * min(1.0, self.clip / max(float(update.norm()), 1e-12))
+        # Not the run's keys: whoever knows the seed could take such noise away again.
+        generator = torch.Generator().manual_seed(secrets.randbits(63))
+        return shrunk + torch.randn(update.shape, generator=generator) * (self.noise * self.clip)
+
+
+class Client:
+    """Answers a server's parcels.
+
+    Args:
+        images: training images uint8 ``[N, 3, side, side]`` for the side the model needs.
+        device: where to train.
+        privacy: what is done to updates before they leave; None: nothing.
+    """
+
+    def __init__(self, images: Callable[[int], Tensor], device: str = "cpu", privacy: Privacy | None = None) -> None:
+        self.images, self.device, self.privacy = images, device, privacy
+        self.composition: Composition | None = None
+        self.index = -1
+        self.final: Tensor | None = None
+        self._loop: Loop | None = None
+
+    @property
+    def loop(self) -> Loop:
+        """The engine with this client alone; there once the source model has come."""
+        assert self._loop is not None
+        return self._loop
+
+    def learn(self, composition: Composition, index: int, source: dict[str, Tensor]) -> None:
+        """Take in what is sent once: the composition, this client's number, the source model with its classifier.
+
+        Raises:
+            FedwcaError: the model does not fit the composition, or there are no images.
+        """
+        model = composition.architecture()
+        network = model.build(composition.classes, pretrained=False)
+        wanted = {name: tensor.shape for name, tensor in network.state_dict().items()}
+        if {name: tensor.shape for name, tensor in source.items()} != wanted:
+            raise FedwcaError(f"the source model that was sent is no {model.name!r} of {composition.classes} classes")
+        network.load_state_dict(source)
+        network.eval()
+        train = self.images(model.stored)
+        if len(train) == 0:
+            raise DataError("this client has no images")
+        none = train[:0]
+        self._loop = Loop(network, [ClientImages(train, none, none)], self.device, 1, composition.batch_norm)
+        self.composition, self.index = composition, index
+
+    def handle(self, parcel: Parcel) -> Parcel:
+        """The answer to one parcel.
+
+        Raises:
+            FedwcaError: what was sent does not fit, or training diverged.
+        """
+        if "source" in parcel.models:
+            composition = Composition.read(str(parcel.notes["composition"]))
+            self.learn(composition, int(parcel.notes["client"]), dict(parcel.models["source"]))
+        if self.composition is None:
+            return Parcel("lost", parcel.round, notes={"token": parcel.notes.get("token", "")})
+        if parcel.kind == "final":
+            self.final = self._models(parcel)[0]
+            return Parcel("done", parcel.round)
+        return self._train(parcel, self.composition)
+
+    def _models(self, parcel: Parcel) -> Tensor:
+        """The models that were sent ``[Q+S, P]``; in a first round the source model, which is there already."""
+        assert self.composition is not None
+        sent = [parcel.models[f"sent-{i}"] for i in range(sum(name != "source" for name in parcel.models))]
+        for number, model in enumerate(sent):
+            if why := misfit(model, self.loop.layout, self.composition.transport):
+                raise FedwcaError(f"model {number} that was sent {why}")
+        if not sent:
+            return self.loop.layout.read(self.loop.network)[None]
+        return torch.stack([packed(model, self.loop.layout) for model in sent]).to(self.loop.device)
+
+    def _train(self, parcel: Parcel, composition: Composition) -> Parcel:
+        aggregator, labeler, objectives = composition.method()
+        keys = Keys(composition.seed, composition.trial)
+        first, rows = bool(parcel.notes["first"]), self._models(parcel)
+        eye, personal = torch.eye(len(rows), dtype=torch.float64), int(parcel.notes["personal"])
+        offer = Offer(eye[None, :personal], eye[personal:])
+        task = Task(labeler, objectives, composition.training, lambda purpose: keys(parcel.round, self.index, purpose))
+
+        def adapt(_: int, desk: Desk) -> Blend:
+            blend = Blend(desk.own) if first else aggregator.blend(parcel.round, desk)
+            desk.train(blend)
+            return blend
+
+        (blend,) = self.loop.run(offer, rows, lambda _: task, adapt, [0])
+        row = self.loop.bank[0]
+        if not bool(torch.isfinite(row).all()):
+            raise Diverged("this client's model has values that are not finite; a lower learning rate may help")
+        if self.privacy is not None:
+            # The start may depend on the images through the report; the first model sent does not.
+            row = (rows[0] + self.privacy(row.cpu() - rows[0].cpu()).to(rows)).clone()
+            self._settle(row)
+        report = {name: value[0].float().cpu() for name, value in blend.report.items()}
+        if blend.labels is not None:
+            report["label"] = blend.labels.cpu()
+        return Parcel(
+            "upload",
+            parcel.round,
+            {"model": unpacked(row.cpu(), self.loop.layout, composition.transport)},
+            report,
+            {"token": parcel.notes["token"], "samples": len(self.loop.images[0])},
+        )
+
+    def _settle(self, row: Tensor) -> None:
+        """Noise may not make a running variance negative: the model would be useless to everybody."""
+        for slot in self.loop.layout.statistics:
+            if slot.name.endswith("running_var"):
+                slot.of(row).clamp_(min=math.sqrt(torch.finfo(row.dtype).tiny))

@@ -1,0 +1,97 @@
+"""Talking to a running server with Flower's own command: letting clients in, submitting a run, watching it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from fedwca.deploy.flower.processes import environment, program
+from fedwca.errors import FedwcaError
+
+
+def connect(folder: Path, address: str, insecure: bool) -> dict[str, str]:
+    """Tell Flower's command where the server is; returns the environment to call it in."""
+    home = folder / "flwr"
+    found = environment(home)
+    certificate = json.dumps(str((folder / "server" / "certs" / "ca.crt").resolve()))
+    how = "insecure = true" if insecure else f"root-certificates = {certificate}"
+    (home / "config.toml").write_text(
+        f'[superlink]\ndefault = "fedwca"\n\n[superlink.fedwca]\naddress = {json.dumps(address)}\n{how}\n'
+    )
+    return found
+
+
+def flwr(arguments: list[str], env: dict[str, str], timeout: float = 120) -> dict[str, Any]:
+    """What one of Flower's commands answers as JSON.
+
+    Raises:
+        FedwcaError: it failed; says how.
+    """
+    command = [program("flwr"), *arguments, "--format", "json"]
+    try:
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=timeout, check=False)
+    except subprocess.TimeoutExpired:
+        raise FedwcaError(f"flwr {arguments[0]} did not answer in {timeout:.0f} s; is the server running?") from None
+    try:
+        answer: dict[str, Any] = json.loads(done.stdout[done.stdout.index("{") :])
+    except ValueError:
+        answer = {}
+    if done.returncode or not answer.get("success"):
+        why = answer.get("error-message") or (done.stderr or done.stdout).strip()[-500:]
+        raise FedwcaError(f"flwr {' '.join(arguments[:2])} failed: {why}")
+    return answer
+
+
+def register(folder: Path, env: dict[str, str]) -> int:
+    """Let the clients in whose public keys lie in ``server/keys``; returns how many are new."""
+    new = 0
+    for key in sorted((folder / "server" / "keys").glob("*.pub")):
+        try:
+            flwr(["supernode", "register", str(key), "fedwca"], env)
+            new += 1
+        except FedwcaError as error:
+            if "already" not in str(error) and "in use" not in str(error):
+                raise
+    return new
+
+
+def register_when_up(folder: Path, env: dict[str, str], timeout: float = 90) -> int:
+    """As `register`, once the server that was just started answers.
+
+    Raises:
+        FedwcaError: it does not answer in time.
+    """
+    until = time.monotonic() + timeout
+    while True:
+        try:
+            flwr(["list", "fedwca"], env, 30)
+            return register(folder, env)
+        except FedwcaError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(2)
+
+
+def submit(folder: Path, env: dict[str, str]) -> str:
+    """Start a run; returns its number."""
+    return str(flwr(["run", str(folder / "app"), "fedwca"], env)["run-id"])
+
+
+def watch(run: str, env: dict[str, str], timeout: float, poll: float = 3.0) -> tuple[str, int, int]:
+    """Wait for a run to end; returns ``completed``, ``failed`` or ``stopped``, and bytes into and out of the server.
+
+    Raises:
+        FedwcaError: it has not ended in ``timeout`` seconds.
+    """
+    until = time.monotonic() + timeout
+    while time.monotonic() < until:
+        (row,) = flwr(["list", "--run-id", run, "fedwca"], env)["runs"]
+        status, _, detail = str(row["status"]).partition(":")
+        if status == "finished":
+            traffic = row["network-traffic"]
+            return detail, int(traffic["inbound-bytes"]), int(traffic["outbound-bytes"])
+        time.sleep(poll)
+    raise FedwcaError(f"run {run} has not ended after {timeout:.0f} s")

@@ -1,0 +1,89 @@
+"""The folder of a deployment: the app that clients are sent, the server's files, and a folder for each client."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from safetensors.torch import save_file
+
+from fedwca.data.cache import write_atomically
+from fedwca.deploy.flower.federation import NAME, Federation
+from fedwca.errors import UsageError
+from fedwca.network import Network
+
+PACKAGE = "fedwca_app"
+PYPROJECT = """\
+[project]
+name = "fedwca-app"
+version = "0.1.0"
+description = "A fedwca federation; fedwca itself is installed at the server and at every client."
+license = "MIT"
+requires-python = ">=3.11"
+dependencies = []
+
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[tool.flwr.app]
+publisher = "local"
+fab-include = ["fedwca_app/*.py"]
+
+[tool.flwr.app.components]
+serverapp = "fedwca_app.server:app"
+clientapp = "fedwca_app.client:app"
+
+[tool.flwr.app.config]
+folder = {folder}
+"""
+FILES = {
+    "__init__.py": '"""What a run sends to the server and the clients."""\n',
+    "server.py": "from fedwca.deploy.flower.serve import server_app\n\napp = server_app()\n",
+    "client.py": "from fedwca.deploy.flower.node import client_app\n\napp = client_app()\n",
+}
+
+
+def lay_out(folder: Path, federation: Federation, network: Network, hosts: Sequence[str], insecure: bool) -> None:
+    """Write all files of a deployment.
+
+    Args:
+        folder: a new one; ``app/`` goes to clients with a run, ``server/`` stays, ``clients/<k>/`` is for client k.
+        federation: what is played.
+        network: the source model.
+        hosts: names and addresses of the server.
+        insecure: no certificates and keys are made.
+
+    Raises:
+        UsageError: the folder holds a deployment already.
+    """
+    from fedwca.deploy.flower.keys import certify, make_key
+
+    app, server = folder / "app", folder / "server"
+    if (server / NAME).exists():
+        raise UsageError(f"{folder} holds a deployment already; name another folder or remove it")
+    # What a literal path means is decided where the server runs; JSON's strings are TOML's.
+    _write(app / "pyproject.toml", PYPROJECT.format(folder=json.dumps(str(server.resolve()))))
+    for name, text in FILES.items():
+        _write(app / PACKAGE / name, text)
+    state = {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
+    write_atomically(server / "source.safetensors", lambda file: save_file(state, str(file)))
+    for number in range(federation.rules.clients):
+        client = folder / "clients" / str(number)
+        client.mkdir(parents=True, exist_ok=True)
+        if not insecure:
+            make_key(client / "key")
+            _write(server / "keys" / f"{number}.pub", (client / "key.pub").read_text())
+    if not insecure:
+        certify(server / "certs", hosts)
+        for number in range(federation.rules.clients):
+            _write(folder / "clients" / str(number) / "ca.crt", (server / "certs" / "ca.crt").read_text())
+    _write(server / NAME, federation.text())
+
+
+def _write(path: Path, text: str) -> None:
+    def write(file: Path) -> None:
+        file.write_text(text)
+
+    write_atomically(path, write)

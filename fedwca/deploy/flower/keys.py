@@ -1,0 +1,97 @@
+"""Certificates for TLS and keys for nodes, as files."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from fedwca.data.cache import write_atomically
+
+DAYS = 365
+
+
+def _write(path: Path, content: bytes, secret: bool = False) -> None:
+    def write(file: Path) -> None:
+        file.touch(mode=0o600 if secret else 0o644)
+        file.write_bytes(content)
+
+    write_atomically(path, write)
+
+
+def _private(key: ec.EllipticCurvePrivateKey, form: serialization.PrivateFormat) -> bytes:
+    return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+
+
+def _signed(subject: str, key: Any, issuer: str, by: Any, extensions: Sequence[tuple[Any, bool]]) -> x509.Certificate:
+    def called(name: str) -> x509.Name:
+        return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+    now = datetime.now(UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(called(subject))
+        .issuer_name(called(issuer))
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(minutes=5))
+        .not_valid_after(now + timedelta(days=DAYS))
+    )
+    for extension, critical in extensions:
+        builder = builder.add_extension(extension, critical)
+    return builder.sign(by, hashes.SHA256())
+
+
+def certify(folder: Path, hosts: Sequence[str]) -> None:
+    """A certificate authority and a server certificate: ``ca.crt``, ``server.pem``, ``server.key``.
+
+    Args:
+        folder: where; the authority's own key is not kept, so nobody can sign with it later.
+        hosts: names and addresses under which clients reach the server; localhost is always among them.
+    """
+    authority, server = ec.generate_private_key(ec.SECP384R1()), ec.generate_private_key(ec.SECP384R1())
+    usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
+    root = _signed(
+        "fedwca authority",
+        authority,
+        "fedwca authority",
+        authority,
+        [(x509.BasicConstraints(True, 0), True), (usage, True)],
+    )
+    names = [_name(host) for host in dict.fromkeys(["localhost", "127.0.0.1", *hosts])]
+    leaf = _signed(
+        "fedwca server",
+        server,
+        "fedwca authority",
+        authority,
+        [
+            (x509.BasicConstraints(False, None), True),
+            (x509.SubjectAlternativeName(names), False),
+            (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False),
+        ],
+    )
+    _write(folder / "ca.crt", root.public_bytes(serialization.Encoding.PEM))
+    _write(folder / "server.pem", leaf.public_bytes(serialization.Encoding.PEM))
+    _write(folder / "server.key", _private(server, serialization.PrivateFormat.PKCS8), secret=True)
+
+
+def _name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def make_key(path: Path) -> None:
+    """A node's key pair: ``path`` and ``path.pub``, as ``ssh-keygen -t ecdsa -b 384`` makes them."""
+    key = ec.generate_private_key(ec.SECP384R1())
+    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    _write(path, _private(key, serialization.PrivateFormat.OpenSSH), secret=True)
+    _write(path.with_name(path.name + ".pub"), public + b"\n")

@@ -1,0 +1,127 @@
+"""Flower's long-lived programs as child processes: what they are started with, and how they are kept running."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fedwca.deploy.flower.simulate import QUIET
+from fedwca.errors import UsageError
+
+PAUSE, STEADY = 5.0, 60.0
+"""Seconds between two starts of a client; seconds after which one counts as having run."""
+
+
+def program(name: str) -> str:
+    """Path of one of Flower's programs, beside this Python.
+
+    Raises:
+        UsageError: Flower is not installed.
+    """
+    path = Path(sys.executable).parent / name
+    if not path.exists():
+        raise UsageError(f"{name} is not installed beside {sys.executable}; pip install 'fedwca[flower]'")
+    return str(path)
+
+
+def environment(home: Path) -> dict[str, str]:
+    """A child's environment: Flower's files in ``home``; nothing is sent to its makers unless the user's says so."""
+    home.mkdir(parents=True, exist_ok=True)
+    # Flower starts further processes by name: its programs must be found first.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    return {**QUIET, **os.environ, "FLWR_HOME": str(home.resolve()), "PATH": path}
+
+
+def server_command(server: Path, host: str, port: int, insecure: bool) -> list[str]:
+    """The long-lived server process (SuperLink); TLS and node authentication unless ``insecure``."""
+    certs = server / "certs"
+    if not insecure and not (certs / "server.pem").exists():
+        raise UsageError(f"{certs} holds no certificates; make them by fedwca deploy init, or say --insecure")
+    secure = [
+        *("--ssl-ca-certfile", str(certs / "ca.crt"), "--ssl-certfile", str(certs / "server.pem")),
+        *("--ssl-keyfile", str(certs / "server.key"), "--enable-supernode-auth"),
+    ]
+    return [
+        program("flower-superlink"),
+        *(["--insecure"] if insecure else secure),
+        *("--host", host, "--port", str(port), "--disable-runtime-dependency-installation"),
+    ]
+
+
+def client_command(client: Path, data: Path, server: str, insecure: bool, settings: dict[str, Any]) -> list[str]:
+    """The long-lived client process (SuperNode)."""
+    for needed in () if insecure else ("ca.crt", "key"):
+        if not (client / needed).exists():
+            raise UsageError(f"{client} holds no {needed}; get it from whoever made the federation, or say --insecure")
+    if not data.exists():
+        raise UsageError(f"--data {data} does not exist; it takes a folder of images or an .npz file")
+    secure = ["--root-certificates", str(client / "ca.crt"), "--auth-supernode-private-key", str(client / "key")]
+    config = {"data": str(data.resolve()), "state": str(client.resolve()), **settings}
+    return [
+        program("flower-supernode"),
+        *(["--insecure"] if insecure else secure),
+        *("--superlink", server, "--port", str(free_port())),
+        *("--node-config", " ".join(f"{key}={json.dumps(value)}" for key, value in config.items())),
+    ]
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens on, for a client's local interface."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def keep(command: list[str], env: dict[str, str], begun: Callable[[], None] = lambda: None) -> int:
+    """Run a program until it ends or Ctrl-C; it is never left behind. Returns its exit code.
+
+    Args:
+        command: what to run.
+        env: its environment.
+        begun: called once it runs.
+    """
+    process = subprocess.Popen(command, env=env)
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        begun()
+        return process.wait()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def keep_trying(command: list[str], env: dict[str, str], tries: int, tell: Callable[[str], None]) -> int:
+    """As `keep`, started again when it ends early: a client may come before its server, or before its key is known.
+
+    Args:
+        command: what to run.
+        env: its environment.
+        tries: failures in a row after which it is given up.
+        tell: told why there is a pause.
+    """
+    failures = 0
+    while True:
+        started = time.monotonic()
+        code = keep(command, env)
+        failures = failures + 1 if time.monotonic() - started < STEADY else 1
+        if code == 0 or failures >= tries:
+            return code
+        tell(f"The server does not let this client in, or is not there; trying again in {PAUSE:.0f} s")
+        time.sleep(PAUSE)

@@ -1,0 +1,88 @@
+"""A federation in Flower's own simulation: real messages and records, nodes as Ray actors on this machine."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedwca.data.cache import write_atomically
+from fedwca.data.partition import ClientImages
+from fedwca.deploy.flower.federation import Federation
+from fedwca.deploy.server import Session
+from fedwca.errors import FedwcaError
+
+QUIET = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
+"""Nothing is sent to Flower's or Ray's makers, and nothing is installed at run time, unless a user sets these."""
+
+
+def deal(clients: Sequence[ClientImages], folder: Path) -> None:
+    """The training images of simulated clients as ``client-<k>.npz``; labels are not in them."""
+    for number, client in enumerate(clients):
+        images = client.train.permute(0, 2, 3, 1).contiguous().numpy()
+        write_atomically(folder / f"client-{number}.npz", partial(_save, images=images))
+
+
+def _save(file: Path, images: Any) -> None:
+    np.savez(file, images=images)
+
+
+def simulate(federation: Federation, folder: Path, data: Path, cores: int = 1) -> Session:
+    """Play a federation with `flwr.simulation.run_simulation`; returns the session as it ended.
+
+    Args:
+        federation: what is played.
+        folder: as of `fedwca.deploy.flower.serve.Served`; the clients' folders are made in it.
+        data: see `deal`.
+        cores: CPU cores for each node; as many nodes run at once as there are cores for.
+
+    Raises:
+        FedwcaError: the run failed.
+    """
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
+    from flwr.app import Context
+    from flwr.serverapp import Grid, ServerApp
+    from flwr.simulation import run_simulation
+
+    from fedwca.deploy.flower.node import client_app
+    from fedwca.deploy.flower.serve import Served
+
+    def settings(given: dict[str, Any]) -> dict[str, Any]:
+        number = int(given["partition-id"])
+        return {"seat": number, "data": str(data / f"client-{number}.npz"), "state": str(folder / f"client-{number}")}
+
+    ended: list[Session] = []
+    failed: list[BaseException] = []
+
+    def main(grid: Grid, context: Context) -> None:
+        try:
+            served = Served(grid, federation, folder)
+            served.run()
+            ended.append(served.session)
+        except BaseException as error:
+            failed.append(error)
+            raise
+
+    app = ServerApp()
+    app.main()(main)
+    resources = {"client_resources": {"num_cpus": cores, "num_gpus": 0.0}}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            run_simulation(app, client_app(settings), federation.rules.clients, backend_config=resources)
+    except Exception as error:
+        raise (failed or [FedwcaError(f"Flower's simulation failed: {error}")])[0] from error
+    if not ended:
+        raise (failed or [FedwcaError("Flower's simulation ended before the federation did")])[0]
+    return ended[0]

@@ -1,0 +1,50 @@
+"""How a federation treats its clients, and what its server remembers between rounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from torch import Tensor
+
+from fedwca.deploy.rounds import Robust
+from fedwca.round import Server
+
+
+class Rules(BaseModel):
+    """How a federation treats its clients; none of it changes the method."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    clients: PositiveInt
+    """K, places; a client that joins late takes a free one."""
+    least: PositiveInt = 2
+    """Fewest uploads that make a round; with less it is played again."""
+    participation: float = Field(1.0, gt=0, le=1)
+    """Share of the clients asked in each round after the first."""
+    alone: Literal["refuse", "warn"] = "refuse"
+    """What happens to a mean of fewer than two clients, which hands one client's model on."""
+    norm_bound: float | None = Field(None, gt=1)
+    """Updates longer than so many times the round's median are refused; None: no bound."""
+    robust: Robust = "mean"
+    """Cluster means: plain, by coordinate the median, or trimmed by a quarter on each side."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """All that a restart needs; plain values."""
+
+    round: int
+    """The next one."""
+    server: Server
+    shares: Tensor
+    """Share of each client's last upload in each row ``[R, K]``."""
+    anchors: Tensor
+    """Cluster means of round 0 ``[C, P]``, by which a late client is placed; none before."""
+    seats: tuple[str, ...] = ()
+    """Names of the clients, by their number; empty for a free place."""
+    samples: tuple[int, ...] = ()
+    """Training images each named; 0: none yet."""
+    waiting: frozenset[int] = frozenset()
+    """Clients that joined late and wait for a round in which clients report."""

@@ -1,0 +1,127 @@
+"""`fedwca deploy init` without a network, the images of a client, and what is said where something is missing."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from fedwca.deploy.flower.federation import NAME, Federation
+from fedwca.deploy.images import read_images
+from fedwca.errors import DataError, InvalidConfig
+from fedwca.experiments.names import baseline_names
+
+from ..cli.conftest import call
+from ..shades import write_shades
+
+SMALL = ["--set", "source_training.epochs=1", "--set", "model.bottleneck=8", "--insecure"]
+
+
+@pytest.fixture(scope="module")
+def shades(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_shades(tmp_path_factory.mktemp("data") / "shades")
+
+
+@pytest.fixture
+def flower(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedwca.cli.deploy.need_flower", lambda: None)
+
+
+def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    run = call("deploy", "run", "anywhere")
+    assert run.code == 2
+    assert "pip install 'fedwca[flower]'" in run.err
+
+
+@pytest.mark.usefixtures("flower")
+def test_a_deployment_is_written(tmp_path: Path, shades: Path) -> None:
+    folder = tmp_path / "d"
+    arguments = ["deploy", "init", str(folder), "--data", str(shades), "--deal", "2", "--rounds", "3", *SMALL]
+    run = call(*arguments, "--aggregator", "wca:ta=0.5", "--rule", "alone=warn", "--rule", "norm-bound=3")
+    assert run.code == 0, run.err
+    federation = Federation.read(folder / "server" / NAME)
+    assert (federation.rules.clients, federation.rules.alone, federation.rules.norm_bound) == (4, "warn", 3.0)
+    session = federation.session(folder / "server" / "source.safetensors")
+    assert session.composition.aggregator["ta"] == 0.5
+    app = tomllib.loads((folder / "app" / "pyproject.toml").read_text())
+    assert app["tool"]["flwr"]["app"]["config"] == {"folder": str((folder / "server").resolve())}
+    with np.load(folder / "data" / "client-3.npz") as archive:
+        assert archive.files == ["images"]
+    assert call(*arguments).code == 2
+
+
+@pytest.mark.usefixtures("flower")
+@pytest.mark.parametrize("name", baseline_names())
+def test_every_baseline_is_deployed_or_says_why_not(tmp_path: Path, shades: Path, name: str) -> None:
+    folder = tmp_path / "d"
+    run = call("deploy", "init", str(folder), "--data", str(shades), "--baseline", name, "--clients", "4", *SMALL)
+    why = {
+        "local": "each client can adapt it alone",
+        "source_only": "hand the source model out",
+        "fedpcl_pl": "uploads what is no model",
+        "ladd": "clusters by the style of clients' images, which do not leave them",
+        "ladd_plus": "clusters by the style of clients' images, which do not leave them",
+    }
+    if name in why:
+        assert run.code == 2
+        assert why[name] in run.err
+        assert not (folder / "server").exists()
+    else:
+        assert run.code == 0, run.err
+        assert Federation.read(folder / "server" / NAME).session(folder / "server" / "source.safetensors")
+
+
+@pytest.mark.usefixtures("flower")
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--clusterer", "true", "--clients", "4"], "reads the true domains, which no server knows"),
+        (["--clusterer", "ladd", "--clients", "4"], "clusters by the style of clients' images"),
+        ([], "--clients is needed"),
+        (["--clients", "4", "--rule", "robust=mode"], "--rule robust: Input should be 'mean', 'median' or 'trimmed'"),
+        (["--clients", "4", "--rule", "robust"], "not of the form name=value"),
+        (["--clients", "4", "--deadline", "0"], "deadline: Input should be greater than 0"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_does_not_fit_is_said(tmp_path: Path, shades: Path, arguments: list[str], sentence: str) -> None:
+    run = call("deploy", "init", str(tmp_path / "d"), "--data", str(shades), *SMALL, *arguments)
+    assert run.code == 2
+    assert sentence in run.err
+
+
+def test_images_of_any_folder(tmp_path: Path) -> None:
+    for number, where in enumerate(("b.png", "deep/er/a.png", ".hidden.png")):
+        path = tmp_path / where
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (40, 30), (number, 0, 0)).save(path)
+    (tmp_path / "notes.txt").write_text("no image")
+    found = read_images(tmp_path, 32)
+    assert found.shape == (2, 3, 32, 32)
+    assert found[:, 0].float().mean((1, 2)).tolist() == [0.0, 1.0]
+    np.savez(tmp_path / "x.npz", images=np.zeros((5, 20, 20, 3), np.uint8))
+    assert read_images(tmp_path / "x.npz", 32).shape == (5, 3, 32, 32)
+
+
+def test_images_that_are_not_there(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="does not exist; --data takes a folder"):
+        read_images(tmp_path / "none", 32)
+    with pytest.raises(DataError, match="does not exist; --data takes a folder"):
+        read_images(tmp_path / "none.npz", 32)
+    with pytest.raises(DataError, match="holds no images"):
+        read_images(tmp_path, 32)
+    np.savez(tmp_path / "x.npz", images=np.zeros((5, 20, 20), np.uint8))
+    with pytest.raises(DataError, match=r"images must be uint8 \[N, H, W, 3\]"):
+        read_images(tmp_path / "x.npz", 32)
+
+
+def test_a_federation_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfig, match="make it by fedwca deploy init"):
+        Federation.read(tmp_path / NAME)
+    (tmp_path / NAME).write_text("{}")
+    with pytest.raises(InvalidConfig, match=r"federation\.json: config"):
+        Federation.read(tmp_path / NAME)

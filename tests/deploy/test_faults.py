@@ -1,0 +1,261 @@
+"""Clients that leave, return, join late or lie, and a server that is killed: the round goes on with the rest."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fedwca.deploy.checkpoint import resume_client, resume_session, save_client, save_session
+from fedwca.deploy.client import Client
+from fedwca.deploy.local import federate
+from fedwca.deploy.protocol import Parcel
+from fedwca.errors import CheckpointError, FedwcaError, UsageError
+
+from .conftest import Federation
+
+Build = Callable[..., Federation]
+FIRST = "backbone.conv1.weight"
+
+
+def bent(parcel: Parcel, **tensors: torch.Tensor) -> Parcel:
+    return replace(parcel, models={"model": {**parcel.models["model"], **tensors}})
+
+
+def without(parcel: Parcel, name: str) -> Parcel:
+    return replace(parcel, models={"model": {k: v for k, v in parcel.models["model"].items() if k != name}})
+
+
+def reported(parcel: Parcel, **values: torch.Tensor) -> Parcel:
+    return replace(parcel, report={**parcel.report, **values})
+
+
+def noted(parcel: Parcel, **notes: Any) -> Parcel:
+    return replace(parcel, notes={**parcel.notes, **notes})
+
+
+def weight(parcel: Parcel) -> torch.Tensor:
+    return next(iter(parcel.models["model"].values()))
+
+
+def name(parcel: Parcel) -> str:
+    return next(iter(parcel.models["model"]))
+
+
+HOSTILE: dict[str, tuple[Callable[[Parcel], Parcel], str]] = {
+    "nan": (lambda p: bent(p, **{name(p): weight(p) * torch.nan}), "not finite"),
+    "shape": (lambda p: bent(p, **{name(p): weight(p)[:1]}), "has shape"),
+    "huge": (lambda p: bent(p, **{name(p): torch.zeros(1).expand(10**9)}), r"has shape \(1000000000,\)"),
+    "missing": (lambda p: without(p, name(p)), "lacks the tensor"),
+    "strange": (lambda p: bent(p, **{"classifier.weight": weight(p)}), "which this model does not have"),
+    "type": (lambda p: bent(p, **{name(p): weight(p).double()}), "has type torch.float64"),
+    "models": (lambda p: replace(p, models={**p.models, "more": {}}), "holds 2 models"),
+    "sum": (lambda p: reported(p, alpha=torch.tensor([0.9, 0.9])), "must sum to 1, not 1.8"),
+    "negative": (lambda p: reported(p, beta=torch.tensor([1.5, -0.5])), "must be finite and not negative"),
+    "size": (lambda p: reported(p, alpha=torch.tensor([1.0])), r"must have shape \(2,\)"),
+    "undeclared": (lambda p: reported(p, gamma=torch.tensor([1.0])), "declares no such report"),
+    "silent": (lambda p: replace(p, report={}), "reports no alpha, beta"),
+    "label": (lambda p: reported(p, label=torch.tensor([0])), "chooses a cluster in a method where clients do not"),
+    "replayed": (lambda p: replace(p, round=p.round - 1), "is for round 1; this is round 2"),
+    "token": (lambda p: noted(p, token="0"), "answers another task"),
+    "samples": (lambda p: noted(p, samples=10**12), "names 1000000000000 training images"),
+    "grown": (lambda p: noted(p, samples=999), "names 999 training images after 20"),
+    "text": (lambda p: noted(p, samples="many"), "names 'many' training images"),
+    "kind": (lambda p: replace(p, kind="done"), "is a 'done', not an upload"),
+}
+
+
+@pytest.mark.parametrize("lie", HOSTILE)
+def test_a_hostile_upload_is_refused_and_the_round_goes_on(
+    federation: Build, lie: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    change, sentence = HOSTILE[lie]
+    built = federation()
+
+    def wire(client: int, parcel: Parcel) -> Parcel:
+        return change(parcel) if client == 1 and parcel.round == 2 else parcel
+
+    def silent(client: int, parcel: Parcel) -> Parcel | None:
+        return None if client == 1 and parcel.round == 2 else parcel
+
+    session, other = built.session(alone="warn"), built.session(alone="warn")
+    with caplog.at_level(logging.WARNING, "fedwca.deploy"):
+        federate(session, built.clients(), 3, wire)
+    federate(other, built.clients(), 3, silent)
+    # As if the client had been away: nothing of what it sent is in the models or in the state.
+    assert torch.equal(session.memory.server.rows, other.memory.server.rows)
+    for key, value in other.memory.server.state.items():
+        assert torch.equal(session.memory.server.state[key].nan_to_num(), value.nan_to_num())
+    assert caplog.messages[0].startswith("round 2: client 1 (client-1) refused: ")
+    assert re.search(sentence, caplog.messages[0])
+
+
+def test_an_answer_is_taken_once(federation: Build) -> None:
+    built = federation()
+    session, clients = built.session(), built.clients()
+    for number in range(4):
+        session.seat(f"client-{number}", number)
+    parcels = session.open(range(3))
+    answer = clients[0].handle(parcels[0])
+    assert session.receive(0, answer) == ""
+    assert session.receive(0, answer) == "has answered this round already"
+    assert session.receive(3, answer) == "was not asked in this round"
+    assert session.receive(1, answer) == "answers another task than the one it was sent"
+    assert not session.close()
+    assert session.memory.round == 0
+    assert session.open([0])[0].notes["token"] != parcels[0].notes["token"]
+    assert session.receive(0, answer) == "answers another task than the one it was sent"
+
+
+def test_clients_leave_in_mid_round_and_return(federation: Build) -> None:
+    built = federation()
+    session = built.session(alone="warn")
+
+    def wire(client: int, parcel: Parcel) -> Parcel | None:
+        return None if client == 2 and parcel.round == 1 else parcel
+
+    federate(session, built.clients(), 4, wire, lambda round: [0, 1, 2, 3] if round != 2 else [1, 2, 3])
+    memory = session.memory
+    assert memory.round == 4
+    assert bool(torch.isfinite(memory.server.rows).all())
+    assert not bool(memory.server.state["alpha"].isnan().any())
+
+
+def test_with_too_few_uploads_a_round_is_played_again(federation: Build) -> None:
+    built = federation("fedavg")
+    session, lost = built.session(least=3), [True]
+
+    def wire(client: int, parcel: Parcel) -> Parcel | None:
+        away = parcel.round == 1 and client > 1 and lost[0]
+        lost[0] = not (away and client == 3) and lost[0]
+        return None if away else parcel
+
+    federate(session, built.clients(), 2, wire)
+    assert torch.allclose(session.memory.server.rows, built.simulated(2).rows, atol=1e-5)
+
+
+@pytest.mark.parametrize("aggregator", ["wca:ta=1,tb=1", "revised_wca:u=3,ta=1,tb=1", "one_hot", "fedavg", "fedamp"])
+def test_a_client_joins_late(federation: Build, aggregator: str) -> None:
+    built = federation(aggregator)
+    session, clients = built.session(alone="warn"), built.clients()
+    federate(session, clients, 5, available=lambda round: [0, 1, 2] if round < 2 else [0, 1, 2, 3])
+    memory = session.memory
+    assert memory.samples == tuple(len(each.train) for each in built.images)
+    assert not memory.waiting
+    assert clients[3].final is not None
+    assert bool(torch.isfinite(memory.server.rows).all())
+    label = int(memory.server.state["labels"][3])
+    assert bool((memory.shares[label, 3:] > 0).all())
+
+
+def test_places_are_limited_and_kept(federation: Build) -> None:
+    session = federation().session()
+    assert [session.seat(name) for name in "abcab"] == [0, 1, 2, 0, 1]
+    assert session.seat("d", 1) is None
+    assert session.seat("d", 3) == 3
+    assert session.seat("e") is None
+
+
+def test_a_server_restarts_from_its_checkpoint(federation: Build, tmp_path: Path) -> None:
+    built, path = federation("revised_wca:u=2,ta=1,tb=1"), tmp_path / "server.safetensors"
+    whole, first, clients = built.session(), built.session(), built.clients()
+    federate(whole, built.clients(), 4)
+    for number in range(4):
+        first.seat(f"client-{number}", number)
+    while first.memory.round < 2:
+        for client, parcel in first.open(range(4)).items():
+            first.receive(client, clients[client].handle(parcel))
+        first.close()
+    save_session(first, path)
+    first.open(range(4))  # killed in mid-round
+    second = built.session()
+    resume_session(second, path)
+    assert second.memory.round == 2
+    assert second.seat("client-3") == 3
+    federate(second, clients, 4)
+    assert torch.equal(second.memory.server.rows, whole.memory.server.rows)
+    with pytest.raises(CheckpointError, match="of another composition"):
+        resume_session(federation("fedavg").session(), path)
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(CheckpointError, match="not a readable checkpoint"):
+        resume_session(built.session(), path)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_client_that_starts_anew_goes_on(federation: Build, tmp_path: Path, kept: bool) -> None:
+    built = federation(batch_norm="local" if kept else "mixed")
+    session, images = built.session(), built.clients()
+    asked: list[str] = []
+
+    class Fresh(Client):
+        """Every message is a process of its own."""
+
+        number = 0
+
+        def handle(self, parcel: Parcel) -> Parcel:
+            again, path = Client(self.images), tmp_path / f"{self.number}.safetensors"
+            if kept and path.exists():
+                resume_client(again, path)
+            answer = again.handle(parcel)
+            asked.append(answer.kind)
+            save_client(again, path)
+            return answer
+
+    clients = []
+    for number, client in enumerate(images):
+        clients.append(Fresh(client.images))
+        clients[-1].number = number
+    federate(session, clients, 2)
+    assert ("lost" in asked) is not kept
+    assert torch.allclose(session.memory.server.rows, built.simulated(2).rows, atol=1e-5)
+
+
+def test_one_clients_model_is_not_handed_on(federation: Build, caplog: pytest.LogCaptureFixture) -> None:
+    built = federation("one_hot")
+    with pytest.raises(FedwcaError, match=r"round 0: of clusters \[1\] a single client was heard"):
+        federate(built.session(), built.clients()[:3], 2)
+    session = built.session()
+    federate(session, built.clients(), 2, available=lambda round: [0, 1, 2, 3] if round == 0 else [0, 1, 2])
+    assert "round 1: of clusters [1] a single client was heard; the cluster keeps its model" in caplog.text
+    assert session.memory.shares.tolist() == [[0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5]]
+
+
+@pytest.mark.parametrize(
+    ("aggregator", "sentence"),
+    [("local", "no model is sent after the source model")],
+)
+def test_what_cannot_be_deployed_says_why(federation: Build, aggregator: str, sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        federation(aggregator).session()
+
+
+def test_oracles_and_image_styles_stay_at_home(federation: Build) -> None:
+    from fedwca.clusterers import clusterers
+
+    built = federation("one_hot")
+    for clusterer, sentence in (("true", "no server knows"), ("ladd", "do not leave them")):
+        built.method = replace(built.method, clusterer=clusterers.build(clusterer))
+        with pytest.raises(UsageError, match=sentence):
+            built.session()
+
+
+def test_a_client_refuses_what_does_not_fit(federation: Build) -> None:
+    built = federation("fedavg")
+    session, (client, *_) = built.session(), built.clients()
+    session.seat("client-0", 0)
+    parcel = session.open([0])[0]
+    source = dict(parcel.models["source"])
+    source.popitem()
+    with pytest.raises(FedwcaError, match="the source model that was sent is no 'lenet' of 3 classes"):
+        client.handle(replace(parcel, models={"source": source}))
+    with pytest.raises(UsageError, match="composition"):
+        client.handle(noted(parcel, composition='{"classes": 0}'))
+    client.handle(parcel)
+    with pytest.raises(FedwcaError, match="model 0 that was sent lacks"):
+        client.handle(replace(parcel, models={"sent-0": {}}))

@@ -1,0 +1,89 @@
+"""A federation message by message ends with the models of the engine, for every aggregator that can be deployed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from fedwca.aggregators import aggregators
+from fedwca.deploy.local import federate
+from fedwca.engine.bank import Layout
+from fedwca.objectives.proximal import Proximal
+
+from .conftest import Federation, delivered
+
+CASES = [
+    ("wca", 3),
+    ("wca:ta=1,tb=1", 3),
+    ("revised_wca:u=2,ta=1,tb=1", 4),
+    ("fedavg", 2),
+    ("one_hot:weighting=samples", 2),
+    *((name, 2) for name in aggregators.names() if aggregators.get(name).travels and name not in ("wca", "fedavg")),
+]
+
+
+@pytest.mark.parametrize(("aggregator", "rounds"), CASES, ids=lambda value: str(value))
+def test_same_models_as_the_engine(federation: Callable[..., Federation], aggregator: str, rounds: int) -> None:
+    built = federation(aggregator)
+    alone = "warn" if built.method.aggregator.partition == "self" else "refuse"
+    session, clients = built.session(alone=alone), built.clients()
+    federate(session, clients, rounds)
+    expected, server = built.simulated(rounds), session.memory.server
+    assert expected.rows.shape == server.rows.shape
+    assert torch.allclose(server.rows, expected.rows, atol=1e-5)
+    assert not torch.allclose(server.rows[0], server.source, atol=1e-3)
+    for name, value in expected.state.items():
+        assert torch.allclose(server.state[name].double(), value.double(), atol=1e-5, equal_nan=True), name
+    for client, row in zip(clients, delivered(session), strict=True):
+        assert client.final is not None
+        assert torch.equal(client.final, row)
+
+
+@pytest.mark.parametrize("statistics", ["pooled", "local", "recalibrated"])
+def test_batch_norm_policies(federation: Callable[..., Federation], statistics: str) -> None:
+    built = federation(batch_norm=statistics)
+    session = built.session()
+    federate(session, built.clients(), 3)
+    assert torch.allclose(session.memory.server.rows, built.simulated(3).rows, atol=1e-5)
+
+
+def test_a_penalty_and_partial_participation(federation: Callable[..., Federation]) -> None:
+    built = federation("fedavg", Proximal(mu=0.5))
+    session = built.session(participation=0.5)
+    federate(session, built.clients(), 3)
+    assert torch.allclose(session.memory.server.rows, built.simulated(3, 0.5).rows, atol=1e-5)
+
+
+def test_half_precision_is_near(federation: Callable[..., Federation]) -> None:
+    built, half = federation("fedavg"), federation("fedavg", transport="half")
+    sessions = [each.session() for each in (built, half)]
+    for session, each in zip(sessions, (built, half), strict=True):
+        federate(session, each.clients(), 2)
+    one, other = (session.memory.server.rows for session in sessions)
+    assert not torch.equal(one, other)
+    assert (one - other).abs().max() < 0.02
+
+
+def test_what_travels(federation: Callable[..., Federation]) -> None:
+    built = federation("revised_wca:u=2,ta=1,tb=1")
+    session, clients = built.session(), built.clients()
+    layout = Layout.of(built.network)
+    sent, bytes_up = [], []
+    for _ in range(3):
+        for client in range(4):
+            session.seat(f"client-{client}", client)
+        parcels = session.open(range(4))
+        sent.append(sorted(parcels[0].models))
+        for client, parcel in parcels.items():
+            answer = clients[client].handle(parcel)
+            assert set(answer.models["model"]) == {slot.name for slot in (*layout.parameters, *layout.statistics)}
+            assert session.receive(client, answer) == ""
+            bytes_up.append(answer.bytes)
+        session.close()
+    # The source model with its classifier once; C + 1 models; two in a reused round.
+    assert sent == [["source"], ["sent-0", "sent-1", "sent-2"], ["sent-0", "sent-1"]]
+    assert set(bytes_up) == {4 * layout.width, 4 * (layout.width + 4)}
+    told = " ".join(str(note) for parcel in parcels.values() for note in parcel.notes)
+    assert not {"labels", "sizes", "cluster"} & set(told.split())
