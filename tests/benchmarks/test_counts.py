@@ -37,8 +37,6 @@ def test_flops_of_a_client_and_the_price_of_wca() -> None:
     assert price["measured"] == pytest.approx(costs["wca"] / costs["fedavg"], abs=1e-4)
     # A backward pass is a little less than two forward passes: the images need no gradient, the classifier is frozen.
     assert price["formula"] < price["measured"] < price["formula"] * 1.05
-        f"a FedWCA round costs {price['measured']} FedAvg rounds in FLOPs; (3E + C + 3) / (3E + 1) = {price['formula']}"
-    )
 
 
 @pytest.mark.parametrize("name", ["fedavg", "wca"])
