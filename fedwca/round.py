@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import builtins
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -67,6 +68,8 @@ class Outcome:
     offer: Offer
     uploads: Mapping[int, Upload]
     """By client; those that were absent are not in it."""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """Of the server: ``group`` for checks and clusters, ``mix`` for averages."""
 
     @property
     def present(self) -> Tensor:
@@ -140,13 +143,15 @@ def play(
     offer = aggregator.offer(server.state, round, trained) if round else source_for(clients)
     chosen = attendance(round, clients, participation, keys)
     uploads = dict(zip(chosen, engine.run(offer, server.rows, task, adapt, chosen, done), strict=True))
+    adapted = time.perf_counter()
     check(engine.bank, aggregator.expected(round) if round else {}, uploads, offer)
     labels = partition(round, server, method, engine, uploads, keys, domains)
-    outcome = Outcome(labels, offer, uploads)
+    outcome, grouped = Outcome(labels, offer, uploads), time.perf_counter()
     gather = aggregator.gather(server.state, labels, engine.sizes, outcome.present, len(server.rows))
     rows = engine.gather(gather, server.rows)
     state = aggregator.learn(server.state, labels, outcome.report, outcome.present)
-    return Server(rows, state, server.source), outcome
+    seconds = {"group": grouped - adapted, "mix": time.perf_counter() - grouped}
+    return Server(rows, state, server.source), replace(outcome, seconds=seconds)
 
 
 def attendance(round: int, clients: int, participation: float, keys: Keys) -> list[int]:

@@ -154,6 +154,10 @@ def command(
         str | None, _option("--name", text="Name of the composed method; default: its aggregator.", panel=KEEP)
     ] = None,
     out: Annotated[Path | None, _option("--out", text="Run folder; default runs/<time>-<name>.", panel=KEEP)] = None,
+    profile: Annotated[
+        bool,
+        _option("--profile", text="Say where the time went, and keep a trace of one round in the folder.", panel=KEEP),
+    ] = False,
     as_json: Annotated[bool, _option("--json", text="Print the summary as JSON alone.", panel=KEEP)] = False,
 ) -> None:
     """Run a federation of unlabeled clients: the composed method beside its baselines.
@@ -190,7 +194,7 @@ def command(
     layer = {key: value for key, value in given.items() if value is not None}
     if any(value is not None for value in training.values()):
         layer["training"] = {key: value for key, value in training.items() if value is not None}
-    execute(Request(layer, [_pair(text) for text in set_ or []], preset, config, out, as_json))
+    execute(Request(layer, [_pair(text) for text in set_ or []], preset, config, out, as_json, profile))
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import typer
 
+from fedwca.cli.profiling import print_profile, profiling
 from fedwca.cli.progress import watching
 from fedwca.cli.tables import print_plan, print_table
 from fedwca.data.dataset import FederatedDataset
@@ -36,6 +37,7 @@ class Request:
     file: Path | None
     out: Path | None
     as_json: bool
+    profile: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ def execute(request: Request) -> None:
         typer.echo(json.dumps(done.summary, indent=2))
     else:
         print_table(done.plan, done.table, done.dataset.name, done.summary, done.path)
+        if request.profile:
+            print_profile(json.loads((done.path / "profile.json").read_text()))
 
 
 def conduct(request: Request) -> Conducted:
@@ -91,7 +95,8 @@ def conduct(request: Request) -> Conducted:
         print_plan(decided, dataset, source, device, folder.path)
     prepared = started
     try:
-        with watching(decided, quiet=request.as_json) as progress:
+        traced = decided.methods[-1][0].label if request.profile else None
+        with watching(decided, request.as_json) as watched, profiling(traced, watched, folder) as progress:
             for record in bench(decided.config, decided.methods, dataset, source, progress):
                 if prepared == started:  # the first record comes when the source models are there
                     prepared = time.perf_counter()

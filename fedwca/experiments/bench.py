@@ -99,6 +99,7 @@ def federate(
         trained = time.perf_counter()
         local = [a if k in outcome.uploads else math.nan for k, a in enumerate(accuracies(metrics, engine))]
         accuracy = accuracies(metrics, engine, method.aggregator.deliver(server.state, len(server.rows)), server.rows)
+        evaluated = time.perf_counter()
         record = {
             "round": number,
             "accuracy": accuracy,
@@ -107,7 +108,12 @@ def federate(
         }
         if number == 0 and method.aggregator.partition == "given":
             record["clustering"] = metrics.clustering(outcome.labels)
-        record["seconds"] |= {"round": trained - started, "evaluate": time.perf_counter() - trained}
+        ended = time.perf_counter()
+        record["seconds"] |= {
+            "round": trained - started,
+            "evaluate": evaluated - trained,
+            "record": ended - evaluated,
+        }
         caution(record, outcome, method)
         progress.round(number + 1, mean(accuracy))
         yield record

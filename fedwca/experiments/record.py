@@ -66,7 +66,7 @@ def describe(outcome: Outcome, method: Method, metrics: Metrics, engine: Loop, f
         "bytes_down": size * here * (outcome.offer.models * values + classifier) * (travels or first),
         "bytes_up": size * here * (values + reported) * travels,
         "passes": sum(upload.passes for upload in uploads.values()),
-        "seconds": phases,
+        "seconds": {**phases, **outcome.seconds},
     }
 
 
