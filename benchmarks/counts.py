@@ -75,9 +75,11 @@ def method(name: str) -> Method:
 class Setting:
     """A federation after round 0, so that round 1 can be played again and again."""
 
-    def __init__(self, name: str, clients: int, clusters: int, epochs: int) -> None:
-        self.engine = Loop(LeNet().build(CLASSES), federation(clients), "cpu", workers=1)
-        self.method, self.training = method(name), Training(epochs=epochs, batch_size=BATCH)
+    def __init__(
+        self, name: str, clients: int, clusters: int, epochs: int, images: int = IMAGES, batch: int = BATCH
+    ) -> None:
+        self.engine = Loop(LeNet().build(CLASSES), federation(clients, images), "cpu", workers=1)
+        self.method, self.training = method(name), Training(epochs=epochs, batch_size=batch)
         self.domains = torch.arange(clients) % clusters
         self.server = self.play(0, begin(self.engine))
 
