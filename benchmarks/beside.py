@@ -25,9 +25,9 @@ class Fixed(PseudoLabeler):
     models = ()
 
     def __call__(self, predictions, draws, mask=None) -> Targets:  # type: ignore[no-untyped-def]
-        n = len(draws)
-        labels, ones = torch.arange(n) % CLASSES, torch.ones(n)
-        return Targets(labels, ones, partners=torch.arange(n), mix=torch.zeros(n), matched=ones.bool())
+        everyone = torch.arange(len(draws), device=draws.device)
+        ones = torch.ones(len(draws), device=draws.device)
+        return Targets(everyone % CLASSES, ones, partners=everyone, mix=0 * ones, matched=ones.bool())
 
 
 def images(clients: int, each: int) -> torch.Tensor:
@@ -48,10 +48,12 @@ def plain(clients: int, each: int, epochs: int = 1) -> Callable[[], None]:
     return work
 
 
-def engine(clients: int, each: int, epochs: int = 1, workers: int = 1, **options: str) -> Callable[[], None]:
+def engine(
+    clients: int, each: int, epochs: int = 1, workers: int = 1, device: str = "cpu", **options: str
+) -> Callable[[], None]:
     """A FedAvg round of the engine with labels given."""
     data = [ClientImages(x, x[:0], x[:0]) for x in images(clients, each)]
-    loop = Loop(LeNet().build(CLASSES), data, "cpu", workers, **options)  # type: ignore[arg-type]
+    loop = Loop(LeNet().build(CLASSES), data, device, workers, **options)  # type: ignore[arg-type]
     method = Method("fixed", "fixed", aggregators.build("fedavg"), Fixed(), (Shot(),))
     training, domains = Training(epochs=epochs), torch.zeros(clients, dtype=torch.int64)
     server, _ = play(0, begin(loop), method, loop, training, Keys(0), domains)
