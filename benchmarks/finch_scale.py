@@ -13,6 +13,7 @@ import multiprocessing
 import os
 import resource
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from fedwca.functional import connected_components, first_neighbours
 from fedwca.functional.neighbours import EXACT
 from fedwca.results.store import environment
 
+KINDS = ("synthetic", "tiled")
 VALUES, SAMPLE, SEED = 500, 1000, 0
 CLUSTERS, SPREAD = 1000, 0.3
 NOISE = 0.1  # of the mean distance between two real signatures; clients of one domain differ by about that
@@ -115,38 +117,51 @@ def case(kind: str, clients: int, backend: str, real: Tensor, sample: int, threa
     }
 
 
-def measure(sizes: list[int], sample: int, threads: int) -> list[dict[str, Any]]:
+def measure(kinds: list[str], sizes: list[int], sample: int, threads: int) -> Iterator[dict[str, Any]]:
     """All cases, each in its own process."""
-    found = []
     real, spawn = signatures(), multiprocessing.get_context("spawn")
-    for kind in ("synthetic", "tiled"):
+    for kind in kinds:
         for clients in sizes:
             # Around the border both searches are asked, so that the choice can be judged.
             for backend in ("faiss", "hnsw") if clients <= EXACT else ("hnsw",):
                 with spawn.Pool(1) as pool:
-                    found.append(pool.apply(case, (kind, clients, backend, real, sample, threads)))
-                print(found[-1], flush=True)
-    return found
+                    yield pool.apply(case, (kind, clients, backend, real, sample, threads))
 
 
-def main(arguments: list[str] | None = None) -> dict[str, Any]:
+def main(arguments: list[str] | None = None) -> None:
+    """Cases measured anew replace those in the file; the others stay."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--sizes", type=int, nargs="+", default=[1000, EXACT, TARGET["clients"]])
     parser.add_argument("--sample", type=int, default=SAMPLE, help="rows whose recall is checked")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "finch_scale.json")
     given = parser.parse_args(arguments)
+    before = json.loads(given.out.read_text())["cases"] if given.out.exists() else []
+    cases = {key(case): case for case in before}
+    for found in measure(given.kinds, given.sizes, given.sample, given.threads):
+        print(found, flush=True)
+        cases[key(found)] = found
+        write(given.out, [cases[name] for name in sorted(cases)])
+
+
+def key(case: dict[str, Any]) -> tuple[str, int, str]:
+    """What a case is known by."""
+    return case["signatures"], case["clients"], case["backend"]
+
+
+def write(file: Path, cases: list[dict[str, Any]]) -> None:
+    """The result file."""
     result = {
         "what": "first neighbours and connected components (FINCH level 0), cosine, float64 differences",
         "target": TARGET,
         "synthetic": {"clusters": CLUSTERS, "spread": SPREAD},
         "tiled": {"trained": TRAINED, "noise": NOISE, "values": f"the first {VALUES} of the first layer's 1,520"},
         "auto": f"exact faiss up to {EXACT} clients, hnsw above",
-        "cases": measure(given.sizes, given.sample, given.threads),
+        "cases": cases,
         "environment": environment("cpu"),
     }
-    given.out.write_text(json.dumps(result, indent=2) + "\n")
-    return result
+    file.write_text(json.dumps(result, indent=2) + "\n")
 
 
 if __name__ == "__main__":

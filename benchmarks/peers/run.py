@@ -59,8 +59,8 @@ def once(peer: str, python: Path, sizes: Sequence[str]) -> list[dict[str, float]
     Raises:
         SystemExit: it failed.
     """
-    path = os.pathsep.join(filter(None, [str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")]))
-    environment = {**os.environ, **QUIET, "FEDWCA_PEER": uuid.uuid4().hex, "PYTHONPATH": f"{HERE}{os.pathsep}{path}"}
+    path = os.pathsep.join(map(str, (HERE, HERE.parent, HERE.parents[1])))
+    environment = {**os.environ, **QUIET, "FEDWCA_PEER": uuid.uuid4().hex, "PYTHONPATH": path}
     done = subprocess.run(
         [str(python), str(HERE / f"peer_{peer}.py"), *sizes],
         env=environment,

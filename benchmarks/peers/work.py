@@ -8,17 +8,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 import time
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 
 import torch
+from plain import PlainLeNet, train
 from torch import Tensor
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from plain import PlainLeNet, train  # noqa: E402
 
 MARK = "FEDWCA_PEER"
 CLASSES = 10
