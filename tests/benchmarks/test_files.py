@@ -84,3 +84,12 @@ def test_cpu_targets_are_judged_by_their_numbers() -> None:
     for name, entry in result["targets"].items():
         assert entry["met"] == (entry["ratio"] <= entry["target"]), name
         assert len(entry["plain_seconds"]) == len(entry["engine_seconds"])
+
+
+def test_the_page_shows_the_measured_numbers() -> None:
+    page = (BENCHMARKS.parent / "docs" / "performance.md").read_text()
+    for name, entry in json.loads((RESULTS / "cpu_targets.json").read_text())["targets"].items():
+        assert f"| {name} | {entry['target']} | {entry['ratio']} |" in page
+    for case in json.loads((RESULTS / "finch_scale.json").read_text())["cases"]:
+        if case["clients"] == 100_000:
+            assert all(str(case[key]) in page for key in ("recall", "cpu_seconds", "seconds", "mb_peak"))
