@@ -110,7 +110,7 @@ def picture(found: list[dict[str, Any]], file: Path) -> None:
                 name = f"{curve['what']} ~ {over}^{curve['exponent']}"
                 axes.loglog(curve["sizes"], curve["cpu_seconds"], marker="o", label=name)
         axes.set(xlabel=over, ylabel="CPU seconds")
-        axes.legend(fontsize=7)
+        axes.legend(fontsize=7, loc="lower right" if over == "clients" else "center right")
         axes.grid(alpha=0.3)
     figure.savefig(file, dpi=110)
 

@@ -71,8 +71,7 @@ def test_finch_meets_its_target() -> None:
     assert {case["signatures"] for case in large} == {"synthetic", "tiled"}
     for case in large:
         assert case["backend"] == "hnsw"
-        # Other work ran beside it; on idle cores the clock shows no more than the CPU seconds.
-        assert min(case["seconds"], case["cpu_seconds"]) <= target["seconds"]
+        assert case["seconds"] <= target["seconds"]
         assert case["recall"] >= target["recall"]
     exact = [case for case in result["cases"] if case["backend"] == "faiss"]
     assert max(case["clients"] for case in exact) >= 10_000
