@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+collect_ignore = ["peers"]  # programs, some of which import what is not installed here
+
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:

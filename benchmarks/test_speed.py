@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 import torch
 from plain import PlainLeNet, train
@@ -11,17 +13,18 @@ from fedwca.aggregators import aggregators
 from fedwca.clusterers import clusterers
 from fedwca.data.partition import ClientImages
 from fedwca.engine.bank import mix
-from fedwca.functional import finch, soft_neighborhood_density
-from fedwca.models.lenet import LeNet
+from fedwca.functional import alignment, finch, soft_neighborhood_density
+from fedwca.models import models
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.two_model import TwoModel
 
 CLIENTS, IMAGES, EPOCHS = 4, 128, 1
+pytestmark = pytest.mark.benchmark(warmup=True, timer=time.process_time)
 
 
-def federation() -> list[ClientImages]:
+def federation(clients: int = CLIENTS) -> list[ClientImages]:
     draw = torch.Generator().manual_seed(0)
-    images = torch.randint(0, 256, (CLIENTS, IMAGES, 3, 32, 32), dtype=torch.uint8, generator=draw)
+    images = torch.randint(0, 256, (clients, IMAGES, 3, 32, 32), dtype=torch.uint8, generator=draw)
     return [ClientImages(x, x[:0], x[:8]) for x in images]
 
 
@@ -33,16 +36,28 @@ def test_plain_loop(benchmark) -> None:
     benchmark(lambda: [train(m, x, labels, EPOCHS) for m, x in zip(models, images, strict=True)])
 
 
+@pytest.mark.parametrize("clients", [4, 16])
+@pytest.mark.parametrize("model", ["lenet"])
 @pytest.mark.parametrize("name", ["fedavg", "one_hot", "wca"])
-def test_round(benchmark, name: str) -> None:
-    """A whole round on one worker: evidence, labels, training, averaging."""
-    engine = Loop(LeNet().build(10), federation(), "cpu", workers=1)
+def test_round(benchmark, name: str, model: str, clients: int) -> None:
+    """A whole round on one worker: evidence, labels, training, averaging; CPU seconds, and the rates they mean."""
+    engine = Loop(models.build(model).build(10), federation(clients), "cpu", workers=1)
     aggregator = aggregators.build(name)
     clusterer = clusterers.build("true") if aggregator.partition == "given" else None
     method = Method(name, name, aggregator, TwoModel(), (Shot(),), clusterer)
-    domains, training = torch.tensor([0, 0, 1, 1]), Training(epochs=EPOCHS)
+    domains, training = torch.arange(clients) % 2, Training(epochs=EPOCHS)
     server, _ = play(0, begin(engine), method, engine, training, Keys(0), domains)
     benchmark(lambda: play(1, server, method, engine, training, Keys(0), domains))
+    if benchmark.stats is not None:
+        samples, median = clients * IMAGES * EPOCHS, benchmark.stats.stats.median
+        steps = samples / training.batch_size
+        benchmark.extra_info.update({"samples_per_second": samples / median, "steps_per_second": steps / median})
+
+
+@pytest.mark.parametrize("samples", [256, 2720])
+def test_alignment(benchmark, samples: int) -> None:
+    features, vectors = torch.randn(samples, 256), torch.randn(10, 256)
+    benchmark(lambda: alignment(features, vectors))
 
 
 @pytest.mark.parametrize("samples", [256, 2720])

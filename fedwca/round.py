@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import builtins
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -78,6 +79,8 @@ class Outcome:
     """What each client was sent beside models."""
     notes: Mapping[str, Any] = field(default_factory=dict)
     """What the clusterer says of its partition, as plain values; only in round 0."""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """Of the server: ``group`` for checks and clusters, ``mix`` for averages."""
 
     @property
     def present(self) -> Tensor:
@@ -153,13 +156,16 @@ def play(
     offer = aggregator.offer(server.state, round, trained) if round else source_for(clients)
     chosen = attendance(round, clients, participation, keys)
     uploads = dict(zip(chosen, engine.run(offer, server.rows, task, adapt, chosen, done), strict=True))
+    adapted = time.perf_counter()
     check(engine.bank, aggregator.expected(round) if round else {}, uploads, offer)
     labels, notes = partition(round, server, method, engine, uploads, keys, domains)
-    outcome = Outcome(labels, offer, uploads, shared, notes)
+    outcome, grouped = Outcome(labels, offer, uploads, shared, notes), time.perf_counter()
     gather = aggregator.gather(server.state, labels, engine.sizes, outcome.present, len(server.rows))
     rows = engine.gather(gather, server.rows)
     state = aggregator.learn(server.state, labels, outcome.report, outcome.present)
-    return Server(rows, {**state, **collected(server.state, uploads, clients)}, server.source), outcome
+    state = {**state, **collected(server.state, uploads, clients)}
+    seconds = {"group": grouped - adapted, "mix": time.perf_counter() - grouped}
+    return Server(rows, state, server.source), replace(outcome, seconds=seconds)
 
 
 def share(objectives: Sequence[Objective], state: State) -> dict[str, Tensor]:

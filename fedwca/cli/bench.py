@@ -80,6 +80,10 @@ def command(
         ),
     ] = None,
     quiet: Annotated[bool, option("--quiet", text="No progress; warnings and the table stay.", panel=KEEP)] = False,
+    profile: Annotated[
+        bool,
+        option("--profile", text="Say where the time went, and keep a trace of one round in the folder.", panel=KEEP),
+    ] = False,
     as_json: Annotated[bool, option("--json", text="Print the summary as JSON alone.", panel=KEEP)] = False,
 ) -> None:
     """Run a federation of unlabeled clients: the composed method beside its baselines.
@@ -97,7 +101,9 @@ def command(
         "name": name,
     }
     layer = {**asked.layer, **{key: value for key, value in composed.items() if value is not None}}
-    request = Request(layer, asked.pairs, asked.preset, asked.file, out, as_json, keep, logger or (), quiet)
+    request = Request(
+        layer, asked.pairs, asked.preset, asked.file, out, as_json, keep, logger or (), quiet, profile=profile
+    )
     if backend is None:
         execute(request)
         return

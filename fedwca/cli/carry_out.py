@@ -13,6 +13,7 @@ from typing import Any
 import typer
 
 from fedwca.cli.loggers import logging
+from fedwca.cli.profiling import profiling
 from fedwca.cli.progress import watching
 from fedwca.data.dataset import FederatedDataset
 from fedwca.errors import FedwcaError
@@ -54,6 +55,7 @@ class Work:
     loggers: Sequence[Logger] = ()
     as_json: bool = False
     quiet: bool = False
+    profile: bool = False
     before: float = 0.0
     """Seconds that earlier processes spent on the rounds there are."""
 
@@ -65,10 +67,12 @@ def carry_out(work: Work) -> Conducted:
         FedwcaError: what is wrong, in a sentence; what was done until then is kept, and the run can be continued.
     """
     folder, config, prepared = work.folder, work.plan.config, work.started
+    traced = work.plan.methods[-1][0].label if work.profile else None
     try:
         values = config.model_dump(mode="json")
         with (
-            watching(work.plan, silent=work.as_json, quiet=work.quiet) as progress,
+            watching(work.plan, silent=work.as_json, quiet=work.quiet) as watched,
+            profiling(traced, watched, folder) as progress,
             logging(work.loggers, folder.path, values, progress.warn) as log,
         ):
             for record in bench(config, work.plan.methods, work.dataset, work.source, progress, work.keeper):

@@ -15,6 +15,7 @@ import typer
 from fedwca.cli.carry_out import Conducted as Conducted
 from fedwca.cli.carry_out import Work, carry_out
 from fedwca.cli.loggers import built
+from fedwca.cli.profiling import print_profile
 from fedwca.cli.resume import go_on, same_request
 from fedwca.cli.tables import print_plan, print_table
 from fedwca.experiments.bench import draw
@@ -47,6 +48,8 @@ class Request:
     """No progress; warnings and the table stay."""
     reuse: bool = False
     """Continue the run in ``out`` if one of this very configuration is there; a finished one is returned at once."""
+    profile: bool = False
+    """Keep where the time went, and a trace of one round, in the run folder."""
 
 
 def execute(request: Request) -> None:
@@ -55,7 +58,10 @@ def execute(request: Request) -> None:
     Raises:
         FedwcaError: what is wrong, in a sentence; nothing has been trained by then where it could be known before.
     """
-    show(conduct(request), request.as_json)
+    done = conduct(request)
+    show(done, request.as_json)
+    if request.profile and not request.as_json:
+        print_profile(json.loads((done.path / "profile.json").read_text()))
 
 
 def show(done: Conducted, as_json: bool) -> None:
@@ -107,7 +113,12 @@ def conduct(request: Request) -> Conducted:
             print_plan(decided, dataset, source, device, folder.path)
         keeper = Kept(Checkpoints(path, identity(read_about(path)), keep))
         return carry_out(
-            Work(folder, decided, dataset, source, domains, keeper, started, loggers, request.as_json, request.quiet)
+            Work(
+                *(folder, decided, dataset, source, domains, keeper, started, loggers),
+                as_json=request.as_json,
+                quiet=request.quiet,
+                profile=request.profile,
+            )
         )
 
 

@@ -124,9 +124,13 @@ def _continue(
         done = sum(record["round"] >= 0 for record in folder.records())
         typer.echo(f"Going on after {done} of {sum(units.values())} rounds")
     keeper, loggers = Kept(checkpoints, begun), built(about["loggers"])
+    domains = about["domains"]
     work = Work(
-        folder, decided, dataset, source, about["domains"], keeper, started, loggers, as_json, quiet, before
-    )  # fmt: skip
+        *(folder, decided, dataset, source, domains, keeper, started, loggers),
+        as_json=as_json,
+        quiet=quiet,
+        before=before,
+    )
     return carry_out(work)
 
 

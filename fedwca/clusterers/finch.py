@@ -30,7 +30,7 @@ class Finch(Signed):
     metric: Literal["cosine", "euclidean"] = "cosine"
     """Distance between signatures."""
     neighbours: Literal["auto", "torch", "faiss", "hnsw"] = "auto"
-    """Search for first neighbours: auto is exact faiss on a CPU, torch on a GPU; hnsw is approximate."""
+    """Search for first neighbours: hnsw is approximate; auto is exact, but hnsw on a CPU above 10,000 clients."""
     precision: Literal["float64", "float32"] = "float64"
     """float32 is the naive cosine, which rounding spoils for small updates; here to study that."""
 

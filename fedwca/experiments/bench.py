@@ -130,6 +130,7 @@ def federate(
         trained = time.perf_counter()
         local = [a if k in outcome.uploads else math.nan for k, a in enumerate(accuracies(metrics, engine))]
         accuracy = accuracies(metrics, engine, method.aggregator.deliver(server.state, len(server.rows)), server.rows)
+        evaluated = time.perf_counter()
         record = {
             "round": number,
             "accuracy": accuracy,
@@ -142,7 +143,12 @@ def federate(
             record["probes"] = clusterings(config.probes, engine, server.source, metrics, keys)
         if number == rounds - 1 and config.evidence:
             record["evidence"] = evidence(server, method, engine, config.training)
-        record["seconds"] |= {"round": trained - started, "evaluate": time.perf_counter() - trained}
+        ended = time.perf_counter()
+        record["seconds"] |= {
+            "round": trained - started,
+            "evaluate": evaluated - trained,
+            "record": ended - evaluated,
+        }
         caution(record, outcome, method)
         progress.round(number + 1, mean(accuracy))
         yield record, Point(number, server, outcome.labels)

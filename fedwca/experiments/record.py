@@ -77,7 +77,7 @@ def describe(outcome: Outcome, method: Method, metrics: Metrics, engine: Engine,
         "bytes_down": size * here * ((outcome.offer.models * values + classifier) * (travels or first) + shared),
         "bytes_up": size * here * ((values + reported) * travels + collected),
         "passes": sum(upload.passes for upload in uploads.values()),
-        "seconds": phases,
+        "seconds": {**phases, **outcome.seconds},
     }
 
 

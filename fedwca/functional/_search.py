@@ -73,7 +73,7 @@ def search(vectors: Tensor, backend: Backend, metric: Metric) -> tuple[Tensor, T
     index: faiss.Index
     if backend == "hnsw":
         index = graph = faiss.IndexHNSWFlat(data.shape[1], 16, kind)
-        graph.hnsw.efConstruction, graph.hnsw.efSearch = 40, 32
+        graph.hnsw.efConstruction, graph.hnsw.efSearch = 80, 128
         faiss.omp_set_num_threads(1)  # several threads add in any order
     else:
         index = faiss.IndexFlat(data.shape[1], kind)

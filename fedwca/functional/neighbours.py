@@ -4,11 +4,15 @@ Models of clients that began at one source are nearly collinear: 1-cos falls to 
 multiples of 6e-8. So rows are normalised in float64 and their mean is subtracted, which changes no distance but gives
 the digits back to the differences. Every search then only proposes candidates, with a tolerance above its rounding
 error; the nearest is found from differences in float64.
+
+Never search in a process that was forked: OpenMP's threads do not survive a fork, and the first parallel loop waits for
+them forever. Where that would happen, a sentence is raised instead.
 """
 
 from __future__ import annotations
 
 import math
+import os
 from typing import Literal
 
 import torch
@@ -19,6 +23,19 @@ from fedwca.errors import DataError, UsageError
 from fedwca.functional._search import Backend, Metric, decide, exact, naive, search, tolerance
 
 Precision = Literal["float64", "float32"]
+EXACT = 10_000
+"""Rows up to which ``auto`` searches exactly on a CPU."""
+
+_forked = False
+
+
+def _after_fork() -> None:
+    global _forked
+    _forked = True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 class VectorError(DataError, ValueError):
@@ -34,8 +51,8 @@ def first_neighbours(
 
     Args:
         x: ``[K, P]``, K at least 1.
-        backend: ``torch`` and ``faiss`` are exact; ``hnsw`` is faiss' approximate graph index, worth it from about
-            30,000 rows. ``auto``: faiss on a CPU, torch on a GPU.
+        backend: ``torch`` and ``faiss`` are exact; ``hnsw`` is faiss' approximate graph index. ``auto``: torch on a
+            GPU; on a CPU faiss up to 10,000 rows and hnsw above.
         precision: ``float32`` compares the rows as they are in float32, which is rounding noise for nearly collinear
             rows; it exists to study that.
         metric: what near means.
@@ -45,7 +62,8 @@ def first_neighbours(
 
     Raises:
         VectorError: a row is not finite, or is zero where ``metric`` is cosine; the sentence names the row.
-        UsageError: ``x`` has no rows or not two axes, or an option is unknown.
+        UsageError: ``x`` has no rows or not two axes, an option is unknown, or the process was forked and would use
+            several threads.
 
     >>> first_neighbours(torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.2], [0.1, 1.0]]))
     tensor([2, 3, 0, 1])
@@ -57,11 +75,16 @@ def first_neighbours(
     ):
         if value not in known:
             raise UsageError(f"no {option} '{value}'; there are {', '.join(known)}")
+    if _forked and torch.get_num_threads() > 1:
+        raise UsageError(
+            "neighbours cannot be searched in a forked process, where OpenMP waits forever; start it with "
+            "multiprocessing's 'spawn', or call torch.set_num_threads(1) in it first"
+        )
     rows = _comparable(x, metric)
     if len(rows) == 1:
         return torch.zeros(1, dtype=torch.long, device=x.device)
     if backend == "auto":
-        backend = "torch" if rows.is_cuda else "faiss"
+        backend = "torch" if rows.is_cuda else "faiss" if len(rows) <= EXACT else "hnsw"
     if precision == "float32":
         return naive(rows.float(), metric, backend).to(x.device)
     zero = 8 * torch.finfo(torch.float64).eps if metric == "cosine" else 0.0  # two rows as near as this are equal
@@ -69,7 +92,7 @@ def first_neighbours(
         return (torch.arange(len(rows), device=x.device) == 0).long()
     centred = rows - rows.mean(0)
     scale = 2.0 ** -max(math.frexp(float(centred.abs().max()))[1], -1000)  # a power of two: rounds nothing
-    rows, centred, zero = rows * scale, centred * scale, zero * scale
+    rows, centred, zero = rows.mul_(scale), centred.mul_(scale), zero * scale
     everyone = torch.arange(len(rows), device=rows.device)
     if backend == "torch":
         return exact(rows, centred, everyone, zero).to(x.device)
@@ -90,7 +113,8 @@ def _comparable(x: Tensor, metric: Metric) -> Tensor:
     """Check rows and bring them to float64, for cosine to unit length."""
     if x.ndim != 2 or not len(x):
         raise UsageError(f"expected vectors as [K, P] with at least one row, got the shape {list(x.shape)}")
-    rows = (x.cpu() if x.device.type == "mps" else x).detach().double()
+    # A copy of its own, changed in place from here on: at 100,000 rows each further copy is hundreds of MB.
+    rows = (x.cpu() if x.device.type == "mps" else x).detach().to(torch.float64, copy=True)
     finite = rows.isfinite().all(1)
     if not bool(finite.all()):
         raise VectorError(f"row {int((~finite).nonzero()[0])} (counted from 0) holds values that are not finite")
@@ -99,9 +123,9 @@ def _comparable(x: Tensor, metric: Metric) -> Tensor:
     largest = rows.abs().amax(1, keepdim=True)
     if not bool((largest > 0).all()):
         raise VectorError(f"row {int((largest[:, 0] == 0).nonzero()[0])} (counted from 0) is zero: it has no direction")
-    rows = rows / largest
+    rows.div_(largest)
     length: Tensor = vector_norm(rows, dim=1, keepdim=True)
-    return rows / length
+    return rows.div_(length)
 
 
 def connected_components(neighbours: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import os
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from fedwca.results.profile import PHASES
 
 from .conftest import SIZE, SMALL, Run
 
@@ -75,7 +78,7 @@ def test_a_line_for_every_round(plain: Run) -> None:
             continue
         for each in ("labels", "weights", "pseudo_label_accuracy", "accuracy_local", "agreement", "label_entropy"):
             assert len(line[each]) == 4, each
-        assert set(line["seconds"]) == {"evidence", "label", "train", "round", "evaluate"}
+        assert set(line["seconds"]) == {*PHASES, "round"}
         assert all(sum(weights) == pytest.approx(1) for weights in line["weights"])
         later = line["round"] > 0
         wca = later and line["method"] == "wca"
@@ -353,3 +356,19 @@ def test_stopped_by_hand(shades: Path, tmp_path: Path) -> None:
     assert summary["complete"] is False
     assert not math.isnan(summary["methods"]["fedavg"]["mean"])
     assert (folder / "overview.png").exists()
+
+
+def test_profile_says_where_the_time_went(bench: Bench, tmp_path: Path) -> None:
+    run = bench("--profile", "--baseline", "fedavg", out=tmp_path / "run")
+    assert run.code == 0, run.err
+    profile = json.loads((run.folder / "profile.json").read_text())
+    assert set(profile["seconds"]) == {"fedavg", "wca"}
+    for seconds in profile["seconds"].values():
+        assert seconds["rounds"] == 2
+        assert all(seconds[phase] >= 0 for phase in PHASES)
+        assert seconds["round"] >= seconds["group"] + seconds["mix"]
+    trace = json.loads(gzip.decompress((run.folder / profile["trace"]).read_bytes()))
+    events = [event for event in trace["traceEvents"] if "convolution_backward" in event.get("name", "")]
+    assert events, "the workers' threads are in the trace"
+    assert "Seconds a round" in run.out
+    assert "FedWCA" in profile["of"]

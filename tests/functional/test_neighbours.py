@@ -1,5 +1,9 @@
 """First neighbours by every backend, and connected components."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +13,8 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components as scipy_components
 
 from fedwca.errors import DataError, UsageError
-from fedwca.functional import VectorError, connected_components, first_neighbours
+from fedwca.functional import VectorError, connected_components, first_neighbours, neighbours
+from fedwca.functional._search import search
 
 from .clients import collinear
 
@@ -123,7 +128,60 @@ def test_float32_extremes(scale: float) -> None:
         assert torch.equal(first_neighbours(x * scale, metric=metric), first_neighbours(x, metric=metric))
 
 
-def test_auto_takes_faiss_from_a_thousand_rows_and_both_agree() -> None:
+@pytest.mark.parametrize(("rows", "expected"), [(30, "faiss"), (31, "hnsw")])
+def test_auto_is_exact_up_to_a_border(rows: int, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert neighbours.EXACT == 10_000
+    asked = []
+
+    def spy(vectors: torch.Tensor, backend: str, metric: str) -> tuple[torch.Tensor, torch.Tensor]:
+        asked.append(backend)
+        return search(vectors, backend, metric)
+
+    monkeypatch.setattr(neighbours, "EXACT", 30)
+    monkeypatch.setattr(neighbours, "search", spy)
+    first_neighbours(torch.randn(rows, 5, generator=torch.Generator().manual_seed(0)))
+    assert asked == [expected]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_callers_rows_stay_as_they_are(dtype: torch.dtype) -> None:
+    x = torch.randn(12, 5, generator=torch.Generator().manual_seed(0), dtype=dtype)
+    before = x.clone()
+    for backend in BACKENDS:
+        for metric in ("cosine", "euclidean"):
+            first_neighbours(x, backend=backend, metric=metric)
+    assert torch.equal(x, before)
+
+
+FORKED = """
+import os, sys, torch
+from fedwca.errors import UsageError
+from fedwca.functional import first_neighbours
+torch.set_num_threads(2)
+x = torch.randn(50, 5, generator=torch.Generator().manual_seed(0))
+expected = first_neighbours(x, backend=sys.argv[1])
+if not (child := os.fork()):
+    try:
+        first_neighbours(x, backend=sys.argv[1])
+    except UsageError as error:
+        torch.set_num_threads(1)
+        right = "spawn" in str(error) and torch.equal(first_neighbours(x, backend=sys.argv[1]), expected)
+        os._exit(0 if right else 3)
+    os._exit(4)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_forked_process_is_refused_where_it_would_wait_forever(backend: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED, backend], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_all_backends_agree_on_a_thousand_rows() -> None:
     x = torch.randn(1000, 20, generator=torch.Generator().manual_seed(0)) + 1
     expected = first_neighbours(x, backend="torch")
     assert torch.equal(first_neighbours(x), expected)

@@ -1,0 +1,74 @@
+"""The engine beside the plain loop on the same work: local epochs on fixed labels, nothing else."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import torch
+from plain import PlainLeNet, train
+
+from fedwca import Keys, Loop, Method, Training, begin, play
+from fedwca.aggregators import aggregators
+from fedwca.data.partition import ClientImages
+from fedwca.kinds import PseudoLabeler
+from fedwca.models.lenet import LeNet
+from fedwca.objectives.shot import Shot
+from fedwca.types import Targets
+
+CLASSES = 10
+
+
+class Fixed(PseudoLabeler):
+    """Labels that cost nothing, because the plain loop makes none either."""
+
+    models = ()
+
+    def __call__(self, predictions, draws, mask=None) -> Targets:  # type: ignore[no-untyped-def]
+        everyone = torch.arange(len(draws), device=draws.device)
+        ones = torch.ones(len(draws), device=draws.device)
+        return Targets(everyone % CLASSES, ones, partners=everyone, mix=0 * ones, matched=ones.bool())
+
+
+def images(clients: int, each: int) -> torch.Tensor:
+    """Random images ``[clients, each, 3, 32, 32]`` uint8."""
+    draw = torch.Generator().manual_seed(0)
+    return torch.randint(0, 256, (clients, each, 3, 32, 32), dtype=torch.uint8, generator=draw)
+
+
+def plain(clients: int, each: int, epochs: int = 1) -> Callable[[], None]:
+    """The plain loop over all clients; images are floats before it starts."""
+    data = [(x.float() / 255 - 0.5) / 0.5 for x in images(clients, each)]
+    models, labels = [PlainLeNet(CLASSES) for _ in data], torch.arange(each) % CLASSES
+
+    def work() -> None:
+        for model, x in zip(models, data, strict=True):
+            train(model, x, labels, epochs)
+
+    return work
+
+
+def engine(
+    clients: int, each: int, epochs: int = 1, workers: int = 1, device: str = "cpu", **options: str
+) -> Callable[[], None]:
+    """A FedAvg round of the engine with labels given."""
+    data = [ClientImages(x, x[:0], x[:0]) for x in images(clients, each)]
+    loop = Loop(LeNet().build(CLASSES), data, device, workers, **options)  # type: ignore[arg-type]
+    method = Method("fixed", "fixed", aggregators.build("fedavg"), Fixed(), (Shot(),))
+    training, domains = Training(epochs=epochs), torch.zeros(clients, dtype=torch.int64)
+    server, _ = play(0, begin(loop), method, loop, training, Keys(0), domains)
+    return lambda: play(1, server, method, loop, training, Keys(0), domains) and None  # type: ignore[func-returns-value]
+
+
+def cpu(work: Callable[[], None]) -> float:
+    """CPU seconds of this process, all threads."""
+    started = time.process_time()
+    work()
+    return time.process_time() - started
+
+
+def wall(work: Callable[[], None]) -> float:
+    """Seconds on the clock."""
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started

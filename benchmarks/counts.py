@@ -1,0 +1,163 @@
+"""Exact counts of what a round does: calls into torch, FLOPs, the largest tensor, and what `fedwca --help` imports.
+
+Unlike times they are the same on every machine, so `counts.json` holds them and a test compares. Who changes them on
+purpose writes the file anew and commits it: ``python benchmarks/counts.py --write``.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import FlopCounterMode
+
+from fedwca import Keys, Loop, Method, Training, begin, play
+from fedwca.aggregators import aggregators
+from fedwca.clusterers import clusterers
+from fedwca.data.partition import ClientImages
+from fedwca.models.lenet import LeNet
+from fedwca.objectives.shot import Shot
+from fedwca.pseudo_labelers.prototype import Prototype
+from fedwca.pseudo_labelers.two_model import TwoModel
+from fedwca.round import Server
+
+FILE = Path(__file__).parent / "counts.json"
+IMAGES, BATCH, CLASSES = 24, 12, 10
+CLIENTS, CLUSTERS, EPOCHS = (2, 4, 8), 2, 1
+COST_EPOCHS, COST_CLUSTERS = 5, 4
+OPTIONAL = {"attr", "shellingham"}
+"""What rich and typer load where it happens to be installed."""
+
+
+class Counting(TorchDispatchMode):
+    """Counts operators that reach the dispatcher, and remembers the largest tensor that any of them made anew."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls, self.bytes = 0, 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = func(*args, **(kwargs or {}))
+        self.calls += 1
+        known = {storage(leaf) for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)}
+        made = [leaf for leaf in tree_leaves(given) if isinstance(leaf, Tensor) and storage(leaf) not in known]
+        self.bytes = max([self.bytes, *(leaf.untyped_storage().nbytes() for leaf in made)])
+        return given
+
+
+def storage(tensor: Tensor) -> int:
+    """What two views of the same memory share."""
+    return tensor.untyped_storage().data_ptr()
+
+
+def federation(clients: int, images: int = IMAGES) -> list[ClientImages]:
+    """Clients with random images and no test images."""
+    draw = torch.Generator().manual_seed(0)
+    drawn = torch.randint(0, 256, (clients, images, 3, 32, 32), dtype=torch.uint8, generator=draw)
+    return [ClientImages(x, x[:0], x[:0]) for x in drawn]
+
+
+def method(name: str) -> Method:
+    """FedAvg as a baseline, or FedWCA without mixup, whose extra images depend on the last digits of predictions."""
+    aggregator = aggregators.build(name)
+    labeler = Prototype() if name == "fedavg" else TwoModel(mixup=False)
+    clusterer = clusterers.build("true") if aggregator.partition == "given" else None
+    return Method(name, name, aggregator, labeler, (Shot(),), clusterer)
+
+
+class Setting:
+    """A federation after round 0, so that round 1 can be played again and again."""
+
+    def __init__(
+        self, name: str, clients: int, clusters: int, epochs: int, images: int = IMAGES, batch: int = BATCH
+    ) -> None:
+        self.engine = Loop(LeNet().build(CLASSES), federation(clients, images), "cpu", workers=1)
+        self.method, self.training = method(name), Training(epochs=epochs, batch_size=batch)
+        self.domains = torch.arange(clients) % clusters
+        self.server = self.play(0, begin(self.engine))
+
+    def play(self, round: int, server: Server | None = None) -> Server:
+        """The server after a round."""
+        before = self.server if server is None else server
+        return play(round, before, self.method, self.engine, self.training, Keys(0), self.domains)[0]
+
+
+def calls(name: str) -> dict[str, Any]:
+    """Calls per round and the largest tensor, by number of clients."""
+    found: dict[str, Any] = {"aten_calls": {}, "largest_tensor_bytes": {}}
+    for clients in CLIENTS:
+        setting = Setting(name, clients, CLUSTERS, EPOCHS)
+        with Counting() as counting:
+            setting.play(1)
+        found["aten_calls"][str(clients)] = counting.calls
+        found["largest_tensor_bytes"][str(clients)] = counting.bytes
+    return found
+
+
+def flops(name: str) -> int:
+    """FLOPs of round 1 for one client."""
+    setting = Setting(name, COST_CLUSTERS, COST_CLUSTERS, COST_EPOCHS)
+    with FlopCounterMode(display=False) as counter:
+        setting.play(1)
+    return int(counter.get_total_flops()) // COST_CLUSTERS
+
+
+def formula(epochs: int, clusters: int) -> float:
+    """What a FedWCA round costs in FedAvg rounds, counted in forward passes; a backward pass is two.
+
+    >>> round(formula(5, 4), 4)
+    1.375
+    """
+    return (3 * epochs + clusters + 3) / (3 * epochs + 1)
+
+
+def imported() -> list[str]:
+    """Packages outside the standard library that ``fedwca --help`` loads."""
+    code = (
+        "import contextlib, io, sys\nbefore = set(sys.modules)\nfrom fedwca.cli import run\n"
+        "with contextlib.redirect_stdout(io.StringIO()):\n    run(['--help'])\n"
+        "tops = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
+        "print(' '.join(sorted(top for top in tops - sys.stdlib_module_names if not top.startswith('_'))))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return [name for name in done.stdout.split() if name not in OPTIONAL]
+
+
+def counts() -> dict[str, Any]:
+    """Everything that `counts.json` holds."""
+    costs = {name: flops(name) for name in ("fedavg", "wca")}
+    return {
+        "torch": torch.__version__.partition("+")[0],
+        "round": {name: calls(name) for name in ("fedavg", "wca")},
+        "flops_per_client": costs,
+        "wca_in_fedavg_rounds": {
+            "epochs": COST_EPOCHS,
+            "clusters": COST_CLUSTERS,
+            "formula": round(formula(COST_EPOCHS, COST_CLUSTERS), 4),
+            "measured": round(costs["wca"] / costs["fedavg"], 4),
+        },
+        "help_imports": imported(),
+    }
+
+
+def main() -> int:
+    now = counts()
+    text = json.dumps(now, indent=2) + "\n"
+    if "--write" in sys.argv:
+        FILE.write_text(text)
+    print(text, end="")
+    cost = now["wca_in_fedavg_rounds"]
+    print(f"(3E + C + 3) / (3E + 1) = {cost['formula']} at E = {cost['epochs']}, C = {cost['clusters']}; ", end="")
+    print(f"measured in FLOPs: {cost['measured']}")
+    return 0 if text == FILE.read_text() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

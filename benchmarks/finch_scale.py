@@ -1,0 +1,171 @@
+"""FINCH at scale: seconds, memory and recall of first neighbours, up to 100,000 clients x 500 values.
+
+Two kinds of signatures: synthetic clusters, and first layers of LeNets after one real round on digits-mini, tiled to
+the number of clients with small noise. Each case runs in a process of its own (started, not forked), so that its peak
+memory is its own. Recall is the share of sampled rows whose neighbour is the exact one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import resource
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedwca.functional import connected_components, first_neighbours
+from fedwca.functional.neighbours import EXACT
+from fedwca.results.store import environment
+
+KINDS = ("synthetic", "tiled")
+VALUES, SAMPLE, SEED = 500, 1000, 0
+CLUSTERS, SPREAD = 1000, 0.3
+NOISE = 0.1  # of the mean distance between two real signatures; clients of one domain differ by about that
+TRAINED, IMAGES = 24, 40
+TARGET = {"clients": 100_000, "seconds": 120, "recall": 0.9}
+
+
+def synthetic(clients: int) -> Tensor:
+    """``[clients, 500]`` float32: a thousand Gaussian clusters."""
+    draw = torch.Generator().manual_seed(SEED)
+    centres = torch.randn(CLUSTERS, VALUES, generator=draw)
+    members = torch.randint(0, CLUSTERS, (clients,), generator=draw)
+    return centres[members].add_(torch.randn(clients, VALUES, generator=draw), alpha=SPREAD)
+
+
+def signatures() -> Tensor:
+    """First-layer values ``[24, 500]`` (of 1,520) of LeNets after round 0 on digits-mini."""
+    from fedwca import Keys, Loop, begin, play
+    from fedwca.experiments.bench import draw
+    from fedwca.experiments.request import plan
+    from fedwca.experiments.setup import load, source_model
+
+    layer = {"clients": TRAINED // 4, "samples": IMAGES, "training": {"epochs": 2}, "baselines": [], "seed": SEED}
+    decided = plan({**layer, "aggregator": "one_hot", "source_training": {"epochs": 3}})
+    config = decided.config
+    dataset, source = load(config)
+    federation = draw(config, dataset, source, 0, 0)
+    engine = Loop(source_model(config, dataset, source, 0).network, federation.clients)
+    truth = federation.metrics.domain_labels()
+    play(0, begin(engine), decided.methods[-1][0], engine, config.training, Keys(SEED), truth)
+    return engine.bank[:, :VALUES].clone()
+
+
+def tiled(real: Tensor, clients: int) -> Tensor:
+    """Real signatures repeated, each copy with Gaussian noise of its own."""
+    draw = torch.Generator().manual_seed(SEED)
+    gap = torch.pdist(real.double()).mean().item()
+    scale = NOISE * gap / VALUES**0.5
+    rows = real.repeat(-(-clients // len(real)), 1)[:clients]
+    return rows.add_(torch.randn(clients, VALUES, generator=draw), alpha=scale)
+
+
+def recall(x: Tensor, found: Tensor, sample: int) -> float:
+    """Share of drawn rows whose found neighbour is as near as the nearest (cosine), by float64 matrix products."""
+    unit = torch.nn.functional.normalize(x.double(), dim=1)
+    centred = unit - unit.mean(0)
+    rows = torch.randperm(len(x), generator=torch.Generator().manual_seed(SEED + 1))[:sample]
+    hits = 0
+    for some in rows.split(100):
+        squares = centred.square().sum(1) - 2 * centred[some] @ centred.mT
+        squares[torch.arange(len(some)), some] = torch.inf
+        best = squares.argmin(1)
+        nearest = (unit[some] - unit[best]).norm(dim=1)
+        hits += int(((unit[some] - unit[found[some]]).norm(dim=1) <= nearest * (1 + 1e-9)).sum())
+    return hits / len(rows)
+
+
+def peak() -> float:
+    """Largest resident memory of this process so far in MB."""
+    status = Path("/proc/self/status")
+    if status.exists():  # ru_maxrss would also count the parent, before exec
+        lines = dict(line.split(":", 1) for line in status.read_text().splitlines())
+        return int(lines["VmHWM"].split()[0]) / 1000
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
+
+
+def case(kind: str, clients: int, backend: str, real: Tensor, sample: int, threads: int) -> dict[str, Any]:
+    """One measurement; meant for a fresh process."""
+    torch.set_num_threads(threads)
+    x = synthetic(clients) if kind == "synthetic" else tiled(real, clients)
+    first_neighbours(x[:100], backend=backend)  # libraries are loaded before the clock starts
+    before = peak()
+    wall, cpu = time.perf_counter(), time.process_time()
+    found = first_neighbours(x, backend=backend)
+    labels = connected_components(found)
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    return {
+        "signatures": kind,
+        "clients": clients,
+        "values": VALUES,
+        "backend": backend,
+        "seconds": round(wall, 2),
+        "cpu_seconds": round(cpu, 2),
+        "threads": threads,
+        "clusters": int(labels.max()) + 1,
+        "mb_before": round(before),
+        "mb_peak": round(peak()),
+        "recall": recall(x, found, sample),
+        "load_average": round(os.getloadavg()[0], 1),
+    }
+
+
+def measure(kinds: list[str], sizes: list[int], sample: int, threads: int) -> Iterator[dict[str, Any]]:
+    """All cases, each in its own process."""
+    real, spawn = signatures(), multiprocessing.get_context("spawn")
+    for kind in kinds:
+        for clients in sizes:
+            # Around the border both searches are asked, so that the choice can be judged.
+            for backend in ("faiss", "hnsw") if clients <= EXACT else ("hnsw",):
+                with spawn.Pool(1) as pool:
+                    yield pool.apply(case, (kind, clients, backend, real, sample, threads))
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Cases measured anew replace those in the file; the others stay."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
+    parser.add_argument("--sizes", type=int, nargs="+", default=[1000, EXACT, TARGET["clients"]])
+    parser.add_argument("--sample", type=int, default=SAMPLE, help="rows whose recall is checked")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "finch_scale.json")
+    given = parser.parse_args(arguments)
+    before = json.loads(given.out.read_text())["cases"] if given.out.exists() else []
+    cases = {key(case): case for case in before}
+    clocks = ("seconds", "cpu_seconds", "recall", "load_average")
+    for found in measure(given.kinds, given.sizes, given.sample, given.threads):
+        print(found, flush=True)
+        if old := cases.get(key(found)):  # kept beside it, so that a better number hides no worse one
+            found["earlier"] = [*old.get("earlier", []), {name: old[name] for name in clocks}]
+        cases[key(found)] = found
+        write(given.out, [cases[name] for name in sorted(cases)])
+
+
+def key(case: dict[str, Any]) -> tuple[str, int, str]:
+    """What a case is known by."""
+    return case["signatures"], case["clients"], case["backend"]
+
+
+def write(file: Path, cases: list[dict[str, Any]]) -> None:
+    """The result file."""
+    result = {
+        "what": "first neighbours and connected components (FINCH level 0), cosine, float64 differences",
+        "target": TARGET,
+        "synthetic": {"clusters": CLUSTERS, "spread": SPREAD},
+        "tiled": {"trained": TRAINED, "noise": NOISE, "values": f"the first {VALUES} of the first layer's 1,520"},
+        "auto": f"exact faiss up to {EXACT} clients, hnsw above",
+        "cases": cases,
+        "environment": environment("cpu"),
+    }
+    file.write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

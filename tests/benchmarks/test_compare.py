@@ -1,0 +1,63 @@
+"""Two checkouts against each other, with checkouts that only pretend to work."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from .scripts import script
+
+compare = script("compare")
+CODE = "import fedwca\nprint(fedwca.SECONDS)"
+
+
+def pretend(folder: Path, seconds: float) -> Path:
+    """A checkout whose benchmark says how long it took."""
+    (folder / "fedwca").mkdir(parents=True)
+    (folder / "fedwca" / "__init__.py").write_text(f"SECONDS = {seconds}\n")
+    return folder
+
+
+@pytest.mark.parametrize(("seconds", "code", "said"), [(1.0, 0, "same"), (1.2, 0, "slower"), (1.3, 1, "TOO SLOW")])
+def test_a_slow_checkout_fails(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    seconds: float,
+    code: int,
+    said: str,
+) -> None:
+    monkeypatch.setattr(compare, "BENCHMARKS", {"pretended": CODE})
+    base, head = pretend(tmp_path / "base", 1.0), pretend(tmp_path / "head", seconds)
+    assert compare.main([str(base), str(head), "--pairs", "2", "--only", "pretended"]) == code
+    out = capsys.readouterr().out
+    assert said in out
+    assert f"{seconds:.3f}" in out
+
+
+def test_the_limit_is_an_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compare, "BENCHMARKS", {"pretended": CODE})
+    base, head = pretend(tmp_path / "base", 1.0), pretend(tmp_path / "head", 1.3)
+    assert compare.main([str(base), str(head), "--pairs", "1", "--only", "pretended", "--limit", "1.5"]) == 0
+
+
+def test_the_median_of_pairs_decides() -> None:
+    text, good = compare.table({"one outlier": [(1.0, 1.0), (1.0, 9.0), (1.0, 1.1)]}, 1.25)
+    assert good
+    assert "1.00-9.00" in text
+
+
+def test_a_benchmark_that_fails_and_a_commit_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="failed"):
+        compare.seconds(tmp_path, "raise ValueError")
+    if subprocess.run(["git", "rev-parse"], cwd=compare.ROOT, capture_output=True, check=False).returncode == 0:
+        with pytest.raises(SystemExit, match="no commit"):
+            compare.main(["no-such-commit", "HEAD", "--pairs", "1", "--only", "import"])
+
+
+@pytest.mark.parametrize("name", ["mixing", "import"])
+def test_a_benchmark_prints_seconds(name: str) -> None:
+    small = compare.BENCHMARKS[name].replace("347_850", "100")
+    assert compare.seconds(compare.ROOT, small) > 0

@@ -1,0 +1,51 @@
+"""Exact counts of a round, against the committed ones."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import torch
+
+from .scripts import script
+
+counts = script("counts")
+COMMITTED = json.loads(counts.FILE.read_text())
+HOW = "the counts changed; if that is meant: python benchmarks/counts.py --write, and commit benchmarks/counts.json"
+same_torch = pytest.mark.skipif(
+    torch.__version__.partition("+")[0] != COMMITTED["torch"], reason=f"counted with torch {COMMITTED['torch']}"
+)
+
+
+def check(now: Any, then: Any) -> None:
+    assert now == then, f"{HOW}\nnow:  {now}\nthen: {then}"
+
+
+@same_torch
+@pytest.mark.parametrize("name", ["fedavg", "wca"])
+def test_calls_and_the_largest_tensor_of_a_round(name: str) -> None:
+    check(counts.calls(name), COMMITTED["round"][name])
+
+
+@same_torch
+def test_flops_of_a_client_and_the_price_of_wca() -> None:
+    costs = {name: counts.flops(name) for name in ("fedavg", "wca")}
+    check(costs, COMMITTED["flops_per_client"])
+    price = COMMITTED["wca_in_fedavg_rounds"]
+    assert price["formula"] == pytest.approx(counts.formula(price["epochs"], price["clusters"]), abs=1e-4)
+    assert price["measured"] == pytest.approx(costs["wca"] / costs["fedavg"], abs=1e-4)
+    # A backward pass is a little less than two forward passes: the images need no gradient, the classifier is frozen.
+    assert price["formula"] < price["measured"] < price["formula"] * 1.05
+
+
+@pytest.mark.parametrize("name", ["fedavg", "wca"])
+def test_calls_grow_in_proportion_to_clients(name: str) -> None:
+    few, some, many = (COMMITTED["round"][name]["aten_calls"][str(k)] for k in counts.CLIENTS)
+    assert (many - some) / (some - few) == pytest.approx(2, abs=0.01)
+
+
+def test_help_loads_no_torch() -> None:
+    now = counts.imported()
+    check(now, COMMITTED["help_imports"])
+    assert not {"torch", "numpy", "faiss", "sklearn", "matplotlib"} & set(now)

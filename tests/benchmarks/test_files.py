@@ -1,0 +1,94 @@
+"""Every committed result file can be read and says what it was measured on."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .scripts import BENCHMARKS
+
+RESULTS = BENCHMARKS / "results"
+FILES = sorted(RESULTS.rglob("*"))
+MEASURED = [file for file in FILES if file.suffix == ".json" and file.parent == RESULTS]
+ids = [str(file.relative_to(RESULTS)) for file in FILES]
+
+
+def refuse(word: str) -> None:
+    raise AssertionError(f"{word} is no JSON")
+
+
+def numbers(value: Any) -> list[float]:
+    if isinstance(value, dict):
+        return [x for item in value.values() for x in numbers(item)]
+    if isinstance(value, list):
+        return [x for item in value for x in numbers(item)]
+    return [value] if isinstance(value, int | float) else []
+
+
+@pytest.mark.parametrize("file", FILES, ids=ids)
+def test_a_file_is_of_a_known_kind_and_can_be_read(file: Path) -> None:
+    if file.is_dir():
+        assert any(file.iterdir())
+        return
+    assert file.stat().st_size < 8_000_000
+    match file.suffix:
+        case ".json":
+            values = json.loads(file.read_text(), parse_constant=refuse)
+            assert values
+            assert all(map(math.isfinite, numbers(values)))
+        case ".jsonl":
+            lines = [json.loads(line, parse_constant=refuse) for line in file.read_text().splitlines()]
+            assert lines
+            assert all({"schema", "method", "round"} <= set(line) for line in lines)
+        case ".png":
+            assert file.read_bytes().startswith(b"\x89PNG")
+        case _:
+            assert file.suffix in {".md", ".svg", ".csv", ".log"}, "a new kind of file: say here how it is read"
+
+
+@pytest.mark.parametrize("file", MEASURED, ids=lambda file: file.name)
+def test_a_measurement_says_where_it_was_made(file: Path) -> None:
+    values = json.loads(file.read_text())
+    environment = values["environment"]
+    assert {"time", "python", "system", "cpu", "cores", "device", "versions"} <= set(environment)
+    assert {"fedwca", "torch", "numpy"} <= set(environment["versions"])
+
+
+def test_the_gate_was_measured_twelve_times() -> None:
+    gate = json.loads((BENCHMARKS / "gate.json").read_text())
+    assert len(gate["speed_ups"]) == 12
+    assert min(gate["speed_ups"]) > 0
+
+
+def test_finch_meets_its_target() -> None:
+    result = json.loads((RESULTS / "finch_scale.json").read_text())
+    target = result["target"]
+    large = [case for case in result["cases"] if case["clients"] == target["clients"]]
+    assert {case["signatures"] for case in large} == {"synthetic", "tiled"}
+    for case in large:
+        assert case["backend"] == "hnsw"
+        assert case["seconds"] <= target["seconds"]
+        assert case["recall"] >= target["recall"]
+    exact = [case for case in result["cases"] if case["backend"] == "faiss"]
+    assert max(case["clients"] for case in exact) >= 10_000
+    assert all(case["recall"] == 1 for case in exact)
+
+
+def test_cpu_targets_are_judged_by_their_numbers() -> None:
+    result = json.loads((RESULTS / "cpu_targets.json").read_text())
+    for name, entry in result["targets"].items():
+        assert entry["met"] == (entry["ratio"] <= entry["target"]), name
+        assert len(entry["plain_seconds"]) == len(entry["engine_seconds"])
+
+
+def test_the_page_shows_the_measured_numbers() -> None:
+    page = (BENCHMARKS.parent / "docs" / "performance.md").read_text()
+    for name, entry in json.loads((RESULTS / "cpu_targets.json").read_text())["targets"].items():
+        assert f"| {name} | {entry['target']} | {entry['ratio']} |" in page
+    for case in json.loads((RESULTS / "finch_scale.json").read_text())["cases"]:
+        if case["clients"] == 100_000:
+            assert all(str(case[key]) in page for key in ("recall", "cpu_seconds", "seconds", "mb_peak"))

@@ -1,0 +1,50 @@
+"""The same work on peers, as far as they need nothing installed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from .scripts import script
+
+run = script("peers/run")
+
+
+def test_plain_and_fedwca_on_a_tiny_federation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = [
+        "--clients",
+        "2",
+        "--images",
+        "8",
+        "--rounds",
+        "1",
+        "--repeats",
+        "1",
+        "--out",
+        str(tmp_path / "peers.json"),
+    ]
+    measured = run.main(["plain", "fedwca", *sizes])
+    assert {peer: len(rounds) for peer, rounds in measured.items()} == {"plain": 1, "fedwca": 1}
+    assert all(seconds["wall"] > 0 for rounds in measured.values() for seconds in rounds)
+    written = json.loads((tmp_path / "peers.json").read_text())
+    assert written["rounds"] == measured
+    assert "--clients=2" in capsys.readouterr().out
+
+
+def test_losses_are_printed_as_well_as_wins() -> None:
+    text = run.table({"plain": [{"cpu": 2.0, "wall": 2.0}], "slow": [{"cpu": 3.0, "wall": 5.0}]})
+    assert "1.50" in text
+    assert "2.50" in text
+
+
+def test_an_unknown_peer_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run.main(["plain", "nobody"])
+    assert "no peer nobody" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("peer", run.PEERS)
+def test_every_peer_has_a_script(peer: str) -> None:
+    assert (run.HERE / f"peer_{peer}.py").exists()
