@@ -25,22 +25,30 @@ def accuracies(title: str, found: Comparison, rows: Mapping[str, str], values: V
         where: paper and table of the values; empty where there are none.
     """
     several = len(found.sources) > 1
+    printed_sources = {source for _, source in values} - {AVERAGE}
+    part = bool(printed_sources) and printed_sources != set(found.sources)
     lines = []
     for source in [*found.sources, *([AVERAGE] if several else [])]:
         for row, method in rows.items():
             ours = found.sample(method, None if source == AVERAGE else source)
             printed = values.get((row, source))
+            if part and source == AVERAGE:
+                printed = _mean([values[row, one][0] for one in found.sources if (row, one) in values], found.sources)
             lines.append([f"{source}: {row}", shown(ours, 2), *_beside(ours, printed), str(ours.n)])
     notes = [
         "Ours and published: mean ± std (ddof 1) of the trial means, percent; difference: ours − published, points."
     ]
     if several:
         notes.append("average: mean and std over all runs of all sources named here, as in the paper's Avg. row.")
-        printed_sources = {source for _, source in values} - {AVERAGE}
-        if printed_sources and printed_sources != set(found.sources):
-            notes.append(f"The published average is over {', '.join(sorted(printed_sources))}.")
+        if part:
+            notes.append("Published beside it: the mean of the printed means of these sources; the paper has more.")
     notes.append(f"Published: {where}." if where else "Nothing is published for this data set and table.")
     return Grid(title, ("source: row", "ours", "published", "difference", "n"), lines, notes)
+
+
+def _mean(printed: Sequence[float], sources: Sequence[str]) -> tuple[float, None] | None:
+    """The mean of printed values, if there is one for each source."""
+    return (sum(printed) / len(printed), None) if len(printed) == len(sources) else None
 
 
 def _beside(ours: Sample, printed: tuple[float, float | None] | None) -> list[str]:
