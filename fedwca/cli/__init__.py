@@ -76,7 +76,7 @@ def run(arguments: Sequence[str]) -> int:
             warnings.simplefilter("default", UserWarning)
             warnings.showwarning = _show_warning
         try:
-            app(args=arguments)
+            app(args=arguments, prog_name="fedwca")
         except SystemExit as leave:
             return leave.code if isinstance(leave.code, int) else 1
         except FedwcaError as error:

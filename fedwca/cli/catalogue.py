@@ -30,9 +30,9 @@ def list_command(
     if as_json:
         typer.echo(json.dumps(names, indent=2))
         return
-    width = max(len(plural) for plural in names)
-    for plural, found in names.items():
-        typer.echo(f"{plural:<{width}}  {', '.join(found)}")
+    from fedwca.cli.drawing import listed
+
+    typer.echo("\n".join(listed(list(names), [", ".join(found) for found in names.values()])))
 
 
 def show_command(

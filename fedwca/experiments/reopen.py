@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 
 import torch
 from torch import Tensor
@@ -138,6 +139,6 @@ def _newest(path: Path, configuration: str, unit: Unit) -> Saved:
     if saved is None:
         raise CheckpointError(
             f"{path}: no checkpoint of {unit.method} (source model {unit.source_model}, trial {unit.trial}) is kept; "
-            f"run it again with --keep last, or continue it with: fedwca resume {path}"
+            f"run it again with --keep last, or continue it with: fedwca resume {quote(str(path))}"
         )
     return saved
