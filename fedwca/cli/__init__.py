@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 import warnings
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -108,4 +109,9 @@ def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__
 
 def main() -> None:
     """Entry point of the ``fedwca`` command."""
-    sys.exit(run(sys.argv[1:]))
+    try:
+        code = run(sys.argv[1:])
+    except FedwcaError as error:  # only with --debug
+        traceback.print_exc()
+        code = error.exit_code
+    sys.exit(code)

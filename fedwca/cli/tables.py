@@ -14,6 +14,7 @@ from fedwca.cli.drawing import draw_grid
 from fedwca.experiments.request import Plan, provenance
 from fedwca.results.comparison import Comparison
 from fedwca.results.formats import Grid, shown, shown_difference
+from fedwca.results.reading import counted
 from fedwca.results.statistics import FEWEST, Difference
 from fedwca.results.summary import Row
 
@@ -27,7 +28,8 @@ def print_plan(decided: Plan, dataset: Any, source: str, device: str, folder: Pa
     def say(text: str) -> None:
         console.print(text, markup=False, soft_wrap=True)
 
-    say(f"{dataset.name}: source {source}; targets {', '.join(targets)}; {config.clients} clients each; on {device}")
+    each = counted(config.clients, "client")
+    say(f"{dataset.name}: source {source}; targets {', '.join(targets)}; {each} each; on {device}")
     say("Methods: " + ", ".join(f"{method.label} ({method.name})" for method, _ in decided.methods))
     for origin, values in provenance(decided).items():
         say(f"From {origin}: {'; '.join(values)}")
