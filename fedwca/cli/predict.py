@@ -49,7 +49,7 @@ def command(
         answers = predict(opened, pictures(files, opened.about.side), batch_size, top)
         read, lost = write(out, told(answers, tell), min(top, len(opened.about.classes)))
     if out is not None:
-        typer.echo(f"wrote {out}: {read} image{"s" * (read != 1)}")
+        typer.echo(f"wrote {out}: {read} image{'s' * (read != 1)}")
     if lost:
         typer.echo(f"Warning: {lost} of {read + lost} could not be read; the column error says why", err=True)
     if not read:

@@ -29,6 +29,7 @@ from fedwca.registry import canonical
 from fedwca.results.comparison import Comparison
 from fedwca.results.figures import by_domain, cluster_weights, images_by_cluster
 from fedwca.results.formats import Grid, comma_separated
+from fedwca.results.reading import counted
 from fedwca.results.reproduction import accuracies, clusters
 from fedwca.results.store import plain
 
@@ -50,7 +51,8 @@ class Job:
     def title(self) -> str:
         """What is shown, and whether it is the small version."""
         config = next(iter(self.plans.values())).config
-        size = f"{config.clients} clients per domain, {config.samples or 'all'} images each, {config.rounds} rounds"
+        each = f"{config.samples or 'all'} images each, {counted(config.rounds, 'round')}"
+        size = f"{counted(config.clients, 'client')} per domain, {each}"
         what = f"{self.table}, {self.dataset}: {self.found.title}"
         return f"{what} [--quick: {size}; not comparable with the paper]" if self.quick else what
 
