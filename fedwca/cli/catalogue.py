@@ -99,8 +99,15 @@ def _show_baseline(name: str, as_json: bool) -> None:
     if as_json:
         typer.echo(found.model_dump_json(indent=2))
         return
+    from fedwca.experiments.config import flat
+
     for field, value in found.model_dump(exclude_none=True).items():
-        typer.echo(f"{field}: {str(value).strip()}")
+        if isinstance(value, dict):
+            shown = ", ".join(f"{key} = {inner}" for key, inner in flat(value))
+        else:
+            shown = ", ".join(value) if isinstance(value, tuple | list) else str(value).strip()
+        if shown:
+            typer.echo(f"{field}: {shown}")
 
 
 def _show_preset(name: str, as_json: bool) -> None:
