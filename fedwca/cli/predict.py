@@ -25,7 +25,9 @@ def command(
     batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Images at once.")] = 64,
     top: Annotated[int, typer.Option("--top", min=1, help="Classes to name for each image.")] = 1,
     device: Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1; auto: a GPU where there is one.")] = "cpu",
-    client: Annotated[int | None, typer.Option("--client", help="For a run folder: whose model.")] = None,
+    client: Annotated[
+        int | None, typer.Option("--client", help="For a run folder: whose model, counted from 0.")
+    ] = None,
     method: Annotated[
         str | None, typer.Option("--method", help="For a run folder: which method; default: the composed one.")
     ] = None,
