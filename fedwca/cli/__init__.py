@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 import warnings
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -82,7 +83,7 @@ def run(arguments: Sequence[str]) -> int:
             warnings.simplefilter("default", UserWarning)
             warnings.showwarning = _show_warning
         try:
-            app(args=arguments)
+            app(args=arguments, prog_name="fedwca")
         except SystemExit as leave:
             return leave.code if isinstance(leave.code, int) else 1
         except FedwcaError as error:
@@ -114,4 +115,9 @@ def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__
 
 def main() -> None:
     """Entry point of the ``fedwca`` command."""
-    sys.exit(run(sys.argv[1:]))
+    try:
+        code = run(sys.argv[1:])
+    except FedwcaError as error:  # only with --debug
+        traceback.print_exc()
+        code = error.exit_code
+    sys.exit(code)

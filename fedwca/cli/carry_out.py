@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import typer
@@ -88,7 +89,7 @@ def carry_out(work: Work) -> Conducted:
             finish(work, prepared, complete=False)
         raise FedwcaError(
             f"{folder.path}: cannot be written ({error.strerror or error}); what was written is kept, continue with: "
-            f"fedwca resume {folder.path}"
+            f"fedwca resume {quote(str(folder.path))}"
         ) from error
     except FedwcaError:
         finish(work, prepared, complete=False)
@@ -97,10 +98,8 @@ def carry_out(work: Work) -> Conducted:
         finish(work, prepared, complete=False)
         done = sum(record["round"] >= 0 for record in folder.records())
         rounds = "1 round is" if done == 1 else f"{done} rounds are"
-        typer.echo(
-            f"Stopped; {rounds} kept in {folder.path}, with a summary; continue with: fedwca resume {folder.path}",
-            err=True,
-        )
+        how = f"fedwca resume {quote(str(folder.path))}"
+        typer.echo(f"Stopped; {rounds} kept in {folder.path}, with a summary; continue with: {how}", err=True)
         raise typer.Exit(130) from None
     return Conducted(work.plan, work.dataset, table, summary, folder.path)
 

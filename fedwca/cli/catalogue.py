@@ -30,9 +30,9 @@ def list_command(
     if as_json:
         typer.echo(json.dumps(names, indent=2))
         return
-    width = max(len(plural) for plural in names)
-    for plural, found in names.items():
-        typer.echo(f"{plural:<{width}}  {', '.join(found)}")
+    from fedwca.cli.drawing import listed
+
+    typer.echo("\n".join(listed(list(names), [", ".join(found) for found in names.values()])))
 
 
 def show_command(
@@ -99,8 +99,15 @@ def _show_baseline(name: str, as_json: bool) -> None:
     if as_json:
         typer.echo(found.model_dump_json(indent=2))
         return
+    from fedwca.experiments.config import flat
+
     for field, value in found.model_dump(exclude_none=True).items():
-        typer.echo(f"{field}: {str(value).strip()}")
+        if isinstance(value, dict):
+            shown = ", ".join(f"{key} = {inner}" for key, inner in flat(value))
+        else:
+            shown = ", ".join(value) if isinstance(value, tuple | list) else str(value).strip()
+        if shown:
+            typer.echo(f"{field}: {shown}")
 
 
 def _show_preset(name: str, as_json: bool) -> None:

@@ -68,7 +68,9 @@ def command(
     if reference and base not in names:
         raise UsageError(f"--reference {reference}: is not one of the methods {', '.join(names)}")
     layer = {**asked.layer, "baselines": methods, "composed": False}
-    request = Request(layer, asked.pairs, asked.preset, asked.file, None, form is not Format.table)
+    own = dict.fromkeys(["composed", *([] if source else ["source"])], "compare")
+    quiet = form is not Format.table
+    request = Request(layer, asked.pairs, asked.preset, asked.file, None, quiet, said=own)
     tables, config = {}, None
     for one in chosen_sources(request, source or []):
         gathered = gather(one, out)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,8 @@ class Request:
     """Continue the run in ``out`` if one of this very configuration is there; a finished one is returned at once."""
     profile: bool = False
     """Keep where the time went, and a trace of one round, in the run folder."""
+    said: Mapping[str, str] = field(default_factory=dict)
+    """Dotted keys of the layer that a command or one of its options set, such as ``--quick``, with its name."""
 
 
 def execute(request: Request) -> None:
@@ -125,7 +127,10 @@ def conduct(request: Request) -> Conducted:
 def _decide(request: Request, source: str) -> Plan:
     """The plan once the source domain is known: which it is may change what the preset says."""
     decided = plan(request.layer, request.pairs, request.preset, request.file, source)
-    return replace(decided, config=decided.config.model_copy(update={"source": source}))
+    origins = {
+        key: request.said.get(key, origin) if origin == "CLI" else origin for key, origin in decided.origins.items()
+    }
+    return replace(decided, config=decided.config.model_copy(update={"source": source}), origins=origins)
 
 
 def described_plan(decided: Plan) -> dict[str, Any]:

@@ -43,11 +43,12 @@ def command(
     from fedwca.handover.predicting import predict
     from fedwca.results.runs import find_run
 
+    path = find_run(run)
     folder = out or Path("joined") / data.stem
     if there := [name for name in FILES if (folder / name).exists()]:
         raise UsageError(f"--out {folder}: holds a {there[0]} already; name another folder or remove it")
     files = find_images([data])
-    if folder.resolve().is_relative_to(find_run(run).resolve()):
+    if folder.resolve().is_relative_to(path.resolve()):
         raise UsageError(f"--out {folder}: lies in the run folder, which is only read; name another")
     reopened = reopen(run, method, source_model, trial)
     found = list(pictures(files, input_side(reopened.architecture)))
@@ -65,7 +66,7 @@ def command(
     write(folder / FILES[2], answers, 1)
     say(joined)
     classes = [answer.best[0][0] for some in answers for answer in some if answer.best]
-    typer.echo("Labels: " + ", ".join(f"{name} {classes.count(name)}" for name in about.classes if name in classes))
+    typer.echo("Labels: " + ", ".join(f"{classes.count(name)} × {name}" for name in about.classes if name in classes))
     typer.echo(f"wrote {folder / FILES[0]}, {card} and {folder / FILES[2]}")
 
 

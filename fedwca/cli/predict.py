@@ -25,7 +25,9 @@ def command(
     batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Images at once.")] = 64,
     top: Annotated[int, typer.Option("--top", min=1, help="Classes to name for each image.")] = 1,
     device: Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1; auto: a GPU where there is one.")] = "cpu",
-    client: Annotated[int | None, typer.Option("--client", help="For a run folder: whose model.")] = None,
+    client: Annotated[
+        int | None, typer.Option("--client", help="For a run folder: whose model, counted from 0.")
+    ] = None,
     method: Annotated[
         str | None, typer.Option("--method", help="For a run folder: which method; default: the composed one.")
     ] = None,
@@ -48,6 +50,8 @@ def command(
     with counting(len(files)) as tell:
         answers = predict(opened, pictures(files, opened.about.side), batch_size, top)
         read, lost = write(out, told(answers, tell), min(top, len(opened.about.classes)))
+    if out is not None:
+        typer.echo(f"wrote {out}: {read} image{'s' * (read != 1)}")
     if lost:
         typer.echo(f"Warning: {lost} of {read + lost} could not be read; the column error says why", err=True)
     if not read:

@@ -17,6 +17,8 @@ from fedwca.experiments.request import Plan
 
 EVERY = 5.0
 """Seconds between two plain lines of one method, at least."""
+NARROW = 110
+"""Columns below which bars are short and say only what matters most."""
 
 
 @contextmanager
@@ -34,12 +36,13 @@ def watching(decided: Plan, silent: bool, quiet: bool = False) -> Iterator[Progr
     elif not console.is_terminal:
         yield _Lines(decided).hooks()
     else:
+        narrow = console.width < NARROW
         bars = Bars(
-            TextColumn("{task.description:<28}"),
-            BarColumn(),
+            TextColumn("{task.description:<16}" if narrow else "{task.description:<28}"),
+            BarColumn(bar_width=10 if narrow else 40),
             MofNCompleteColumn(),
             TextColumn("{task.fields[note]}"),
-            TimeElapsedColumn(),
+            *(() if narrow else (TimeElapsedColumn(),)),
             TextColumn("left"),
             TimeRemainingColumn(),
             console=console,
@@ -136,9 +139,9 @@ class _Bars:
         self._note()
 
     def _note(self) -> None:
-        speed = self.bars.tasks[self.now].finished_speed or self.bars.tasks[self.now].speed
-        if speed:
-            self.bars.update(self.now, note=f"{speed:.1f} clients/s {self._accuracy}")
+        rate = self.bars.tasks[self.now].finished_speed or self.bars.tasks[self.now].speed
+        speed = f"{rate:.1f} clients/s " if rate and self.console.width >= NARROW else ""
+        self.bars.update(self.now, note=f"{speed}{self._accuracy}")
 
     def on_round(self, done: int, accuracy: float) -> None:
         self._accuracy = f"round {done}: {accuracy:.1f} %"

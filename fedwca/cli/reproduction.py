@@ -20,7 +20,8 @@ from fedwca.cli.tables import print_grid
 from fedwca.datasets import datasets
 from fedwca.errors import FedwcaError
 from fedwca.experiments.bench import draw
-from fedwca.experiments.reproduce import Cost, Definition, Published, cost, fitting, layered, probe, published
+from fedwca.experiments.config import flat
+from fedwca.experiments.reproduce import Cost, Definition, Published, cost, fitting, layered, probe, published, quick
 from fedwca.experiments.request import Plan, plan
 from fedwca.experiments.setup import load
 from fedwca.experiments.spec import parse
@@ -28,6 +29,7 @@ from fedwca.registry import canonical
 from fedwca.results.comparison import Comparison
 from fedwca.results.figures import by_domain, cluster_weights, images_by_cluster
 from fedwca.results.formats import Grid, comma_separated
+from fedwca.results.reading import counted
 from fedwca.results.reproduction import accuracies, clusters
 from fedwca.results.store import plain
 
@@ -49,7 +51,8 @@ class Job:
     def title(self) -> str:
         """What is shown, and whether it is the small version."""
         config = next(iter(self.plans.values())).config
-        size = f"{config.clients} clients per domain, {config.samples or 'all'} images each, {config.rounds} rounds"
+        each = f"{config.samples or 'all'} images each, {counted(config.rounds, 'round')}"
+        size = f"{counted(config.clients, 'client')} per domain, {each}"
         what = f"{self.table}, {self.dataset}: {self.found.title}"
         return f"{what} [--quick: {size}; not comparable with the paper]" if self.quick else what
 
@@ -79,7 +82,8 @@ def jobs(
         layer = layered(found, name, quick, asked.layer)
         request = Request(layer, asked.pairs, asked.preset, asked.file, None, silent)
         fits = fitting(found, plan(layer, asked.pairs, asked.preset, asked.file).config)
-        request = replace(request, layer=layered(fits, name, quick, asked.layer))
+        own = said(table, fits, name, quick, asked, bool(names), bool(sources))
+        request = replace(request, layer=layered(fits, name, quick, asked.layer), said=own)
         printed = published(table, name)
         wanted = list(sources) or list(found.sources.get(name, ["all"]))
         requests = {str(one.layer["source"]): one for one in chosen_sources(request, wanted, planning)}
@@ -87,6 +91,18 @@ def jobs(
         config = next(iter(plans.values())).config
         made.append(Job(canonical(table), fits, requests, plans, dataset_name(config), printed, quick))
     return made
+
+
+def said(
+    table: str, found: Definition, name: str, small: bool, asked: Asked, dataset: bool, source: bool
+) -> dict[str, str]:
+    """What the table or ``--quick`` sets, and the user did not; ``dataset``, ``source``: whether the user named one."""
+    whole = {**found.layer(), "dataset": name, "source": ""}
+    own = {key: "--quick" for key, _ in flat(quick(name))} if small else {}
+    own |= {key: f"reproduce {canonical(table)}" for key, _ in flat(whole)}
+    theirs = {key for key, _ in (*flat(asked.layer), *asked.pairs)}
+    theirs |= {key for key, named in (("dataset", dataset), ("source", source)) if named}
+    return {key: origin for key, origin in own.items() if key not in theirs}
 
 
 def announce(planned: Sequence[Job], out: Path) -> None:
@@ -111,6 +127,8 @@ def _rough(found: Cost) -> str:
 
 
 def _hours(hours: float) -> str:
+    if hours < 1 / 60:
+        return "a minute"
     if hours < 1:
         return f"{60 * hours:.0f} minutes"
     return f"{hours:.0f} hours" if hours < 48 else f"{hours / 24:.0f} days"

@@ -62,6 +62,8 @@ def go_on(
     if read_run(path).state == "done":
         dataset, _ = loaded or load(config)
         summary = dict(read_run(path).summary)
+        if not (as_json or quiet):
+            typer.echo(f"{path} is finished; nothing is left to do", err=True)
         return Conducted(decided, dataset, tabulate(decided, read_records(path), about["domains"]), summary, path)
     with RunFolder(path, again=True) as folder:
         dataset, source = loaded or load(config)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.table import Column, Table
 
@@ -44,14 +46,26 @@ def list_runs(
     if not found:
         typer.echo(f"No runs in {root}/")
         return
+    console = Console()
+    narrow = console.width < 110
     table = Table(
-        Column("run", overflow="fold"), "method", "data", Column("accuracy", justify="right"), "time", "state"
+        # A name is there to be copied, so it is broken only where it would leave the others no room.
+        Column("run", overflow="fold", no_wrap=max(len(run.path.name) for run in found) <= 40),
+        "method",
+        "data",
+        Column("accuracy", justify="right", no_wrap=True),
+        "time",
+        Column("state", no_wrap=True),
+        box=box.SIMPLE_HEAD if narrow else box.HEAVY_HEAD,
+        padding=(0, 0, 0, 1) if narrow else (0, 1),
+        pad_edge=not narrow,
+        show_edge=not narrow,
     )
     for run in found:
         line = _line(run)
         shown = "–" if run.accuracy is None else f"{run.accuracy:.1f}"
         table.add_row(line["run"], line["method"], line["data"], shown, f"{run.time:%Y-%m-%d %H:%M}", line["state"])
-    Console().print(table)
+    console.print(table)
 
 
 def _line(run: Run) -> dict[str, Any]:
@@ -91,7 +105,7 @@ def show_run(run: Name, as_json: Json = False) -> None:
         table.add_row(method["label"], "–" if mean is None else f"{mean:.1f}", rounds)
     console.print(table)
     if found.state == "stopped":
-        console.print(f"Continue it with: fedwca resume {found.path}", markup=False, soft_wrap=True)
+        console.print(f"Continue it with: fedwca resume {quote(str(found.path))}", markup=False, soft_wrap=True)
 
 
 @app.command("diff")

@@ -81,6 +81,7 @@ def command(
     if not chosen:
         raise UsageError("nothing to try; name --param kind.field=values or --grid wca")
     layer = {**asked.layer, "baselines": [method or owner or "fedwca"], "composed": False, "evidence": not oracle}
-    request = Request(layer, asked.pairs, asked.preset, asked.file, None, True)
+    own = ("composed", "evidence", *(() if method else ("baselines",)))
+    request = Request(layer, asked.pairs, asked.preset, asked.file, None, True, said=dict.fromkeys(own, "sweep"))
     wanted = Search(request, chosen, sweep.ORACLE if oracle else criterion, tries, out)
     report(wanted, search(wanted), form)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
+from fedwca.cli.drawing import draw_grid
 from fedwca.experiments.request import Plan, provenance
 from fedwca.results.comparison import Comparison
 from fedwca.results.formats import Grid, shown, shown_difference
+from fedwca.results.reading import counted
 from fedwca.results.statistics import FEWEST, Difference
 from fedwca.results.summary import Row
 
@@ -27,7 +28,8 @@ def print_plan(decided: Plan, dataset: Any, source: str, device: str, folder: Pa
     def say(text: str) -> None:
         console.print(text, markup=False, soft_wrap=True)
 
-    say(f"{dataset.name}: source {source}; targets {', '.join(targets)}; {config.clients} clients each; on {device}")
+    each = counted(config.clients, "client")
+    say(f"{dataset.name}: source {source}; targets {', '.join(targets)}; {each} each; on {device}")
     say("Methods: " + ", ".join(f"{method.label} ({method.name})" for method, _ in decided.methods))
     for origin, values in provenance(decided).items():
         say(f"From {origin}: {'; '.join(values)}")
@@ -40,23 +42,20 @@ def print_table(decided: Plan, table: Sequence[Row], name: str, summary: dict[st
     config = decided.config
     runs = config.source_models * config.trials
     spread = f"mean ± std (ddof 1) over n = {runs} runs" if runs > 1 else "n = 1 run, so there is no spread"
-    grid = Table(title=f"{name}, source {config.source}: accuracy in percent after the last round, {spread}")
-    grid.add_column("method")
-    for domain in table[0].domains if table else ():
-        grid.add_column(domain, justify="right")
-    grid.add_column("mean", justify="right", style="bold")
-    grid.add_column("to FedAvg", justify="right")
+    lines = []
     for row in table:
         entry = summary["methods"][row.name]
         cells = [_cell(entry["domains"][domain], entry["domain_stds"][domain]) for domain in row.domains]
         difference = entry.get("difference")
         paired = _cell(difference["mean"], difference["std"], "+") if difference else ""
-        grid.add_row(row.label, *cells, _cell(entry["mean"], entry["std"]), paired)
-    console.print(grid)
+        lines.append([row.label, *cells, _cell(entry["mean"], entry["std"]), paired])
+    title = f"{name}, source {config.source}: accuracy in percent after the last round, {spread}"
+    columns = ("method", *(table[0].domains if table else ()), "mean", "to FedAvg")
+    draw_grid(Grid(title, columns, lines), console, bold="mean")
     timing = summary["timing"]
     console.print(
         f"Ran {timing['run_seconds']:.0f} s after {timing['setup_seconds']:.0f} s of set-up. Results, configuration "
-        f"and pictures: {folder}",
+        f"and pictures: {folder}\nA page of it: fedwca report {quote(str(folder))}",
         markup=False,
         soft_wrap=True,
     )
@@ -113,12 +112,6 @@ def print_grid(grid: Grid, form: str = "table") -> None:
         typer.echo(grid.markdown() if form == "markdown" else grid.latex())
         return
     console = Console()
-    drawn = Table(title=escape(grid.title))
-    drawn.add_column(grid.columns[0])
-    for column in grid.columns[1:]:
-        drawn.add_column(escape(column), justify="right")
-    for row in grid.rows:
-        drawn.add_row(*map(escape, row))
-    console.print(drawn)
+    draw_grid(grid, console)
     for note in grid.notes:
         console.print(note, markup=False, soft_wrap=True)

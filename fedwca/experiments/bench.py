@@ -79,7 +79,7 @@ def bench(
     }
     progress.earlier(len(federations) * sum(r for _, r in methods) - sum(r for some in left.values() for _, r in some))
     models = source_models(config, dataset, source, progress.source) if any(left.values()) else []
-    for (index, trial), some in left.items():
+    for number, ((index, trial), some) in enumerate(left.items(), 1):
         if not some:
             continue
         model, federation = models[index], draw(config, dataset, source, index, trial)
@@ -87,7 +87,8 @@ def bench(
         for method, rounds in some:
             unit = Unit(index, trial, method.name)
             tag = {"method": method.name, "source_model": index, "trial": trial}
-            progress.begin(method.label, rounds, len(federation))
+            label = method.label if len(left) == 1 else f"{method.label}, run {number} of {len(left)}"
+            progress.begin(label, rounds, len(federation))
             point, accuracy = keeper.restore(unit, engine, model.digest), math.nan
             if point is None:
                 point = Point(-1, begin(engine))
@@ -104,7 +105,7 @@ def bench(
                 accuracy = mean(record["accuracy"])
                 yield {**tag, **record}
                 keeper.save(unit, after, engine, model.digest, last=after.round == rounds - 1)
-            progress.end(method.label, accuracy)
+            progress.end(label, accuracy)
 
 
 def federate(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 
 import torch
 from torch import Tensor
@@ -22,7 +23,7 @@ from fedwca.experiments.setup import architecture, choose_engine, load
 from fedwca.network import Architecture, Network
 from fedwca.registry import canonical, unknown
 from fedwca.results.checkpoints import Checkpoints, Saved, Unit
-from fedwca.results.runs import find_run, identity, read_about
+from fedwca.results.runs import find_run, identity, read_about, read_run
 from fedwca.round import Method, Server
 
 
@@ -136,8 +137,9 @@ def _newest(path: Path, configuration: str, unit: Unit) -> Saved:
     for sentence in damaged:
         warnings.warn(f"{sentence}; the one before it is opened", UserWarning, stacklevel=3)
     if saved is None:
+        more = "" if read_run(path).state == "done" else f", or continue it with: fedwca resume {quote(str(path))}"
         raise CheckpointError(
             f"{path}: no checkpoint of {unit.method} (source model {unit.source_model}, trial {unit.trial}) is kept; "
-            f"run it again with --keep last, or continue it with: fedwca resume {path}"
+            f"run it again with --keep last{more}"
         )
     return saved

@@ -148,7 +148,7 @@ def provenance(plan: Plan) -> dict[str, list[str]]:
         # A run's config.json says everything; what it repeats of the defaults is not news.
         if key in values and not (origin == "config" and key in defaults and values[key] == defaults[key]):
             found.setdefault(origin, []).append(f"{key.removeprefix('components.')} = {_shown(values[key])}")
-    order = sorted(found, key=lambda origin: (origin != "CLI", origin != "config"))
+    order = sorted(found, key=lambda origin: (origin != "CLI", origin != "config", origin.startswith("preset ")))
     return {origin: found[origin] for origin in order}
 
 

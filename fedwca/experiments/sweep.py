@@ -105,8 +105,10 @@ def resolved(key: str, decided: Plan) -> str:
     own = {"dataset": decided.config.dataset, "model": decided.config.model}
     having = [part.name for kind, part in parts(method) if kind == head and rest[0] in type(part).model_fields]
     having += [own[head]] if head in own else []
-    if len(having) != 1:
-        raise UsageError(f"--param {key}: {method.label} has {len(having)} parts {head!r} with the field {rest[0]!r}")
+    if not having:
+        raise UsageError(f"--param {key}: no {head} of {method.label} has a field {rest[0]!r}")
+    if len(having) > 1:
+        raise UsageError(f"--param {key}: several have that field; say {head}.{having[0]}.{rest[0]}")
     return f"{head}.{having[0]}.{rest[0]}"
 
 

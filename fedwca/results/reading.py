@@ -49,8 +49,8 @@ class Results:
         """What was run, in a line."""
         c = self.config
         return (
-            f"{c['dataset']}, source {c['source']}, {c['clients']} clients per target domain, "
-            f"{c['rounds']} rounds, seed {c['seed']}"
+            f"{c['dataset']}, source {c['source']}, {counted(c['clients'], 'client')} per target domain, "
+            f"{counted(c['rounds'], 'round')}, seed {c['seed']}"
         )
 
     @property
@@ -70,6 +70,11 @@ class Results:
             for record in self.records
             if record["method"] == method and run in (None, (record["source_model"], record["trial"]))
         ]
+
+
+def counted(number: int, what: str) -> str:
+    """``1 round``, ``2 rounds``."""
+    return f"{number} {what}" + ("" if number == 1 else "s")
 
 
 def read_results(path: Path) -> Results:

@@ -61,10 +61,12 @@ class RunFolder:
             raise (
                 UsageError(taken)
                 if self.path.is_dir()
-                else FedwcaError(f"--out {self.path}: cannot be written (a file is in the way)")
+                else FedwcaError(f"{self.path}: cannot be written (a file is in the way); choose a place with --out")
             ) from None
         except OSError as error:
-            raise FedwcaError(f"--out {self.path}: cannot be written ({error.strerror or error})") from None
+            raise FedwcaError(
+                f"{self.path}: cannot be written ({error.strerror or error}); choose a place with --out"
+            ) from None
 
     def __enter__(self) -> Self:
         return self

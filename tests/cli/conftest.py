@@ -40,11 +40,11 @@ class Run:
         return (self.folder / "rounds.jsonl").read_text().splitlines()
 
 
-def call(*arguments: str, folder: Path = Path()) -> Run:
-    """A command line in this process."""
+def call(*arguments: str, folder: Path = Path(), columns: int = 200) -> Run:
+    """A command line in this process, on a terminal so wide."""
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        patch.setenv("COLUMNS", "200")
+        patch.setenv("COLUMNS", str(columns))
         code = run(list(arguments))
     return Run(code, out.getvalue(), err.getvalue(), folder)
 
@@ -58,10 +58,10 @@ def shades(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def bench(shades: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
     """`fedwca bench` on the shades with small settings; later arguments win over them."""
 
-    def started(*arguments: str, out: Path | None = None, small: bool = True) -> Run:
+    def started(*arguments: str, out: Path | None = None, small: bool = True, columns: int = 200) -> Run:
         folder = out or tmp_path_factory.mktemp("runs") / "run"
         given = ["bench", "--data", str(shades), *(SMALL if small else []), "--out", str(folder), *arguments]
-        return call(*given, folder=folder)
+        return call(*given, folder=folder, columns=columns)
 
     return started
 

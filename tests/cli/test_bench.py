@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from fedwca.cli import main
 from fedwca.results.profile import PHASES
 
 from .conftest import SIZE, SMALL, Run
@@ -138,6 +139,15 @@ def test_progress_on_a_terminal(bench: Bench, monkeypatch: pytest.MonkeyPatch) -
     for part in ("all rounds", "source model", "clients/s", "round 2: "):
         assert part in run.err
     assert "\x1b[1A" not in run.out
+
+
+def test_bars_fit_a_narrow_terminal(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    run = bench("--baseline", "none", "--trials", "2", columns=80)
+    assert "round 2: " in run.err
+    assert "…" not in run.err
+    assert "clients/s" not in run.err
+    assert "FedWCA, run 2 of 2 " in run.err
 
 
 def test_a_config_given_back(bench: Bench, plain: Run, tmp_path: Path) -> None:
@@ -287,6 +297,14 @@ def test_debug_shows_where(bench: Bench) -> None:
         bench("--aggregator", "wac", "--debug")
 
 
+def test_debug_leaves_the_exit_code(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.argv", ["fedwca", "show", "aggregator", "wac", "--debug"])
+    with pytest.raises(SystemExit) as leave:
+        main()
+    assert leave.value.code == 2
+    assert capsys.readouterr().err.startswith("Traceback")
+
+
 def test_what_nobody_foresaw_is_one_sentence_too(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> None:
         raise RuntimeError("a surprise")
@@ -309,7 +327,7 @@ def test_a_folder_that_cannot_be_written_is_found_before_work(
     for path in (tmp_path / "file", tmp_path / "file" / "below"):
         run = bench(out=path)
         assert run.code == 1
-        assert run.err.startswith(f"Error: --out {path}: cannot be written (")
+        assert run.err.startswith(f"Error: {path}: cannot be written (")
 
 
 def test_a_full_disk_is_found_before_work(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

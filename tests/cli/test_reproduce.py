@@ -44,6 +44,26 @@ def test_the_plan_needs_no_data_and_runs_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_plan_needs_no_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object) -> None:
+        pytest.fail("weights were asked for")
+
+    monkeypatch.setattr("fedwca.models._resnet.ResNet.load_pretrained", never)
+    run = call("reproduce", "table3", "--dataset", "pacs", "--dry-run", "--out", str(tmp_path))
+    assert run.code == 0, run.err
+
+
+def test_values_are_said_to_come_from_where_they_do(digits: Path, tmp_path: Path) -> None:
+    run = reproduce(digits, tmp_path, "table2", "--row", "Source Only", "--source", "mnist")
+    origins = {line.partition(": ")[0]: line for line in run.out.splitlines() if line.startswith("From ")}
+    assert list(origins) == ["From CLI", "From --quick", "From reproduce table2", "From preset paper"]
+    assert "clients = 2; rounds = 2" in origins["From CLI"]
+    assert "source = mnist" in origins["From CLI"]
+    assert "samples = " in origins["From --quick"]
+    assert "rounds" not in origins["From --quick"]
+    assert "composed = False" in origins["From reproduce table2"]
+
+
 def test_ours_stands_beside_the_published_numbers(digits: Path, out: Path) -> None:
     rows = ["--row", "Source Only", "--row", "FedAvg"]
     sources = ["--source", "mnist", "--source", "svhn"]

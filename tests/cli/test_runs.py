@@ -33,6 +33,20 @@ def runs(plain: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+def test_a_name_is_never_broken_on_a_narrow_terminal(plain: Run, tmp_path: Path) -> None:
+    shutil.copytree(plain.folder, tmp_path / "20260101-120000-000-wca")
+    run = call("runs", "--root", str(tmp_path), columns=80)
+    assert "20260101-120000-000-wca" in run.out
+    assert "done" in run.out
+    assert all(len(line) <= 80 for line in run.out.splitlines())
+
+
+def test_a_hint_can_be_pasted_whatever_the_folder_is_called(plain: Run, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(plain.folder, tmp_path / "my run"))
+    (folder / "summary.json").unlink()
+    assert f"Continue it with: fedwca resume '{folder}'\n" in call("runs", "show", str(folder)).out
+
+
 def test_the_list(runs: Path) -> None:
     run = call("runs")
     assert run.code == 0, run.err

@@ -60,7 +60,7 @@ def test_an_oracle_is_named_one(shades: Path, tmp_path: Path) -> None:
         (["--grid", "wac"], "did you mean 'wca'"),
         (["--param", "lr=1"], "--param lr=1"),
         (["--param", "training.lr=1,2", "--criterion", "accuracy"], "no criterion 'accuracy'"),
-        (["--param", "aggregator.u=1,2"], "has 0 parts"),
+        (["--param", "aggregator.u=1,2"], "no aggregator of"),
         (["--param", "aggregator.ta=-1,2"], "ta"),
     ],
 )

@@ -88,7 +88,10 @@ def test_what_cannot_be_opened_is_said_in_a_sentence(run: Path, tmp_path: Path) 
         reopen(run, source_model=-1)
     copy = Path(shutil.copytree(run, tmp_path / "copy"))
     shutil.rmtree(copy / "checkpoints")
-    with pytest.raises(CheckpointError, match=r"no checkpoint of wca .* is kept; run it again with --keep last"):
+    with pytest.raises(CheckpointError, match=r"no checkpoint of wca .* is kept; run it again with --keep last$"):
+        reopen(copy)
+    (copy / "summary.json").unlink(missing_ok=True)
+    with pytest.raises(CheckpointError, match=r"--keep last, or continue it with: fedwca resume "):
         reopen(copy)
     about = json.loads((copy / "config.json").read_text())
     (copy / "config.json").write_text(json.dumps({**about, "schema": 99}))

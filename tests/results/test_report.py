@@ -126,7 +126,7 @@ def test_doubts_in_plain_words(run: Results) -> None:
     assert "similarities of client 1 were divided by a number that is not above 0" in text
     assert "client 0 found no partner to mix with" in text
     assert "2 of 3 clusters have a single client" in text
-    assert "the second neighbour of client 1 is at most 2% farther" in text
+    assert "the second neighbour of client 1 is at most 2 % farther" in text
     assert "in 1 rounds some cluster had a single contributor" in text
 
 

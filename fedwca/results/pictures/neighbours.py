@@ -49,7 +49,9 @@ def neighbours(
     axis.set(aspect="equal", xlim=(-1, wide - 1), ylim=(0.9 - high, 0.8))
     axis.axis("off")
     if any(tied):
-        axis.plot([], [], linestyle="--", color="#444444", label=f"second neighbour at most {CLOSE - 1:.0%} farther")
+        axis.plot(
+            [], [], linestyle="--", color="#444444", label=f"second neighbour at most {100 * (CLOSE - 1):.0f} % farther"
+        )
     style.legend(made, axis, len(looks) + any(tied), 0.6)
     return made
 

@@ -113,8 +113,8 @@ def _tied(records: Sequence[Record]) -> Iterator[str]:
         close = [k for k, margin in enumerate(margins) if margin is not None and margin <= CLOSE]
         if close:
             yield (
-                f"the second neighbour of {_clients(close)} is at most {CLOSE - 1:.0%} farther than the first "
-                f"({_where(record)}): a small change may group them otherwise."
+                f"the second neighbour of {_clients(close)} is at most {100 * (CLOSE - 1):.0f} % farther than the "
+                f"first ({_where(record)}): a small change may group them otherwise."
             )
             return
 

@@ -16,7 +16,7 @@ function make(tag, attributes = {}, ...children) {
 }
 
 // Two colours that one of the page's backgrounds would swallow follow the theme.
-const ink = (colour) => ({ "#000000": "var(--dark-series)", "#0072B2": "var(--own)" })[colour] || colour;
+const ink = (colour) => ({ "#000000": "var(--dark-series)", "#0072B2": "var(--own-line)" })[colour] || colour;
 const shown = (value, digits = 1) => (value === null || value === undefined ? "–" : value.toFixed(digits));
 
 function theme() {
@@ -62,7 +62,7 @@ function ticks(low, high, count) {
   const rough = (high - low) / count || 1, power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= rough);
   const found = [];
-  for (let at = Math.ceil(low / step - 1e-9) * step; at <= high + step * 1e-9; at += step) found.push(at);
+  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i += 1) found.push(i * step);
   return found;
 }
 

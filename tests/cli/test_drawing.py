@@ -1,0 +1,63 @@
+"""Tables and lists keep every number whole, however narrow the terminal."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from fedwca.cli.drawing import draw_grid, listed, parts
+from fedwca.results.formats import Grid
+
+COLUMNS = ("method", "photo", "printed", "street", "neon", "mean", "to FedAvg")
+GRID = Grid(
+    "digits_mini: accuracy",
+    COLUMNS,
+    [["Source Only", *["58.1 ± 4.5"] * 5, "-8.5 ± 3.3"], ["FedAvg", *["59.5 ± 14.7"] * 5, ""]],
+)
+
+
+def drawn(width: int) -> str:
+    text = io.StringIO()
+    draw_grid(GRID, Console(file=text, width=width), bold="mean")
+    return text.getvalue()
+
+
+def test_a_table_that_fits_is_left_alone() -> None:
+    assert parts(GRID, 200) == [GRID]
+    assert "59.5 ± 14.7" in drawn(200)
+
+
+def test_at_80_columns_one_part_with_whole_names_and_numbers() -> None:
+    (part,) = parts(GRID, 80)
+    assert part.columns == COLUMNS
+    text = drawn(80)
+    for whole in ("Source Only", "59.5±14.7", "-8.5±3.3", *COLUMNS):
+        assert whole in text
+
+
+@pytest.mark.parametrize("width", [30, 40, 60, 80])
+def test_parts_share_the_first_column_and_hold_every_other_once(width: int) -> None:
+    found = parts(GRID, width)
+    assert [part.columns[0] for part in found] == ["method"] * len(found)
+    assert tuple(name for part in found for name in part.columns[1:]) == COLUMNS[1:]
+    assert [part.title for part in found] == [GRID.title, *[""] * (len(found) - 1)]
+    assert "…" not in drawn(width)
+    assert all(len(line) <= width for line in drawn(width).splitlines())
+
+
+def test_an_empty_table() -> None:
+    assert parts(Grid("", ("method", "mean"), []), 5)
+
+
+def test_lists_are_broken_on_terminals_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ", ".join(f"name_{number}" for number in range(12))
+    assert listed(["a", "baselines"], ["x", names]) == ["a          x", f"baselines  {names}"]
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "50")
+    (found,) = listed(["baselines"], [names])
+    first, *others = found.splitlines()
+    assert others
+    assert all(line.startswith(" " * 11 + "name_") for line in others)
+    assert all(len(line) <= 50 for line in (first, *others))
