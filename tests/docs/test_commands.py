@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from ..cli.conftest import call
+from .pages import mentions
 from .workplace import ALL, LOG, Command, Place, prepare
 
 
@@ -76,6 +77,14 @@ def write_log(path: Path, entry: dict[str, Any]) -> None:
     entries = {(one["page"], one["command"]): one for one in [*logged(), entry]}
     kept = [entries[c.where, c.line] for c in dict.fromkeys(ALL) if (c.where, c.line) in entries]
     path.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
+
+
+@pytest.mark.parametrize(
+    "words", [words for _, words in mentions() if words[0] == "reproduce" and len(words) == 2], ids=" ".join
+)
+def test_a_table_that_a_page_names_can_be_planned(words: list[str], tmp_path: Path) -> None:
+    done = call(*words, "--dry-run", "--out", str(tmp_path))
+    assert done.code == 0, done.err
 
 
 def test_every_command_is_in_the_log_and_went_well() -> None:
