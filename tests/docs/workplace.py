@@ -71,7 +71,10 @@ class Command:
 
     @property
     def appended(self) -> list[str]:
-        """What makes it small, or answers its question; what the line says itself stands."""
+        """What makes it small, or answers its question.
+
+        Sizes that the line says itself stand, but for the tries of a search; the device is the CPU whatever it says.
+        """
         if self.words[:2] == ("runs", "rm"):
             return ["--yes"]
         if self.words[0] not in BENCHES:
