@@ -57,6 +57,8 @@ def show_command(
     from rich.console import Console
     from rich.table import Table
 
+    from fedwca.experiments.config import KINDS
+
     console = Console()
     console.print(f"[bold]{found.kind} {cls.name}[/bold]" + (f"  {cls.label}" if cls.label else ""))
     console.print((cls.__doc__ or "").strip().replace("\n    ", "\n"), markup=False)
@@ -69,9 +71,9 @@ def show_command(
     for field, info in schema["properties"].items():
         table.add_row(field, _text(info.get("default")), _values(info), info.get("description", "").replace("\n", " "))
     console.print(table)
-    console.print(
-        f"Set one with --set {found.kind.replace('-', '_')}.FIELD=VALUE or {cls.name}:FIELD=VALUE", markup=False
-    )
+    kind = found.kind.replace("-", "_")
+    ways = f"--set {kind}.FIELD=VALUE or {cls.name}:FIELD=VALUE"
+    console.print(f"Set one with {ways if kind in KINDS else f'--{kind} {cls.name}:FIELD=VALUE'}", markup=False)
 
 
 def _values(info: dict[str, Any]) -> str:

@@ -7,7 +7,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from fedwca.errors import FedwcaError
 from fedwca.loggers import Log, Logger, loggers
 
 
@@ -33,10 +32,7 @@ def logging(
         chosen: the loggers.
         run: the run folder.
         config: the resolved configuration as plain values.
-        warn: told of a logger that fails.
-
-    Raises:
-        FedwcaError: a logger cannot even begin.
+        warn: told of a logger that fails, or cannot even begin.
     """
     sessions: list[tuple[str, Any, Log]] = []
 
@@ -67,7 +63,7 @@ def logging(
                 session = logger.open(run, config)
                 sessions.append((logger.name, session, session.__enter__()))
             except Exception as problem:
-                raise FedwcaError(f"--logger {logger.name} could not be started: {problem}") from problem
+                warn(f"logger {logger.name} could not be started, the run goes on without it ({problem})")
         yield log
     except BaseException as error:
         caught = error

@@ -185,6 +185,8 @@ def cost(config: RunConfig, source: str, methods: Sequence[int]) -> Cost:
 
 def fitting(found: Definition, config: RunConfig) -> Definition:
     """The definition without the layers that a smaller model than the paper's does not have."""
+    if not found.signatures:
+        return found
     count = len(Layout.of(architecture(config).build(2, pretrained=False)).layers())
     kept = {name: layer for name, layer in found.signatures.items() if isinstance(layer, str) or layer <= count}
     return found.model_copy(update={"signatures": kept})

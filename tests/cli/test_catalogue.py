@@ -33,6 +33,11 @@ def test_list_one_kind(kind: str) -> None:
     assert len(run.out.splitlines()) == 1
 
 
+def test_show_says_how_a_field_is_set() -> None:
+    assert "Set one with --set aggregator.FIELD=VALUE or wca:FIELD=VALUE" in call("show", "aggregator", "wca").out
+    assert "Set one with --logger mlflow:FIELD=VALUE" in call("show", "logger", "mlflow").out
+
+
 def test_show() -> None:
     shown = call("show", "aggregator", "WCA").out
     for part in ("FedWCA", "sec. 4.2, eqs. 1-3, 7-8", "ta", "0.01", "number > 0", "column, row", "T_a of eq. 1"):

@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import dropwhile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,6 +51,13 @@ def links(page: Path) -> Iterator[str]:
     yield from re.findall(r"\]\(([^)\s]+)\)", prose(page))
 
 
+def mentions() -> list[tuple[Path, list[str]]]:
+    """Arguments of the fedwca command lines between backquotes in a text; not mere names, nor placeholders."""
+    quoted = [(page, text) for page in PAGES for text in re.findall(r"(?<!`)`fedwca ([^`\n]+)`(?!`)", prose(page))]
+    lines = [(page, shlex.split(text)) for page, text in quoted if not re.search(r"\b[A-Z]{2,}|…", text)]
+    return [(page, words) for page, words in lines if len(words) > 2 or (words[0] == "reproduce" and words[1:])]
+
+
 def commands() -> list[tuple[Path, list[str]]]:
     """Arguments of every fedwca command line in a shell block, without what a shell would take."""
     found = []
@@ -60,7 +68,8 @@ def commands() -> list[tuple[Path, list[str]]]:
             if block.language == "console" and not line.startswith("$ "):
                 continue
             words = shlex.split(line.removeprefix("$ "), comments=True)
-            words = words[: next((i for i, word in enumerate(words) if word in {">", "|", "&&"}), len(words))]
+            words = list(dropwhile(re.compile(r"[A-Z_]+=").match, words))
+            words = words[: next((i for i, word in enumerate(words) if word in {">", "|", "&&", "&"}), len(words))]
             if words and Path(words[0]).name == "fedwca":
                 found.append((block.page, words[1:]))
     return found

@@ -26,7 +26,7 @@ from fedwca.experiments.request import plan
 from fedwca.registry import canonical
 from fedwca.source import SourceTraining
 
-from .pages import PAGES, ROOT, Block, anchors, blocks, commands, files, links, prose
+from .pages import PAGES, ROOT, Block, anchors, blocks, commands, files, links, mentions, prose
 
 SIZE = "--rounds 2 --epochs 1 --clients 2 --device cpu"
 SHORT = [*SIZE.split(), "--set", "source_training.epochs=1", "--baseline", "none"]
@@ -116,7 +116,9 @@ def known(words: list[str]) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("page", "words"), commands(), ids=lambda value: " ".join(value[:9]) if isinstance(value, list) else ""
+    ("page", "words"),
+    [*commands(), *mentions()],
+    ids=lambda value: " ".join(value[:9]) if isinstance(value, list) else "",
 )
 def test_a_command_line_parses(page: Path, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     command: Any = typer.main.get_command(app)
@@ -202,6 +204,29 @@ def test_the_map_names_every_equation_function() -> None:
     text = (ROOT / "docs" / "paper-to-code.md").read_text()
     own = {"VectorError", "class_entropy", "finch_levels"}
     assert [name for name in functional.__all__ if name not in own and f"`fedwca.functional.{name}`" not in text] == []
+
+
+def test_the_map_has_every_equation_line_table_and_figure() -> None:
+    text = (ROOT / "docs" / "paper-to-code.md").read_text()
+
+    def rows(under: str, pattern: str) -> set[int]:
+        """Numbers and ranges in the first column of a section's tables, in what a pattern takes of it."""
+        section = text.partition(f"## {under}")[2].partition("\n## ")[0]
+        cells = re.findall(r"^\| ([^|]+) \|", section, re.M)
+        spans = [
+            span for cell in cells for part in re.findall(pattern, cell) for span in re.findall(r"\d+(?:–\d+)?", part)
+        ]
+        ends = [tuple(map(int, span.split("–"))) for span in spans]
+        return {number for first, *last in ends for number in range(first, (last or [first])[0] + 1)}
+
+    assert rows("Equations", r"Eqs?\. [\d, and–]+") == set(range(1, 10))
+    whole = "| 1–22 |"
+    assert whole in text
+    text = text.replace(whole, "| whole |")
+    assert rows("Algorithm 1", r"^[\d, –]+$") >= set(range(1, 23)) - {21}  # line 21 is empty
+    assert rows("Algorithm 2", r"^[\d, –]+$") >= set(range(2, 14)) - {4, 10}  # "else", and an empty line
+    assert rows("Tables and figures", r"Tables? [\d–]+") == set(range(1, 15))
+    assert rows("Tables and figures", r"Figures? [\d–]+") == set(range(1, 7))
 
 
 def test_the_site_has_every_page_and_every_public_module() -> None:

@@ -1,0 +1,264 @@
+"""What a reader has who types the commands of a page: images, runs, plugins; and a place where the commands run."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from fedwca.datasets.digits_mini import draw
+from fedwca.datasets.pacs import Pacs
+
+from ..cli.conftest import call
+from .pages import ROOT, commands, files
+
+LOG = ROOT / "tests/docs/commands.json"
+STOPPED = "runs/20260101-120000-000-wca"
+RUNS = ("runs/first", "runs/short", "runs/long", "runs/one", "runs/another", STOPPED)
+SMALL = {"--rounds": "2", "--epochs": "1", "--clients": "2", "--samples": "60"}
+BENCHES = {"bench", "compare", "reproduce", "sweep"}
+NEEDS = {
+    "tensorboard": "tensorboard",
+    "mlflow": "mlflow",
+    "wandb": "wandb",
+    ".onnx": "onnxruntime",
+    "parquet": "pyarrow",
+}
+"""What a command says, and the module that its extra brings."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command line of the docs."""
+
+    page: Path
+    words: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return " ".join(("fedwca", *self.words[:9]))
+
+    @property
+    def line(self) -> str:
+        return shlex.join(("fedwca", *self.words))
+
+    @property
+    def where(self) -> str:
+        """The page, below the repository."""
+        return self.page.relative_to(ROOT).as_posix()
+
+    @property
+    def out(self) -> str | None:
+        """What it makes."""
+        return self.words[self.words.index("--out") + 1] if "--out" in self.words else None
+
+    @property
+    def missing(self) -> list[str]:
+        """Modules of extras that are not installed here."""
+        wanted = {module for sign, module in NEEDS.items() if any(sign in word for word in self.words)}
+        wanted |= {"optuna"} if self.words[0] == "sweep" else set()
+        return [module for module in sorted(wanted) if importlib.util.find_spec(module) is None]
+
+    @property
+    def appended(self) -> list[str]:
+        """What makes it small, or answers its question.
+
+        Sizes that the line says itself stand, but for the tries of a search; the device is the CPU whatever it says.
+        """
+        if self.words[:2] == ("runs", "rm"):
+            return ["--yes"]
+        if self.words[0] not in BENCHES:
+            return []
+        extra = [part for name, value in SMALL.items() if name not in self.words for part in (name, value)]
+        extra += ["--set", "source_training.epochs=1", "--device", "cpu"]
+        if "paper" in self.words or self.words[0] == "reproduce":
+            extra += ["--source-models", "1", "--trials", "1"]
+        if self.words[0] == "sweep":
+            extra += ["--tries", "2"]
+        given = " ".join(self.words)
+        if "pacs" in self.words or self.words[:2] in (("reproduce", "table11"), ("reproduce", "figure5")):
+            extra += [] if "side=" in given else ["--set", "model.resnet18.side=32"]
+            extra += [] if "weights=" in given else ["--set", "model.resnet18.weights=none"]
+        return extra
+
+    @property
+    def short(self) -> bool:
+        """Whether it takes seconds at most where the runs are there already."""
+        if self.page.stem == "models" or "lean" in self.words:  # test_models.py runs that page; plugins need a process
+            return False
+        return self.words[0] not in BENCHES or "--dry-run" in self.words
+
+
+ALL = [Command(page, tuple(words)) for page, words in commands()]
+
+
+@dataclass
+class Done:
+    """What a command gave."""
+
+    code: int
+    out: str
+    err: str
+    seconds: float
+
+
+@dataclass
+class Place:
+    """A folder in which the commands of one page run, each in a process of its own."""
+
+    folder: Path
+    results: dict[Command, Done] = field(default_factory=dict)
+
+    def run(self, command: Command) -> Done:
+        """Run a command after those of its page that make what it names, once."""
+        if command not in self.results:
+            for one in ALL[: ALL.index(command)]:
+                if one.page == command.page and one.out and one.out in command.words:
+                    self.run(one)
+            self.results[command] = self.process([*command.words, *command.appended])
+        return self.results[command]
+
+    def process(self, words: list[str]) -> Done:
+        begun = time.perf_counter()
+        line = [sys.executable, "-m", "fedwca", *words]
+        done = subprocess.run(
+            line, cwd=self.folder, env=self.environment(), capture_output=True, text=True, timeout=280, check=False
+        )
+        return Done(done.returncode, done.stdout, done.stderr, time.perf_counter() - begun)
+
+    def environment(self) -> dict[str, str]:
+        """Plugins are installed; no browser opens, and nobody waits for a server that is not there."""
+        return {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(self.folder / "plugins"), str(ROOT)]),
+            "PATH": os.pathsep.join([str(self.folder / "bin"), os.environ.get("PATH", "")]),
+            "COLUMNS": "120",
+            "FEDWCA_DATA": str(self.folder / "DATA"),
+            "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
+            "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
+        }
+
+    def anonymous(self, text: str) -> str:
+        """Text without the paths of this machine."""
+        for path, name in ((self.folder, "."), (Path(os.environ["FEDWCA_CACHE"]), "CACHE"), (ROOT, "fedwca")):
+            text = text.replace(str(path), name)
+        return text
+
+    def entry(self, command: Command) -> dict[str, object]:
+        """A command and what became of it, for the log."""
+        done = self.results[command]
+        said = self.anonymous(done.out + done.err).splitlines()
+        return {
+            "page": command.where,
+            "command": command.line,
+            "appended": shlex.join(command.appended),
+            "exit_code": done.code,
+            "seconds": round(done.seconds, 1),
+            "output": [line.rstrip()[:160] for line in said if line.strip()][-4:],
+        }
+
+
+def prepare(folder: Path, page: Path | None) -> None:
+    """Fill a folder with what the pages speak of.
+
+    Args:
+        folder: empty.
+        page: the runs that this page's own commands make are left out; None: all runs are there.
+    """
+    images(folder)
+    if page is not None and page.stem == "models":  # there, photos/ are pictures of nobody knows what
+        shutil.rmtree(folder / "photos")
+        (folder / "photos").mkdir()
+        for index, pixels in enumerate(draw("photo", 2).images):
+            Image.fromarray(pixels).save(folder / "photos" / f"{index}.png")
+    plugins(folder / "plugins")
+    (folder / "bin").mkdir()
+    for opener in ("xdg-open", "open"):
+        (folder / "bin" / opener).write_text("#!/bin/sh\n")
+        (folder / "bin" / opener).chmod(0o755)
+    made = {command.out for command in ALL if command.page == page}
+    said = {word for command in ALL if command.page == page for word in command.words}
+    wanted = [name for name in RUNS if page is None or (name not in made and {name, Path(name).name} & said)]
+    if wanted:
+        runs(folder, wanted)
+
+
+def images(folder: Path) -> None:
+    """Domains as archives and as folders, and two loose files."""
+    random = np.random.default_rng(0)
+
+    def archive(path: Path, number: int, classes: int, names: list[str] | None = None) -> None:
+        """Noise with a bright row a class, in a tint a domain."""
+        pixels = random.integers(0, 60, (number, 32, 32, 3), dtype=np.uint8)
+        labels = np.arange(number, dtype=np.int64) % classes
+        pixels[..., len(path.stem) % 3] += 60
+        for index, label in enumerate(labels):
+            pixels[index, 3 * label : 3 * label + 3] += 100
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.savez(path, images=pixels, labels=labels, **({"classes": names} if names else {}))
+
+    for domain in ("day", "fog", "night"):
+        archive(folder / "photos" / f"{domain}.npz", 60, 3, ["cat", "dog", "fox"])
+    shutil.copytree(folder / "photos", folder / "collections/photos")
+    for domain in ("photos", "drawings"):
+        archive(folder / "my_domains" / f"{domain}.npz", 60, 3)
+    for domain in ("mnist", "mnistm", "svhn", "synth", "usps"):
+        archive(folder / "DATA/digit_five" / f"{domain}.npz", 120, 10)
+    for domain in Pacs.domains:
+        for name in Pacs.classes:
+            (folder / "DATA/pacs" / domain / name).mkdir(parents=True)
+            for index in range(6):
+                pixels = random.integers(0, 256, (24, 32, 3), dtype=np.uint8)
+                Image.fromarray(pixels).save(folder / "DATA/pacs" / domain / name / f"{index}.png")
+    (folder / "data").symlink_to("DATA")
+    digits = draw("photo", 1).images
+    np.savez(folder / "more.npz", images=digits)
+    Image.fromarray(digits[0]).convert("L").resize((90, 60)).save(folder / "scan.png")
+
+
+def plugins(folder: Path) -> None:
+    """The plugins of Extending and of Your own backbone, installed."""
+    info = folder / "docs_plugins-1.0.dist-info"
+    info.mkdir(parents=True)
+    for page in ("extending", "own-backbone"):
+        for block in files(page, ".py"):
+            (folder / block.title).write_text(block.text)
+    points: dict[str, dict[str, str]] = {"fedwca.models": {"mobilenet": "own_backbone:MobileNet"}}
+    for block in files("extending", ".toml"):
+        for group, entries in tomllib.loads(block.text)["project"]["entry-points"].items():
+            points.setdefault(group, {}).update(entries)
+    text = [f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in entries.items()) for group, entries in points.items()]
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: docs-plugins\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("\n".join(text))
+
+
+def runs(folder: Path, names: list[str]) -> None:
+    """Finished runs of these names that are one run, but for a learning rate; the stopped one lacks its last round."""
+    small = "--source day --rounds 2 --epochs 1 --clients 4 --device cpu --keep all --baseline fedavg --json"
+    size = ["--data", str(folder / "photos"), *small.split(), "--set", "source_training.epochs=1"]
+    for name in names:
+        copied = name not in (names[0], "runs/another")
+        if copied:
+            shutil.copytree(folder / names[0], folder / name)
+        else:
+            made = call(
+                "bench", *size, "--lr", "0.002" if name == "runs/another" else "0.003", "--out", str(folder / name)
+            )
+            assert made.code == 0, made.err
+    if STOPPED in names:
+        stopped = folder / STOPPED
+        (stopped / "summary.json").unlink()
+        lines = (stopped / "rounds.jsonl").read_text().splitlines(keepends=True)
+        assert json.loads(lines[-1])["method"] == "wca"
+        (stopped / "rounds.jsonl").write_text("".join(lines[:-1]))
+        sorted((stopped / "checkpoints").glob("*-wca/*.safetensors"))[-1].unlink()
