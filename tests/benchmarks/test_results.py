@@ -14,7 +14,7 @@ from fedwca.experiments.config import validate
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
-RUNS = sorted(path.parent for path in RESULTS.glob("*/summary.json"))
+RUNS = sorted(path.parent for path in RESULTS.rglob("summary.json"))
 
 
 def test_pages_show_the_committed_numbers() -> None:
@@ -42,7 +42,7 @@ def test_a_run_says_what_it_was(run: Path) -> None:
         means = [each["mean"] for each in method["runs"]]
         assert len(means) == method["n"] == summary["config"]["source_models"] * summary["config"]["trials"]
         assert method["mean"] == pytest.approx(statistics.fmean(means)), name
-        assert method["std"] == pytest.approx(statistics.stdev(means)), name
+        assert method["std"] == (pytest.approx(statistics.stdev(means)) if len(means) > 1 else None), name
         assert method["mean"] == pytest.approx(statistics.fmean(method["domains"].values()), abs=0.5), name
 
 

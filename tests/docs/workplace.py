@@ -25,7 +25,7 @@ from .pages import ROOT, commands, files
 
 LOG = ROOT / "tests/docs/commands.json"
 STOPPED = "runs/20260101-120000-000-wca"
-RUNS = ("RUN", "runs/first", "runs/short", "runs/long", "runs/one", "runs/another", STOPPED)
+RUNS = ("RUN", "runs/first", "runs/second", "runs/short", "runs/long", "runs/one", "runs/another", STOPPED)
 PICTURES = {"README", "models", "tutorial"}
 """Pages whose photos/ are pictures of nobody knows what."""
 SMALL = {"--rounds": "2", "--epochs": "1", "--clients": "2", "--samples": "60"}
