@@ -17,7 +17,7 @@ from typing import Any, get_args
 
 from fedwca import Federation, Keys, Loop, begin, play
 from fedwca.data.cache import write_atomically
-from fedwca.engine.client import Training
+from fedwca.engine.task import Training
 from fedwca.experiments.bench import draw
 from fedwca.experiments.config import RunConfig
 from fedwca.experiments.exporting import classify

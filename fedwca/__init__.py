@@ -10,9 +10,9 @@ from fedwca._version import __version__
 if TYPE_CHECKING:
     from fedwca.data import FederatedDataset, Federation, partition
     from fedwca.datasets import find
-    from fedwca.engine.client import Training
     from fedwca.engine.loop import Loop
     from fedwca.engine.randomness import Keys
+    from fedwca.engine.task import Training
     from fedwca.round import Method, begin, play
     from fedwca.source import SourceTraining, checkpoint, pretrain
 
@@ -23,7 +23,7 @@ _HOMES = {
     "Loop": "fedwca.engine.loop",
     "Method": "fedwca.round",
     "SourceTraining": "fedwca.source",
-    "Training": "fedwca.engine.client",
+    "Training": "fedwca.engine.task",
     "begin": "fedwca.round",
     "checkpoint": "fedwca.source",
     "find": "fedwca.datasets",

@@ -31,7 +31,8 @@ ALLOWED: dict[str, set[str]] = {
     "data": BASE,
     "engine": {*VALUES, "network", "data"},
     "source": {*BASE, "checkpoints", "data", "engine", "network"},
-    "round": {*VALUES, "engine"},
+    "uploads": VALUES,
+    "round": {*VALUES, "engine", "uploads"},
     "results": {*BASE, "data"},
     "handover": {*BASE, "data", "engine", "models", "network"},
     "experiments": {
@@ -45,8 +46,9 @@ ALLOWED: dict[str, set[str]] = {
         "results",
         "round",
         "source",
+        "uploads",
     },
-    "deploy": {*VALUES, "_version", "data", "engine", "experiments", "network", "round", "source"},
+    "deploy": {*VALUES, "_version", "data", "engine", "experiments", "network", "round", "source", "uploads"},
     "cli": {
         *BASE,
         "_version",

@@ -11,9 +11,9 @@ from fedwca.clusterers import clusterers
 from fedwca.data.metrics import Metrics
 from fedwca.data.partition import ClientImages
 from fedwca.engine.bank import pooled
-from fedwca.engine.client import Training
 from fedwca.engine.loop import Loop
 from fedwca.engine.randomness import Keys
+from fedwca.engine.task import Training
 from fedwca.errors import FedwcaError
 from fedwca.experiments.bench import bench
 from fedwca.experiments.compose import compose

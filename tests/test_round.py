@@ -12,9 +12,9 @@ from fedwca.aggregators import aggregators
 from fedwca.aggregators.wca import WCA
 from fedwca.clusterers import clusterers
 from fedwca.data.partition import ClientImages
-from fedwca.engine.client import Training
 from fedwca.engine.loop import Loop
 from fedwca.engine.randomness import Keys
+from fedwca.engine.task import Training
 from fedwca.errors import Diverged, FedwcaError
 from fedwca.kinds import Aggregator, Clusterer
 from fedwca.network import Network

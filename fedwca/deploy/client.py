@@ -13,9 +13,10 @@ from torch import Tensor
 from fedwca.data.partition import ClientImages
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.protocol import Parcel, misfit, packed, unpacked
-from fedwca.engine.client import Desk, Task
+from fedwca.engine.client import Desk
 from fedwca.engine.loop import Loop
 from fedwca.engine.randomness import Keys
+from fedwca.engine.task import Task
 from fedwca.errors import DataError, Diverged, FedwcaError
 from fedwca.types import Blend, Offer
 

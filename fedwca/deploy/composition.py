@@ -11,10 +11,10 @@ from torch import Tensor
 
 from fedwca.deploy.protocol import Transport
 from fedwca.engine.bank import Layout
-from fedwca.engine.client import Training
 from fedwca.engine.loop import Statistics
 from fedwca.engine.randomness import fold, uniform
 from fedwca.engine.signature import BankSignatures
+from fedwca.engine.task import Training
 from fedwca.errors import InvalidConfig, UsageError
 from fedwca.experiments.components import registry
 from fedwca.kinds import Aggregator, Objective, PseudoLabeler

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from fedwca.engine.bank import Layout
-from fedwca.round import refuse
 from fedwca.types import Simplex
+from fedwca.uploads import refuse
 
 Kind = Literal["train", "upload", "lost", "final", "done"]
 Transport = Literal["full", "half"]

@@ -4,79 +4,20 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt
 from torch import Tensor
 
 from fedwca.engine.randomness import permutation, uniform
 from fedwca.engine.replica import Replica, masks
+from fedwca.engine.task import Lesson, Received, Task
 from fedwca.engine.views import weak
 from fedwca.functional import alignment, soft_neighborhood_density, strong
-from fedwca.kinds import Objective, PseudoLabeler
+from fedwca.kinds import Objective
 from fedwca.types import Batch, Blend, Predictions, Targets
-
-
-class Training(BaseModel):
-    """How a client trains; a fresh optimiser every round, constant learning rate."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-    epochs: PositiveInt = 5
-    """E, passes over the client's images in a round."""
-    lr: PositiveFloat = 1e-3
-    """Learning rate of SGD."""
-    batch_size: int = Field(64, ge=2)
-    """Images per step; the last, smaller batch is kept unless it holds a single image (BatchNorm needs two)."""
-    momentum: NonNegativeFloat = 0.9
-    """Heavy-ball momentum."""
-    weight_decay: NonNegativeFloat = 1e-3
-    """L2 decay of all trained parameters."""
-
-
-@dataclass(frozen=True)
-class Received:
-    """The models one client was sent, as mixtures of the server's rows."""
-
-    weights: Tensor
-    """``[Q+S, R]``"""
-    resolve: Callable[[Tensor], Tensor]
-    """Mixture of server rows ``[R]`` to the model ``[P]`` it is at this client."""
-    source: Tensor
-    """``[P]``, the model everybody was sent before round 0."""
-
-    def mix(self, mixture: Tensor) -> Tensor:
-        """The model ``[P]`` that a mixture ``[Q+S]`` of what was sent stands for."""
-        return self.resolve(mixture.to(self.weights) @ self.weights)
-
-
-@dataclass(frozen=True)
-class Task:
-    """What a client is to do in a round, apart from where it starts."""
-
-    labeler: PseudoLabeler
-    objectives: Sequence[Objective]
-    training: Training
-    keys: Callable[[str], int]
-    """A purpose to the key of this client's draws in this round."""
-    shared: Mapping[str, Tensor] = field(default_factory=dict)
-    """What the server shares of uploads that are not models; empty in round 0."""
-
-
-@dataclass(frozen=True)
-class Lesson:
-    """What stays the same over the steps between two labellings."""
-
-    targets: Targets
-    taught: Mapping[str, Tensor]
-    """Logits ``[N, M]`` of the plain images by frozen models."""
-    anchors: Mapping[str, Tensor]
-    """Trained parameters of the models that penalties compare with."""
-    observed: Mapping[str, Tensor]
-    shared: Mapping[str, Tensor]
 
 
 class Desk:

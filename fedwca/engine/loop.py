@@ -14,8 +14,9 @@ from torch import Tensor
 
 from fedwca.data.partition import ClientImages
 from fedwca.engine.bank import Layout, mix, pooled
-from fedwca.engine.client import Desk, Received, Task
+from fedwca.engine.client import Desk
 from fedwca.engine.replica import Replica
+from fedwca.engine.task import Received, Task
 from fedwca.network import Network
 from fedwca.types import Offer
 

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from fedwca.engine.bank import Layout
-from fedwca.engine.client import Desk, Task
+from fedwca.engine.client import Desk
+from fedwca.engine.task import Task
 from fedwca.network import Network
 from fedwca.types import Offer
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError, field_validator
 
-from fedwca.engine.client import Training
+from fedwca.engine.task import Training
 from fedwca.errors import InvalidConfig
 from fedwca.experiments.components import registry
 from fedwca.experiments.names import preset_folder, preset_names

@@ -15,16 +15,18 @@ from fedwca.clusterers.finch import Finch
 from fedwca.clusterers.ladd import Ladd
 from fedwca.data.partition import ClientImages
 from fedwca.engine.bank import Layout
-from fedwca.engine.client import Desk, Task, Training
+from fedwca.engine.client import Desk
 from fedwca.engine.loop import Loop
 from fedwca.engine.signature import BankSignatures
+from fedwca.engine.task import Task, Training
 from fedwca.errors import UsageError
 from fedwca.experiments.standing import Choice, Standing
 from fedwca.functional import member_distances
 from fedwca.kinds import Clusterer
 from fedwca.network import Network
-from fedwca.round import share, source_for
+from fedwca.round import source_for
 from fedwca.types import Blend, Offer
+from fedwca.uploads import share
 
 By = Literal["update", "alignment"]
 

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from fedwca.data.metrics import Metrics
-from fedwca.engine.client import Desk, Task, Training
+from fedwca.engine.client import Desk
 from fedwca.engine.protocol import Engine
 from fedwca.engine.randomness import Keys
 from fedwca.engine.signature import BankSignatures
+from fedwca.engine.task import Task, Training
 from fedwca.experiments.components import registry
 from fedwca.round import Method, Server, checked
 from fedwca.types import Offer

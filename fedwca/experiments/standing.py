@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from fedwca.data.partition import ClientImages
-from fedwca.engine.client import Training
 from fedwca.engine.loop import Statistics
 from fedwca.engine.randomness import Keys
+from fedwca.engine.task import Training
 from fedwca.network import Network
 from fedwca.round import Method, Server
 

@@ -11,8 +11,8 @@ from fedwca.aggregators.fedavg import FedAvg
 from fedwca.aggregators.wca import WCA
 from fedwca.functional import blend_weights, soft_cluster_weights
 from fedwca.kinds import Aggregator
-from fedwca.round import refuse
 from fedwca.types import State
+from fedwca.uploads import refuse
 
 from .fakes import built, labels_for, play
 

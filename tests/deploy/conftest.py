@@ -16,9 +16,9 @@ from fedwca.deploy.client import Client
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.rules import Rules
 from fedwca.deploy.server import Session
-from fedwca.engine.client import Training
 from fedwca.engine.loop import Loop
 from fedwca.engine.randomness import Keys
+from fedwca.engine.task import Training
 from fedwca.kinds import Clusterer
 from fedwca.models.lenet import LeNet
 from fedwca.network import Network

@@ -17,7 +17,7 @@ import pytest
 import typer
 
 from fedwca.cli import app
-from fedwca.engine.client import Training
+from fedwca.engine.task import Training
 from fedwca.errors import UnknownComponent
 from fedwca.experiments.components import PLURALS, registry
 from fedwca.experiments.config import RunConfig

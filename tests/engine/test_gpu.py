@@ -15,11 +15,11 @@ from torch import Tensor
 from fedwca.aggregators.wca import WCA
 from fedwca.clusterers.finch import Finch
 from fedwca.data.partition import ClientImages
-from fedwca.engine.client import Training
 from fedwca.engine.loop import Loop, Statistics
 from fedwca.engine.randomness import Keys, fold, uniform
 from fedwca.engine.replica import Replica, masks
 from fedwca.engine.signature import BankSignatures
+from fedwca.engine.task import Training
 from fedwca.experiments.join import join
 from fedwca.experiments.standing import Standing
 from fedwca.functional import alignment, soft_neighborhood_density

@@ -9,10 +9,11 @@ from torch import Tensor
 
 from fedwca.data.partition import ClientImages
 from fedwca.engine.bank import Layout, mix
-from fedwca.engine.client import Desk, Received, Task, Training
+from fedwca.engine.client import Desk
 from fedwca.engine.loop import Loop
 from fedwca.engine.randomness import Keys, permutation
 from fedwca.engine.replica import Replica, masks
+from fedwca.engine.task import Received, Task, Training
 from fedwca.kinds import Objective, PseudoLabeler
 from fedwca.network import Network
 from fedwca.objectives.proximal import Proximal

@@ -22,9 +22,9 @@ from fedwca.clusterers.true import TrueDomains
 from fedwca.data.dataset import Domain
 from fedwca.data.partition import ClientImages
 from fedwca.engine.bank import Layout
-from fedwca.engine.client import Training
 from fedwca.engine.loop import Loop
 from fedwca.engine.randomness import Keys
+from fedwca.engine.task import Training
 from fedwca.errors import UsageError
 from fedwca.experiments.exporting import classify
 from fedwca.experiments.join import join

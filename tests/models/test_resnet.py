@@ -17,11 +17,12 @@ from fedwca.data import Domain
 from fedwca.data.partition import ClientImages
 from fedwca.engine import client
 from fedwca.engine.bank import Layout
-from fedwca.engine.client import Desk, Task, Training
+from fedwca.engine.client import Desk
 from fedwca.engine.loop import Loop
 from fedwca.engine.randomness import Keys
 from fedwca.engine.replica import Replica
 from fedwca.engine.signature import BankSignatures
+from fedwca.engine.task import Task, Training
 from fedwca.engine.views import weak
 from fedwca.errors import CheckpointError, InvalidConfig, UsageError
 from fedwca.kinds import PseudoLabeler

@@ -1,0 +1,96 @@
+"""What clients upload beside their models: the value, its checks, and what the server shares of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from fedwca.errors import Diverged, FedwcaError
+from fedwca.kinds import Objective
+from fedwca.types import Offer, Simplex, State, Targets
+
+COLLECTED = "collected."
+"""How a server's state calls what clients uploaded beside their models."""
+
+
+@dataclass(frozen=True)
+class Upload:
+    """What one client's round leaves beside its model in the bank."""
+
+    weights: Tensor
+    """``[R]``: its start as a mixture of the server's rows (v_k of eq. 8)."""
+    report: Mapping[str, Tensor]
+    label: Tensor | None
+    targets: Targets
+    """Stays with the client; only the metrics look at it."""
+    seconds: Mapping[str, float]
+    passes: int
+    """Evaluation passes over the client's images."""
+    collected: Mapping[str, Tensor] = field(default_factory=dict)
+    """What objectives upload that is neither a model nor a report."""
+
+
+def share(objectives: Sequence[Objective], state: State) -> dict[str, Tensor]:
+    """What every client is sent beside models, from what clients uploaded last."""
+    shared: dict[str, Tensor] = {}
+    for objective in objectives:
+        prefix = f"{COLLECTED}{objective.name}."
+        own = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+        shared |= objective.pool(own) if own else {}
+    return shared
+
+
+def collected(state: State, uploads: Mapping[int, Upload], clients: int) -> dict[str, Tensor]:
+    """What each client uploaded last beside its model ``[K, …]``, as entries of a state; zeros where it never did.
+
+    Raises:
+        FedwcaError: values are not finite, or two clients' have different names or shapes.
+    """
+    found: dict[str, Tensor] = {}
+    first, model = next(iter(uploads.items()))
+    for client, upload in uploads.items():
+        for name in sorted(upload.collected.keys() | model.collected.keys()):
+            value, like = upload.collected.get(name), model.collected.get(name)
+            if value is None or like is None or value.shape != like.shape:
+                shapes = [None if v is None else tuple(v.shape) for v in (value, like)]
+                raise FedwcaError(f"client {client} uploaded {name} of shape {shapes[0]}, client {first} {shapes[1]}")
+            if not bool(torch.isfinite(value).all()):
+                raise FedwcaError(f"client {client} uploaded {name} with values that are not finite")
+            before = state.get(COLLECTED + name, value.new_zeros(clients, *value.shape))
+            found.setdefault(COLLECTED + name, before.clone())[client] = value
+    return found
+
+
+def check(bank: Tensor, declared: Mapping[str, Simplex], uploads: Mapping[int, Upload], offer: Offer) -> None:
+    """Refuse models that are not finite and reports that are not what the aggregator declares."""
+    finite = torch.isfinite(bank).all(1)
+    if not bool(finite.all()):
+        client = int((~finite).nonzero()[0])
+        raise Diverged(f"client {client}'s model has values that are not finite; a lower --lr may help")
+    for client, upload in uploads.items():
+        if lacks := sorted(set(declared) - set(upload.report)):
+            raise FedwcaError(f"client {client} reported no {', '.join(lacks)}, which the aggregator declares")
+        for name, value in upload.report.items():
+            problem = refuse(value[0], declared.get(name), offer.shared.shape[0])
+            if problem:
+                raise FedwcaError(f"client {client} reported {name} {value[0].tolist()}: {problem}")
+
+
+def refuse(value: Tensor, declared: Simplex | None, shared: int) -> str:
+    """Why a reported vector does not fit its declaration; empty if it does.
+
+    >>> refuse(torch.tensor([0.5, 0.6]), Simplex(2), 0)
+    'must sum to 1, not 1.1'
+    """
+    if declared is None:
+        return "the aggregator declares no such report"
+    size = shared if declared.size is None else declared.size
+    if value.shape != (size,):
+        return f"must have shape ({size},), not {tuple(value.shape)}"
+    if not bool(torch.isfinite(value).all()) or bool((value < 0).any()):
+        return "must be finite and not negative"
+    total = float(value.sum())
+    return "" if abs(total - 1) < 1e-4 else f"must sum to 1, not {total:.3g}"
