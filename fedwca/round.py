@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import builtins
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fedwca.engine.client import Desk
-from fedwca.engine.protocol import Engine
+from fedwca.engine.protocol import Engine, Work
 from fedwca.engine.randomness import Keys, permutation, uniform
 from fedwca.engine.signature import BankSignatures
 from fedwca.engine.task import Task, Training
 from fedwca.errors import FedwcaError
 from fedwca.kinds import Aggregator, Clusterer, Objective, PseudoLabeler
 from fedwca.types import Blend, Offer, State
-from fedwca.uploads import Upload, check, collected, share
+from fedwca.uploads import Upload, check, collected, share, uploaded
 
 
 @dataclass(frozen=True)
@@ -127,12 +126,11 @@ def play(
         draws = lambda purpose: keys(round, client, purpose)  # noqa: E731
         return Task(method.pseudo_labeler, method.objectives, training, draws, shared)
 
-    def adapt(client: int, desk: Desk) -> Upload:
-        with desk.clock("evidence"):
-            blend = aggregator.blend(round, desk) if round else Blend(desk.own)
-        targets = desk.train(blend)
-        weights, collected = (blend.start.double() @ desk.received.weights)[0], desk.collect(targets)
-        return Upload(weights, blend.report, blend.labels, targets, desk.seconds, desk.passes, collected)
+    def adapt(some: Sequence[int], work: Work) -> list[Upload]:
+        with work.clock("evidence"):
+            blend = aggregator.blend(round, work) if round else Blend(work.own)
+        targets = work.train(blend)
+        return uploaded(blend, work, targets, work.collect(targets))
 
     trained = server.rows[:, : engine.layout.trained]
     offer = aggregator.offer(server.state, round, trained) if round else source_for(clients)

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from fedwca.engine.protocol import Work
 from fedwca.errors import Diverged, FedwcaError
 from fedwca.kinds import Objective
-from fedwca.types import Offer, Simplex, State, Targets
+from fedwca.types import Blend, Offer, Simplex, State, Targets
 
 COLLECTED = "collected."
 """How a server's state calls what clients uploaded beside their models."""
@@ -31,6 +32,29 @@ class Upload:
     """Evaluation passes over the client's images."""
     collected: Mapping[str, Tensor] = field(default_factory=dict)
     """What objectives upload that is neither a model nor a report."""
+
+
+def uploaded(
+    blend: Blend, work: Work, targets: Sequence[Targets], collected: Sequence[Mapping[str, Tensor]]
+) -> list[Upload]:
+    """One upload for each of the clients that worked together; their time is shared out evenly."""
+    clients = len(targets)
+    weights = (blend.start.double()[:, None] @ work.weights)[:, 0].cpu()
+    report = {name: value.cpu() for name, value in blend.report.items()}
+    labels = None if blend.labels is None else blend.labels.cpu()
+    seconds = {phase: time / clients for phase, time in work.seconds.items()}
+    return [
+        Upload(
+            weights[i],
+            {name: value[i : i + 1] for name, value in report.items()},
+            None if labels is None else labels[i : i + 1],
+            targets[i],
+            seconds,
+            work.passes,
+            collected[i],
+        )
+        for i in range(clients)
+    ]
 
 
 def share(objectives: Sequence[Objective], state: State) -> dict[str, Tensor]:

@@ -31,7 +31,7 @@ ALLOWED: dict[str, set[str]] = {
     "data": BASE,
     "engine": {*VALUES, "network", "data"},
     "source": {*BASE, "checkpoints", "data", "engine", "network"},
-    "uploads": VALUES,
+    "uploads": {*VALUES, "engine"},
     "round": {*VALUES, "engine", "uploads"},
     "results": {*BASE, "data"},
     "handover": {*BASE, "data", "engine", "models", "network"},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,8 +13,8 @@ from torch import Tensor
 from fedwca.data.partition import ClientImages
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.protocol import Parcel, misfit, packed, unpacked
-from fedwca.engine.client import Desk
 from fedwca.engine.loop import Loop
+from fedwca.engine.protocol import Work
 from fedwca.engine.randomness import Keys
 from fedwca.engine.task import Task
 from fedwca.errors import DataError, Diverged, FedwcaError
@@ -115,10 +115,10 @@ class Client:
         offer = Offer(eye[None, :personal], eye[personal:])
         task = Task(labeler, objectives, composition.training, lambda purpose: keys(parcel.round, self.index, purpose))
 
-        def adapt(_: int, desk: Desk) -> Blend:
+        def adapt(_: Sequence[int], desk: Work) -> list[Blend]:
             blend = Blend(desk.own) if first else aggregator.blend(parcel.round, desk)
             desk.train(blend)
-            return blend
+            return [blend]
 
         (blend,) = self.loop.run(offer, rows, lambda _: task, adapt, [0])
         row = self.loop.bank[0]

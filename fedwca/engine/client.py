@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -34,6 +34,11 @@ class Desk:
         self.passes = 0
         self._seen: dict[int, tuple[Tensor, Predictions]] = {}
 
+    @property
+    def weights(self) -> Tensor:
+        """``[1, Q+S, R]``"""
+        return self.received.weights[None]
+
     @contextmanager
     def clock(self, phase: str) -> Iterator[None]:
         """Adds the time spent inside to ``seconds[phase]``."""
@@ -53,6 +58,10 @@ class Desk:
         # The mixture is kept beside its answer so that its id stays taken.
         self._seen[id(mixture)] = (mixture, predictions)
         return predictions
+
+    def outputs(self, mixtures: Tensor) -> list[Predictions]:
+        """As `predict`, in a list of one."""
+        return [self.predict(mixtures)]
 
     def _pass(self, row: Tensor) -> Predictions:
         self.passes += 1
@@ -126,14 +135,14 @@ class Desk:
         like = self.replica.class_vectors
         return {name: value.to(like.device, like.dtype) for name, value in values.items()}
 
-    def train(self, blend: Blend) -> Targets:
+    def train(self, blend: Blend) -> list[Targets]:
         """Label and train for one round; the trained model is left in the client's row of the bank.
 
         Args:
             blend: where to start and what to compare with.
 
         Returns:
-            The targets of the last epoch.
+            The targets of the last epoch, in a list of one.
         """
         task, training = self.task, self.task.training
         with self.clock("label"):
@@ -163,16 +172,17 @@ class Desk:
                     self._step(indices, mixed[indices], lesson, step)
                 step += 1
         self.seconds["train"] += time.perf_counter() - started
-        return targets
+        return [targets]
 
-    def collect(self, targets: Targets) -> dict[str, Tensor]:
+    def collect(self, targets: Sequence[Targets]) -> list[dict[str, Tensor]]:
         """What is uploaded beside the trained model, by ``<objective>.<name>``; costs a pass where any is asked for."""
         asking = [o for o in self.task.objectives if type(o).collect is not Objective.collect]
         if not asking:
-            return {}
+            return [{}]
         with self.clock("collect"), torch.no_grad():
             trained = self._pass(self.slot)
-            return {f"{o.name}.{name}": x.cpu() for o in asking for name, x in o.collect(trained, targets).items()}
+            found = [(o.name, o.collect(trained, targets[0])) for o in asking]
+            return [{f"{own}.{name}": x.cpu() for own, values in found for name, x in values.items()}]
 
     def _step(self, indices: Tensor, mixed: Tensor, lesson: Lesson, step: int) -> None:
         """One forward over plain, mixed and strong images together, so BatchNorm never sees a tiny batch."""

@@ -83,20 +83,11 @@ class Loop:
         offer: Offer,
         rows: Tensor,
         task: Callable[[int], Task],
-        step: Callable[[int, Desk], T],
+        step: Callable[[Sequence[int], Desk], list[T]],
         clients: Sequence[int],
         done: Callable[[int], None] = lambda client: None,
     ) -> list[T]:
-        """Send every client its offer and let it take one step; trained models are left in ``bank``.
-
-        Args:
-            offer: what each client is sent.
-            rows: the server's rows ``[R, P]``.
-            task: what each client is to do.
-            step: how it goes about it; called in a worker thread.
-            clients: those that take part.
-            done: called in the calling thread after each client.
-        """
+        """As `fedwca.engine.protocol.Engine.run` says; ``step`` is called in a worker thread, for one client."""
         source = self.layout.read(self.network)
 
         def work(client: int) -> T:
@@ -105,7 +96,8 @@ class Loop:
             try:
                 received = Received(weights, lambda w: self._settled(client, self.mix(w, rows), replica), source)
                 personal, slot = offer.personal.shape[1], self.bank[client]
-                return step(client, Desk(replica, self.images[client], received, personal, slot, task(client)))
+                desk = Desk(replica, self.images[client], received, personal, slot, task(client))
+                return step([client], desk)[0]
             finally:
                 self._replicas.put(replica)
 

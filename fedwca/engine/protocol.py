@@ -2,19 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from fedwca.engine.bank import Layout
-from fedwca.engine.client import Desk
 from fedwca.engine.task import Task
 from fedwca.network import Network
-from fedwca.types import Offer
+from fedwca.types import Blend, Offer, Predictions, Targets, View
 
 T = TypeVar("T")
+
+
+class Work(View, Protocol):
+    """Some clients between two messages, one or many at once: evidence on what they were sent, labels, training."""
+
+    @property
+    def weights(self) -> Tensor:
+        """``[K, Q+S, R]``: the models each client was sent, as mixtures of the server's rows."""
+
+    @property
+    def seconds(self) -> Mapping[str, float]:
+        """Time spent so far by phase, of these clients together."""
+
+    @property
+    def passes(self) -> int:
+        """Evaluation passes over each client's images so far."""
+
+    def clock(self, phase: str) -> AbstractContextManager[None]:
+        """Adds the time spent inside to ``seconds[phase]``."""
+
+    def outputs(self, mixtures: Tensor) -> list[Predictions]:
+        """What each client's own mixture ``[K, Q+S]`` says of its images, one entry a client."""
+
+    def train(self, blend: Blend) -> list[Targets]:
+        """Label and train for one round; models are left in the bank. The targets of the last epoch, one a client."""
+
+    def collect(self, targets: Sequence[Targets]) -> list[dict[str, Tensor]]:
+        """What each client uploads beside its trained model, by ``<objective>.<name>``, on the CPU."""
 
 
 class Engine(Protocol):
@@ -38,11 +66,23 @@ class Engine(Protocol):
         offer: Offer,
         rows: Tensor,
         task: Callable[[int], Task],
-        step: Callable[[int, Desk], T],
+        step: Callable[[Sequence[int], Work], list[T]],
         clients: Sequence[int],
         done: Callable[[int], None] = lambda client: None,
     ) -> list[T]:
-        """Send every client its offer and let it take one step; trained models are left in ``bank``."""
+        """Send every client its offer and let it take one step; trained models are left in ``bank``.
+
+        Args:
+            offer: what each client is sent.
+            rows: the server's rows ``[R, P]``.
+            task: what each client is to do.
+            step: how clients go about it, one value a client; called for each group that works at once.
+            clients: those that take part.
+            done: called in the calling thread after each client.
+
+        Returns:
+            What ``step`` gave, in the order of ``clients``.
+        """
 
     def gather(self, weights: Tensor, rows: Tensor) -> Tensor:
         """Next server rows: mixtures ``[C, R+K]`` of (previous rows ``[R, P]``, bank)."""

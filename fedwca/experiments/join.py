@@ -25,7 +25,7 @@ from fedwca.functional import member_distances
 from fedwca.kinds import Clusterer
 from fedwca.network import Network
 from fedwca.round import source_for
-from fedwca.types import Blend, Offer
+from fedwca.types import Blend, Offer, Targets
 from fedwca.uploads import share
 
 By = Literal["update", "alignment"]
@@ -87,13 +87,13 @@ def join(
     choice = choose(standing, engine, offer, rows, by, done)
     sent = Offer(offer.personal[choice.member][None], offer.shared)
 
-    def settle(client: int, desk: Desk) -> tuple[Tensor, Blend]:
+    def settle(clients: Sequence[int], desk: Desk) -> list[tuple[Tensor, Blend]]:
         blend = method.aggregator.blend(1, desk)
         if epochs:
             desk.train(blend)
         else:
             desk.slot.copy_(desk.received.mix(blend.start[0]))
-        return (blend.start.double() @ desk.received.weights)[0], blend
+        return [((blend.start.double() @ desk.received.weights)[0], blend)]
 
     training = standing.training.model_copy(update={"epochs": max(1, epochs)})
     ((weights, blend),) = engine.run(sent, rows, _task(standing, training, 1, [_number(standing)]), settle, [0])
@@ -120,13 +120,13 @@ def choose(standing: Standing, engine: Loop, offer: Offer, rows: Tensor, by: By,
         return Choice(0, "alone", torch.zeros(1, dtype=torch.float64), 0)
     if aggregator.partition == "self":
         sent = Offer(torch.zeros(1, 0, len(rows), dtype=torch.float64), everything)
-        (losses,) = engine.run(sent, rows, task, lambda _, desk: desk.loss(desk.shared)[0], [0])
+        (losses,) = engine.run(sent, rows, task, lambda _, desk: [desk.loss(desk.shared)[0]], [0])
         # What is sent to whoever chooses is the same for all.
         return Choice(int(losses.argmin()), "loss", losses, 0)
     if by == "alignment":
         shared = offer.shared if len(offer.shared) else everything
         sent = Offer(torch.zeros(1, 0, len(rows), dtype=torch.float64), shared)
-        (found,) = engine.run(sent, rows, task, lambda _, desk: desk.alignment(desk.shared)[0], [0])
+        (found,) = engine.run(sent, rows, task, lambda _, desk: [desk.alignment(desk.shared)[0]], [0])
         cluster = int(found.argmax())
         return Choice(cluster, by, found, int((labels == cluster).nonzero()[0]))
     distances, members = by_update(standing, engine, done)
@@ -184,8 +184,8 @@ def _source(standing: Standing) -> Network:
     return network
 
 
-def _adapt(client: int, desk: Desk) -> None:
-    desk.train(Blend(desk.own))
+def _adapt(clients: Sequence[int], desk: Desk) -> list[Targets]:
+    return desk.train(Blend(desk.own))
 
 
 def _task(standing: Standing, training: Training, round: int, numbers: Sequence[int]) -> Callable[[int], Task]:

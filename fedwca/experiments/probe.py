@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from fedwca.data.metrics import Metrics
-from fedwca.engine.client import Desk
-from fedwca.engine.protocol import Engine
+from fedwca.engine.protocol import Engine, Work
 from fedwca.engine.randomness import Keys
 from fedwca.engine.signature import BankSignatures
 from fedwca.engine.task import Task, Training
@@ -52,9 +51,9 @@ def evidence(server: Server, method: Method, engine: Engine, training: Training)
     nothing = torch.zeros(0, len(rows), dtype=torch.float64)
     offer = Offer(method.aggregator.deliver(server.state, len(rows))[:, None], nothing)
 
-    def look(client: int, desk: Desk) -> tuple[float, float]:
-        entropy = torch.special.entr(desk.predict(desk.own).probabilities).sum(1).mean()
-        return float(desk.density(desk.own)), float(entropy)
+    def look(clients: Sequence[int], work: Work) -> list[tuple[float, float]]:
+        found = [torch.special.entr(own.probabilities).sum(1).mean() for own in work.outputs(work.own)]
+        return list(zip(work.density(work.own).tolist(), map(float, found), strict=True))
 
     task = Task(method.pseudo_labeler, method.objectives, training, lambda purpose: 0)
     found = engine.run(offer, rows, lambda client: task, look, range(len(engine.images)))

@@ -1,6 +1,7 @@
 """One client's round against a plain PyTorch loop with torch.optim.SGD on the same draws."""
 
 import copy
+from collections.abc import Sequence
 
 import pytest
 import torch
@@ -90,7 +91,7 @@ def test_equals_a_plain_loop(network: Network, mixing: bool, n: int, more: list[
     received = Received(torch.ones(1, 1, dtype=torch.float64), lambda weights: mix(weights, row[None]), row)
     task = Task(labeler, [Shot(), *more], training, lambda purpose: KEYS(2, 0, purpose))
     desk = Desk(Replica(network, layout), images, received, 1, slot, task)
-    targets = desk.train(Blend(desk.own))
+    (targets,) = desk.train(Blend(desk.own))
     plain = reference(network, images, targets, training, KEYS(2, 0, "dropout"), mu=0.5 if more else 0.0)
     moved = (slot - row).abs().max()
     assert moved > 1e-3
@@ -139,8 +140,8 @@ def test_an_error_in_a_client_surfaces(loop: Loop) -> None:
     def idle(client: int) -> Task:
         return Task(Fixed(), [Shot()], Training(), lambda purpose: 0)
 
-    def fail(client: int, desk: Desk) -> None:
-        raise RuntimeError(f"client {client} is ill")
+    def fail(clients: Sequence[int], desk: Desk) -> list[None]:
+        raise RuntimeError(f"client {clients[0]} is ill")
 
     with pytest.raises(RuntimeError, match="is ill"):
         loop.run(offer, loop.layout.read(loop.network)[None], idle, fail, range(4))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -32,7 +33,7 @@ from fedwca.network import Network
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.prototype import Prototype
 from fedwca.source import SourceTraining, digest, pretrain
-from fedwca.types import Blend, Offer
+from fedwca.types import Blend, Offer, Targets
 
 from ..engine.test_training import Fixed
 
@@ -217,8 +218,8 @@ def play(
 ) -> Loop:
     loop = Loop(network, images, "cpu", workers=2)
 
-    def work(client: int, desk: Desk) -> None:
-        desk.train(Blend(desk.own))
+    def work(clients: Sequence[int], desk: Desk) -> list[Targets]:
+        return desk.train(Blend(desk.own))
 
     one = torch.ones(1, 1, dtype=torch.float64)
     offer = Offer(personal=one.expand(len(images), 1, 1), shared=torch.zeros(0, 1, dtype=torch.float64))
