@@ -1,0 +1,123 @@
+"""The stacked engine: clients are a dimension of every tensor, so a step of all of them is one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from fedwca.data.partition import ClientImages
+from fedwca.engine.bank import Layout, mix, pooled
+from fedwca.engine.loop import Statistics
+from fedwca.engine.protocol import Work
+from fedwca.engine.stacked.crowd import Crowd
+from fedwca.engine.stacked.desk import CrowdDesk
+from fedwca.engine.stacked.network import StackedNetwork
+from fedwca.engine.stacked.pile import Pile
+from fedwca.engine.task import Task
+from fedwca.network import Network
+from fedwca.types import Offer
+
+T = TypeVar("T")
+
+
+class Stacked:
+    """Runs slices of clients, every step of a slice at once; memory grows with the slice, not with the clients.
+
+    Results are those of `fedwca.engine.loop.Loop` within rounding.
+
+    Args:
+        network: the model; its classifier is shared and frozen, its other tensors only give shapes.
+        clients: unlabeled images, ``[N, 3, H, W]`` uint8; all of them are kept on the device.
+        device: where models and images live.
+        slice: clients at the same time; None: as many as fit, see `fedwca.engine.stacked.memory`.
+        statistics: as for the loop.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        clients: Sequence[ClientImages],
+        device: str | torch.device = "cpu",
+        slice: int | None = None,
+        statistics: Statistics = "mixed",
+    ) -> None:
+        self.statistics = statistics
+        self.device = torch.device(device)
+        self.layout = Layout.of(network)
+        self.network = network.to(self.device)
+        self.stacked = StackedNetwork(self.network, self.layout)
+        self._train = Pile([client.train for client in clients], self.device)
+        self._test = Pile([client.test for client in clients], self.device)
+        self.images = self._train.each()
+        self.sizes = torch.tensor(self._train.sizes)
+        self.bank = self.layout.read(self.network).repeat(len(clients), 1)
+        self.slice = max(1, min(slice or len(clients), len(clients)))
+
+    def run(
+        self,
+        offer: Offer,
+        rows: Tensor,
+        task: Callable[[int], Task],
+        step: Callable[[Sequence[int], Work], list[T]],
+        clients: Sequence[int],
+        done: Callable[[int], None] = lambda client: None,
+    ) -> list[T]:
+        """As `fedwca.engine.protocol.Engine.run` says; ``step`` is called for one slice after the other."""
+        found: dict[int, T] = {}
+        for crowd in self._crowds(clients, self._train):
+            weights = torch.cat(
+                [offer.personal[crowd.clients], offer.shared.expand(len(crowd.clients), *offer.shared.shape)], 1
+            )
+            personal, tasks = offer.personal.shape[1], [task(client) for client in crowd.clients]
+            desk = CrowdDesk(self, crowd, weights.to(self.device), personal, rows, tasks)
+            found |= zip(crowd.clients, step(crowd.clients, desk), strict=True)
+            for client in crowd.clients:
+                done(client)
+        return [found[client] for client in clients]
+
+    def _crowds(self, clients: Sequence[int], pile: Pile) -> list[Crowd]:
+        """Slices of clients, the largest clients first, so that those of one slice are of similar size."""
+        ordered = sorted(clients, key=lambda client: -pile.sizes[client])
+        slices = [ordered[i : i + self.slice] for i in range(0, len(ordered), self.slice)]
+        return [Crowd(self.stacked, pile, some) for some in slices]
+
+    def mix(self, weights: Tensor, rows: Tensor) -> Tensor:
+        """Mixtures of models ``[..., R] @ [R, P]``, BatchNorm statistics as ``statistics`` says."""
+        return pooled(weights, rows, self.layout) if self.statistics == "pooled" else mix(weights, rows)
+
+    def gather(self, weights: Tensor, rows: Tensor) -> Tensor:
+        """Next server rows: mixtures ``[C, R+K]`` of (previous rows ``[R, P]``, bank)."""
+        if self.statistics == "pooled":
+            return pooled(weights, torch.cat([rows, self.bank]), self.layout)
+        kept = rows.shape[0]
+        return mix(weights[:, kept:], self.bank) + mix(weights[:, :kept], rows)
+
+    def settled(self, crowd: Crowd, models: Tensor) -> Tensor:
+        """Mixed models ``[G, P]`` as they are at the clients of a crowd: with their statistics where not mixed."""
+        if self.statistics == "local":
+            models[:, self.layout.trained :] = self.bank[crowd.clients, self.layout.trained :]
+        elif self.statistics == "recalibrated":
+            crowd.recalibrate(models)
+        return models
+
+    def deliver(self, weights: Tensor, rows: Tensor) -> Tensor:
+        """Models as they are at the clients ``[K, P]``: mixtures ``[K, R]`` of rows ``[R, P]``."""
+        delivered = torch.empty_like(self.bank)
+        for crowd in self._crowds(range(len(self.images)), self._train):
+            delivered[crowd.clients] = self.settled(crowd, self.mix(weights[crowd.clients], rows))
+        return delivered
+
+    def classify(self, weights: Tensor | None = None, rows: Tensor | None = None) -> list[Tensor]:
+        """Predicted classes of each client's test images ``[N_test]``, on the CPU; see `Loop.classify`."""
+        found: dict[int, Tensor] = {}
+        for tests in self._crowds(range(len(self.images)), self._test):
+            models = self.bank[tests.clients]
+            if weights is not None and rows is not None:
+                here = Crowd(self.stacked, self._train, tests.clients)
+                models = self.settled(here, self.mix(weights[tests.clients], rows))
+            classes = tests.outputs(models).logits.argmax(-1).cpu()
+            found |= {client: own[:size] for client, own, size in zip(tests.clients, classes, tests.sizes, strict=True)}
+        return [found[client] for client in range(len(self.images))]

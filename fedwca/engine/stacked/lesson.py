@@ -1,0 +1,93 @@
+"""What a crowd is trained towards: targets of clients of unequal size, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedwca.types import Targets
+
+
+@dataclass(frozen=True)
+class CrowdTargets:
+    """`fedwca.types.Targets` of G clients; what stands behind a client's last sample means nothing."""
+
+    labels: Tensor
+    """``[G, N]`` int64."""
+    weights: Tensor
+    """``[G, N]``"""
+    partners: Tensor
+    """``[G, N]`` int64."""
+    mix: Tensor
+    """``[G, N]``"""
+    matched: Tensor
+    """``[G, N]`` bool."""
+    notes: Mapping[str, Tensor]
+    """By name ``[G, …]``."""
+
+    @classmethod
+    def of(cls, targets: Targets) -> CrowdTargets:
+        """One client's, inside a function that is run for many."""
+        return cls(**{field.name: getattr(targets, field.name) for field in fields(cls)})
+
+    def tree(self) -> dict[str, Any]:
+        """The tensors by name."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def split(self, sizes: Sequence[int]) -> list[Targets]:
+        """Each client's own."""
+        return [
+            Targets(
+                self.labels[i, :n],
+                self.weights[i, :n],
+                self.partners[i, :n],
+                self.mix[i, :n],
+                self.matched[i, :n],
+                {name: value[i] for name, value in self.notes.items()},
+            )
+            for i, n in enumerate(sizes)
+        ]
+
+
+@dataclass(frozen=True)
+class CrowdLesson:
+    """As `fedwca.engine.task.Lesson`, for G clients."""
+
+    targets: CrowdTargets
+    taught: Mapping[str, Tensor]
+    """Logits ``[G, N, M]`` of the plain images by frozen models."""
+    anchors: Mapping[str, Tensor]
+    """Trained parameters ``[G, P]`` of the models that penalties compare with."""
+    observed: Mapping[str, Tensor]
+    """``[G, …]``"""
+    shared: Mapping[str, Tensor]
+    """The same for all."""
+
+
+def rejoined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Mappings of tensors ``[g, …]`` of several spans as one of ``[G, …]``, shorter ones filled up with zeros.
+
+    >>> rejoined([{"x": torch.ones(1, 2)}, {"x": torch.ones(1, 1)}])["x"].tolist()
+    [[1.0, 1.0], [1.0, 0.0]]
+    """
+    if not parts:
+        return {}
+    found: dict[str, Any] = {}
+    for name, first in parts[0].items():
+        values = [part[name] for part in parts]
+        if isinstance(first, Mapping):
+            found[name] = rejoined(values)
+        elif first.ndim < 2 or all(value.shape[1] == first.shape[1] for value in values):
+            found[name] = torch.cat(values)
+        else:
+            whole = first.new_zeros(sum(map(len, values)), max(v.shape[1] for v in values), *first.shape[2:])
+            at = 0
+            for value in values:
+                whole[at : at + len(value), : value.shape[1]] = value
+                at += len(value)
+            found[name] = whole
+    return found

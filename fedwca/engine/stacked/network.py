@@ -1,0 +1,149 @@
+"""One network's code run with many models at once, BatchNorm statistics as values that go in and come out."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from fedwca.engine.bank import Layout
+from fedwca.network import Network
+
+
+class CrowdNorm(nn.Module):
+    """BatchNorm over the rows of a batch that are real; new running statistics are left in ``fresh``.
+
+    Torch's own module updates its statistics in place, which cannot be done for many models at once, and has no masks.
+    """
+
+    def __init__(self, norm: _BatchNorm) -> None:
+        super().__init__()
+        self.weight, self.bias = norm.weight, norm.bias
+        self.register_buffer("running_mean", norm.running_mean)
+        self.register_buffer("running_var", norm.running_var)
+        self.running_mean: Tensor
+        self.running_var: Tensor
+        self.eps = norm.eps
+        self.standard = 0.1 if norm.momentum is None else norm.momentum
+        self.rows: Tensor | None = None
+        """Which rows count ``[B]`` in {0, 1}; None: all."""
+        self.momentum: Tensor | float = self.standard
+        """Share of the batch in the new running statistics."""
+        self.fresh: tuple[Tensor, Tensor] | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``[B, c, …]`` in the same shape."""
+        shape = (1, -1, *(1,) * (x.ndim - 2))
+        mean, var = self.running_mean, self.running_var
+        if self.training:
+            mean, var = self._measure(x)
+        # Two factors a channel, so that activations are passed over once.
+        scale = self.weight * torch.rsqrt(var + self.eps)
+        shift = self.bias - mean * scale
+        return torch.addcmul(shift.view(shape).to(x.dtype), x, scale.view(shape).to(x.dtype))
+
+    def _measure(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        over = [d for d in range(x.ndim) if d != 1]
+        places = x[0, 0].numel()
+        wide = x.to(self.running_mean.dtype)
+        if self.rows is None:
+            n = torch.as_tensor(float(len(x) * places), dtype=wide.dtype, device=x.device)
+            var, mean = torch.var_mean(wide, over, correction=0)
+        else:
+            weights = self.rows.to(wide.dtype).view(-1, *(1,) * (x.ndim - 1))
+            n = self.rows.sum().to(wide.dtype) * places
+            mean = (wide * weights).sum(over) / n
+            var = ((wide - mean.view(1, -1, *(1,) * (x.ndim - 2))).square() * weights).sum(over) / n
+        with torch.no_grad():
+            unbiased = var * (n / (n - 1))
+            new = self.running_mean.lerp(mean, self._share(mean)), self.running_var.lerp(unbiased, self._share(mean))
+        self.fresh = new[0].detach(), new[1].detach()
+        return mean, var
+
+    def _share(self, like: Tensor) -> Tensor:
+        return torch.as_tensor(self.momentum, dtype=like.dtype, device=like.device)
+
+
+class StackedNetwork:
+    """Runs G models of one architecture on G batches.
+
+    Args:
+        network: gives the code, the frozen parts and the classifier.
+        layout: where a model's tensors lie in its row.
+    """
+
+    def __init__(self, network: Network, layout: Layout) -> None:
+        self.network = copy.deepcopy(network).requires_grad_(False).eval()
+        self.layout = layout
+        self.norms = _replace(self.network)
+
+    def __call__(
+        self,
+        parameters: dict[str, Tensor],
+        statistics: dict[str, Tensor],
+        x: Tensor,
+        masks: Sequence[Tensor] = (),
+        rows: Tensor | None = None,
+        training: bool = False,
+        momentum: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """Logits ``[G, B, M]``, features ``[G, B, q]`` and the new running statistics by name.
+
+        Args:
+            parameters: trained parameters by name ``[G, …]``.
+            statistics: BatchNorm statistics by name ``[G, …]``.
+            x: prepared images ``[G, B, 3, H, W]``.
+            masks: dropout masks, one for each entry of ``drops`` ``[G, B, …]``; empty: nothing is dropped.
+            rows: which of a batch's rows are real ``[G, B]``; None: all.
+            training: whether BatchNorm uses and measures the batch.
+            momentum: share of the batch in new statistics ``[G]``; None: as the modules say.
+        """
+        for norm in self.norms.values():
+            norm.train(training)
+
+        def one(
+            p: dict[str, Tensor],
+            s: dict[str, Tensor],
+            x: Tensor,
+            masks: tuple[Tensor, ...],
+            rows: tuple[Tensor, ...],
+            share: tuple[Tensor, ...],
+        ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+            for norm in self.norms.values():
+                norm.rows = rows[0] if rows else None
+                norm.momentum = share[0] if share else norm.standard
+                norm.fresh = None
+            logits, features = functional_call(self.network, {**p, **s}, (x, masks))
+            fresh = {}
+            for name, norm in self.norms.items():
+                if norm.fresh is not None:
+                    fresh[f"{name}.running_mean"], fresh[f"{name}.running_var"] = norm.fresh
+            return logits, features, fresh
+
+        some = () if rows is None else (rows,)
+        share = () if momentum is None else (momentum,)
+        try:
+            found: tuple[Tensor, Tensor, dict[str, Tensor]] = vmap(one)(
+                parameters, statistics, x, tuple(masks), some, share
+            )
+        finally:
+            for norm in self.norms.values():
+                # Tensors of a finished vmap must not be met again.
+                norm.rows, norm.momentum, norm.fresh = None, norm.standard, None
+        return found
+
+
+def _replace(network: Network) -> dict[str, CrowdNorm]:
+    """Put a `CrowdNorm` for each BatchNorm that is not frozen; the new modules by name."""
+    kept = set(network.backbone.modules()) if network.backbone.frozen else set()
+    found = {}
+    for name, module in list(network.named_modules()):
+        if isinstance(module, _BatchNorm) and module not in kept:
+            owner, _, own = name.rpartition(".")
+            found[name] = CrowdNorm(module)
+            setattr(network.get_submodule(owner), own, found[name])
+    return found

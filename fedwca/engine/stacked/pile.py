@@ -1,0 +1,77 @@
+"""Images of many clients in one tensor, and how clients of unequal size share steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Span:
+    """Neighbouring clients of a crowd that do the same number of images in a step."""
+
+    first: int
+    stop: int
+    """First client behind it."""
+    images: int
+    """Of each client in this step."""
+
+
+def spans(sizes: Sequence[int], step: int, batch: int) -> list[Span]:
+    """Who does how many images in a step of ``batch`` images, for clients in order of falling size.
+
+    Full batches come first, last ones are grouped by what is left; a single image is left out (BatchNorm needs two).
+
+    >>> spans([9, 8, 6, 6, 3], 1, 4)
+    [Span(first=0, stop=2, images=4), Span(first=2, stop=4, images=2)]
+    """
+    found: list[Span] = []
+    for client, size in enumerate(sizes):
+        images = min(batch, size - step * batch)
+        if images < 2:
+            continue
+        if found and found[-1].images == images and found[-1].stop == client:
+            found[-1] = Span(found[-1].first, client + 1, images)
+        else:
+            found.append(Span(client, client + 1, images))
+    return found
+
+
+def alike(sizes: Sequence[int]) -> list[Span]:
+    """Neighbours with the same number of images, for clients in order of falling size; nobody is left out.
+
+    >>> alike([5, 5, 1])
+    [Span(first=0, stop=2, images=5), Span(first=2, stop=3, images=1)]
+    """
+    found: list[Span] = []
+    for client, size in enumerate(sizes):
+        if found and found[-1].images == size:
+            found[-1] = Span(found[-1].first, client + 1, size)
+        else:
+            found.append(Span(client, client + 1, size))
+    return found
+
+
+class Pile:
+    """Images of all clients end to end on the device: nothing is padded, any choice of them is one gather.
+
+    Args:
+        images: of each client ``[N, 3, H, W]`` uint8.
+        device: where they are kept.
+    """
+
+    def __init__(self, images: Sequence[Tensor], device: torch.device) -> None:
+        self.sizes = [len(own) for own in images]
+        self.images = torch.cat([own.to(device) for own in images]).contiguous(memory_format=torch.channels_last)
+        self.starts = torch.tensor([0, *self.sizes]).cumsum(0)[:-1].to(device)
+
+    def each(self) -> list[Tensor]:
+        """The images of each client, as views."""
+        return list(self.images.split(self.sizes))
+
+    def take(self, clients: Tensor, places: Tensor) -> Tensor:
+        """Images at ``places [G, B]`` of clients ``[G]``, end to end: ``[G·B, 3, H, W]``."""
+        return self.images[(self.starts[clients][:, None] + places).flatten()]

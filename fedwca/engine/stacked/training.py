@@ -1,0 +1,229 @@
+"""Training of a crowd: one step of all its clients is one forward, one backward and one update of the flat rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from fedwca.engine.bank import Layout
+from fedwca.engine.randomness import uniform
+from fedwca.engine.stacked.batched import every
+from fedwca.engine.stacked.lesson import CrowdLesson
+from fedwca.engine.stacked.pile import Span, spans
+from fedwca.engine.task import Training
+from fedwca.functional import strong
+from fedwca.kinds import Objective
+from fedwca.types import Batch, Blend
+
+if TYPE_CHECKING:
+    from fedwca.engine.stacked.desk import CrowdDesk
+
+
+def train(desk: CrowdDesk, blend: Blend, models: Tensor, lesson: CrowdLesson) -> CrowdLesson:
+    """Train ``models [G, P]`` in place for one round; the lesson of the last epoch.
+
+    Args:
+        desk: of the crowd.
+        blend: what labels are renewed by.
+        models: where training starts; afterwards where it ended.
+        lesson: what the first epoch is trained towards.
+    """
+    training = desk.task.training
+    sgd = Sgd(desk.engine.layout, training, models)
+    renews = desk.task.labeler.renew == "epoch"
+    plan = None if renews else Plan(desk, lesson, range(training.epochs))
+    for epoch in range(training.epochs):
+        if renews:
+            if epoch:
+                targets, observed = desk.label(blend, f"partners {epoch}", models)
+                lesson = replace(lesson, targets=targets, observed=observed)
+            plan = Plan(desk, lesson, range(epoch, epoch + 1))
+        assert plan is not None
+        for step in range(plan.steps):
+            for span in spans(desk.crowd.sizes, step, training.batch_size):
+                Step(desk, lesson, plan, span, epoch, step).take(sgd)
+    return lesson
+
+
+class Plan:
+    """Which images come in which step of some epochs, and how many of them are mixed; one look at the device."""
+
+    def __init__(self, desk: CrowdDesk, lesson: CrowdLesson, epochs: range) -> None:
+        sizes, batch = desk.crowd.sizes, desk.task.training.batch_size
+        self.epochs, self.steps = epochs, -(-max(sizes) // batch)
+        """Steps of the largest client."""
+        self.each = -(-desk.crowd.counts // batch)
+        """Steps of every client ``[G]``."""
+        places = torch.arange(self.steps * batch, device=desk.crowd.device)
+        behind = places >= desk.crowd.counts[:, None]
+        self.order = torch.stack([_order(desk.keys(f"order {epoch}"), places, behind) for epoch in epochs])
+        """Images in the order they come ``[E, G, steps·batch]``; what stands behind the last one means nothing."""
+        mixed = lesson.targets.mix > 0
+        mixed = torch.cat([mixed, mixed.new_zeros(len(sizes), places.numel() - mixed.shape[1])], 1)
+        chosen = mixed.gather(1, self.order.transpose(0, 1).flatten(1)).view(len(sizes), len(epochs), self.steps, batch)
+        self._mixed: list[Any] = chosen.sum(-1).permute(1, 2, 0).tolist()
+
+    def mixed(self, epoch: int, step: int, span: Span) -> int:
+        """The most mixed images that a client of a span has in a step."""
+        return int(max(self._mixed[epoch - self.epochs.start][step][span.first : span.stop]))
+
+
+def _order(keys: Tensor, places: Tensor, behind: Tensor) -> Tensor:
+    """`fedwca.engine.randomness.permutation` of each client's images ``[G, n]``, those behind the last one after it."""
+    return uniform(keys[:, None], places[None]).masked_fill(behind, 2.0).argsort(dim=1, stable=True)
+
+
+class Sgd:
+    """SGD with momentum over the flat rows of a crowd, fresh each round; the sums of `torch.optim.SGD`."""
+
+    def __init__(self, layout: Layout, training: Training, models: Tensor) -> None:
+        self.layout, self.training, self.models = layout, training, models
+        self.momentum = torch.zeros_like(models[:, : layout.trained])
+
+    def leaf(self, span: Span) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
+        """Of a span: the trained values ``[g, P]`` as one leaf, the same by name ``[g, …]``, BatchNorm statistics."""
+        rows, slots = self.models[span.first : span.stop], self.layout.parameters
+        leaf = rows[:, : self.layout.trained].detach().requires_grad_()
+        # Split, not sliced: its gradient is put together once instead of added up from one whole row a tensor.
+        parts = leaf.split([slot.stop - slot.start for slot in slots], 1)
+        named = {slot.name: part.unflatten(1, slot.shape) for slot, part in zip(slots, parts, strict=True)}
+        return leaf, named, {slot.name: slot.of(rows) for slot in self.layout.statistics}
+
+    def step(self, span: Span, gradient: Tensor, fresh: Mapping[str, Tensor]) -> None:
+        """One step of the clients of a span: ``gradient [g, P]``, new BatchNorm statistics by name."""
+        here, training = slice(span.first, span.stop), self.training
+        momentum, parameters = self.momentum[here], self.models[here, : self.layout.trained]
+        momentum.mul_(training.momentum).add_(gradient).add_(parameters, alpha=training.weight_decay)
+        parameters.add_(momentum, alpha=-training.lr)
+        for slot in self.layout.statistics:
+            if slot.name in fresh:
+                slot.of(self.models[here]).copy_(fresh[slot.name])
+
+
+class Step:
+    """One step of the clients of a span; the same places, draws and sums as `fedwca.engine.client.Desk` has."""
+
+    def __init__(self, desk: CrowdDesk, lesson: CrowdLesson, plan: Plan, span: Span, epoch: int, step: int) -> None:
+        self.desk, self.lesson, self.span = desk, lesson, span
+        self.task, self.batch = desk.task, desk.task.training.batch_size
+        self.rows = slice(span.first, span.stop)
+        self.clients = desk.crowd.numbers[self.rows]
+        at = step * self.batch
+        self.here = plan.order[epoch - plan.epochs.start, self.rows, at : at + span.images]
+        self.number = epoch * plan.each[self.rows] + step
+        self.most = plan.mixed(epoch, step, span)
+        self.everyone = torch.arange(span.images, device=self.here.device).expand(len(self.here), -1)
+
+    def take(self, sgd: Sgd) -> None:
+        """Forward over plain, mixed and strong images together, backward, update."""
+        desk, lesson, n = self.desk, self.lesson, self.span.images
+        x = self._weak(desk.crowd.pile.take(self.clients, self.here), "crop", self.everyone)
+        inputs, real, positions = [x], [torch.ones_like(self.here, dtype=torch.bool)], [self.everyone]
+        if self.most:
+            blended, valid, places = self._mixed(x)
+            inputs, real, positions = [x, blended], [*real, valid], [self.everyone, self.batch + places]
+        drop = self._masks("dropout", 2 * self.batch, torch.cat(positions, 1))
+        seeing = any("strong" in objective.views for objective in self.task.objectives)
+        if seeing:
+            distorted = strong(
+                desk.crowd.pile.take(self.clients, self.here),
+                self._numbers("strong", 2 * self.batch, self.everyone, 4).flatten(0, 1),
+            )
+            inputs.append(self._weak(distorted, "crop strong", self.everyone))
+            real.append(real[0])
+            more = self._masks("dropout strong", self.batch, self.everyone)
+            drop = [torch.cat(pair, 1) for pair in zip(drop, more, strict=True)]
+        leaf, parameters, statistics = sgd.leaf(self.span)
+        logits, features, fresh = desk.engine.stacked(
+            parameters,
+            statistics,
+            torch.cat(inputs, 1),
+            [mask.to(x.dtype) for mask in drop],
+            torch.cat(real, 1) if self.most else None,
+            training=True,
+        )
+        plain, other = logits[:, :n], logits[:, n + self.most :]
+        target = plain
+        if self.most:
+            index = places[..., None].expand(-1, -1, plain.shape[-1])
+            chosen = torch.where(valid[..., None], logits[:, n : n + self.most], plain.gather(1, index))
+            target = plain.scatter(1, index, chosen)
+        tree = {
+            "logits": plain,
+            "features": features[:, :n],
+            "target_logits": target,
+            "labels": self._of(lesson.targets.labels),
+            "weights": self._of(lesson.targets.weights).to(plain.dtype),
+            "reference_logits": {name: self._of(value) for name, value in lesson.taught.items()},
+            "view_logits": {"weak": plain, **({"strong": other} if seeing else {})},
+            "observed": {name: value[self.rows] for name, value in lesson.observed.items()},
+        }
+        # A client's loss depends on no other client's model, so the gradient of the sum is every client's own.
+        losses: Tensor = every("the objectives", self._loss, tree) + self._penalties(leaf)
+        sgd.step(self.span, torch.autograd.grad(losses.sum(), leaf)[0], fresh)
+
+    def _loss(self, tree: dict[str, Any]) -> Tensor:
+        batch = Batch(**tree, shared=self.lesson.shared)
+        return torch.stack([objective(batch) for objective in self.task.objectives]).sum()
+
+    def _mixed(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Mixed images ``[g, most, …]``, which of them are real, and the places of their samples ``[g, most]``."""
+        desk, targets = self.desk, self.lesson.targets
+        mixed = self._of(targets.mix) > 0
+        places = (~mixed).to(torch.uint8).argsort(dim=1, stable=True)[:, : self.most]
+        valid = mixed.gather(1, places)
+        samples = self.here.gather(1, places)
+        partners = targets.partners[self.rows].gather(1, samples).clamp_min(0)
+        other = self._weak(desk.crowd.pile.take(self.clients, partners), "crop", self.batch + places)
+        share = targets.mix[self.rows].gather(1, samples).to(x.dtype)
+        index = places.view(*places.shape, 1, 1, 1).expand(-1, -1, *x.shape[2:])
+        return torch.lerp(x.gather(1, index), other, share.view(*share.shape, 1, 1, 1)), valid, places
+
+    def _of(self, values: Tensor) -> Tensor:
+        """Values ``[G, N, …]`` of the images in this step ``[g, B, …]``."""
+        values = values[self.rows]
+        index = self.here.view(*self.here.shape, *(1,) * (values.ndim - 2))
+        return values.gather(1, index.expand(*self.here.shape, *values.shape[2:]))
+
+    def _numbers(self, purpose: str, stride: int, positions: Tensor, count: int) -> Tensor:
+        """Uniform numbers ``[g, B, count]`` of places in a step; ``stride`` places a step."""
+        counters = (self.number[:, None] * stride + positions)[..., None] * count
+        counters = counters + torch.arange(count, device=positions.device)
+        return uniform(self.desk.keys(purpose)[self.rows, None, None], counters)
+
+    def _weak(self, images: Tensor, purpose: str, positions: Tensor) -> Tensor:
+        """Images ``[g·B, …]`` as training shows them ``[g, B, 3, H, W]``."""
+        network = self.desk.engine.network
+        if not network.augments:
+            return torch.unflatten(network.prepare(images), 0, positions.shape)
+        draws = self._numbers(purpose, 2 * self.batch, positions, 4)
+        return torch.unflatten(network.weak(images, draws.flatten(0, 1)), 0, positions.shape)
+
+    def _masks(self, purpose: str, stride: int, positions: Tensor) -> list[Tensor]:
+        """Dropout masks ``[g, B, *shape]``, one for each place where units are dropped, scaled by 1/(1-p)."""
+        drops = self.desk.engine.network.drops
+        counts = [torch.Size(drop.shape).numel() for drop in drops]
+        drawn = self._numbers(purpose, stride, positions, sum(counts)).split(counts, -1)
+        return [
+            ((u >= drop.p).float() / (1 - drop.p)).unflatten(-1, drop.shape)
+            for u, drop in zip(drawn, drops, strict=True)
+        ]
+
+    def _penalties(self, leaf: Tensor) -> Tensor:
+        """The objectives' penalties on the models themselves ``[g]``, or a plain 0."""
+        pulling = [o for o in self.task.objectives if type(o).penalty is not Objective.penalty]
+        anchors = {name: value[self.rows] for name, value in self.lesson.anchors.items()}
+
+        def penalties(tree: dict[str, Any]) -> Tensor:
+            found = [o.penalty(tree["leaf"], tree["anchors"]) for o in pulling]
+            zero: Tensor = tree["leaf"][:0].sum()
+            return sum((value for value in found if value is not None), zero)
+
+        if not pulling:
+            return leaf[:0].sum()
+        found: Tensor = every("the penalties", penalties, {"leaf": leaf, "anchors": anchors})
+        return found

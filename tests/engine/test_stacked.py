@@ -1,0 +1,166 @@
+"""The stacked engine gives what the plain loop gives: every registered method, clients of unequal size, two rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+import torch
+from torch import Tensor
+
+from fedwca.aggregators.wca import WCA
+from fedwca.clusterers.true import TrueDomains
+from fedwca.data.partition import ClientImages
+from fedwca.engine.loop import Loop, Statistics
+from fedwca.engine.protocol import Engine
+from fedwca.engine.randomness import Keys, fold, uniform
+from fedwca.engine.stacked import Stacked
+from fedwca.engine.stacked.pile import alike, spans
+from fedwca.engine.task import Training
+from fedwca.experiments.compose import compose
+from fedwca.experiments.config import RunConfig
+from fedwca.experiments.names import baseline_names
+from fedwca.kinds import Objective
+from fedwca.models.lenet import LeNet
+from fedwca.models.resnet18 import ResNet18
+from fedwca.network import Network
+from fedwca.objectives.proximal import Proximal
+from fedwca.objectives.shot import Shot
+from fedwca.pseudo_labelers.two_model import TwoModel
+from fedwca.round import Method, Outcome, Server, begin, play
+from fedwca.types import Batch
+
+SIZES = (21, 20, 28, 23, 20, 17)
+"""With batches of 8: full ones, several of one length at the end, and a single image that is left out (17)."""
+DOMAINS = torch.arange(len(SIZES)) // 2
+TRAINING = Training(epochs=2, lr=0.003, batch_size=8)
+
+
+def some(n: int, client: int, side: int = 32) -> Tensor:
+    """Noise in one of three colours; every second image has a bright square."""
+    drawn = uniform(fold([client, "pixels"]), torch.arange(n * 3 * side * side)).view(n, 3, side, side)
+    images = (drawn * 60).to(torch.uint8)
+    images[:, client // 2 % 3] += 60
+    images[1::2, :, side // 4 : -side // 4, side // 4 : -side // 4] += 100
+    return images
+
+
+def clients(side: int = 32) -> list[ClientImages]:
+    return [ClientImages(some(n, k, side), some(0, k, side), some(3 + k % 2, k, side)) for k, n in enumerate(SIZES)]
+
+
+def lenet(dtype: torch.dtype = torch.float64) -> Network:
+    return LeNet(bottleneck=16).build(3, seed=1).to(dtype)
+
+
+def rounds(engine: Engine, method: Method, count: int = 2, **options: object) -> tuple[Server, list[Outcome]]:
+    server, outcomes = begin(engine), []
+    for number in range(count):
+        server, outcome = play(number, server, method, engine, TRAINING, Keys(0), DOMAINS, **options)  # type: ignore[arg-type]
+        outcomes.append(outcome)
+    return server, outcomes
+
+
+def same(one: Mapping[str, Tensor], other: Mapping[str, Tensor], tolerance: float) -> None:
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        torch.testing.assert_close(other[name], value, rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+def compare(loop: Loop, stacked: Stacked, method: Method, tolerance: float = 1e-9, **options: object) -> None:
+    """Everything that a round leaves is the same: models, targets, reports, uploads, states, evaluations."""
+    start = loop.bank.clone()
+    here, there = rounds(loop, method, **options), rounds(stacked, method, **options)
+    for one, other in zip(here[1], there[1], strict=True):
+        assert torch.equal(one.labels, other.labels)
+        torch.testing.assert_close(other.weights, one.weights, rtol=tolerance, atol=tolerance, equal_nan=True)
+        same(one.report, other.report, tolerance)
+        assert one.uploads.keys() == other.uploads.keys()
+        for client, upload in one.uploads.items():
+            found = other.uploads[client]
+            assert upload.passes == found.passes
+            same(upload.collected, found.collected, tolerance)
+            same(upload.targets.notes, found.targets.notes, tolerance)
+            for name in ("labels", "weights", "partners", "mix", "matched"):
+                assert torch.equal(getattr(upload.targets, name), getattr(found.targets, name)), f"{name} of {client}"
+    assert (loop.bank - start).abs().max() > 1e-3
+    assert float((loop.bank - stacked.bank).abs().max()) <= tolerance
+    assert float((here[0].rows - there[0].rows).abs().max()) <= tolerance
+    same(here[0].state, there[0].state, tolerance)
+    weights = method.aggregator.deliver(here[0].state, len(here[0].rows))
+    delivered = loop.deliver(weights, here[0].rows), stacked.deliver(weights, there[0].rows)
+    torch.testing.assert_close(*delivered, rtol=tolerance, atol=tolerance)
+    for given in ((), (weights, here[0].rows)):
+        for one, other in zip(loop.classify(*given), stacked.classify(*given), strict=True):  # type: ignore[arg-type]
+            assert torch.equal(one, other)
+
+
+METHODS = [name for name in baseline_names() if name != "source_only"]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_registered_method(name: str) -> None:
+    method = compose(RunConfig(baselines=(name,)))[0][0]
+    compare(Loop(lenet(), clients(), "cpu", 1), Stacked(lenet(), clients()), method)
+
+
+@pytest.mark.parametrize("statistics", ["mixed", "pooled", "local", "recalibrated"])
+@pytest.mark.parametrize("at_once", [None, 4, 1])
+def test_every_policy_and_slice(statistics: Statistics, at_once: int | None) -> None:
+    method = Method("wca", "FedWCA", WCA(), TwoModel(mu=0.5), (Shot(), Proximal(to="cluster")), TrueDomains())
+    loop = Loop(lenet(), clients(), "cpu", 1, statistics)
+    compare(loop, Stacked(lenet(), clients(), "cpu", at_once, statistics), method)
+
+
+@pytest.mark.parametrize("name", ["fedwca", "revised_fedwca", "fedpcl_pl", "ifca"])
+def test_partial_participation(name: str) -> None:
+    method = compose(RunConfig(baselines=(name,)))[0][0]
+    compare(Loop(lenet(), clients(), "cpu", 1), Stacked(lenet(), clients(), slice=2), method, participation=0.5)
+
+
+@pytest.mark.parametrize("name", ["fedwca", "fedavg", "fedscal"])
+def test_float32_stays_within_a_thousandth_of_the_update(name: str) -> None:
+    method = compose(RunConfig(baselines=(name,)))[0][0]
+    loop, stacked = Loop(lenet(torch.float32), clients(), "cpu", 1), Stacked(lenet(torch.float32), clients())
+    start = loop.bank.clone()
+    rounds(loop, method), rounds(stacked, method)
+    assert ((stacked.bank - loop.bank).norm(dim=1) / (loop.bank - start).norm(dim=1)).max() < 1e-3
+
+
+@pytest.mark.parametrize("options", [{}, {"frozen": True}, {"classifier": "wn"}], ids=str)
+def test_residual_networks(options: dict[str, object]) -> None:
+    architecture = ResNet18.model_validate({"weights": "none", "side": 32, "bottleneck": 8, **options})
+    networks = [architecture.build(3, seed=1).double() for _ in range(2)]
+    own = clients(architecture.stored)
+    method = Method("wca", "FedWCA", WCA(), TwoModel(mu=0.5), (Shot(),), TrueDomains())
+    compare(Loop(networks[0], own, "cpu", 1), Stacked(networks[1], own), method)
+
+
+class Curious(Objective):
+    """Looks at a value, which cannot be done for many clients at once."""
+
+    name = "curious"
+
+    def __call__(self, batch: Batch) -> Tensor:
+        return batch.logits.sum() * (1e-3 if float(batch.logits.detach().sum()) > 0 else 2e-3)
+
+
+def test_what_cannot_be_batched_runs_one_by_one_and_says_so() -> None:
+    method = Method("wca", "FedWCA", WCA(), TwoModel(), (Shot(), Curious()), TrueDomains())
+    loop, stacked = Loop(lenet(), clients(), "cpu", 1), Stacked(lenet(), clients())
+    rounds(loop, method, 1)
+    with pytest.warns(UserWarning, match="the objectives cannot be run for all clients at once"):
+        rounds(stacked, method, 1)
+    assert float((loop.bank - stacked.bank).abs().max()) <= 1e-9
+
+
+def test_spans_leave_nobody_out() -> None:
+    sizes = sorted(SIZES, reverse=True)
+    done = [0] * len(sizes)
+    for step in range(4):
+        for span in spans(sizes, step, 8):
+            assert all(sizes[k] - 8 * step == span.images or span.images == 8 for k in range(span.first, span.stop))
+            for client in range(span.first, span.stop):
+                done[client] += span.images
+    assert [size - got for size, got in zip(sizes, done, strict=True)] == [int(size % 8 == 1) for size in sizes]
+    assert [(span.first, span.stop) for span in alike(sizes)] == [(0, 1), (1, 2), (2, 3), (3, 5), (5, 6)]
