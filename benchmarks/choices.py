@@ -11,8 +11,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from digits import TRAINING, keep, layer
+
 from fedwca.cli.execute import Request, conduct
-from fedwca.data.cache import write_atomically
 
 RUNS = Path("runs/choices")
 RESULT = Path(__file__).parent / "results" / "choices.json"
@@ -39,19 +40,8 @@ def main(data: str, sources: list[str]) -> None:
         for reading, (question, base, change) in READINGS.items():
             folder = RUNS / f"{source}-{reading.replace(' ', '_')}"
             if not (folder / "summary.json").exists():
-                layer = {
-                    "dataset": "digit_five",
-                    "data": data,
-                    "source": source,
-                    "clients": 4,
-                    "samples": 400,
-                    "source_models": 5,
-                    "training": {"lr": 3e-3, "epochs": 5},
-                    "baselines": [],
-                    "name": "method",
-                    **change,
-                }
-                conduct(Request(layer, (), "default", None, folder, as_json=True))
+                own = {"source_models": 5, "training": TRAINING, "name": "method", **change}
+                conduct(Request(layer(data, source, **own), (), "default", None, folder, as_json=True))
             summary = json.loads((folder / "summary.json").read_text())
             assert summary["complete"], f"{folder}: unfinished; remove it and run again"
             runs = [run["mean"] for run in summary["methods"]["method"]["runs"]]
@@ -61,7 +51,7 @@ def main(data: str, sources: list[str]) -> None:
             )
             print(source, reading, [round(run, 1) for run in runs], flush=True)
     found["environment"] = json.loads((folder / "environment.json").read_text())
-    write_atomically(RESULT, lambda file: file.write_text(json.dumps(found, indent=2) + "\n") and None)
+    keep(RESULT, found)
 
 
 if __name__ == "__main__":
