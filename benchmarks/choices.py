@@ -11,11 +11,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from digits import keep, layer
+
 from fedwca.cli.execute import Request, conduct
-from fedwca.data.cache import write_atomically
 
 RUNS = Path("runs/choices")
 RESULT = Path(__file__).parent / "results" / "choices.json"
+SMALL = {"clients": 3, "samples": 200, "source_models": 5, "training": {"epochs": 3, "lr": 3e-3}}
+"""Smaller than a result that stands for itself: eleven readings, each on five source models, in about an hour."""
 FEDAVG = {"aggregator": "fedavg", "pseudo_labeler": "prototype"}
 # Reading: (open question, what it is compared with, what the run changes).
 READINGS: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -39,19 +42,8 @@ def main(data: str, sources: list[str]) -> None:
         for reading, (question, base, change) in READINGS.items():
             folder = RUNS / f"{source}-{reading.replace(' ', '_')}"
             if not (folder / "summary.json").exists():
-                layer = {
-                    "dataset": "digit_five",
-                    "data": data,
-                    "source": source,
-                    "clients": 3,
-                    "samples": 200,
-                    "source_models": 5,
-                    "training": {"lr": 3e-3, "epochs": 3},
-                    "baselines": [],
-                    "name": "method",
-                    **change,
-                }
-                conduct(Request(layer, (), "default", None, folder, as_json=True))
+                own = {**SMALL, "name": "method", **change}
+                conduct(Request(layer(data, source, **own), (), "default", None, folder, as_json=True))
             summary = json.loads((folder / "summary.json").read_text())
             assert summary["complete"], f"{folder}: unfinished; remove it and run again"
             runs = [run["mean"] for run in summary["methods"]["method"]["runs"]]
@@ -61,7 +53,7 @@ def main(data: str, sources: list[str]) -> None:
             )
             print(source, reading, [round(run, 1) for run in runs], flush=True)
     found["environment"] = json.loads((folder / "environment.json").read_text())
-    write_atomically(RESULT, lambda file: file.write_text(json.dumps(found, indent=2) + "\n") and None)
+    keep(RESULT, found)
 
 
 if __name__ == "__main__":

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import warnings
 from pathlib import Path
+
+from digits import SIZES, TRAINING, keep, layer
 
 from fedwca import Keys, Loop, begin, play
 from fedwca.clusterers.finch import Finch
@@ -33,15 +34,7 @@ def main(data: str) -> None:
     found = []
     for source in ("mnist", "synth", "mnistm"):
         for seed in SEEDS:
-            layer = {
-                "dataset": "digit_five",
-                "data": data,
-                "source": source,
-                "clients": 4,
-                "samples": 400,
-                "seed": seed,
-            }
-            decided = plan({**layer, "training": {"lr": 3e-3, "epochs": 5}, "baselines": [], "aggregator": "one_hot"})
+            decided = plan(layer(data, source, seed=seed, training=TRAINING, aggregator="one_hot"))
             config = decided.config
             dataset, name = load(config)
             federation = draw(config, dataset, name, 0, 0)
@@ -55,12 +48,11 @@ def main(data: str) -> None:
                 print(source, seed, label, measured, flush=True)
     result = {
         "what": "FINCH level 0 on models after round 0 (16 clients, 4 per target domain) against the true domains",
-        "config": {"clients": 4, "samples": 400, "epochs": 5, "lr": 3e-3, "seeds": SEEDS},
+        "config": {**SIZES, **TRAINING, "seeds": SEEDS},
         "results": found,
         "environment": environment("cpu"),
     }
-    path = Path(__file__).parent / "results" / "signatures.json"
-    path.write_text(json.dumps(result, indent=2) + "\n")
+    keep(Path(__file__).parent / "results" / "signatures.json", result)
 
 
 if __name__ == "__main__":

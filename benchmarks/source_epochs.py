@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 import sys
 from pathlib import Path
+
+from digits import keep, layer
 
 from fedwca import Loop, begin
 from fedwca.experiments.bench import draw
@@ -21,8 +22,7 @@ def main(data: str) -> None:
     found = []
     for source in ("mnist", "synth"):
         for epochs in (3, 10, 30):
-            layer = {"dataset": "digit_five", "data": data, "source": source, "clients": 4, "samples": 400}
-            config = plan({**layer, "baselines": [], "source_training": {"epochs": epochs}}).config
+            config = plan(layer(data, source, source_training={"epochs": epochs})).config
             dataset, name = load(config)
             federation = draw(config, dataset, name, 0, 0)
             model = source_models(config, dataset, name, lambda *_: None)[0]
@@ -32,7 +32,7 @@ def main(data: str) -> None:
             found.append({"source": source, "epochs": epochs, "seed": 0, "held_out": model.accuracy, "targets": mean})
             print(found[-1], flush=True)
     what = "accuracy in percent of source models, on held-out source images and on the clients' test images"
-    RESULT.write_text(json.dumps({"what": what, "results": found, "environment": environment("cpu")}, indent=2) + "\n")
+    keep(RESULT, {"what": what, "results": found, "environment": environment("cpu")})
 
 
 if __name__ == "__main__":

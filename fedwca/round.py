@@ -124,7 +124,7 @@ def play(
 
     def task(client: int) -> Task:
         draws = lambda purpose: keys(round, client, purpose)  # noqa: E731
-        return Task(method.pseudo_labeler, method.objectives, training, draws, shared)
+        return Task(method.pseudo_labeler, method.objectives, training.at(round), draws, shared)
 
     def adapt(some: Sequence[int], work: Work) -> list[Upload]:
         with work.clock("evidence"):

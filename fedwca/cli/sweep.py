@@ -34,7 +34,7 @@ def command(
         ),
     ] = None,
     grid: Annotated[
-        str | None, option("--grid", text="The paper's values (App. C.3): wca, lr or ladd.", panel=SEARCH)
+        str | None, option("--grid", text="The paper's values (App. C.3): wca, lr, ladd or fedpcl.", panel=SEARCH)
     ] = None,
     criterion: Annotated[
         str,

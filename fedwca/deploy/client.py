@@ -113,7 +113,8 @@ class Client:
         first, rows = bool(parcel.notes["first"]), self._models(parcel)
         eye, personal = torch.eye(len(rows), dtype=torch.float64), int(parcel.notes["personal"])
         offer = Offer(eye[None, :personal], eye[personal:])
-        task = Task(labeler, objectives, composition.training, lambda purpose: keys(parcel.round, self.index, purpose))
+        training = composition.training.at(parcel.round)
+        task = Task(labeler, objectives, training, lambda purpose: keys(parcel.round, self.index, purpose))
 
         def adapt(_: Sequence[int], desk: Work) -> list[Blend]:
             blend = Blend(desk.own) if first else aggregator.blend(parcel.round, desk)

@@ -216,7 +216,7 @@ class Desk:
             lesson.shared,
         )
         loss = torch.stack([objective(batch) for objective in self.task.objectives]).sum()
-        self.replica.step(loss, self._pull(lesson.anchors), training.lr, training.momentum, training.weight_decay)
+        self.replica.step(loss, self._pull(lesson.anchors), training)
 
     def _weak(self, images: Tensor, purpose: str, step: int, positions: Tensor) -> Tensor:
         """Images as training shows them; the draws belong to a place in the step, whatever image is there."""

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from fedwca.engine.bank import Layout
 from fedwca.engine.randomness import uniform
+from fedwca.engine.task import Training
 from fedwca.network import Drop, Network
 from fedwca.types import Predictions
 
@@ -85,23 +86,29 @@ class Replica:
         self.network.train()
         self.momentum.zero_()
 
-    def step(self, loss: Tensor, pull: Tensor | None, lr: float, momentum: float, weight_decay: float) -> None:
-        """One SGD step on the bound row: g + wd·w, heavy-ball momentum, no dampening, as torch.optim.SGD does it.
+    def step(self, loss: Tensor, pull: Tensor | None, training: Training) -> None:
+        """One SGD step on the bound row: g + wd·w, momentum without dampening, as torch.optim.SGD does it.
 
         Args:
             loss: what the network's outputs cost ``[]``.
             pull: further gradient of the parameters ``[P]``, for penalties on the model itself.
-            lr: learning rate.
-            momentum: heavy-ball momentum.
-            weight_decay: L2 decay.
+            training: learning rate, momentum, weight decay, and the largest length of the gradient.
         """
         self.gradient.zero_()
         loss.backward()
         if pull is not None:
             self.gradient.add_(pull)
+        if training.clip is not None:
+            # As torch.nn.utils.clip_grad_norm_ does it, on the parameters of all layers together.
+            self.gradient.mul_((training.clip / (self.gradient.norm() + 1e-6)).clamp_max(1))
         parameters = self.row[: self.layout.trained]
-        self.momentum.mul_(momentum).add_(self.gradient).add_(parameters, alpha=weight_decay)
-        parameters.add_(self.momentum, alpha=-lr)
+        decay, mu = training.weight_decay, training.momentum
+        self.momentum.mul_(mu).add_(self.gradient).add_(parameters, alpha=decay)
+        if training.nesterov:
+            self.gradient.add_(parameters, alpha=decay).add_(self.momentum, alpha=mu)
+            parameters.add_(self.gradient, alpha=-training.lr)
+        else:
+            parameters.add_(self.momentum, alpha=-training.lr)
 
 
 def masks(drops: Sequence[Drop], key: int, step: int, positions: Tensor, stride: int) -> list[Tensor]:

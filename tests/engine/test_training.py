@@ -47,6 +47,7 @@ def reference(network: Network, images: Tensor, targets: Targets, training: Trai
         training.lr,
         momentum=training.momentum,
         weight_decay=training.weight_decay,
+        nesterov=training.nesterov,
     )
     x = (images.to(model.bottleneck.weight.dtype) / 255 - 0.5) / 0.5
     mix = targets.mix.to(x.dtype)[:, None, None, None]
@@ -72,6 +73,8 @@ def reference(network: Network, images: Tensor, targets: Targets, training: Trai
                 )
                 optimiser.zero_grad()
                 (im + 0.1 * ce + mu / 2 * near).backward()
+                if training.clip is not None:
+                    torch.nn.utils.clip_grad_norm_([p for p in model.parameters() if p.requires_grad], training.clip)
                 optimiser.step()
             step += 1
     return model
@@ -80,11 +83,14 @@ def reference(network: Network, images: Tensor, targets: Targets, training: Trai
 @pytest.mark.parametrize("mixing", [False, True])
 @pytest.mark.parametrize("n", [13, 17])  # 17 = 2·8 + 1: the last batch has one image and is skipped
 @pytest.mark.parametrize("more", [[], [Proximal(mu=0.5)]])
-def test_equals_a_plain_loop(network: Network, mixing: bool, n: int, more: list[Objective]) -> None:
+@pytest.mark.parametrize("recipe", [{}, {"nesterov": True, "clip": 0.3}, {"clip": 1e3}], ids=str)
+def test_equals_a_plain_loop(
+    network: Network, mixing: bool, n: int, more: list[Objective], recipe: dict[str, object]
+) -> None:
     network = network.double()
     layout = Layout.of(network)
     images = torch.randint(0, 256, (n, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(n))
-    training = Training(epochs=2, lr=0.05, batch_size=8)
+    training = Training(epochs=2, lr=0.05, batch_size=8, **recipe)  # type: ignore[arg-type]
     labeler = Fixed(mixing=mixing)
     row = layout.read(network)
     slot = torch.zeros_like(row)

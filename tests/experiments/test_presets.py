@@ -48,6 +48,9 @@ def test_paper(
         "batch_size": 64,
         "momentum": 0.9,
         "weight_decay": 1e-3,
+        "nesterov": False,
+        "clip": None,
+        "cosine": None,
     }
     assert (config.source_training.lr, config.source_training.momentum) == (1e-3, 0.9)
     assert config.source_training.weight_decay == 1e-3

@@ -44,11 +44,22 @@ def test_the_papers_grids() -> None:
     method, params = grid("wca")
     assert method == "fedwca"
     assert [len(param.values) for param in params] == [5, 5]
-    for name in grids():
-        for param in grid(name)[1]:
-            assert param.values
+    sizes = {name: [len(param.values) for param in grid(name)[1]] for name in grids()}
+    assert sizes == {"wca": [5, 5], "lr": [5], "ladd": [8, 6], "fedpcl": [6]}
+    assert grid("fedpcl")[1][0].values == pytest.approx([7 * 10.0**-i for i in range(-2, 4)])
+    assert grid("ladd")[1][0].values == pytest.approx([10.0**-i for i in range(-2, 6)])
     with pytest.raises(UsageError, match="no grid"):
         grid("wac")
+
+
+@pytest.mark.parametrize("name", grids())
+def test_every_value_of_a_grid_reaches_its_method(name: str) -> None:
+    method, params = grid(name)
+    layer = {"baselines": [method or "fedavg"], "composed": False}
+    for param in params:
+        key = resolved(param.key, plan(layer))
+        for value in param.values:
+            check_taken(key, value, plan(layer, [(key, str(value))]))
 
 
 def test_judged_by_the_last_round_of_each_run() -> None:

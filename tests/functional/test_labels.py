@@ -71,6 +71,20 @@ def test_shot_appends_one_and_normalises() -> None:
     assert prototype_labels(features, weights, append_one=True)[2].tolist() == [[1.0, 1.0, 1.0]]
 
 
+def test_shots_labels_by_hand() -> None:
+    features = torch.tensor([[2.0, 2.0], [8.0, 4.0], [4.0, 8.0]], dtype=torch.float64)
+    one_hot = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]], dtype=torch.float64)
+    # With a 1 appended, over their lengths 3, 9, 9: (6, 6, 3)/9, (8, 4, 1)/9, (4, 8, 1)/9.
+    # p0 = (6, 6, 3)/9 and p1 = (6, 6, 1)/9, of length √73/9. Cosines with p0: 1, 75/81, 75/81;
+    # with p1: 75/(9√73), 73/(9√73), 73/(9√73) = 0.975, 0.949, 0.949 -> labels 0, 1, 1, and the same again from these.
+    labels, similarities, means = prototype_labels(features, one_hot, normalize_first=True, append_one=True)
+    assert labels.tolist() == [0, 1, 1]
+    assert similarities.tolist() == pytest.approx([1, math.sqrt(73) / 9, math.sqrt(73) / 9])
+    assert (9 * means).flatten().tolist() == pytest.approx([6, 6, 3, 6, 6, 1])
+    # Eq. 4's prototypes, (2, 2) and (6, 6), point one way.
+    assert prototype_similarity(prototypes(features, one_hot)).item() == pytest.approx(1)
+
+
 def test_an_empty_class_is_never_assigned_even_if_all_cosines_are_negative() -> None:
     features = torch.tensor([[1.0, 0.0], [-1.0, 0.1], [-1.0, -0.1], [5.0, 0.0]])
     one_hot = torch.tensor([[0.0, 1.0, 0.0]] * 4)
