@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError, field_validator
 
+from fedwca.engine.precision import Precision
 from fedwca.engine.task import Training
 from fedwca.errors import InvalidConfig
 from fedwca.experiments.components import registry
@@ -78,6 +79,8 @@ class RunConfig(BaseModel):
     """cpu, cuda, cuda:1 …; auto: a GPU where there is one."""
     engine: Literal["auto", "loop"] = "auto"
     """How clients are run."""
+    precision: Precision = "fp32"
+    """In which clients compute: fp32; bf16: training steps in bfloat16, with float32 weights; bf16-all: evidence too."""
     workers: PositiveInt | None = None
     """Clients at the same time; changes the time, never the numbers. None: one per core."""
     probes: tuple[str, ...] = ()
