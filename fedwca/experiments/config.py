@@ -80,7 +80,7 @@ class RunConfig(BaseModel):
     engine: Literal["auto", "loop"] = "auto"
     """How clients are run."""
     precision: Precision = "fp32"
-    """In which clients compute: fp32; bf16: training steps in bfloat16, with float32 weights; bf16-all: evidence too."""
+    """How clients compute: fp32; bf16: training in bfloat16 over weights in float32; bf16-all: evidence in it too."""
     workers: PositiveInt | None = None
     """Clients at the same time; changes the time, never the numbers. None: one per core."""
     probes: tuple[str, ...] = ()
