@@ -87,6 +87,9 @@ SHARED: dict[str, Any] = {
     "seed": _kind(int, "--seed", text="Seed of everything; default 0.", panel=RUN),
     "device": _kind(str, "--device", text="cpu, cuda, cuda:1; default: a GPU where there is one.", panel=RUN),
     "engine": _kind(str, "--engine", text="auto or loop.", panel=RUN),
+    "precision": _kind(
+        str, "--precision", text="fp32 (default), bf16 (training in bfloat16) or bf16-all (evidence too).", panel=RUN
+    ),
     "workers": _kind(int, "--workers", text="Clients at the same time; never changes the numbers.", panel=RUN),
     "preset": Annotated[
         str,

@@ -77,7 +77,8 @@ class Client:
         if len(train) == 0:
             raise DataError("this client has no images")
         none = train[:0]
-        self._loop = Loop(network, [ClientImages(train, none, none)], self.device, 1, composition.batch_norm)
+        own, precision = [ClientImages(train, none, none)], composition.precision
+        self._loop = Loop(network, own, self.device, 1, composition.batch_norm, precision)
         self.composition, self.index = composition, index
 
     def handle(self, parcel: Parcel) -> Parcel:

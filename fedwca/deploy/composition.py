@@ -12,6 +12,7 @@ from torch import Tensor
 from fedwca.deploy.protocol import Transport
 from fedwca.engine.bank import Layout
 from fedwca.engine.loop import Statistics
+from fedwca.engine.precision import Precision
 from fedwca.engine.randomness import fold, uniform
 from fedwca.engine.signature import BankSignatures
 from fedwca.engine.task import Training
@@ -42,6 +43,8 @@ class Composition(BaseModel):
     """Epochs and optimiser."""
     batch_norm: Statistics = "mixed"
     """What becomes of BatchNorm's running statistics when models are mixed."""
+    precision: Precision = "fp32"
+    """In which clients compute."""
     transport: Transport = "full"
     """Precision of models on the wire; the source model always travels in full."""
     classes: PositiveInt

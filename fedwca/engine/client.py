@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import reduce
 
 import torch
 from torch import Tensor
@@ -14,7 +15,7 @@ from torch import Tensor
 from fedwca.engine.randomness import permutation, uniform
 from fedwca.engine.replica import Replica, masks
 from fedwca.engine.task import Lesson, Received, Task
-from fedwca.engine.views import weak
+from fedwca.engine.views import picked, weak
 from fedwca.functional import alignment, soft_neighborhood_density, strong
 from fedwca.kinds import Objective
 from fedwca.types import Batch, Blend, Predictions, Targets
@@ -66,7 +67,7 @@ class Desk:
     def _pass(self, row: Tensor) -> Predictions:
         self.passes += 1
         self.replica.bind(row)
-        return self.replica.predict(self.images)
+        return self.replica.predict(self.images, phase="evidence")
 
     def alignment(self, mixtures: Tensor) -> Tensor:
         """Mean cosine to the nearest classifier vector, one value a mixture: ``[M, Q+S] -> [1, M]``."""
@@ -166,10 +167,12 @@ class Desk:
                 lesson = replace(lesson, targets=targets, observed=observed)
                 self.replica.bind(row)
                 self.replica.network.train()
-            mixed = (targets.mix > 0).cpu()
-            for indices in permutation(task.keys(f"order {epoch}"), len(self.images)).split(training.batch_size):
-                if len(indices) > 1:
-                    self._step(indices, mixed[indices], lesson, step)
+            order = permutation(task.keys(f"order {epoch}"), len(self.images))
+            # What each step mixes decides shapes, so it is read once an epoch and not once a step.
+            mixed = (targets.mix > 0).cpu()[order].split(training.batch_size)
+            for here, mixing in zip(order.to(self.images.device).split(training.batch_size), mixed, strict=True):
+                if len(here) > 1:
+                    self._step(here, mixing.nonzero()[:, 0].to(here.device), lesson, step)
                 step += 1
         self.seconds["train"] += time.perf_counter() - started
         return [targets]
@@ -184,38 +187,47 @@ class Desk:
             found = [(o.name, o.collect(trained, targets[0])) for o in asking]
             return [{f"{own}.{name}": x.cpu() for own, values in found for name, x in values.items()}]
 
-    def _step(self, indices: Tensor, mixed: Tensor, lesson: Lesson, step: int) -> None:
-        """One forward over plain, mixed and strong images together, so BatchNorm never sees a tiny batch."""
-        network, device, training = self.replica.network, self.images.device, self.task.training
-        targets, places, here = lesson.targets, mixed.nonzero()[:, 0].to(device), indices.to(device)
-        everyone = torch.arange(len(indices), device=device)
-        x = self._weak(self.images[here], "crop", step, everyone)
+    def _step(self, here: Tensor, places: Tensor, lesson: Lesson, step: int) -> None:
+        """One forward over plain, mixed and strong images together, so BatchNorm never sees a tiny batch.
+
+        Args:
+            here: images of the step ``[B]``.
+            places: those of its places whose image is mixed.
+            lesson: what they are trained towards.
+            step: its number.
+        """
+        network, training, targets = self.replica.network, self.task.training, lesson.targets
+        everyone = positions = torch.arange(len(here), device=here.device)
+        images = picked(self.images, here)
+        x = self._weak(images, "crop", step, everyone)
         inputs = [x]
         if len(places):
-            partners = self.images[targets.partners[here[places]]]
-            other = self._weak(partners, "crop", step, training.batch_size + places)
-            inputs.append(torch.lerp(x[places], other, targets.mix[here[places]].to(x.dtype).view(-1, 1, 1, 1)))
-        positions = torch.cat([everyone, training.batch_size + places])
+            chosen, beyond = here[places], training.batch_size + places
+            partners = self._weak(picked(self.images, targets.partners[chosen]), "crop", step, beyond)
+            inputs.append(torch.lerp(x[places], partners, targets.mix[chosen].to(x.dtype).view(-1, 1, 1, 1)))
+            positions = torch.cat([everyone, beyond])
         drop = masks(network.drops, self.task.keys("dropout"), step, positions, 2 * training.batch_size)
         if any("strong" in objective.views for objective in self.task.objectives):
-            distorted = strong(self.images[here], self._numbers("strong", 4, step, everyone))
+            distorted = strong(images, self._numbers("strong", 4, step, everyone))
             inputs.append(self._weak(distorted, "crop strong", step, everyone))
             more = masks(network.drops, self.task.keys("dropout strong"), step, everyone, training.batch_size)
             drop = [torch.cat(pair) for pair in zip(drop, more, strict=True)]
-        logits, features = network(torch.cat(inputs), [mask.to(x.dtype) for mask in drop])
-        plain, blended, other = logits.tensor_split((len(indices), len(indices) + len(places)))
+        x = x if len(inputs) == 1 else torch.cat(inputs)
+        logits, features = self.replica.forward(x, [mask.to(x.dtype) for mask in drop], "train")
+        ends = (len(here), len(here) + len(places))
+        plain, blended, other = logits.tensor_split(ends) if len(inputs) > 1 else (logits, logits[:0], logits[:0])
         batch = Batch(
             plain,
-            features[: len(indices)],
+            features if len(inputs) == 1 else features[: len(here)],
             plain if not len(places) else plain.index_copy(0, places, blended),
-            targets.labels[here],
-            targets.weights[here].to(plain.dtype),
-            {name: value[here] for name, value in lesson.taught.items()},
+            targets.labels.index_select(0, here),
+            targets.weights.index_select(0, here).to(plain.dtype),
+            {name: value.index_select(0, here) for name, value in lesson.taught.items()},
             {"weak": plain, **({"strong": other} if len(other) else {})},
             lesson.observed,
             lesson.shared,
         )
-        loss = torch.stack([objective(batch) for objective in self.task.objectives]).sum()
+        loss = reduce(torch.add, [objective(batch) for objective in self.task.objectives])
         self.replica.step(loss, self._pull(lesson.anchors), training)
 
     def _weak(self, images: Tensor, purpose: str, step: int, positions: Tensor) -> Tensor:

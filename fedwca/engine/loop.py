@@ -15,6 +15,7 @@ from torch import Tensor
 from fedwca.data.partition import ClientImages
 from fedwca.engine.bank import Layout, mix, pooled
 from fedwca.engine.client import Desk
+from fedwca.engine.precision import Precision, check
 from fedwca.engine.replica import Replica
 from fedwca.engine.task import Received, Task
 from fedwca.network import Network
@@ -53,6 +54,10 @@ class Loop:
         statistics: what becomes of BatchNorm's running statistics when models are mixed: mixed like parameters; pooled
             (a mixed variance counts the spread of the means); local (a client keeps its own, FedBN); recalibrated (one
             pass over the client's training images).
+        precision: in which clients compute; evaluation and recalibration are always in the network's own.
+
+    Raises:
+        UsageError: they cannot compute in that precision.
     """
 
     def __init__(
@@ -62,9 +67,11 @@ class Loop:
         device: str | torch.device = "cpu",
         workers: int | None = None,
         statistics: Statistics = "mixed",
+        precision: Precision = "fp32",
     ) -> None:
         self.statistics = statistics
         self.device = torch.device(device)
+        check(precision, network.class_vectors.dtype, self.device)
         self.layout = Layout.of(network)
         self.network = network.to(self.device)
         best = cores() if self.device.type == "cpu" else 1
@@ -76,7 +83,7 @@ class Loop:
         self.bank = self.layout.read(self.network).repeat(len(clients), 1)
         self._replicas: queue.SimpleQueue[Replica] = queue.SimpleQueue()
         for _ in range(self.workers):
-            self._replicas.put(Replica(self.network, self.layout))
+            self._replicas.put(Replica(self.network, self.layout, precision))
 
     def run(
         self,

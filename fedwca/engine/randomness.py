@@ -44,6 +44,25 @@ def fold(parts: Iterable[int | str]) -> int:
     return key
 
 
+def whole(key: int | Tensor, counters: Tensor) -> Tensor:
+    """Whole numbers in 0…2⁵³-1, one for each counter; `uniform` is 2⁻⁵³ times these.
+
+    Args:
+        key: 64-bit key, or int64 keys that broadcast against ``counters``.
+        counters: int64, any shape, at least 0.
+
+    Returns:
+        int64 in the shape of ``counters``.
+    """
+    start = _signed(key + _GOLDEN) if isinstance(key, int) else key + _signed(_GOLDEN)
+    z = counters * _signed(_GOLDEN) + start
+    # Shifts of signed tensors copy the sign: the mask makes them logical.
+    z = (z ^ (z >> 30).bitwise_and_((1 << 34) - 1)).mul_(_signed(_MIX[0]))
+    z = (z ^ (z >> 27).bitwise_and_((1 << 37) - 1)).mul_(_signed(_MIX[1]))
+    z = z ^ (z >> 31).bitwise_and_((1 << 33) - 1)
+    return (z >> 11).bitwise_and_((1 << 53) - 1)
+
+
 def uniform(key: int | Tensor, counters: Tensor) -> Tensor:
     """Numbers in [0, 1), one for each counter.
 
@@ -57,13 +76,7 @@ def uniform(key: int | Tensor, counters: Tensor) -> Tensor:
     >>> [round(u, 4) for u in uniform(fold([0]), torch.arange(3)).tolist()]
     [0.6524, 0.7012, 0.3871]
     """
-    start = _signed(key) if isinstance(key, int) else key
-    z = (counters + 1) * _signed(_GOLDEN) + start
-    # Shifts of signed tensors copy the sign: the mask makes them logical.
-    z = (z ^ ((z >> 30) & ((1 << 34) - 1))) * _signed(_MIX[0])
-    z = (z ^ ((z >> 27) & ((1 << 37) - 1))) * _signed(_MIX[1])
-    z = z ^ ((z >> 31) & ((1 << 33) - 1))
-    return ((z >> 11) & ((1 << 53) - 1)).double() * 2.0**-53
+    return whole(key, counters).double() * 2.0**-53
 
 
 def permutation(key: int, n: int) -> Tensor:

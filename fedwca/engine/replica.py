@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.optim.sgd import sgd
 
 from fedwca.engine.bank import Layout
-from fedwca.engine.randomness import uniform
+from fedwca.engine.precision import Phase, Precision, computing
+from fedwca.engine.randomness import whole
 from fedwca.engine.task import Training
 from fedwca.network import Drop, Network
 from fedwca.types import Predictions
@@ -21,19 +24,19 @@ class Replica:
     Training steps therefore change the bound row in place: parameters by SGD, BatchNorm statistics by the modules.
     """
 
-    def __init__(self, network: Network, layout: Layout) -> None:
+    def __init__(self, network: Network, layout: Layout, precision: Precision = "fp32") -> None:
+        self.precision = precision
         self.network = copy.deepcopy(network).requires_grad_(False)
         self.layout = layout
         self.drops = network.drops
         self.class_vectors = self.network.class_vectors
         like = self.class_vectors
-        self.gradient = torch.zeros(layout.trained, dtype=like.dtype, device=like.device)
-        self.momentum = torch.zeros_like(self.gradient)
+        self.momentum = torch.zeros(layout.trained, dtype=like.dtype, device=like.device)
+        self._momenta = [slot.of(self.momentum) for slot in layout.parameters]
         owners = dict(self.network.named_modules())
-        self._parameters = [(slot, self.network.get_parameter(slot.name)) for slot in layout.parameters]
-        for slot, parameter in self._parameters:
+        self._leaves = [self.network.get_parameter(slot.name) for slot in layout.parameters]
+        for parameter in self._leaves:
             parameter.requires_grad_(True)
-            parameter.grad = slot.of(self.gradient)
         self._buffers: list[tuple[nn.Module, str, int]] = [
             (owners[slot.name.rpartition(".")[0]], slot.name.rpartition(".")[2], index)
             for index, slot in enumerate(layout.statistics)
@@ -42,18 +45,26 @@ class Replica:
     def bind(self, row: Tensor) -> None:
         """Put the model ``row [P]`` on the network; nothing is copied."""
         self.row = row
-        for slot, parameter in self._parameters:
+        for slot, parameter in zip(self.layout.parameters, self._leaves, strict=True):
             parameter.data = slot.of(row)
         for module, name, index in self._buffers:
             # .data: a version counter of its own, else updating one statistic makes autograd distrust the others.
             module._buffers[name] = self.layout.statistics[index].of(row).data
 
+    def forward(self, x: Tensor, masks: Sequence[Tensor] = (), phase: Phase | None = None) -> tuple[Tensor, Tensor]:
+        """Logits ``[N, M]`` and features ``[N, q]`` of prepared images, in the precision of a phase; None: in full."""
+        if phase is None:
+            return self.network(x, masks)  # type: ignore[no-any-return]
+        with computing(self.precision, phase, x.device):
+            features = self.network.extract(x, masks)
+        return self.network.classifier(features), features
+
     @torch.no_grad()
-    def predict(self, images: Tensor, batch: int | None = None) -> Predictions:
+    def predict(self, images: Tensor, batch: int | None = None, phase: Phase | None = None) -> Predictions:
         """Predictions for uint8 images ``[N, 3, H, W]`` in eval mode, no augmentation, in batches."""
         self.network.eval()
         chunks = images.split(batch or self.network.chunk)
-        parts = [self.network(self.network.prepare(chunk)) for chunk in chunks]
+        parts = [self.forward(self.network.prepare(chunk), phase=phase) for chunk in chunks]
         logits, features = zip(*parts, strict=True)
         return Predictions(torch.cat(logits), torch.cat(features))
 
@@ -94,21 +105,28 @@ class Replica:
             pull: further gradient of the parameters ``[P]``, for penalties on the model itself.
             training: learning rate, momentum, weight decay, and the largest length of the gradient.
         """
-        self.gradient.zero_()
-        loss.backward()
-        if pull is not None:
-            self.gradient.add_(pull)
-        if training.clip is not None:
-            # As torch.nn.utils.clip_grad_norm_ does it, on the parameters of all layers together.
-            self.gradient.mul_((training.clip / (self.gradient.norm() + 1e-6)).clamp_max(1))
-        parameters = self.row[: self.layout.trained]
-        decay, mu = training.weight_decay, training.momentum
-        self.momentum.mul_(mu).add_(self.gradient).add_(parameters, alpha=decay)
-        if training.nesterov:
-            self.gradient.add_(parameters, alpha=decay).add_(self.momentum, alpha=mu)
-            parameters.add_(self.gradient, alpha=-training.lr)
-        else:
-            parameters.add_(self.momentum, alpha=-training.lr)
+        found = torch.autograd.grad(loss, self._leaves, allow_unused=True, materialize_grads=True)
+        with torch.no_grad():
+            gradients = [gradient.contiguous() for gradient in found]
+            if pull is not None:
+                for gradient, slot in zip(gradients, self.layout.parameters, strict=True):
+                    gradient.add_(slot.of(pull))
+            if training.clip is not None:
+                # As torch.nn.utils.clip_grad_norm_ does it, on the parameters of all layers together.
+                length = torch.stack([gradient.norm() for gradient in gradients]).norm()
+                torch._foreach_mul_(gradients, (training.clip / (length + 1e-6)).clamp_max(1))
+            sgd(
+                list(self._leaves),
+                gradients,
+                self._momenta,  # type: ignore[arg-type]
+                fused=True,
+                lr=training.lr,
+                momentum=training.momentum,
+                weight_decay=training.weight_decay,
+                dampening=0.0,
+                nesterov=training.nesterov,
+                maximize=False,
+            )
 
 
 def masks(drops: Sequence[Drop], key: int, step: int, positions: Tensor, stride: int) -> list[Tensor]:
@@ -126,7 +144,7 @@ def masks(drops: Sequence[Drop], key: int, step: int, positions: Tensor, stride:
     """
     counts = [torch.Size(drop.shape).numel() for drop in drops]
     base = (step * stride + positions)[:, None] * sum(counts)
-    drawn = uniform(key, base + torch.arange(sum(counts), device=positions.device)).split(counts, 1)
-    return [
-        ((u >= drop.p).float() / (1 - drop.p)).unflatten(1, drop.shape) for u, drop in zip(drawn, drops, strict=True)
-    ]
+    drawn = whole(key, base + torch.arange(sum(counts), device=positions.device)).split(counts, 1)
+    # u >= p, asked of whole numbers: u is n·2⁻⁵³, and p·2⁵³ is exact.
+    kept = [n >= math.ceil(drop.p * 2.0**53) for n, drop in zip(drawn, drops, strict=True)]
+    return [(k.float() / (1 - drop.p)).unflatten(1, drop.shape) for k, drop in zip(kept, drops, strict=True)]

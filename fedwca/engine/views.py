@@ -9,6 +9,11 @@ from fedwca.engine.randomness import uniform
 from fedwca.network import Network
 
 
+def picked(images: Tensor, indices: Tensor) -> Tensor:
+    """Some images ``[B, 3, H, W]``, channels last in memory; quick where ``images [N, 3, H, W]`` lie so too."""
+    return images.permute(0, 2, 3, 1).index_select(0, indices).permute(0, 3, 1, 2)
+
+
 def weak(network: Network, images: Tensor, key: int, step: int, positions: Tensor, stride: int) -> Tensor:
     """Weakly augmented images, ready for the backbone; for a network that does not augment the prepared images.
 

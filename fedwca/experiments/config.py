@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError, field_validator
 
+from fedwca.engine.precision import Precision
 from fedwca.engine.task import Training
 from fedwca.errors import InvalidConfig
 from fedwca.experiments.components import registry
@@ -78,6 +79,8 @@ class RunConfig(BaseModel):
     """cpu, cuda, cuda:1 …; auto: a GPU where there is one."""
     engine: Literal["auto", "loop"] = "auto"
     """How clients are run."""
+    precision: Precision = "fp32"
+    """How clients compute: fp32; bf16: training in bfloat16 over weights in float32; bf16-all: evidence in it too."""
     workers: PositiveInt | None = None
     """Clients at the same time; changes the time, never the numbers. None: one per core."""
     probes: tuple[str, ...] = ()

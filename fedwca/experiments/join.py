@@ -81,7 +81,7 @@ def join(
             "clusters, or fedavg, has one"
         )
     newcomer = _source(standing)
-    engine = Loop(newcomer, [_alone(images)], standing.device, 1, standing.statistics)
+    engine = Loop(newcomer, [_alone(images)], standing.device, 1, standing.statistics, standing.precision)
     rows = server.rows.to(engine.device)
     offer = method.aggregator.offer(server.state, 1, rows[:, : engine.layout.trained])
     choice = choose(standing, engine, offer, rows, by, done)
@@ -158,7 +158,8 @@ def first_round(standing: Standing, done: Callable[[int], None] = lambda client:
     give the same models.
     """
     clients = list(range(len(standing.clients)))
-    engine = Loop(_source(standing), standing.clients, standing.device, standing.workers, standing.statistics)
+    workers, statistics, precision = standing.workers, standing.statistics, standing.precision
+    engine = Loop(_source(standing), standing.clients, standing.device, workers, statistics, precision)
     source, task = standing.server.source.to(engine.device), _task(standing, standing.training, 0, clients)
     engine.run(source_for(len(clients)), source[None], task, _adapt, clients, done)
     return engine.bank

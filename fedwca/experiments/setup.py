@@ -15,6 +15,7 @@ from fedwca.data.partition import ClientImages
 from fedwca.datasets import find
 from fedwca.engine.bank import Layout
 from fedwca.engine.loop import Loop, cores, one_thread
+from fedwca.engine.precision import check
 from fedwca.engine.protocol import Engine
 from fedwca.engine.randomness import fold, uniform
 from fedwca.engine.signature import BankSignatures
@@ -55,12 +56,16 @@ def choose_engine(config: RunConfig, network: Network, clients: Sequence[ClientI
     """The engine a configuration asks for, with the clients' images; ``auto`` is the plain loop, on every device.
 
     Args:
-        config: names engine, device and workers, and says what becomes of BatchNorm statistics.
+        config: names engine, device, workers and precision, and says what becomes of BatchNorm statistics.
         network: the source model.
         clients: unlabeled images.
+
+    Raises:
+        UsageError: the device is not there, or cannot compute in that precision.
     """
     engine = ENGINES["loop" if config.engine == "auto" else config.engine]
-    return engine(network, clients, resolve_device(config.device), config.workers, config.batch_norm)
+    device = resolve_device(config.device)
+    return engine(network, clients, device, config.workers, config.batch_norm, config.precision)
 
 
 def load(config: RunConfig) -> tuple[FederatedDataset, str]:
@@ -86,12 +91,14 @@ def rehearse(config: RunConfig, methods: list[tuple[Method, int]], dataset: Fede
     Raises:
         CheckpointError: the user's own source model is missing or does not fit the architecture.
         InvalidConfig: a clusterer asks for a layer that the model does not have.
+        UsageError: the device cannot compute in the precision that is asked for.
 
     Warns:
         UserWarning: a clusterer asks for a layer of a frozen backbone.
     """
     model = architecture(config)
     network = model.build(len(dataset.classes), pretrained=config.checkpoint is None)
+    check(config.precision, network.class_vectors.dtype, torch.device(resolve_device(config.device)))
     if config.checkpoint is not None:
         checkpoint(config.checkpoint, dataset.classes, model)
     # Probes are clusterers like any other; what they are put into does not matter here.

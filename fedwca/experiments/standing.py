@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fedwca.data.partition import ClientImages
 from fedwca.engine.loop import Statistics
+from fedwca.engine.precision import Precision
 from fedwca.engine.randomness import Keys
 from fedwca.engine.task import Training
 from fedwca.network import Network
@@ -36,6 +37,7 @@ class Standing:
     statistics: Statistics = "mixed"
     device: str = "cpu"
     workers: int | None = None
+    precision: Precision = "fp32"
     first: Tensor | None = None
     """Their models after round 0 ``[K, P]``, as clusters were made of them; None: repeated when asked for."""
 
@@ -85,4 +87,5 @@ def standing(reopened: Reopened) -> Standing:
         config.batch_norm,
         str(reopened.engine.device),
         config.workers,
+        config.precision,
     )

@@ -14,14 +14,19 @@ def real(rows: Tensor, mask: Tensor | None) -> Tensor:
     return mask != 0
 
 
-def blank(rows: Tensor, keep: Tensor) -> Tensor:
-    """Put zeros into the rows ``[N, q]`` that ``keep [N]`` leaves out, whatever they hold."""
-    return rows.masked_fill(~keep[:, None], 0)
+def blank(rows: Tensor, keep: Tensor | None) -> Tensor:
+    """Put zeros into the rows ``[N, q]`` that ``keep [N]`` leaves out, whatever they hold; None leaves out nothing."""
+    return rows if keep is None else rows.masked_fill(~keep[:, None], 0)
 
 
-def mean_of(values: Tensor, keep: Tensor) -> Tensor:
-    """Average the kept ones of ``values [N] -> []``; 0 when none is kept."""
-    return values.masked_fill(~keep, 0).sum() / keep.sum().clamp_min(1)
+def number(rows: Tensor, keep: Tensor | None) -> Tensor | int:
+    """Count the kept ones of N rows, None for all of them; at least 1."""
+    return max(1, len(rows)) if keep is None else keep.sum().clamp_min(1)
+
+
+def mean_of(values: Tensor, keep: Tensor | None) -> Tensor:
+    """Average the kept ones of ``values [N] -> []``, None for all of them; 0 when none is kept."""
+    return (values if keep is None else values.masked_fill(~keep, 0)).sum() / number(values, keep)
 
 
 def unit(rows: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.special import entr
 
 from fedwca.errors import UsageError
-from fedwca.functional._rows import blank, mean_of, real
+from fedwca.functional._rows import blank, mean_of, number, real
 
 
 def information_maximization(logits: Tensor, mask: Tensor | None = None, eps: float = 1e-5) -> Tensor:
@@ -32,13 +32,14 @@ def information_maximization(logits: Tensor, mask: Tensor | None = None, eps: fl
     """
     if eps < 0:
         raise UsageError(f"eps must be at least 0, not {eps}")
-    keep = real(logits, mask)
+    keep = None if mask is None else mask != 0
     outputs = blank(logits, keep).softmax(-1)
-    average = blank(outputs, keep).sum(0) / keep.sum().clamp_min(1)
+    average = blank(outputs, keep).sum(0) / number(outputs, keep)
     tiny = torch.finfo(outputs.dtype).tiny
 
     def entropy(chances: Tensor) -> Tensor:
-        return -(chances * (chances + eps).clamp_min(tiny).log()).sum(-1)
+        shifted = chances + eps
+        return -(chances * (shifted if eps >= tiny else shifted.clamp_min(tiny)).log()).sum(-1)
 
     return mean_of(entropy(outputs), keep) - entropy(average)
 
@@ -61,12 +62,13 @@ def weighted_cross_entropy(logits: Tensor, labels: Tensor, weights: Tensor, mask
     >>> weighted_cross_entropy(logits, torch.tensor([1, -1]), torch.tensor([1.0, 0.0]))  # log 2
     tensor(0.6931)
     """
-    active = real(logits, mask) & (weights > 0)
-    weights = weights.masked_fill(~active, 0).to(logits.dtype)
-    targets = labels.masked_fill(~active, 0)
-    losses = -blank(logits, active).log_softmax(-1).gather(-1, targets[:, None])[:, 0]
+    # Written so, a weight that is no number leaves its sample out as well.
+    idle = ~(weights > 0) if mask is None else ~((mask != 0) & (weights > 0))
+    weights = weights.masked_fill(idle, 0).to(logits.dtype)
+    targets = labels.masked_fill(idle, 0)[:, None]
+    losses = logits.masked_fill(idle[:, None], 0).log_softmax(-1).gather(-1, targets)[:, 0]
     total = weights.sum()
-    return (weights * losses).sum() / torch.where(total > 0, total, 1)
+    return -(weights * losses).sum() / (total + (total == 0))
 
 
 def distillation(

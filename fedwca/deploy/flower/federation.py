@@ -83,6 +83,7 @@ class Federation(BaseModel):
             len(self.classes),
             training=config.training,
             batch_norm=config.batch_norm,
+            precision=config.precision,
             transport=self.transport,
             seed=config.seed,
         )

@@ -1,0 +1,153 @@
+"""Clients that compute in bfloat16, and what stays in float32."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fedwca import Keys, Method, Training, begin, play
+from fedwca.aggregators import aggregators
+from fedwca.data.partition import ClientImages
+from fedwca.engine.loop import Loop
+from fedwca.engine.precision import Precision, computing
+from fedwca.errors import UsageError
+from fedwca.experiments.bench import bench
+from fedwca.experiments.compose import compose
+from fedwca.experiments.config import RunConfig
+from fedwca.experiments.setup import choose_engine, load
+from fedwca.models.resnet18 import ResNet18
+from fedwca.network import Network
+from fedwca.objectives.shot import Shot
+from fedwca.pseudo_labelers.two_model import TwoModel
+from fedwca.source import SourceTraining
+from fedwca.types import Batch
+
+TRAINING = Training(epochs=2, lr=0.01, batch_size=8)
+
+
+class Seen(Shot):
+    """Remembers the types that objectives are given."""
+
+    def __call__(self, batch: Batch) -> Tensor:
+        TYPES.update({batch.logits.dtype, batch.features.dtype, batch.target_logits.dtype})
+        return super().__call__(batch)
+
+
+TYPES: set[torch.dtype] = set()
+
+
+def played(network: Network, images: list[ClientImages], precision: Precision, rounds: int = 2) -> Loop:
+    """An engine after some rounds."""
+    loop = Loop(network, images, "cpu", 2, precision=precision)
+    method, server = Method("toy", "Toy", aggregators.build("fedavg"), TwoModel(), (Seen(),)), begin(loop)
+    for round in range(rounds):
+        server, _ = play(round, server, method, loop, TRAINING, Keys(0), torch.zeros(len(images), dtype=torch.int64))
+    return loop
+
+
+def layers(loop: Loop) -> dict[str, set[torch.dtype]]:
+    """Types that the modules of an engine's replicas give, by class, while a round is played."""
+    found: dict[str, set[torch.dtype]] = {}
+
+    def watch(module: nn.Module, _: object, out: Tensor) -> None:
+        if isinstance(out, Tensor):
+            found.setdefault(type(module).__name__, set()).add(out.dtype)
+
+    replicas = [loop._replicas.get() for _ in range(loop.workers)]
+    for replica in replicas:
+        for module in replica.network.modules():
+            module.register_forward_hook(watch)
+        loop._replicas.put(replica)
+    return found
+
+
+@pytest.mark.parametrize("precision", ["bf16", "bf16-all"])
+def test_rows_and_losses_stay_in_float32(network: Network, images: list[ClientImages], precision: Precision) -> None:
+    TYPES.clear()
+    loop = played(network, images, precision)
+    assert all(found is torch.float32 for found in TYPES)
+    assert loop.bank.dtype == torch.float32
+    assert bool(loop.bank.isfinite().all())
+    assert not torch.equal(loop.bank, loop.bank.bfloat16().float()), "master weights keep all their digits"
+
+
+@pytest.mark.parametrize(
+    ("precision", "convolutions"),
+    [
+        ("fp32", {torch.float32}),
+        ("bf16", {torch.float32, torch.bfloat16}),  # evidence and labels, and training
+        ("bf16-all", {torch.bfloat16}),
+    ],
+)
+def test_what_is_lowered(
+    network: Network, images: list[ClientImages], precision: Precision, convolutions: set[torch.dtype]
+) -> None:
+    loop = Loop(network, images, "cpu", 1, precision=precision)
+    found = layers(loop)
+    method = Method("toy", "Toy", aggregators.build("fedavg"), TwoModel(), (Shot(),))
+    play(0, begin(loop), method, loop, TRAINING, Keys(0), torch.zeros(len(images), dtype=torch.int64))
+    assert found["Conv2d"] == convolutions
+    assert found["BatchNorm1d"] == {torch.float32}
+    found.clear()
+    loop.classify()
+    assert found["Conv2d"] == {torch.float32}, "evaluation is never lowered"
+
+
+def test_batch_norm_inside_a_backbone_keeps_float32_statistics() -> None:
+    draw = torch.Generator().manual_seed(0)
+    some = torch.randint(0, 256, (6, 3, 32, 32), dtype=torch.uint8, generator=draw)
+    network = ResNet18(side=32, weights="none", bottleneck=8).build(3)
+    loop = played(network, [ClientImages(some, some[:0], some[:0])], "bf16", rounds=1)
+    assert loop.bank.dtype == torch.float32
+    assert bool(loop.bank.isfinite().all())
+
+
+def test_nearly_the_same_model(network: Network, images: list[ClientImages]) -> None:
+    start = Loop(network, images, "cpu", 1).bank
+    full, low = (played(network, images, precision, rounds=1).bank for precision in ("fp32", "bf16"))
+    moved = (full - start).norm(dim=1)
+    assert bool(((full - low).norm(dim=1) < 0.2 * moved).all())
+    assert not torch.equal(full, low)
+
+
+def test_accuracy_is_nearly_that_of_float32() -> None:
+    """On digits-mini after three rounds: within five points, where a source model gains a dozen."""
+    found = {}
+    for precision in ("fp32", "bf16", "bf16-all"):
+        config = RunConfig(
+            clients=1,
+            samples=80,
+            rounds=3,
+            baselines=(),
+            aggregator="fedavg",
+            device="cpu",
+            precision=precision,
+            training=Training(epochs=2, lr=3e-3),
+            source_training=SourceTraining(epochs=3, lr=1e-2),
+        )
+        dataset, source = load(config)
+        records = list(bench(config, compose(config), dataset, source))
+        found[precision] = torch.tensor(records[-1]["accuracy"]).mean()
+    assert abs(found["bf16"] - found["fp32"]) < 5
+    assert abs(found["bf16-all"] - found["fp32"]) < 5
+
+
+@pytest.mark.parametrize("precision", ["bf16", "bf16-all"])
+def test_float64_is_refused(network: Network, images: list[ClientImages], precision: Precision) -> None:
+    with pytest.raises(UsageError, match=f"precision {precision} needs a network of float32 weights, not float64"):
+        Loop(network.double(), images, "cpu", 1, precision=precision)
+    Loop(network.double(), images, "cpu", 1)
+
+
+def test_a_run_says_it(network: Network, images: list[ClientImages]) -> None:
+    engine = choose_engine(RunConfig(device="cpu", workers=1, precision="bf16"), network, images)
+    assert isinstance(engine, Loop)
+    assert engine._replicas.get().precision == "bf16"
+
+
+def test_nothing_is_lowered_outside(network: Network) -> None:
+    with computing("bf16", "evidence", torch.device("cpu")):
+        assert not torch.is_autocast_enabled("cpu")
+    with computing("bf16", "train", torch.device("cpu")):
+        assert torch.is_autocast_enabled("cpu")
