@@ -86,7 +86,7 @@ def conduct(request: Request) -> Conducted:
     Raises:
         FedwcaError: what is wrong, in a sentence; nothing has been trained by then where it could be known before.
     """
-    with joined() as world:
+    with joined(request.ranks_per_trial) as world:
         if world is not None and world.rank:
             follow(world)
         else:

@@ -38,11 +38,23 @@ def need_one_process(command: str) -> None:
 
 
 @contextmanager
-def joined() -> Iterator[World | None]:
+def joined(per_trial: int | None = None) -> Iterator[World | None]:
     """The other ranks, while inside; None for a process on its own.
 
     Whatever ends one rank inside is told to the others, which then end too.
+
+    Args:
+        per_trial: ranks that are to share a trial's clients, as the user says.
+
+    Raises:
+        UsageError: the ranks cannot be divided so.
     """
+    ranks = int(os.environ.get("WORLD_SIZE", 1))
+    if per_trial is not None and (per_trial < 1 or ranks % per_trial):
+        raise UsageError(
+            f"--ranks-per-trial {per_trial}: does not divide the {ranks} ranks that there are"
+            + ("" if several() else "; torchrun starts more")
+        )
     if not several():
         yield None
         return

@@ -35,7 +35,7 @@ def command(
     from fedwca.cli.ranks import joined
     from fedwca.results.runs import find_run
 
-    with joined() as world:
+    with joined(ranks_per_trial) as world:
         if world is None or world.rank == 0:
             show(go_on(find_run(run), as_json, quiet, world=world, ranks_per_trial=ranks_per_trial), as_json)
             return

@@ -17,7 +17,6 @@ from fedwca.experiments.checkpoint import Kept, finished
 from fedwca.experiments.compose import compose
 from fedwca.experiments.config import RunConfig, validate
 from fedwca.experiments.setup import load
-from fedwca.experiments.share import per_trial
 from fedwca.experiments.teams import TeamShare
 from fedwca.results.checkpoints import Saved, Unit
 from fedwca.round import Method
@@ -61,12 +60,8 @@ def lead(world: World, config: RunConfig, methods: Sequence[tuple[Method, int]],
         keeper: knows what an earlier process did, and keeps what this one does.
         digest: of the images.
         asked: ranks that share a trial's clients.
-
-    Raises:
-        UsageError: the ranks cannot be divided so.
     """
     units = left(config, methods, keeper.begun)
-    per_trial(world.size, len(units), asked)  # before anybody hears of it
     begun = {
         unit: Sent(saved.path, saved.round, saved.facts, saved.tensors()) if saved and unit in units else saved
         for unit, saved in keeper.begun.items()

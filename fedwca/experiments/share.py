@@ -8,7 +8,6 @@ from typing import Any
 from fedwca.data.dataset import FederatedDataset
 from fedwca.data.partition import ClientImages
 from fedwca.engine.protocol import Engine
-from fedwca.errors import UsageError
 from fedwca.experiments.config import RunConfig
 from fedwca.experiments.progress import Progress
 from fedwca.experiments.setup import Tell, choose_engine, source_models
@@ -50,19 +49,12 @@ def per_trial(ranks: int, units: int, asked: int | None) -> int:
     Args:
         ranks: in the world.
         units: methods with rounds, times source models, times trials.
-        asked: by the user.
-
-    Raises:
-        UsageError: the ranks cannot be divided so.
+        asked: by the user; divides ``ranks``.
 
     >>> [per_trial(8, units, None) for units in (1, 3, 8, 20)]
     [8, 4, 1, 1]
     """
-    if asked is None:
-        return next(n for n in range(1, ranks + 1) if ranks % n == 0 and ranks // n <= max(1, units))
-    if asked < 1 or ranks % asked:
-        raise UsageError(f"--ranks-per-trial {asked}: does not divide the {ranks} ranks that there are")
-    return asked
+    return asked or next(n for n in range(1, ranks + 1) if ranks % n == 0 and ranks // n <= max(1, units))
 
 
 def dealt(units: Mapping[Unit, int], teams: int) -> list[list[Unit]]:
