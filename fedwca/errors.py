@@ -8,6 +8,7 @@
         * DatasetMissing    the files are not there: names the layout and how to get them
     * CheckpointError       a model file does not fit the network
     * Diverged              training produced values that are not finite
+    * RankFailed            another process of the same torchrun cannot go on
 """
 
 from __future__ import annotations
@@ -47,3 +48,11 @@ class CheckpointError(FedwcaError):
 
 class Diverged(FedwcaError):
     """Training produced values that are not finite."""
+
+
+class RankFailed(FedwcaError):
+    """Another process of the same ``torchrun`` cannot go on; ends with that one's exit code."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.exit_code = code

@@ -30,6 +30,7 @@ from fedwca.cli import (
     server,
     sweep,
 )
+from fedwca.cli.ranks import leave, mute
 from fedwca.errors import FedwcaError
 
 app = typer.Typer(
@@ -115,9 +116,11 @@ def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__
 
 def main() -> None:
     """Entry point of the ``fedwca`` command."""
+    unsaid = mute()
     try:
         code = run(sys.argv[1:])
     except FedwcaError as error:  # only with --debug
         traceback.print_exc()
         code = error.exit_code
+    leave(code, unsaid)
     sys.exit(code)

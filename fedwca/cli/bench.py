@@ -80,6 +80,14 @@ def command(
         ),
     ] = None,
     quiet: Annotated[bool, option("--quiet", text="No progress; warnings and the table stay.", panel=KEEP)] = False,
+    ranks_per_trial: Annotated[
+        int | None,
+        option(
+            "--ranks-per-trial",
+            text="Under torchrun: ranks that share a trial's clients; default: trials first.",
+            panel=RUN,
+        ),
+    ] = None,
     profile: Annotated[
         bool,
         option("--profile", text="Say where the time went, and keep a trace of one round in the folder.", panel=KEEP),
@@ -102,7 +110,17 @@ def command(
     }
     layer = {**asked.layer, **{key: value for key, value in composed.items() if value is not None}}
     request = Request(
-        layer, asked.pairs, asked.preset, asked.file, out, as_json, keep, logger or (), quiet, profile=profile
+        layer,
+        asked.pairs,
+        asked.preset,
+        asked.file,
+        out,
+        as_json,
+        keep,
+        logger or (),
+        quiet,
+        profile=profile,
+        ranks_per_trial=ranks_per_trial,
     )
     if backend is None:
         execute(request)

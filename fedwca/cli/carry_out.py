@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -21,6 +21,7 @@ from fedwca.errors import FedwcaError
 from fedwca.experiments.bench import bench
 from fedwca.experiments.checkpoint import Kept
 from fedwca.experiments.request import Plan
+from fedwca.experiments.share import Share
 from fedwca.loggers import Logger
 from fedwca.results.pictures import overview
 from fedwca.results.store import RunFolder, plain
@@ -57,6 +58,8 @@ class Work:
     as_json: bool = False
     quiet: bool = False
     profile: bool = False
+    share: Share = field(default_factory=Share)
+    """What this process does; others' records come to it."""
     before: float = 0.0
     """Seconds that earlier processes spent on the rounds there are."""
 
@@ -76,10 +79,10 @@ def carry_out(work: Work) -> Conducted:
             profiling(traced, watched, folder) as progress,
             logging(work.loggers, folder.path, values, progress.warn) as log,
         ):
-            for record in bench(config, work.plan.methods, work.dataset, work.source, progress, work.keeper):
+            share, given = work.share, (config, work.plan.methods, work.dataset, work.source)
+            for record in share.merged(bench(*given, progress, work.keeper, share), folder.append, progress):
                 if prepared == work.started:  # the first record comes when the source models are there
                     prepared = time.perf_counter()
-                folder.append(record)
                 log(plain(record))
         order = [method.name for method, _ in work.plan.methods]
         folder.rewrite(lambda r: True, lambda r: (r["source_model"], r["trial"], order.index(r["method"]), r["round"]))

@@ -16,14 +16,18 @@ from fedwca.cli.carry_out import Conducted as Conducted
 from fedwca.cli.carry_out import Work, carry_out
 from fedwca.cli.loggers import built
 from fedwca.cli.profiling import print_profile
+from fedwca.cli.ranks import joined
 from fedwca.cli.resume import go_on, same_request
 from fedwca.cli.tables import print_plan, print_table
+from fedwca.engine.ranks import World
 from fedwca.experiments.bench import draw
 from fedwca.experiments.checkpoint import Kept
 from fedwca.experiments.compose import described
 from fedwca.experiments.config import Layer
+from fedwca.experiments.ranked import follow, lead
 from fedwca.experiments.request import Plan, plan
 from fedwca.experiments.setup import load, rehearse, resolve_device
+from fedwca.experiments.share import Share
 from fedwca.registry import Registry
 from fedwca.results.checkpoints import Checkpoints, Keep
 from fedwca.results.runs import identity, read_about
@@ -48,6 +52,8 @@ class Request:
     """No progress; warnings and the table stay."""
     reuse: bool = False
     """Continue the run in ``out`` if one of this very configuration is there; a finished one is returned at once."""
+    ranks_per_trial: int | None = None
+    """Ranks that share the clients of a trial; None: trials first."""
     profile: bool = False
     """Keep where the time went, and a trace of one round, in the run folder."""
     said: Mapping[str, str] = field(default_factory=dict)
@@ -80,6 +86,15 @@ def conduct(request: Request) -> Conducted:
     Raises:
         FedwcaError: what is wrong, in a sentence; nothing has been trained by then where it could be known before.
     """
+    with joined(request.ranks_per_trial) as world:
+        if world is not None and world.rank:
+            follow(world)
+        else:
+            return _conduct(request, world)
+    raise typer.Exit
+
+
+def _conduct(request: Request, world: World | None) -> Conducted:
     started = time.perf_counter()
     keep, loggers = Keep.parse(request.keep), built(request.loggers)
     first = plan(request.layer, request.pairs, request.preset, request.file)
@@ -102,24 +117,29 @@ def conduct(request: Request) -> Conducted:
             folder.discard()
             raise
         chosen = [Registry.dump(logger) for logger in loggers]
-        more = {
+        more: dict[str, Any] = {
             "keep": request.keep,
             "loggers": chosen,
             "domains": domains,
             "data_digest": dataset.digest(),
-            "device": device,
+            "device": device if world is None else device.partition(":")[0],
         }
-        folder.write("environment.json", environment(device))
         folder.write("config.json", {**described_plan(decided), "schema": SCHEMA, **more})
+        keeper = Kept(Checkpoints(path, identity(read_about(path)), keep))
+        share = Share()
+        if world is not None:
+            digest = more["data_digest"]
+            share = lead(world, decided.config, decided.methods, keeper, digest, request.ranks_per_trial)
+        folder.write("environment.json", {**environment(device), "ranks": share.ranks})
         if not request.as_json:
             print_plan(decided, dataset, source, device, folder.path)
-        keeper = Kept(Checkpoints(path, identity(read_about(path)), keep))
         return carry_out(
             Work(
                 *(folder, decided, dataset, source, domains, keeper, started, loggers),
                 as_json=request.as_json,
                 quiet=request.quiet,
                 profile=request.profile,
+                share=share,
             )
         )
 

@@ -69,7 +69,8 @@ class _Lines:
 
     def hooks(self) -> Progress:
         return Progress(
-            self.on_source, self.on_begin, self.on_earlier, lambda client: None, self.on_round, self.on_end, _warn
+            *(self.on_source, self.on_begin, self.on_earlier, self.on_elsewhere),
+            *(lambda client: None, self.on_round, self.on_end, _warn),
         )
 
     def _due(self) -> bool:
@@ -89,6 +90,9 @@ class _Lines:
 
     def on_earlier(self, rounds: int) -> None:
         self.done += rounds
+
+    def on_elsewhere(self, rounds: int) -> None:
+        self.done, self.here = self.done + rounds, self.here + rounds
 
     def on_round(self, done: int, accuracy: float) -> None:
         self.done, self.here = self.done + 1, self.here + 1
@@ -120,7 +124,8 @@ class _Bars:
 
     def hooks(self) -> Progress:
         return Progress(
-            self.on_source, self.on_begin, self.on_earlier, self.on_client, self.on_round, self.on_end, self.on_warn
+            *(self.on_source, self.on_begin, self.on_earlier, self.on_elsewhere),
+            *(self.on_client, self.on_round, self.on_end, self.on_warn),
         )
 
     def on_source(self, epoch: int, epochs: int, accuracy: float) -> None:
@@ -133,6 +138,9 @@ class _Bars:
     def on_earlier(self, rounds: int) -> None:
         self.bars.advance(self.all, rounds)
         self.bars.advance(self.now, rounds * self.clients)
+
+    def on_elsewhere(self, rounds: int) -> None:
+        self.bars.advance(self.all, rounds)
 
     def on_client(self, client: int) -> None:
         self.bars.advance(self.now)

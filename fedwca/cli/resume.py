@@ -12,6 +12,7 @@ import typer
 if TYPE_CHECKING:
     from fedwca.cli.carry_out import Conducted
     from fedwca.data.dataset import FederatedDataset
+    from fedwca.engine.ranks import World
     from fedwca.experiments.request import Plan
     from fedwca.results.store import RunFolder
 
@@ -20,16 +21,36 @@ def command(
     run: Annotated[str, typer.Argument(help="Run folder, or its name in runs/.", show_default=False)],
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON alone.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    ranks_per_trial: Annotated[
+        int | None,
+        typer.Option(
+            "--ranks-per-trial",
+            help="Under torchrun: ranks that share a trial's clients; default: trials first.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Continue a run that was stopped, to the same numbers as if it had not been; a finished one shows its table."""
     from fedwca.cli.execute import show
+    from fedwca.cli.ranks import joined
     from fedwca.results.runs import find_run
 
-    show(go_on(find_run(run), as_json, quiet), as_json)
+    with joined(ranks_per_trial) as world:
+        if world is None or world.rank == 0:
+            show(go_on(find_run(run), as_json, quiet, world=world, ranks_per_trial=ranks_per_trial), as_json)
+            return
+        from fedwca.experiments.ranked import follow
+
+        follow(world)
 
 
 def go_on(
-    path: Path, as_json: bool = False, quiet: bool = False, loaded: tuple[FederatedDataset, str] | None = None
+    path: Path,
+    as_json: bool = False,
+    quiet: bool = False,
+    loaded: tuple[FederatedDataset, str] | None = None,
+    world: World | None = None,
+    ranks_per_trial: int | None = None,
 ) -> Conducted:
     """Continue the run in a folder; one that is finished is read.
 
@@ -38,6 +59,8 @@ def go_on(
         as_json: say nothing but warnings.
         quiet: no progress.
         loaded: the run's data set and source domain, where they are at hand.
+        world: all ranks, where there are several; this is rank 0.
+        ranks_per_trial: ranks that share the clients of a trial.
 
     Raises:
         UsageError: it cannot be continued, or another process is at work on it.
@@ -67,7 +90,8 @@ def go_on(
         return Conducted(decided, dataset, tabulate(decided, read_records(path), about["domains"]), summary, path)
     with RunFolder(path, again=True) as folder:
         dataset, source = loaded or load(config)
-        return _continue(folder, about, decided, dataset, source, started, as_json, quiet)
+        ranks = (world, ranks_per_trial)
+        return _continue(folder, about, decided, dataset, source, started, as_json, quiet, ranks)
 
 
 def _continue(
@@ -79,6 +103,7 @@ def _continue(
     started: float,
     as_json: bool,
     quiet: bool,
+    ranks: tuple[World | None, int | None],
 ) -> Conducted:
     """Go back to the last checkpoint of every unit, and carry out what is left."""
     from fedwca.cli.carry_out import Work, carry_out, spent
@@ -86,14 +111,16 @@ def _continue(
     from fedwca.cli.tables import print_plan
     from fedwca.errors import DataError
     from fedwca.experiments.checkpoint import Kept, survey
+    from fedwca.experiments.ranked import lead
     from fedwca.experiments.setup import resolve_device
+    from fedwca.experiments.share import Share
     from fedwca.results.checkpoints import Checkpoints, Keep, Unit
     from fedwca.results.runs import identity
 
     config, device = decided.config, resolve_device(decided.config.device)
     if dataset.digest() != about["data_digest"]:
         raise DataError(f"{folder.path}: the images of {dataset.name} are not those the run began with; run it anew")
-    if device != about["device"]:
+    if (device if ranks[0] is None else device.partition(":")[0]) != about["device"]:
         typer.echo(f"Warning: begun on {about['device']}, going on on {device}: last digits may differ", err=True)
     checkpoints = Checkpoints(folder.path, identity(about), Keep.parse(about["keep"]))
     folder.sweep()
@@ -126,11 +153,14 @@ def _continue(
         done = sum(record["round"] >= 0 for record in folder.records())
         typer.echo(f"Going on after {done} of {sum(units.values())} rounds")
     keeper, loggers = Kept(checkpoints, begun), built(about["loggers"])
-    domains = about["domains"]
+    domains, share = about["domains"], Share()
+    if ranks[0] is not None:
+        share = lead(ranks[0], config, decided.methods, keeper, about["data_digest"], ranks[1])
     work = Work(
         *(folder, decided, dataset, source, domains, keeper, started, loggers),
         as_json=as_json,
         quiet=quiet,
+        share=share,
         before=before,
     )
     return carry_out(work)

@@ -37,9 +37,10 @@ def one_thread() -> Iterator[None]:
 
 
 def cores() -> int:
-    """Cores this process may use."""
+    """Cores this process may use; what `torchrun` started beside it on this machine has as many."""
     affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
+    there = len(affinity(0)) if affinity else os.cpu_count() or 1
+    return max(1, there // int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
 
 
 class Loop:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
 from fedwca.data.dataset import FederatedDataset
@@ -16,30 +15,12 @@ from fedwca.engine.randomness import Keys, fold
 from fedwca.experiments.checkpoint import Keeper, Nothing, Point
 from fedwca.experiments.config import RunConfig
 from fedwca.experiments.probe import clusterings, evidence
+from fedwca.experiments.progress import NOBODY
+from fedwca.experiments.progress import Progress as Progress
 from fedwca.experiments.record import Cautions, accuracies, describe, neighbours
-from fedwca.experiments.setup import choose_engine, source_models
+from fedwca.experiments.share import Share
 from fedwca.results.checkpoints import Unit
 from fedwca.round import Method, Server, begin, play
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Where a bench tells how far it is; any of these may be replaced, none must be."""
-
-    source: Callable[[int, int, float], None] = lambda epoch, epochs, accuracy: None
-    """(epochs done, epochs, held-out accuracy in percent) of the source model."""
-    begin: Callable[[str, int, int], None] = lambda label, rounds, clients: None
-    """(method, rounds, clients) when a method starts."""
-    earlier: Callable[[int], None] = lambda rounds: None
-    """Rounds that an earlier process did: of finished methods, or of the one that goes on."""
-    client: Callable[[int], None] = lambda client: None
-    """After each client's round."""
-    round: Callable[[int, float], None] = lambda done, accuracy: None
-    """(rounds done, mean accuracy in percent)."""
-    end: Callable[[str, float], None] = lambda label, accuracy: None
-    """(method, mean accuracy in percent) when a method ends; NaN where nothing was left to do."""
-    warn: Callable[[str], None] = lambda message: None
-    """A sentence for the user."""
 
 
 def draw(config: RunConfig, dataset: FederatedDataset, source: str, index: int, trial: int) -> Federation:
@@ -57,8 +38,9 @@ def bench(
     methods: list[tuple[Method, int]],
     dataset: FederatedDataset,
     source: str,
-    progress: Progress = Progress(),
+    progress: Progress = NOBODY,
     keeper: Keeper | None = None,
+    share: Share | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Run every method for every source model and trial; one record a round, as it ends.
 
@@ -69,8 +51,9 @@ def bench(
         source: name of the source domain.
         progress: told how far it is.
         keeper: keeps a point after each record was taken, and says where an earlier process stopped.
+        share: what this process does of it; None: all.
     """
-    keeper = keeper or Nothing()
+    keeper, share = keeper or Nothing(), share or Share()
     caution = Cautions(progress.warn, keeper.told)
     federations = [(index, trial) for index in range(config.source_models) for trial in range(config.trials)]
     left = {
@@ -78,14 +61,16 @@ def bench(
         for at in federations
     }
     progress.earlier(len(federations) * sum(r for _, r in methods) - sum(r for some in left.values() for _, r in some))
-    models = source_models(config, dataset, source, progress.source) if any(left.values()) else []
+    models = share.models(config, dataset, source, progress.source) if any(left.values()) else []
+    mine = share.mine({Unit(*at, method.name): rounds for at, some in left.items() for method, rounds in some})
     for number, ((index, trial), some) in enumerate(left.items(), 1):
-        if not some:
+        if not any(Unit(index, trial, method.name) in mine for method, _ in some):
             continue
         model, federation = models[index], draw(config, dataset, source, index, trial)
-        engine, keys = choose_engine(config, model.network, federation.clients), Keys(config.seed + index, trial)
+        engine, keys = share.engine(config, model.network, federation.clients), Keys(config.seed + index, trial)
         for method, rounds in some:
-            unit = Unit(index, trial, method.name)
+            if (unit := Unit(index, trial, method.name)) not in mine:
+                continue
             tag = {"method": method.name, "source_model": index, "trial": trial}
             label = method.label if len(left) == 1 else f"{method.label}, run {number} of {len(left)}"
             progress.begin(label, rounds, len(federation))

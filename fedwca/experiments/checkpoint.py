@@ -60,6 +60,13 @@ class Nothing:
         """Let it go."""
 
 
+class Folder(Protocol):
+    """Where a point's tensors go; a run's `Checkpoints`."""
+
+    def save(self, unit: Unit, round: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any], last: bool) -> None:
+        """Keep them."""
+
+
 class Kept:
     """Keeps points in a run's folder.
 
@@ -68,14 +75,13 @@ class Kept:
         begun: the last point of each unit that an earlier process left; None for a unit it finished.
     """
 
-    def __init__(self, checkpoints: Checkpoints, begun: Mapping[Unit, Saved | None] | None = None) -> None:
+    def __init__(self, checkpoints: Folder, begun: Mapping[Unit, Saved | None] | None = None) -> None:
         self.checkpoints, self.begun = checkpoints, begun or {}
         self.told = {str(kind) for saved in self.begun.values() if saved for kind in saved.facts["told"]}
 
     def finished(self, unit: Unit, rounds: int) -> bool:
         """Whether its last point is there, or was not to be kept."""
-        saved = self.begun.get(unit)
-        return unit in self.begun and (saved is None or saved.round == rounds - 1)
+        return finished(self.begun, unit, rounds)
 
     def restore(self, unit: Unit, engine: Engine, digest: str) -> Point | None:
         """The point in its newest checkpoint.
@@ -99,6 +105,12 @@ class Kept:
         told = sorted(kind for kind in self.told if kind.endswith(f" {unit.method}"))
         facts = {"source_digest": digest, "told": told, "devices": devices, "device": engine.device.type}
         self.checkpoints.save(unit, point.round, tensors, facts, last)
+
+
+def finished(begun: Mapping[Unit, Saved | None], unit: Unit, rounds: int) -> bool:
+    """Whether an earlier process did all rounds of a unit, as `Kept` is told of them."""
+    saved = begun.get(unit)
+    return unit in begun and (saved is None or saved.round == rounds - 1)
 
 
 def packed(point: Point, engine: Engine) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import warnings
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ from fedwca.engine.loop import Loop, cores, one_thread
 from fedwca.engine.precision import check
 from fedwca.engine.protocol import Engine
 from fedwca.engine.randomness import fold, uniform
+from fedwca.engine.ranks import expected
 from fedwca.engine.signature import BankSignatures
 from fedwca.errors import UsageError
 from fedwca.experiments.components import registry
@@ -28,13 +30,13 @@ from fedwca.source import Source, checkpoint, pretrain
 
 
 def resolve_device(name: str) -> str:
-    """``auto`` as a GPU where there is one.
+    """``auto`` as a GPU where there is one; under ``torchrun`` a GPU of each rank's own.
 
     Raises:
-        UsageError: a device is asked for that is not there.
+        UsageError: a device is asked for that is not there, or by several ranks.
     """
     if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
     except RuntimeError:
@@ -45,7 +47,20 @@ def resolve_device(name: str) -> str:
         raise UsageError(
             f"--device {name}: this machine has {torch.cuda.device_count()} CUDA devices; take --device cpu"
         )
-    return name
+    return _own_device(device) if device.type == "cuda" and expected()[1] > 1 else name
+
+
+def _own_device(device: torch.device) -> str:
+    """The GPU of this rank."""
+    beside, there = int(os.environ.get("LOCAL_WORLD_SIZE", expected()[1])), torch.cuda.device_count()
+    if device.index is not None and beside > 1:
+        raise UsageError(f"--device {device}: {beside} ranks cannot share it; take --device cuda, one device a rank")
+    if beside > there:
+        raise UsageError(
+            f"{beside} ranks need {beside} CUDA devices, and this machine has {there}; take --nproc-per-node {there} "
+            "or --device cpu"
+        )
+    return str(device) if device.index is not None else f"cuda:{os.environ.get('LOCAL_RANK', expected()[0])}"
 
 
 ENGINES: dict[str, type[Loop]] = {"loop": Loop}
@@ -136,15 +151,19 @@ def architecture(config: RunConfig) -> Architecture:
 Tell = Callable[[int, int, float], None]
 
 
-def source_models(config: RunConfig, dataset: FederatedDataset, source: str, progress: Tell) -> list[Source]:
-    """All source models in order, each trained on a thread of its own as far as there are cores.
+def source_models(
+    config: RunConfig, dataset: FederatedDataset, source: str, progress: Tell, chosen: Sequence[int] | None = None
+) -> list[Source]:
+    """Source models in order, each trained on a thread of its own as far as there are cores.
 
     Args:
         config: says how many and how.
         dataset: holds the source domain.
         source: its name.
         progress: told (epochs done, epochs, held-out accuracy in percent), over all of them.
+        chosen: which of them; None: all.
     """
+    chosen = range(config.source_models) if chosen is None else chosen
     count, total = config.source_models, config.source_models * config.source_training.epochs
     done, stop = [0] * count, threading.Event()
 
@@ -157,9 +176,9 @@ def source_models(config: RunConfig, dataset: FederatedDataset, source: str, pro
 
         return source_model(config, dataset, source, index, tell)
 
-    with one_thread(), ThreadPoolExecutor(min(count, cores())) as pool:
+    with one_thread(), ThreadPoolExecutor(max(1, min(len(chosen), cores()))) as pool:
         try:
-            return list(pool.map(train, range(count)))
+            return list(pool.map(train, chosen))
         except BaseException:
             # Ctrl-C or a failure: the others stop after the epoch they are in.
             stop.set()

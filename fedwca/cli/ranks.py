@@ -1,0 +1,114 @@
+"""Under `torchrun`: one process speaks, all share the work, and all end together, with one sentence."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import typer
+
+from fedwca.errors import RankFailed, UsageError
+
+if TYPE_CHECKING:
+    from fedwca.engine.ranks import World
+
+LISTENING = 20.0
+"""Seconds that a rank which cannot go on waits for rank 0 to say so, before it says so itself."""
+_joined: list[World] = []
+
+
+def several() -> bool:
+    """Whether `torchrun` started more than this process."""
+    return int(os.environ.get("WORLD_SIZE", 1)) > 1
+
+
+def need_one_process(command: str) -> None:
+    """Refuse to do something once per rank.
+
+    Raises:
+        UsageError: there are several ranks.
+    """
+    if several():
+        raise UsageError(f"{command} runs in one process; under torchrun there are fedwca bench and fedwca resume")
+
+
+@contextmanager
+def joined(per_trial: int | None = None) -> Iterator[World | None]:
+    """The other ranks, while inside; None for a process on its own.
+
+    Whatever ends one rank inside is told to the others, which then end too.
+
+    Args:
+        per_trial: ranks that are to share a trial's clients, as the user says.
+
+    Raises:
+        UsageError: the ranks cannot be divided so.
+    """
+    ranks = int(os.environ.get("WORLD_SIZE", 1))
+    if per_trial is not None and (per_trial < 1 or ranks % per_trial):
+        raise UsageError(
+            f"--ranks-per-trial {per_trial}: does not divide the {ranks} ranks that there are"
+            + ("" if several() else "; torchrun starts more")
+        )
+    if not several():
+        yield None
+        return
+    import torch.distributed as dist
+
+    from fedwca.engine.ranks import join
+
+    world = join()
+    _joined.append(world)
+    try:
+        yield world
+    except RankFailed:
+        raise
+    except (KeyboardInterrupt, typer.Exit):
+        world.fail("stopped", 130)
+        raise
+    except BaseException as error:
+        world.fail(str(error), getattr(error, "exit_code", 1))
+        raise
+    dist.destroy_process_group()
+    _joined.clear()
+
+
+def mute() -> io.StringIO | None:
+    """Silence every rank but the first; what it would have said on stderr is kept in what is returned."""
+    if not several() or os.environ.get("RANK", "0") == "0":
+        return None
+    sys.stdout, sys.stderr = io.StringIO(), io.StringIO()
+    return sys.stderr
+
+
+def leave(code: int, unsaid: io.StringIO | None) -> None:
+    """End this rank after a failure: rank 0 once it has spoken, the others once it has, and at once if it does not.
+
+    `torchrun` stops all others as soon as one has failed, and communication that was begun would keep an interpreter
+    from ending.
+    """
+    if not several() or code == 0:
+        return
+    heard = False
+    if unsaid is None:
+        for world in _joined:
+            world.conclude()
+    else:
+        try:
+            heard = bool(_joined) and _joined[0].concluded(LISTENING)
+        except RuntimeError:
+            heard = True  # rank 0 is gone, and with it the store
+        if not _joined:
+            time.sleep(3)  # a mistake that rank 0 made too has been told by then, and this process stopped
+        if not heard and sys.__stderr__ is not None:
+            last = [line for line in unsaid.getvalue().splitlines() if line.startswith("Error")]
+            print(f"rank {os.environ.get('RANK')}: {' '.join(last[-1:])}", file=sys.__stderr__)
+    for stream in (sys.__stdout__, sys.__stderr__):
+        if stream is not None:
+            stream.flush()
+    os._exit(code)

@@ -1,0 +1,73 @@
+"""What one process does of a bench: all of it, or its share beside other ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from fedwca.data.dataset import FederatedDataset
+from fedwca.data.partition import ClientImages
+from fedwca.engine.protocol import Engine
+from fedwca.experiments.config import RunConfig
+from fedwca.experiments.progress import Progress
+from fedwca.experiments.setup import Tell, choose_engine, source_models
+from fedwca.network import Network
+from fedwca.results.checkpoints import Unit
+from fedwca.source import Source
+
+Record = dict[str, Any]
+
+
+class Share:
+    """Everything, for a process on its own."""
+
+    ranks: Mapping[str, int] | None = None
+    """How many ranks there are and how many do a trial; None: this process is alone."""
+
+    def mine(self, units: Mapping[Unit, int]) -> set[Unit]:
+        """Which of the units that are left, each with its rounds, this process does."""
+        return set(units)
+
+    def models(self, config: RunConfig, dataset: FederatedDataset, source: str, progress: Tell) -> list[Source]:
+        """All source models."""
+        return source_models(config, dataset, source, progress)
+
+    def engine(self, config: RunConfig, network: Network, clients: Sequence[ClientImages]) -> Engine:
+        """An engine for the clients of a federation."""
+        return choose_engine(config, network, clients)
+
+    def merged(self, records: Iterable[Record], keep: Callable[[Record], None], progress: Progress) -> Iterator[Record]:
+        """All records of the run, each after it was kept."""
+        for record in records:
+            keep(record)
+            yield record
+
+
+def per_trial(ranks: int, units: int, asked: int | None) -> int:
+    """Ranks that share the clients of one method on one federation: trials first, clients with what is left.
+
+    Args:
+        ranks: in the world.
+        units: methods with rounds, times source models, times trials.
+        asked: by the user; divides ``ranks``.
+
+    >>> [per_trial(8, units, None) for units in (1, 3, 8, 20)]
+    [8, 4, 1, 1]
+    """
+    return asked or next(n for n in range(1, ranks + 1) if ranks % n == 0 and ranks // n <= max(1, units))
+
+
+def dealt(units: Mapping[Unit, int], teams: int) -> list[list[Unit]]:
+    """Units of each team: each in turn to the team with the fewest rounds so far.
+
+    >>> a, b, c = (Unit(0, 0, name) for name in "abc")
+    >>> [[unit.method for unit in some] for some in dealt({a: 5, b: 10, c: 5}, 2)]
+    [['a', 'c'], ['b']]
+    """
+    found: list[list[Unit]] = [[] for _ in range(teams)]
+    rounds = [0] * teams
+    for unit, number in units.items():
+        least = rounds.index(min(rounds))
+        found[least].append(unit)
+        rounds[least] += number
+    return found

@@ -1,0 +1,130 @@
+"""`torchrun … -m fedwca bench`: one run folder, the numbers of one process, one sentence where something is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import SMALL, Run, call
+
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "fedwca"]
+GIVEN = ["--rounds", "3", "--baseline", "source-only", "--baseline", "fedavg", "--participation", "0.5"]
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    environ = {**os.environ, "COLUMNS": "200", "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [*TORCHRUN, *arguments], env=environ, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+
+def torchrun(*arguments: str) -> tuple[int, str, str]:
+    process = start(*arguments)
+    try:
+        out, err = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    return process.returncode, out, err
+
+
+def result(folder: Path) -> tuple[list[Any], Any, dict[str, bytes]]:
+    """Rounds without seconds, the summary's table, and the bytes of the models kept."""
+    rounds = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
+    for record in rounds:
+        record.pop("seconds", None)
+    kept = {str(f.relative_to(folder)): f.read_bytes() for f in folder.glob("checkpoints/*/*.safetensors")}
+    return rounds, json.loads((folder / "summary.json").read_text())["methods"], kept
+
+
+def assert_same(one: Path, other: Path) -> None:
+    for here, there in zip(result(one), result(other), strict=True):
+        assert here == there
+
+
+@pytest.fixture(scope="module")
+def alone(bench: Callable[..., Run]) -> Run:
+    return bench(*GIVEN)
+
+
+def test_clients_shared_by_two_ranks(alone: Run, shades: Path, tmp_path: Path) -> None:
+    given = ["bench", "--data", str(shades), *SMALL, *GIVEN, "--ranks-per-trial", "2", "--out", str(tmp_path / "run")]
+    code, out, err = torchrun(*given)
+    assert code == 0, err
+    assert out.count("From CLI") == 1
+    assert_same(alone.folder, tmp_path / "run")
+    about = json.loads((tmp_path / "run" / "environment.json").read_text())
+    assert about["ranks"] == {"world": 2, "per_trial": 2}
+    assert json.loads((alone.folder / "environment.json").read_text())["ranks"] is None
+
+
+@pytest.mark.slow
+def test_trials_shared_by_two_ranks_a_kill_and_a_resume(
+    bench: Callable[..., Run], shades: Path, tmp_path: Path
+) -> None:
+    more = [*GIVEN, "--source-models", "2", "--trials", "2", "--set", "source_training.epochs=2", "--seed", "5"]
+    given = ["bench", "--data", str(shades), *SMALL, *more]
+    code, _, err = torchrun(*given, "--out", str(tmp_path / "whole"))
+    assert code == 0, err
+    for victim in (0, 1):
+        folder = tmp_path / f"killed-{victim}"
+        process = start(*given, "--out", str(folder))
+        until = time.monotonic() + 60
+        while not (folder / "rounds.jsonl").exists() or len((folder / "rounds.jsonl").read_text().splitlines()) < 7:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        os.kill(int(children[victim]), signal.SIGKILL)
+        process.communicate(timeout=60)
+        assert process.returncode
+        before = len((folder / "rounds.jsonl").read_text().splitlines())
+        code, out, err = torchrun("resume", str(folder))
+        assert code == 0, err
+        assert before < len(result(folder)[0]) or "is finished" in err
+        assert_same(tmp_path / "whole", folder)
+    assert_same(bench(*more).folder, tmp_path / "whole")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (
+            ["--lr", "1e30"],
+            r"Error: (rank 1: )?client \d's model has values that are not finite; a lower --lr may help",
+        ),
+        (["--lr", "1e30", "--ranks-per-trial", "2"], r"Error: (rank 1: )?client \d's model has values that are not"),
+        (["--ranks-per-trial", "3"], "Error: --ranks-per-trial 3: does not divide the 2 ranks that there are"),
+        (["--source", "nowhere"], "Error: .*nowhere"),
+    ],
+)
+def test_one_sentence_for_all_ranks(shades: Path, tmp_path: Path, arguments: list[str], sentence: str) -> None:
+    given = ["bench", "--data", str(shades), *SMALL, "--baseline", "fedavg", "--out", str(tmp_path / "run"), *arguments]
+    code, _, err = torchrun(*given)
+    said = [line for line in err.splitlines() if "Error: " in line and "ChildFailedError" not in line]
+    assert code == 1
+    assert len(said) == 1, err
+    assert re.match(sentence, said[0])
+
+
+def test_other_commands_run_in_one_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    run = call("compare", "fedavg", "--clients", "2", "--out", str(tmp_path))
+    assert run.code == 2
+    assert "under torchrun there are fedwca bench and fedwca resume" in run.err
+
+
+def test_ranks_per_trial_needs_ranks(bench: Callable[..., Run]) -> None:
+    run = bench("--ranks-per-trial", "2")
+    assert run.code == 2
+    assert "does not divide the 1 ranks that there are; torchrun starts more" in run.err
+    assert not run.folder.exists()

@@ -1,0 +1,158 @@
+"""Clients shared out over two processes: the same rows, classes and uploads, and one failure for both."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.multiprocessing as mp
+
+from fedwca.aggregators.wca import WCA
+from fedwca.clusterers.ladd import Ladd
+from fedwca.data.partition import ClientImages
+from fedwca.engine.loop import Loop
+from fedwca.engine.packing import packed, unpacked
+from fedwca.engine.protocol import Engine
+from fedwca.engine.randomness import Keys
+from fedwca.engine.ranks import Mail, join
+from fedwca.engine.sharded import Sharded, own
+from fedwca.engine.task import Training
+from fedwca.errors import FedwcaError, RankFailed
+from fedwca.models.lenet import LeNet
+from fedwca.objectives.shot import Shot
+from fedwca.pseudo_labelers.two_model import TwoModel
+from fedwca.round import Method, begin, play
+from fedwca.types import Targets
+
+KEYS, TRAINING = Keys(3), Training(epochs=1, lr=0.01, batch_size=8)
+
+
+def clients() -> list[ClientImages]:
+    generator = torch.Generator().manual_seed(0)
+
+    def some(n: int) -> torch.Tensor:
+        drawn = torch.randint(0, 256, (n, 32, 32, 3), dtype=torch.uint8, generator=generator)
+        return drawn.permute(0, 3, 1, 2)
+
+    return [ClientImages(some(n), some(0), some(t)) for n, t in ((13, 5), (20, 0), (9, 4), (16, 3), (11, 2))]
+
+
+def engine(images: list[ClientImages]) -> Loop:
+    return Loop(LeNet(bottleneck=16).build(3, seed=1), images, "cpu", workers=1)
+
+
+def results(found: Engine) -> dict[str, Any]:
+    """Two rounds, every second client away in the second, and what the engine then says."""
+    method = Method("wca", "WCA", WCA(), TwoModel(), (Shot(),), Ladd(share=0.1, most=3))
+    server, seen, domains = begin(found), list[int](), torch.arange(5) // 2
+    for number in range(2):
+        server, outcome = play(number, server, method, found, TRAINING, KEYS, domains, 0.6, seen.append)
+    everyone = method.aggregator.deliver(server.state, len(server.rows))
+    targets = {k: (u.targets.labels, u.targets.weights, u.targets.matched) for k, u in outcome.uploads.items()}
+    return {
+        "bank": found.bank,
+        "rows": server.rows,
+        "state": dict(server.state),
+        "weights": outcome.weights,
+        "targets": targets,
+        "seen": sorted(seen),
+        "classes": found.classify(everyone, server.rows),
+        "own classes": found.classify(),
+        "delivered": found.deliver(everyone, server.rows),
+    }
+
+
+def work(rank: int, port: int, folder: str, kind: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}.items():
+            patch.setenv(name, str(value))
+        torch.set_num_threads(1)
+        world = join()
+        mail = Mail(world)
+        everybody, images = world.everyone, clients()
+        sharded = Sharded(engine(own(images, everybody)), everybody, [c.train for c in images])
+        if kind == "same":
+            found: Any = results(sharded)
+            if rank:
+                mail.post({"from": rank, "x": torch.arange(3)})
+            else:
+                found["mail"] = mail.receive(1)
+        else:
+            try:
+                if kind == "differ":
+                    offer = method_offer(0.5 + rank / 4)
+                    sharded.run(offer, sharded.bank[:2], lambda k: None, lambda k, desk: 0, [])  # type: ignore[arg-type, return-value]
+                elif rank:
+                    raise FedwcaError("the cat sat on the disk")
+                else:
+                    everybody.exchange(0)
+                found = "nothing"
+            except FedwcaError as error:
+                if not isinstance(error, RankFailed):
+                    world.fail(str(error), 7)
+                found = (type(error).__name__, str(error), error.exit_code)
+                if rank == 0:
+                    world.conclude()
+                else:
+                    world.concluded(20)
+        torch.save(found, Path(folder) / f"{rank}.pt")
+
+
+def method_offer(share: float) -> Any:
+    from fedwca.types import Offer
+
+    weights = torch.tensor([share, 1 - share], dtype=torch.float64)
+    return Offer(weights.expand(5, 1, 2), torch.zeros(0, 2, dtype=torch.float64))
+
+
+def spawned(folder: Path, kind: str) -> list[Any]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    mp.spawn(work, (port, str(folder), kind), nprocs=2)
+    return [torch.load(folder / f"{rank}.pt", weights_only=False) for rank in (0, 1)]
+
+
+def test_two_ranks_give_the_numbers_of_one_process(tmp_path: Path) -> None:
+    one, two = spawned(tmp_path, "same")
+    mail = one.pop("mail")
+    assert mail["from"] == 1
+    assert mail["x"].tolist() == [0, 1, 2]
+    alone = results(engine(clients()))
+    assert alone["seen"] == one["seen"] == two["seen"]
+    torch.testing.assert_close(one, alone, rtol=0, atol=0, equal_nan=True)
+    torch.testing.assert_close(two, alone, rtol=0, atol=0, equal_nan=True)
+
+
+def test_a_failure_of_one_rank_is_the_failure_of_all(tmp_path: Path) -> None:
+    assert spawned(tmp_path, "fail") == [
+        ("RankFailed", "rank 1: the cat sat on the disk", 7),
+        ("FedwcaError", "the cat sat on the disk", 1),
+    ]
+
+
+def test_ranks_that_would_send_different_models_stop(tmp_path: Path) -> None:
+    for kind, sentence, _ in spawned(tmp_path, "differ"):
+        assert kind in ("FedwcaError", "RankFailed")
+        assert "came to different numbers" in sentence
+
+
+def test_values_travel_without_what_nobody_reads() -> None:
+    targets = Targets(torch.arange(4), torch.ones(4), torch.arange(4), torch.zeros(4), torch.ones(4).bool())
+    big = torch.arange(10_000.0)
+    there = unpacked(packed({"targets": targets, "view": big[:2], "none": torch.tensor(torch.nan)}))
+    assert there["targets"].labels.tolist() == [0, 1, 2, 3]
+    assert len(there["targets"].partners) == 0
+    assert there["view"].tolist() == [0, 1]
+    assert len(packed(big[:2])) < 1000
+
+
+def test_each_rank_holds_images_of_its_own_clients_alone() -> None:
+    class Second:
+        index, size = 1, 2
+
+    held = own(clients(), Second())  # type: ignore[arg-type]
+    assert [len(c.train) for c in held] == [0, 20, 0, 16, 0]
