@@ -82,6 +82,8 @@ class Expected:
     declared: Mapping[str, Simplex]
     shared: int
     """Shared models that were sent."""
+    own: Tensor
+    """The first model that was sent ``[P]``; in a first round the source model."""
     choices: int = 0
     """Clusters the client may choose from; 0: it does not choose."""
     samples: int = 0

@@ -1,0 +1,42 @@
+"""What stays the same over all rounds of a federation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from torch import Tensor
+
+from fedwca.deploy.composition import Composition
+from fedwca.deploy.rules import Rules
+from fedwca.engine.bank import Layout, mix, pooled
+from fedwca.engine.randomness import Keys
+from fedwca.network import Network
+from fedwca.round import Method
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The method that is played, with which source model and under which rules."""
+
+    method: Method
+    network: Network
+    """The source model with its classifier."""
+    composition: Composition
+    """What clients are told."""
+    rules: Rules
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Of the model's rows."""
+        return Layout.of(self.network)
+
+    @property
+    def keys(self) -> Keys:
+        """Of the server's draws."""
+        return Keys(self.composition.seed, self.composition.trial)
+
+    def mixed(self, weights: Tensor, rows: Tensor) -> Tensor:
+        """Mixtures ``[..., R]`` of the server's rows, as the composition treats BatchNorm's statistics."""
+        pools = self.composition.batch_norm == "pooled"
+        return pooled(weights, rows, self.layout) if pools else mix(weights, rows)

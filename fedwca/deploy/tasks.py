@@ -1,0 +1,59 @@
+"""What one client is sent in a round, and what is then taken from it."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from fedwca.deploy.protocol import Expected, Parcel, unpacked
+from fedwca.deploy.rules import Memory
+from fedwca.deploy.setting import Setting
+from fedwca.types import Offer
+
+
+def unplaced(setting: Setting, memory: Memory, client: int) -> bool:
+    """Whether a client joins so late that it must be placed in a cluster first."""
+    return bool(memory.round and not memory.samples[client] and setting.method.aggregator.partition == "given")
+
+
+def task(
+    setting: Setting, memory: Memory, client: int, offer: Offer, shared: Tensor, first: bool, informed: bool
+) -> tuple[Parcel, Expected]:
+    """One client's task.
+
+    Args:
+        setting: the federation's.
+        memory: what the server holds.
+        client: k.
+        offer: of this round.
+        shared: the offer's shared models ``[S, P]``.
+        first: it trains from the source model, which it has.
+        informed: it knows the source model and the composition.
+    """
+    composition, aggregator = setting.composition, setting.method.aggregator
+    transport, token = composition.transport, secrets.token_hex(8)
+    notes: dict[str, int | float | str] = {"token": token, "first": int(first), "personal": 1}
+    models: dict[str, Mapping[str, Tensor]] = {}
+    if not informed:
+        models["source"] = {name: tensor.cpu() for name, tensor in setting.network.state_dict().items()}
+        notes |= {"composition": composition.model_dump_json(), "client": client}
+    own = memory.server.source
+    if not first:
+        sent = torch.cat([setting.mixed(offer.personal[client], memory.server.rows), shared])
+        models |= {f"sent-{i}": unpacked(row, setting.layout, transport) for i, row in enumerate(sent)}
+        notes["personal"], own = offer.personal.shape[1], sent[0]
+    expected = Expected(
+        memory.round,
+        token,
+        setting.layout,
+        transport,
+        {} if first else aggregator.expected(memory.round),
+        0 if first else offer.shared.shape[0],
+        own,
+        0 if first or aggregator.partition != "self" else len(memory.server.rows),
+        memory.samples[client],
+    )
+    return Parcel("train", memory.round, models, {}, notes), expected
