@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fedwca.data.partition import ClientImages
 from fedwca.deploy.composition import Composition
+from fedwca.deploy.limits import require_covered
 from fedwca.deploy.protocol import Parcel, misfit, packed, unpacked
 from fedwca.engine.client import Desk
 from fedwca.engine.loop import Loop
@@ -64,8 +65,11 @@ class Client:
         """Take in what is sent once: the composition, this client's number, the source model with its classifier.
 
         Raises:
-            FedwcaError: the model does not fit the composition, or there are no images.
+            FedwcaError: the model does not fit the composition, there are no images, or the noise does not cover all
+                that would be uploaded.
         """
+        if self.privacy is not None:
+            require_covered(composition)
         model = composition.architecture()
         network = model.build(composition.classes, pretrained=False)
         wanted = {name: tensor.shape for name, tensor in network.state_dict().items()}

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from fedwca.deploy.advance import advanced
-from fedwca.deploy.composition import Composition, require_deployable
+from fedwca.deploy.composition import Composition
+from fedwca.deploy.limits import require_defences, require_deployable
 from fedwca.deploy.protocol import Expected, Parcel, flaw, packed, unpacked
 from fedwca.deploy.rounds import lonely, too_far
 from fedwca.deploy.rules import Memory, Rules
@@ -42,11 +43,12 @@ class Session:
         rules: how clients are treated.
 
     Raises:
-        UsageError: the method cannot be deployed; says why.
+        UsageError: the method cannot be deployed, or a rule does not fit it; says why.
     """
 
     def __init__(self, method: Method, network: Network, composition: Composition, rules: Rules) -> None:
         require_deployable(method, 1, network)
+        require_defences(rules, method, composition)
         self.setting = Setting(method, network, composition, rules)
         self.method, self.network, self.composition, self.rules = method, network, composition, rules
         self.layout = self.setting.layout

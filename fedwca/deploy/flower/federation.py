@@ -67,24 +67,27 @@ class Federation(BaseModel):
         """R."""
         return validate(self.config).rounds
 
-    def session(self, source: Path) -> Session:
-        """A session from this file and the source model beside it.
-
-        Raises:
-            FedwcaError: the source model does not fit, or the method cannot be deployed.
-        """
+    @property
+    def composition(self) -> Composition:
+        """What clients are told."""
         config = validate(self.config)
-        method, rounds = compose(config)[-1]
-        model = architecture(config)
-        found = checkpoint(source, self.classes, model)
-        composition = Composition.of(
-            method,
-            model,
+        return Composition.of(
+            compose(config)[-1][0],
+            architecture(config),
             len(self.classes),
             training=config.training,
             batch_norm=config.batch_norm,
             transport=self.transport,
             seed=config.seed,
         )
+
+    def session(self, source: Path) -> Session:
+        """A session from this file and the source model beside it.
+
+        Raises:
+            FedwcaError: the source model does not fit, or the method cannot be deployed.
+        """
+        method, rounds = compose(validate(self.config))[-1]
+        found = checkpoint(source, self.classes, self.composition.architecture())
         assert rounds
-        return Session(method, found.network, composition, self.rules)
+        return Session(method, found.network, self.composition, self.rules)
