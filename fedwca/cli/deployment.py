@@ -17,7 +17,7 @@ from fedwca.data.metrics import mean
 from fedwca.deploy.flower.federation import NAME, Federation
 from fedwca.deploy.flower.folder import lay_out
 from fedwca.deploy.flower.simulate import deal, simulate
-from fedwca.deploy.limits import require_defences, require_deployable
+from fedwca.deploy.limits import require_defences, require_deployable, require_thinnable
 from fedwca.deploy.rules import Rules
 from fedwca.engine.loop import Loop
 from fedwca.errors import InvalidConfig, UsageError
@@ -62,7 +62,8 @@ def prepare(wanted: Wanted) -> int:
     decided = plan(layer, wanted.pairs, wanted.preset, wanted.file, source)
     config = decided.config.model_copy(update={"source": source})
     method, rounds = decided.methods[-1]
-    require_deployable(method, rounds, architecture(config).build(len(dataset.classes)))
+    network = architecture(config).build(len(dataset.classes))
+    require_deployable(method, rounds, network)
     federation = draw(config, dataset, source, 0, 0) if wanted.dealt else None
     if federation is None and wanted.clients is None:
         raise UsageError("--clients is needed: how many clients take part (or --deal, to try it out on this machine)")
@@ -76,6 +77,7 @@ def prepare(wanted: Wanted) -> int:
     except ValidationError as error:
         raise InvalidConfig(problems(error)) from error
     require_defences(rules, method, made.composition)
+    require_thinnable(made.composition, network)
     rehearse(config, decided.methods, dataset)
     model = source_model(config, dataset, source, 0)
     lay_out(wanted.folder, made, model.network, wanted.hosts, wanted.insecure)

@@ -92,7 +92,8 @@ def save_client(client: Client, path: Path) -> None:
         return
     source = {f"source/{name}": tensor for name, tensor in client.loop.network.state_dict().items()}
     notes = {"client": client.index, "composition": client.composition.model_dump_json()}
-    write(path, {**source, "own": client.loop.bank[0]}, notes)
+    left = {} if client.left is None else {"left": client.left}
+    write(path, {**source, **left, "own": client.loop.bank[0]}, notes)
 
 
 def resume_client(client: Client, path: Path) -> None:
@@ -105,6 +106,7 @@ def resume_client(client: Client, path: Path) -> None:
     source = {name.removeprefix("source/"): t for name, t in tensors.items() if name.startswith("source/")}
     client.learn(Composition.read(notes["composition"]), notes["client"], source)
     client.loop.bank[0] = tensors["own"].to(client.loop.device)
+    client.left = tensors.get("left")
 
 
 def save_final(client: Client, path: Path) -> None:

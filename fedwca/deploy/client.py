@@ -13,7 +13,8 @@ from torch import Tensor
 from fedwca.data.partition import ClientImages
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.limits import require_covered
-from fedwca.deploy.protocol import Parcel, misfit, packed, unpacked
+from fedwca.deploy.protocol import Parcel, misfit, packed, slots, unpacked
+from fedwca.deploy.updates import Models, Thinning
 from fedwca.engine.client import Desk
 from fedwca.engine.loop import Loop
 from fedwca.engine.randomness import Keys
@@ -53,6 +54,8 @@ class Client:
         self.composition: Composition | None = None
         self.index = -1
         self.final: Tensor | None = None
+        self.left: Tensor | None = None
+        """With feedback, what earlier uploads left out ``[L]``; what an answer held that was not taken is not in it."""
         self._loop: Loop | None = None
 
     @property
@@ -82,7 +85,7 @@ class Client:
             raise DataError("this client has no images")
         none = train[:0]
         self._loop = Loop(network, [ClientImages(train, none, none)], self.device, 1, composition.batch_norm)
-        self.composition, self.index = composition, index
+        self.composition, self.index, self.left = composition, index, None
 
     def handle(self, parcel: Parcel) -> Parcel:
         """The answer to one parcel.
@@ -105,7 +108,7 @@ class Client:
         assert self.composition is not None
         sent = [parcel.models[f"sent-{i}"] for i in range(sum(name != "source" for name in parcel.models))]
         for number, model in enumerate(sent):
-            if why := misfit(model, self.loop.layout, self.composition.transport):
+            if why := misfit(model, slots(self.loop.layout), self.composition.transport):
                 raise FedwcaError(f"model {number} that was sent {why}")
         if not sent:
             return self.loop.layout.read(self.loop.network)[None]
@@ -138,10 +141,18 @@ class Client:
         return Parcel(
             "upload",
             parcel.round,
-            {"model": unpacked(row.cpu(), self.loop.layout, composition.transport)},
+            self._upload(row.cpu(), rows[0].cpu(), composition),
             report,
             {"token": parcel.notes["token"], "samples": len(self.loop.images[0])},
         )
+
+    def _upload(self, row: Tensor, own: Tensor, composition: Composition) -> Models:
+        layout = self.loop.layout
+        if composition.top is None:
+            return {"model": unpacked(row, layout, composition.transport)}
+        models, left = Thinning(layout, composition.top, composition.transport).thin(row, own, self.left)
+        self.left = left if composition.feedback else None
+        return models
 
     def _settle(self, row: Tensor) -> None:
         """Noise may not make a running variance negative: the model would be useless to everybody."""

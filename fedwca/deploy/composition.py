@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
 
 from fedwca.deploy.protocol import Transport
 from fedwca.engine.loop import Statistics
@@ -38,6 +38,10 @@ class Composition(BaseModel):
     """What becomes of BatchNorm's running statistics when models are mixed."""
     transport: Transport = "full"
     """Precision of models on the wire; the source model always travels in full."""
+    top: float | None = Field(None, gt=0, lt=0.5)
+    """Share of an update's entries that is uploaded, the largest; None: all. An entry takes twice a number's bytes."""
+    feedback: bool = False
+    """Whether a client adds what it left out to its next update."""
     classes: PositiveInt
     """M."""
     seed: NonNegativeInt = 0

@@ -10,6 +10,7 @@ import torch
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.rounds import WeightSignatures
 from fedwca.deploy.rules import Rules
+from fedwca.deploy.updates import Thinning
 from fedwca.engine.bank import Layout
 from fedwca.engine.randomness import fold, uniform
 from fedwca.errors import UsageError
@@ -48,6 +49,23 @@ def require_deployable(method: Method, rounds: int, network: Network) -> None:
             raise UsageError(f"{where} clusterer {method.clusterer.name!r}: {error}") from None
 
 
+def require_thinnable(composition: Composition, network: Network) -> None:
+    """Refuse to leave out small changes where there is next to nothing that may be left out.
+
+    Raises:
+        UsageError: says so.
+    """
+    if composition.feedback and composition.top is None:
+        raise UsageError("--feedback is about what --top leaves out, which is not given")
+    layout = Layout.of(network)
+    if composition.top is None or len(Thinning(layout, composition.top).loose) > layout.width / 2:
+        return
+    raise UsageError(
+        "--top leaves out nothing here: the first layer and BatchNorm's statistics, which travel whole, are most of "
+        f"the {layout.width:,} numbers of this model"
+    )
+
+
 def collecting(objectives: Sequence[Objective]) -> list[Objective]:
     """Objectives that upload what is no model."""
     return [objective for objective in objectives if type(objective).collect is not Objective.collect]
@@ -74,6 +92,8 @@ def require_defences(rules: Rules, method: Method, composition: Composition) -> 
         raise UsageError(f"{where} acts on means of clients, and aggregator {aggregator.name!r} makes none")
     if type(aggregator).gather is not Aggregator.gather:
         raise UsageError(f"{where} replaces means of clusters, and aggregator {aggregator.name!r} makes others")
+    if composition.top is not None:
+        raise UsageError(f"{where} is by coordinate, and with --top most coordinates of an update are left out")
     if composition.batch_norm == "pooled":
         raise UsageError(f"{where} takes variances by coordinate, which --batch-norm pooled does not; take mixed")
 
@@ -84,6 +104,8 @@ def require_covered(composition: Composition) -> None:
     Raises:
         UsageError: says what would leave as it is.
     """
+    if composition.top is not None:
+        raise UsageError("--clip and --noise change every number of an update, and --top then uploads mostly noise")
     aggregator, _, objectives = composition.method()
     bare = sorted(aggregator.reports)
     source = f"aggregator {aggregator.name!r}"

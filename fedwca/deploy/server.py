@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from fedwca.deploy.advance import advanced
+from fedwca.deploy.answers import Expected, flaw, uploaded
 from fedwca.deploy.composition import Composition
-from fedwca.deploy.limits import require_defences, require_deployable
-from fedwca.deploy.protocol import Expected, Parcel, flaw, packed, unpacked
+from fedwca.deploy.limits import require_defences, require_deployable, require_thinnable
+from fedwca.deploy.protocol import Parcel, unpacked
 from fedwca.deploy.rounds import lonely, too_far
 from fedwca.deploy.rules import Memory, Rules
 from fedwca.deploy.seats import named, seated
@@ -49,6 +50,7 @@ class Session:
     def __init__(self, method: Method, network: Network, composition: Composition, rules: Rules) -> None:
         require_deployable(method, 1, network)
         require_defences(rules, method, composition)
+        require_thinnable(composition, network)
         self.setting = Setting(method, network, composition, rules)
         self.method, self.network, self.composition, self.rules = method, network, composition, rules
         self.layout = self.setting.layout
@@ -156,7 +158,7 @@ class Session:
         state, self._open = self._open, None
         assert state is not None
         memory, rules, width = self.memory, self.rules, self.layout.trained
-        rows = {client: packed(upload.models["model"], self.layout) for client, upload in state.uploads.items()}
+        rows = {client: uploaded(upload, state.expected[client]) for client, upload in state.uploads.items()}
         moved = {client: float((row - state.expected[client].own)[:width].norm()) for client, row in rows.items()}
         for client, share in too_far(moved, rules.norm_bound).items():
             log.warning(

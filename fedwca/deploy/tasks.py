@@ -8,7 +8,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from fedwca.deploy.protocol import Expected, Parcel, unpacked
+from fedwca.deploy.answers import Expected
+from fedwca.deploy.protocol import Parcel, packed, unpacked
 from fedwca.deploy.rules import Memory
 from fedwca.deploy.setting import Setting
 from fedwca.types import Offer
@@ -44,12 +45,15 @@ def task(
     if not first:
         sent = torch.cat([setting.mixed(offer.personal[client], memory.server.rows), shared])
         models |= {f"sent-{i}": unpacked(row, setting.layout, transport) for i, row in enumerate(sent)}
-        notes["personal"], own = offer.personal.shape[1], sent[0]
+        notes["personal"] = offer.personal.shape[1]
+        # An update is against what arrives, which half precision has rounded.
+        own = packed(models["sent-0"], setting.layout)
     expected = Expected(
         memory.round,
         token,
         setting.layout,
         transport,
+        composition.top,
         {} if first else aggregator.expected(memory.round),
         0 if first else offer.shared.shape[0],
         own,

@@ -40,6 +40,24 @@ def test_robust_means_and_pooled_variances_are_two_things(federation: Build) -> 
     federation("fedavg", batch_norm="pooled").session(norm_bound=3.0)
 
 
+def test_what_top_does_not_go_with(federation: Build) -> None:
+    built = federation("fedavg", top=0.1)
+    with pytest.raises(UsageError, match="with --top most coordinates of an update are left out"):
+        built.session(robust="median")
+    with pytest.raises(UsageError, match="--top then uploads mostly noise"):
+        require_covered(built.session().composition)
+    with pytest.raises(UsageError, match="--feedback is about what --top leaves out, which is not given"):
+        federation("fedavg", feedback=True).session()
+
+
+def test_a_model_of_which_nothing_can_be_left_out(federation: Build) -> None:
+    built = federation("fedavg", top=0.1)
+    built.session()
+    built.network.backbone.frozen = True  # then the first layer is the bottleneck, all that is trained
+    with pytest.raises(UsageError, match="--top leaves out nothing here"):
+        built.session()
+
+
 @pytest.mark.parametrize(
     ("aggregator", "left"),
     [

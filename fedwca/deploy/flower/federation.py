@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
 
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.protocol import Transport
@@ -35,6 +35,10 @@ class Federation(BaseModel):
     """How clients are treated."""
     transport: Transport = "full"
     """Precision of models on the wire."""
+    top: float | None = Field(None, gt=0, lt=0.5)
+    """Share of an update's entries that is uploaded, the largest; None: all."""
+    feedback: bool = False
+    """Whether a client adds what it left out to its next update."""
     deadline: PositiveFloat = 600.0
     """Seconds a round waits for answers; who is later is absent."""
     join: PositiveFloat = 600.0
@@ -78,6 +82,8 @@ class Federation(BaseModel):
             training=config.training,
             batch_norm=config.batch_norm,
             transport=self.transport,
+            top=self.top,
+            feedback=self.feedback,
             seed=config.seed,
         )
 
