@@ -17,7 +17,7 @@ from fedwca.data.metrics import mean
 from fedwca.deploy.flower.federation import NAME, Federation
 from fedwca.deploy.flower.folder import lay_out
 from fedwca.deploy.flower.simulate import deal, simulate
-from fedwca.deploy.limits import require_defences, require_deployable, require_thinnable
+from fedwca.deploy.limits import require_consent, require_defences, require_deployable, require_thinnable
 from fedwca.deploy.rules import Rules
 from fedwca.engine.loop import Loop
 from fedwca.errors import InvalidConfig, UsageError
@@ -76,6 +76,7 @@ def prepare(wanted: Wanted) -> int:
         made = Federation(config=config.model_dump(mode="json"), classes=dataset.classes, rules=rules, **wanted.more)
     except ValidationError as error:
         raise InvalidConfig(problems(error)) from error
+    require_consent(rules, method)
     require_defences(rules, method, made.composition)
     require_thinnable(made.composition, network)
     rehearse(config, decided.methods, dataset)

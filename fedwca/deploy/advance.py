@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from fedwca.deploy.company import companied
 from fedwca.deploy.protocol import Parcel
-from fedwca.deploy.rounds import contributions, gathered, lonely, nearest, partition
+from fedwca.deploy.rounds import contributions, gathered, nearest, partition
 from fedwca.deploy.rules import Memory
 from fedwca.deploy.setting import Setting
-from fedwca.errors import FedwcaError
 from fedwca.round import Server
-
-log = logging.getLogger("fedwca.deploy")
+from fedwca.uploads import collected
 
 
 def advanced(
@@ -49,42 +47,27 @@ def advanced(
     for client in late:
         labels[client] = nearest(rows[client], memory.anchors, server.source, layout)
     sizes = torch.tensor([max(1, number) for number in samples])
-    gather = aggregator.gather(server.state, labels, sizes, present, len(server.rows))
-    weights = companied(setting, memory, gather)
-    gathers = gathered(weights, server.rows, bank, layout, statistics, rules.robust)
+    gathers, shares = server.rows, memory.shares
+    if aggregator.travels:
+        gather = aggregator.gather(server.state, labels, sizes, present, len(server.rows))
+        weights = companied(setting, memory, gather)
+        gathers = gathered(weights, server.rows, bank, layout, statistics, rules.robust)
+        shares = contributions(weights, memory.shares)
     reports = _reports(setting, memory, uploads, present)
     learned = aggregator.learn(server.state, labels, reports, present)
+    beside = collected(server.state, {client: uploads[client].beside for client in rows}, clients)
     waiting = memory.waiting | late
     if aggregator.expected(round) or not aggregator.reports:
         waiting -= {client for client in rows if client not in late or not aggregator.reports}
     return replace(
         memory,
         round=round + 1,
-        server=Server(gathers, learned, server.source),
-        shares=contributions(weights, memory.shares),
+        server=Server(gathers, {**learned, **beside}, server.source),
+        shares=shares,
         anchors=memory.anchors if round else gathers,
         samples=tuple(samples),
         waiting=frozenset(waiting),
     )
-
-
-def companied(setting: Setting, memory: Memory, weights: Tensor) -> Tensor:
-    """`gather`'s weights ``[C, R+K]``, where a mean of one client is left undone: its row stays as it is."""
-    kept = len(memory.server.rows)
-    alone = lonely(weights[:, kept:])
-    if setting.method.aggregator.partition == "each" or not bool(alone.any()):
-        return weights
-    clusters = alone.nonzero()[:, 0].tolist()
-    sentence = f"round {memory.round}: of clusters {clusters} a single client was heard"
-    if setting.rules.alone == "warn":
-        log.warning("%s; its model is handed on", sentence)
-        return weights
-    if not memory.round:
-        raise FedwcaError(f"{sentence}; take another clusterer or more clients, or allow it with alone = 'warn'")
-    log.warning("%s; the cluster keeps its model", sentence)
-    weights = weights.clone()
-    weights[alone] = torch.eye(kept, weights.shape[1], dtype=weights.dtype)[alone]
-    return weights
 
 
 def _reports(setting: Setting, memory: Memory, uploads: Mapping[int, Parcel], present: Tensor) -> dict[str, Tensor]:

@@ -11,8 +11,8 @@ from torch import Tensor
 from fedwca.deploy.protocol import Parcel, Transport, misfit, packed, slots
 from fedwca.deploy.updates import Thinning
 from fedwca.engine.bank import Layout
-from fedwca.types import Simplex
-from fedwca.uploads import refuse
+from fedwca.types import Bounded, Simplex
+from fedwca.uploads import overlong, refuse
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,10 @@ class Expected:
     declared: Mapping[str, Simplex]
     shared: int
     """Shared models that were sent."""
+    travels: bool
+    """Whether a model is uploaded at all."""
+    beside: Mapping[str, Bounded]
+    """What objectives declare, by ``<objective>.<name>``."""
     own: Tensor
     """The first model that was sent ``[P]``; in a first round the source model."""
     choices: int = 0
@@ -52,7 +56,7 @@ def flaw(parcel: Parcel, expected: Expected) -> str:
         return f"is for round {parcel.round}; this is round {expected.round}"
     if parcel.notes.get("token") != expected.token:
         return "answers another task than the one it was sent"
-    if why := flawed_model(parcel, expected):
+    if why := flawed_model(parcel, expected) or flawed_extras(parcel, expected):
         return why
     samples = parcel.notes.get("samples")
     if not isinstance(samples, int) or not 1 <= samples <= expected.most:
@@ -64,6 +68,8 @@ def flaw(parcel: Parcel, expected: Expected) -> str:
 
 def flawed_model(parcel: Parcel, expected: Expected) -> str:
     """Why the model is refused; empty if it is in order."""
+    if not expected.travels:
+        return f"holds {len(parcel.models)} models; in this method none is uploaded" if parcel.models else ""
     if thinning := expected.thinning:
         return thinning.misfit(parcel.models)
     if set(parcel.models) != {"model"}:
@@ -71,8 +77,20 @@ def flawed_model(parcel: Parcel, expected: Expected) -> str:
     return misfit(parcel.models["model"], slots(expected.layout), expected.transport)
 
 
+def flawed_extras(parcel: Parcel, expected: Expected) -> str:
+    """Why what objectives upload beside the model is refused; empty if it is in order."""
+    if lacks := sorted(set(expected.beside) - set(parcel.beside)):
+        return f"uploads no {', '.join(lacks)}"
+    for name, value in parcel.beside.items():
+        if why := overlong(value, expected.beside.get(name)):
+            return f"{name[:80]} {why}"
+    return ""
+
+
 def uploaded(parcel: Parcel, expected: Expected) -> Tensor:
-    """The model ``[P]`` in an upload without `flaw`."""
+    """The model ``[P]`` in an upload without `flaw`; where none is uploaded, the one the client was sent."""
+    if not expected.travels:
+        return expected.own
     thinning = expected.thinning
     return (
         thinning.restore(parcel.models, expected.own) if thinning else packed(parcel.models["model"], expected.layout)

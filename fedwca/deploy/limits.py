@@ -28,11 +28,12 @@ def require_deployable(method: Method, rounds: int, network: Network) -> None:
     where = f"method {method.name!r} cannot be deployed:"
     if not rounds:
         raise UsageError(f"{where} it has no round; hand the source model out as it is")
-    if talking := collecting(method.objectives):
+    talking = collecting(method.objectives)
+    if silent := [objective.name for objective in talking if type(objective).declares is Objective.declares]:
         raise UsageError(
-            f"{where} objective {talking[0].name!r} uploads what is no model, which the messages do not carry yet"
+            f"{where} objective {silent[0]!r} does not declare what it uploads, so a server could refuse nothing"
         )
-    if not method.aggregator.travels:
+    if not method.aggregator.travels and not talking:
         raise UsageError(f"{where} no model is sent after the source model; each client can adapt it alone")
     if method.clusterer is None:
         return
@@ -58,6 +59,8 @@ def require_thinnable(composition: Composition, network: Network) -> None:
     if composition.feedback and composition.top is None:
         raise UsageError("--feedback is about what --top leaves out, which is not given")
     layout = Layout.of(network)
+    if composition.top is not None and not composition.method()[0].travels:
+        raise UsageError("--top is about models, and in this method none is uploaded")
     if composition.top is None or len(Thinning(layout, composition.top).loose) > layout.width / 2:
         return
     raise UsageError(
@@ -71,6 +74,19 @@ def collecting(objectives: Sequence[Objective]) -> list[Objective]:
     return [objective for objective in objectives if type(objective).collect is not Objective.collect]
 
 
+def require_consent(rules: Rules, method: Method) -> None:
+    """Refuse to hand on what a single client made, unless that is allowed.
+
+    Raises:
+        UsageError: an objective does.
+    """
+    if rules.alone == "refuse" and (talking := collecting(method.objectives)):
+        raise UsageError(
+            f"objective {talking[0].name!r} sends clients what other clients uploaded, without a mean of two or more; "
+            "allow it with --rule alone=warn"
+        )
+
+
 def require_defences(rules: Rules, method: Method, composition: Composition) -> None:
     """Refuse defences that would do nothing, or something else than they say.
 
@@ -78,6 +94,8 @@ def require_defences(rules: Rules, method: Method, composition: Composition) -> 
         UsageError: says which and why.
     """
     aggregator, few = method.aggregator, rules.clients < 3
+    if not aggregator.travels and (rules.norm_bound is not None or rules.robust != "mean"):
+        raise UsageError("rules norm_bound and robust are about models, and in this method none is uploaded")
     if rules.norm_bound is not None and few:
         raise UsageError(
             "rule norm_bound compares an update with the round's median, which takes 3 clients; "

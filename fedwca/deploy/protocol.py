@@ -28,14 +28,17 @@ class Parcel:
     and ``largest`` where small changes are left out."""
     report: Mapping[str, Tensor] = field(default_factory=dict)
     """What the aggregator declares, one vector each."""
+    beside: Mapping[str, Tensor] = field(default_factory=dict)
+    """What objectives exchange that is no model. Up: what `collect` gave, by ``<objective>.<name>``; down: what `pool`
+    made of all clients' uploads."""
     notes: Mapping[str, int | float | str] = field(default_factory=dict)
     """Plain values, such as the number of training images."""
 
     @property
     def bytes(self) -> int:
         """Of all tensors, without names and framing."""
-        tensors = [*self.report.values(), *(t for model in self.models.values() for t in model.values())]
-        return sum(t.numel() * t.element_size() for t in tensors)
+        groups = (self.report, self.beside, *self.models.values())
+        return sum(tensor.numel() * tensor.element_size() for group in groups for tensor in group.values())
 
 
 def slots(layout: Layout) -> tuple[Slot, ...]:

@@ -7,21 +7,22 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import torch
-from torch import Tensor
 
 from fedwca.deploy.advance import advanced
 from fedwca.deploy.answers import Expected, flaw, uploaded
+from fedwca.deploy.company import guard
 from fedwca.deploy.composition import Composition
-from fedwca.deploy.limits import require_defences, require_deployable, require_thinnable
-from fedwca.deploy.protocol import Parcel, unpacked
-from fedwca.deploy.rounds import lonely, too_far
+from fedwca.deploy.limits import require_consent, require_defences, require_deployable, require_thinnable
+from fedwca.deploy.protocol import Parcel
+from fedwca.deploy.rounds import too_far
 from fedwca.deploy.rules import Memory, Rules
 from fedwca.deploy.seats import named, seated
 from fedwca.deploy.setting import Setting
-from fedwca.deploy.tasks import task, unplaced
-from fedwca.errors import FedwcaError, UsageError
+from fedwca.deploy.tasks import finals, task, unplaced
+from fedwca.errors import UsageError
 from fedwca.network import Network
 from fedwca.round import Method, Server, attendance, source_for
+from fedwca.uploads import share
 
 log = logging.getLogger("fedwca.deploy")
 
@@ -49,6 +50,7 @@ class Session:
 
     def __init__(self, method: Method, network: Network, composition: Composition, rules: Rules) -> None:
         require_deployable(method, 1, network)
+        require_consent(rules, method)
         require_defences(rules, method, composition)
         require_thinnable(composition, network)
         self.setting = Setting(method, network, composition, rules)
@@ -101,8 +103,10 @@ class Session:
         asked = set(attendance(round, rules.clients, rules.participation, setting.keys)) & set(available)
         aggregator = self.method.aggregator
         trained = server.rows[:, : self.layout.trained]
-        offer = aggregator.offer(server.state, round, trained) if round else source_for(rules.clients)
+        begins = not round or not aggregator.travels
+        offer = source_for(rules.clients) if begins else aggregator.offer(server.state, round, trained)
         shared = setting.mixed(offer.shared, server.rows)
+        beside = share(self.method.objectives, server.state)
         self._open = _Open()
         reused = bool(aggregator.reports) and round > 0 and not aggregator.expected(round)
         parcels = {}
@@ -110,20 +114,13 @@ class Session:
             first = not round or unplaced(setting, memory, client)
             if client in memory.waiting and reused:
                 continue
-            if not first:
-                self._guard(client, torch.cat([offer.personal[client], offer.shared]))
+            if not begins and not first:
+                guard(setting, memory, client, torch.cat([offer.personal[client], offer.shared]))
             told = client in self._informed
-            parcels[client], self._open.expected[client] = task(setting, memory, client, offer, shared, first, told)
+            parcels[client], self._open.expected[client] = task(
+                setting, memory, client, offer, shared, beside, first, told
+            )
         return parcels
-
-    def _guard(self, client: int, sent: Tensor) -> None:
-        """Refuse, or warn of, sending models that are one client's own."""
-        if not bool(lonely(sent @ self.memory.shares).any()):
-            return
-        sentence = f"round {self.memory.round}: a model sent to client {client} is a single client's own"
-        if self.rules.alone == "refuse":
-            raise FedwcaError(f"{sentence}; let clusters be larger, or allow it with alone = 'warn'")
-        log.warning("%s", sentence)
 
     def receive(self, client: int, parcel: Parcel) -> str:
         """Take one answer; returns why it is refused, or an empty string."""
@@ -160,10 +157,10 @@ class Session:
         memory, rules, width = self.memory, self.rules, self.layout.trained
         rows = {client: uploaded(upload, state.expected[client]) for client, upload in state.uploads.items()}
         moved = {client: float((row - state.expected[client].own)[:width].norm()) for client, row in rows.items()}
-        for client, share in too_far(moved, rules.norm_bound).items():
+        for client, factor in too_far(moved, rules.norm_bound).items():
             log.warning(
                 "round %d: client %d (%s) refused: its update is %.3g times the norm bound",
-                *(memory.round, client, self._name(client), share),
+                *(memory.round, client, self._name(client), factor),
             )
             del rows[client]
         late = {client for client in rows if unplaced(self.setting, memory, client)}
@@ -174,23 +171,8 @@ class Session:
         return True
 
     def finish(self) -> dict[int, Parcel]:
-        """The model each client ends with.
-
-        Raises:
-            FedwcaError: it is another client's own, and that is refused.
-        """
-        memory = self.memory
-        weights = self.method.aggregator.deliver(memory.server.state, len(memory.server.rows))
-        parcels = {}
-        for client, row in enumerate(self.setting.mixed(weights, memory.server.rows)):
-            if not memory.samples[client]:
-                continue
-            others = (weights[client] @ memory.shares).clone()
-            if others[client] < 1 - 1e-9:
-                self._guard(client, weights[client][None])
-            model = unpacked(row, self.layout, self.composition.transport)
-            parcels[client] = Parcel("final", memory.round, {"sent-0": model})
-        return parcels
+        """The model each client ends with; see `fedwca.deploy.tasks.finals`."""
+        return finals(self.setting, self.memory)
 
     def resume(self, memory: Memory) -> None:
         """Go on from a checkpoint.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,6 +15,7 @@ from fedwca.engine.bank import Layout, mix, pooled
 from fedwca.engine.randomness import Keys
 from fedwca.network import Network
 from fedwca.round import Method
+from fedwca.types import Bounded
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,22 @@ class Setting:
     def layout(self) -> Layout:
         """Of the model's rows."""
         return Layout.of(self.network)
+
+    @cached_property
+    def beside(self) -> Mapping[str, Bounded]:
+        """What objectives upload that is no model, by ``<objective>.<name>``."""
+        features = self.network.bottleneck.out_features
+        return {
+            f"{objective.name}.{name}": bounded
+            for objective in self.method.objectives
+            for name, bounded in objective.declares(self.composition.classes, features).items()
+        }
+
+    @property
+    def most(self) -> int:
+        """Bytes of arrays that no answer exceeds: twice a model, what is uploaded beside it, framing."""
+        beside = sum(math.prod(bounded.shape) for bounded in self.beside.values())
+        return 4 * (2 * self.layout.width + beside) + 2**20
 
     @property
     def keys(self) -> Keys:

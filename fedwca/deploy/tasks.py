@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fedwca.deploy.answers import Expected
+from fedwca.deploy.company import guard
 from fedwca.deploy.protocol import Parcel, packed, unpacked
 from fedwca.deploy.rules import Memory
 from fedwca.deploy.setting import Setting
@@ -21,7 +22,14 @@ def unplaced(setting: Setting, memory: Memory, client: int) -> bool:
 
 
 def task(
-    setting: Setting, memory: Memory, client: int, offer: Offer, shared: Tensor, first: bool, informed: bool
+    setting: Setting,
+    memory: Memory,
+    client: int,
+    offer: Offer,
+    shared: Tensor,
+    beside: Mapping[str, Tensor],
+    first: bool,
+    informed: bool,
 ) -> tuple[Parcel, Expected]:
     """One client's task.
 
@@ -31,6 +39,7 @@ def task(
         client: k.
         offer: of this round.
         shared: the offer's shared models ``[S, P]``.
+        beside: what everybody is sent that is no model.
         first: it trains from the source model, which it has.
         informed: it knows the source model and the composition.
     """
@@ -42,7 +51,7 @@ def task(
         models["source"] = {name: tensor.cpu() for name, tensor in setting.network.state_dict().items()}
         notes |= {"composition": composition.model_dump_json(), "client": client}
     own = memory.server.source
-    if not first:
+    if not first and aggregator.travels:
         sent = torch.cat([setting.mixed(offer.personal[client], memory.server.rows), shared])
         models |= {f"sent-{i}": unpacked(row, setting.layout, transport) for i, row in enumerate(sent)}
         notes["personal"] = offer.personal.shape[1]
@@ -56,8 +65,31 @@ def task(
         composition.top,
         {} if first else aggregator.expected(memory.round),
         0 if first else offer.shared.shape[0],
+        aggregator.travels,
+        setting.beside,
         own,
         0 if first or aggregator.partition != "self" else len(memory.server.rows),
         memory.samples[client],
     )
-    return Parcel("train", memory.round, models, {}, notes), expected
+    return Parcel("train", memory.round, models, {}, beside, notes), expected
+
+
+def finals(setting: Setting, memory: Memory) -> dict[int, Parcel]:
+    """The model each client ends with.
+
+    Raises:
+        FedwcaError: it is another client's own, and that is refused.
+    """
+    aggregator, rows = setting.method.aggregator, memory.server.rows
+    here = [client for client, number in enumerate(memory.samples) if number]
+    if not aggregator.travels:
+        # Each has gone on from its own model, and ends with it.
+        return {client: Parcel("final", memory.round) for client in here}
+    weights = aggregator.deliver(memory.server.state, len(rows))
+    parcels = {}
+    for client in here:
+        if float((weights[client] @ memory.shares)[client]) < 1 - 1e-9:
+            guard(setting, memory, client, weights[client][None])
+        model = unpacked(setting.mixed(weights[client], rows), setting.layout, setting.composition.transport)
+        parcels[client] = Parcel("final", memory.round, {"sent-0": model})
+    return parcels

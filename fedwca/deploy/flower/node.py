@@ -72,11 +72,11 @@ def _answer(message: Message, given: dict[str, Any]) -> Message:
     privacy = Privacy(clip, float(given.get("noise", 0))) if clip else None
     client = Client(lambda side: read_images(data, side), str(given.get("device", "cpu")), privacy)
     kept, parcel = state / "client.safetensors", from_record(message.content)
-    if kept.exists() and "source" not in parcel.models:
+    if kept.exists():
         try:
             resume_client(client, kept)
         except CheckpointError:
-            kept.unlink()  # answered by "lost": the server sends everything again
+            kept.unlink()  # answered by "lost", unless all it has to know comes with this message
     answer = client.handle(parcel)
     if parcel.kind == "final" and client.final is not None:
         save_final(client, state / "model.safetensors")
