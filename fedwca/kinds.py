@@ -16,7 +16,7 @@ from torch.nn.functional import one_hot
 
 from fedwca.functional import cluster_means
 from fedwca.registry import Component
-from fedwca.types import Batch, Blend, Offer, Predictions, Signatures, Simplex, State, Targets, View
+from fedwca.types import Batch, Blend, Bounded, Offer, Predictions, Signatures, Simplex, State, Targets, View
 
 
 class Clusterer(Component):
@@ -155,6 +155,15 @@ class Objective(Component):
         Args:
             predictions: of the trained model, in eval mode, plain images.
             targets: of the last epoch.
+        """
+        return {}
+
+    def declares(self, classes: int, features: int) -> Mapping[str, Bounded]:
+        """What `collect` uploads, by name, so that a server can refuse what does not fit; needed for real federations.
+
+        Args:
+            classes: M.
+            features: q.
         """
         return {}
 

@@ -143,7 +143,7 @@ def play(
     gather = aggregator.gather(server.state, labels, engine.sizes, outcome.present, len(server.rows))
     rows = engine.gather(gather, server.rows)
     state = aggregator.learn(server.state, labels, outcome.report, outcome.present)
-    state = {**state, **collected(server.state, uploads, clients)}
+    state = {**state, **collected(server.state, {k: u.collected for k, u in uploads.items()}, clients)}
     seconds = {"group": grouped - adapted, "mix": time.perf_counter() - grouped}
     return Server(rows, state, server.source), replace(outcome, seconds=seconds)
 

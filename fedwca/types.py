@@ -54,6 +54,15 @@ class Simplex:
 
 
 @dataclass(frozen=True)
+class Bounded:
+    """An uploaded tensor of a known shape, whose vectors along the last axis are not longer than a bound."""
+
+    shape: tuple[int, ...]
+    norm: float
+    """Largest L2 norm of a vector."""
+
+
+@dataclass(frozen=True)
 class Predictions:
     """What one model says of one client's samples."""
 

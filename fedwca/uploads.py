@@ -11,7 +11,7 @@ from torch import Tensor
 from fedwca.engine.protocol import Work
 from fedwca.errors import Diverged, FedwcaError
 from fedwca.kinds import Objective
-from fedwca.types import Blend, Offer, Simplex, State, Targets
+from fedwca.types import Blend, Bounded, Offer, Simplex, State, Targets
 
 COLLECTED = "collected."
 """How a server's state calls what clients uploaded beside their models."""
@@ -67,8 +67,13 @@ def share(objectives: Sequence[Objective], state: State) -> dict[str, Tensor]:
     return shared
 
 
-def collected(state: State, uploads: Mapping[int, Upload], clients: int) -> dict[str, Tensor]:
+def collected(state: State, uploads: Mapping[int, Mapping[str, Tensor]], clients: int) -> dict[str, Tensor]:
     """What each client uploaded last beside its model ``[K, …]``, as entries of a state; zeros where it never did.
+
+    Args:
+        state: the server's, before.
+        uploads: by client, what its objectives uploaded, by ``<objective>.<name>``.
+        clients: K.
 
     Raises:
         FedwcaError: values are not finite, or two clients' have different names or shapes.
@@ -76,8 +81,8 @@ def collected(state: State, uploads: Mapping[int, Upload], clients: int) -> dict
     found: dict[str, Tensor] = {}
     first, model = next(iter(uploads.items()))
     for client, upload in uploads.items():
-        for name in sorted(upload.collected.keys() | model.collected.keys()):
-            value, like = upload.collected.get(name), model.collected.get(name)
+        for name in sorted(upload.keys() | model.keys()):
+            value, like = upload.get(name), model.get(name)
             if value is None or like is None or value.shape != like.shape:
                 shapes = [None if v is None else tuple(v.shape) for v in (value, like)]
                 raise FedwcaError(f"client {client} uploaded {name} of shape {shapes[0]}, client {first} {shapes[1]}")
@@ -86,6 +91,26 @@ def collected(state: State, uploads: Mapping[int, Upload], clients: int) -> dict
             before = state.get(COLLECTED + name, value.new_zeros(clients, *value.shape))
             found.setdefault(COLLECTED + name, before.clone())[client] = value
     return found
+
+
+def overlong(value: Tensor, declared: Bounded | None) -> str:
+    """Why an upload that is no model does not fit its declaration; empty if it does.
+
+    >>> overlong(torch.tensor([[0.0, 2.0]]), Bounded((1, 2), 1.0))
+    'has a vector of length 2; right is at most 1'
+    """
+    if declared is None:
+        return "is declared by no objective"
+    if tuple(value.shape) != declared.shape or value.dtype != torch.float32:
+        return f"is {value.dtype} of shape {tuple(value.shape)}; right is torch.float32 of {declared.shape}"
+    if not bool(torch.isfinite(value).all()):
+        return "has values that are not finite"
+    longest = float(value.norm(dim=-1).max())
+    return (
+        ""
+        if longest <= declared.norm * (1 + 1e-4)
+        else (f"has a vector of length {longest:.3g}; right is at most {declared.norm:.3g}")
+    )
 
 
 def check(bank: Tensor, declared: Mapping[str, Simplex], uploads: Mapping[int, Upload], offer: Offer) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fedwca.cli.deploy import PORT, Insecure, need_flower
+from fedwca.errors import UsageError
 
 
 def command(
@@ -22,12 +23,13 @@ def command(
     insecure: Insecure = False,
 ) -> None:
     """Start a client (Flower's SuperNode) until Ctrl-C. Its images never leave it; see docs/deploy.md for what does."""
-    need_flower()
-    from fedwca.deploy.flower.processes import client_command, environment, keep_trying
-    from fedwca.errors import UsageError
-
+    if clip == 0:
+        raise UsageError("--clip 0 leaves nothing of an update; a norm above 0 is needed, or none for no clipping")
     if noise and not clip:
         raise UsageError("--noise is in units of --clip, which is not given")
+    need_flower()
+    from fedwca.deploy.flower.processes import client_command, environment, keep_trying
+
     settings: dict[str, Any] = {"device": device}
     if seat is not None:
         settings["seat"] = seat

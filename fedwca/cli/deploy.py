@@ -59,6 +59,12 @@ def init(
         typer.Option("--rule", help="least=2, alone=warn, norm_bound=3, robust=median, participation=0.5; repeat."),
     ] = None,
     half: Annotated[bool, typer.Option("--half", help="Models travel in half precision.")] = False,
+    top: Annotated[
+        float | None, typer.Option("--top", help="Share of an update's numbers that is uploaded, the largest.")
+    ] = None,
+    feedback: Annotated[
+        bool, typer.Option("--feedback", help="With --top: clients add what they left out to their next update.")
+    ] = False,
     deadline: Annotated[float, typer.Option("--deadline", help="Seconds a round waits for answers.")] = 600.0,
     join: Annotated[float, typer.Option("--join", help="Seconds to wait for all clients before round 0.")] = 600.0,
     host: Annotated[list[str] | None, typer.Option("--host", help="Name or address of the server; repeat.")] = None,
@@ -99,7 +105,10 @@ def init(
         clients,
         deal is not None,
         [_rule(text) for text in rule or []],
-        {"transport": "half" if half else "full", "deadline": deadline, "join": join, "rejoin": insecure},
+        {
+            **{"transport": "half" if half else "full", "top": top, "feedback": feedback},
+            **{"deadline": deadline, "join": join, "rejoin": insecure},
+        },
         host or [],
         insecure,
     )

@@ -14,10 +14,10 @@ from pydantic import ValidationError
 
 from fedwca.cli.execute import Request
 from fedwca.data.metrics import mean
-from fedwca.deploy.composition import require_deployable
 from fedwca.deploy.flower.federation import NAME, Federation
 from fedwca.deploy.flower.folder import lay_out
 from fedwca.deploy.flower.simulate import deal, simulate
+from fedwca.deploy.limits import require_consent, require_defences, require_deployable, require_thinnable
 from fedwca.deploy.rules import Rules
 from fedwca.engine.loop import Loop
 from fedwca.errors import InvalidConfig, UsageError
@@ -62,7 +62,8 @@ def prepare(wanted: Wanted) -> int:
     decided = plan(layer, wanted.pairs, wanted.preset, wanted.file, source)
     config = decided.config.model_copy(update={"source": source})
     method, rounds = decided.methods[-1]
-    require_deployable(method, rounds, architecture(config).build(len(dataset.classes)))
+    network = architecture(config).build(len(dataset.classes))
+    require_deployable(method, rounds, network)
     federation = draw(config, dataset, source, 0, 0) if wanted.dealt else None
     if federation is None and wanted.clients is None:
         raise UsageError("--clients is needed: how many clients take part (or --deal, to try it out on this machine)")
@@ -71,12 +72,15 @@ def prepare(wanted: Wanted) -> int:
         rules = Rules(**{"participation": config.participation, **dict(wanted.rules), "clients": count})
     except ValidationError as error:
         raise InvalidConfig(problems(error, "--rule ", Rules.model_fields)) from error
-    rehearse(config, decided.methods, dataset)
-    model = source_model(config, dataset, source, 0)
     try:
         made = Federation(config=config.model_dump(mode="json"), classes=dataset.classes, rules=rules, **wanted.more)
     except ValidationError as error:
         raise InvalidConfig(problems(error)) from error
+    require_consent(rules, method)
+    require_defences(rules, method, made.composition)
+    require_thinnable(made.composition, network)
+    rehearse(config, decided.methods, dataset)
+    model = source_model(config, dataset, source, 0)
     lay_out(wanted.folder, made, model.network, wanted.hosts, wanted.insecure)
     if federation is not None:
         deal(federation.clients, wanted.folder / "data")

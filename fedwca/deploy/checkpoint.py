@@ -92,7 +92,10 @@ def save_client(client: Client, path: Path) -> None:
         return
     source = {f"source/{name}": tensor for name, tensor in client.loop.network.state_dict().items()}
     notes = {"client": client.index, "composition": client.composition.model_dump_json()}
-    write(path, {**source, "own": client.loop.bank[0]}, notes)
+    held = {"own": client.loop.bank[0], "left": client.left}
+    if client.began is not None:
+        notes["began"], held["began"], held["left before"] = client.began
+    write(path, {**source, **{name: tensor for name, tensor in held.items() if tensor is not None}}, notes)
 
 
 def resume_client(client: Client, path: Path) -> None:
@@ -105,6 +108,9 @@ def resume_client(client: Client, path: Path) -> None:
     source = {name.removeprefix("source/"): t for name, t in tensors.items() if name.startswith("source/")}
     client.learn(Composition.read(notes["composition"]), notes["client"], source)
     client.loop.bank[0] = tensors["own"].to(client.loop.device)
+    client.left = tensors.get("left")
+    if "began" in notes:
+        client.began = (notes["began"], tensors["began"].to(client.loop.device), tensors.get("left before"))
 
 
 def save_final(client: Client, path: Path) -> None:

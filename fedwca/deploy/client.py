@@ -12,7 +12,9 @@ from torch import Tensor
 
 from fedwca.data.partition import ClientImages
 from fedwca.deploy.composition import Composition
-from fedwca.deploy.protocol import Parcel, misfit, packed, unpacked
+from fedwca.deploy.limits import require_covered
+from fedwca.deploy.protocol import Parcel, misfit, packed, slots, unpacked
+from fedwca.deploy.updates import Models, Thinning
 from fedwca.engine.loop import Loop
 from fedwca.engine.protocol import Work
 from fedwca.engine.randomness import Keys
@@ -39,7 +41,7 @@ class Privacy:
 
 
 class Client:
-    """Answers a server's parcels.
+    """Answers a server's parcels; what it has of its own is in ``loop.bank`` and ``left``.
 
     Args:
         images: training images uint8 ``[N, 3, side, side]`` for the side the model needs.
@@ -52,6 +54,10 @@ class Client:
         self.composition: Composition | None = None
         self.index = -1
         self.final: Tensor | None = None
+        self.left: Tensor | None = None
+        """With feedback, what earlier uploads left out ``[L]``; what an answer held that was not taken is not in it."""
+        self.began: tuple[int, Tensor, Tensor | None] | None = None
+        """The last round, and what ``loop.bank`` and ``left`` held when it began: a round may be played again."""
         self._loop: Loop | None = None
 
     @property
@@ -64,8 +70,11 @@ class Client:
         """Take in what is sent once: the composition, this client's number, the source model with its classifier.
 
         Raises:
-            FedwcaError: the model does not fit the composition, or there are no images.
+            FedwcaError: the model does not fit the composition, there are no images, or the noise does not cover all
+                that would be uploaded.
         """
+        if self.privacy is not None:
+            require_covered(composition)
         model = composition.architecture()
         network = model.build(composition.classes, pretrained=False)
         wanted = {name: tensor.shape for name, tensor in network.state_dict().items()}
@@ -79,7 +88,7 @@ class Client:
         none = train[:0]
         own, precision = [ClientImages(train, none, none)], composition.precision
         self._loop = Loop(network, own, self.device, 1, composition.batch_norm, precision)
-        self.composition, self.index = composition, index
+        self.composition, self.index, self.left, self.began = composition, index, None, None
 
     def handle(self, parcel: Parcel) -> Parcel:
         """The answer to one parcel.
@@ -89,40 +98,60 @@ class Client:
         """
         if "source" in parcel.models:
             composition = Composition.read(str(parcel.notes["composition"]))
-            self.learn(composition, int(parcel.notes["client"]), dict(parcel.models["source"]))
+            index, source = int(parcel.notes["client"]), dict(parcel.models["source"])
+            # A server that was restarted tells everything again; what this client has of its own stays.
+            if not self._knows(composition, index, source):
+                self.learn(composition, index, source)
         if self.composition is None:
             return Parcel("lost", parcel.round, notes={"token": parcel.notes.get("token", "")})
         if parcel.kind == "final":
-            self.final = self._models(parcel)[0]
+            self.final = self.loop.deliver(torch.ones(1, 1, dtype=torch.float64), self._models(parcel))[0]
             return Parcel("done", parcel.round)
         return self._train(parcel, self.composition)
 
+    def _knows(self, composition: Composition, index: int, source: dict[str, Tensor]) -> bool:
+        if (self.composition, self.index) != (composition, index):
+            return False
+        own = self.loop.network.state_dict()
+        return own.keys() == source.keys() and all(torch.equal(own[name].cpu(), source[name]) for name in own)
+
     def _models(self, parcel: Parcel) -> Tensor:
-        """The models that were sent ``[Q+S, P]``; in a first round the source model, which is there already."""
+        """The models that were sent ``[Q+S, P]``; where there is none, the source model, or the client's own if models
+        do not travel in this method.
+        """
         assert self.composition is not None
         sent = [parcel.models[f"sent-{i}"] for i in range(sum(name != "source" for name in parcel.models))]
         for number, model in enumerate(sent):
-            if why := misfit(model, self.loop.layout, self.composition.transport):
+            if why := misfit(model, slots(self.loop.layout), self.composition.transport):
                 raise FedwcaError(f"model {number} that was sent {why}")
         if not sent:
-            return self.loop.layout.read(self.loop.network)[None]
+            travels = self.composition.method()[0].travels
+            return self.loop.layout.read(self.loop.network)[None] if travels else self.loop.bank.clone()
         return torch.stack([packed(model, self.loop.layout) for model in sent]).to(self.loop.device)
+
+    def _begin(self, round: int) -> None:
+        """A round that is played again begins where it did, round 0 at the source model."""
+        if round == 0:
+            self.loop.bank[0], self.left = self.loop.layout.read(self.loop.network), None
+        elif self.began is not None and self.began[0] == round:
+            self.loop.bank[0], self.left = self.began[1], self.began[2]
+        self.began = (round, self.loop.bank[0].clone(), self.left)
 
     def _train(self, parcel: Parcel, composition: Composition) -> Parcel:
         aggregator, labeler, objectives = composition.method()
         keys = Keys(composition.seed, composition.trial)
+        self._begin(parcel.round)
         first, rows = bool(parcel.notes["first"]), self._models(parcel)
         eye, personal = torch.eye(len(rows), dtype=torch.float64), int(parcel.notes["personal"])
         offer = Offer(eye[None, :personal], eye[personal:])
-        training = composition.training.at(parcel.round)
-        task = Task(labeler, objectives, training, lambda purpose: keys(parcel.round, self.index, purpose))
+        draws = lambda purpose: keys(parcel.round, self.index, purpose)  # noqa: E731
+        task = Task(labeler, objectives, composition.training.at(parcel.round), draws, parcel.beside)
 
-        def adapt(_: Sequence[int], desk: Work) -> list[Blend]:
+        def adapt(_: Sequence[int], desk: Work) -> list[tuple[Blend, dict[str, Tensor]]]:
             blend = Blend(desk.own) if first else aggregator.blend(parcel.round, desk)
-            desk.train(blend)
-            return [blend]
+            return [(blend, desk.collect(desk.train(blend))[0])]
 
-        (blend,) = self.loop.run(offer, rows, lambda _: task, adapt, [0])
+        ((blend, beside),) = self.loop.run(offer, rows, lambda _: task, adapt, [0])
         row = self.loop.bank[0]
         if not bool(torch.isfinite(row).all()):
             raise Diverged("this client's model has values that are not finite; a lower learning rate may help")
@@ -136,10 +165,19 @@ class Client:
         return Parcel(
             "upload",
             parcel.round,
-            {"model": unpacked(row.cpu(), self.loop.layout, composition.transport)},
+            self._upload(row.cpu(), rows[0].cpu(), composition) if aggregator.travels else {},
             report,
+            beside,
             {"token": parcel.notes["token"], "samples": len(self.loop.images[0])},
         )
+
+    def _upload(self, row: Tensor, own: Tensor, composition: Composition) -> Models:
+        layout = self.loop.layout
+        if composition.top is None:
+            return {"model": unpacked(row, layout, composition.transport)}
+        models, left = Thinning(layout, composition.top, composition.transport).thin(row, own, self.left)
+        self.left = left if composition.feedback else None
+        return models
 
     def _settle(self, row: Tensor) -> None:
         """Noise may not make a running variance negative: the model would be useless to everybody."""

@@ -1,25 +1,19 @@
-"""What a client must know of the composition to take part, and which compositions can leave the machine."""
+"""What a client must know of the composition to take part."""
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
-import torch
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, ValidationError
-from torch import Tensor
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
 
 from fedwca.deploy.protocol import Transport
-from fedwca.engine.bank import Layout
 from fedwca.engine.loop import Statistics
 from fedwca.engine.precision import Precision
-from fedwca.engine.randomness import fold, uniform
-from fedwca.engine.signature import BankSignatures
 from fedwca.engine.task import Training
-from fedwca.errors import InvalidConfig, UsageError
+from fedwca.errors import InvalidConfig
 from fedwca.experiments.components import registry
 from fedwca.kinds import Aggregator, Objective, PseudoLabeler
-from fedwca.network import Architecture, Network
+from fedwca.network import Architecture
 from fedwca.registry import Registry, problems
 from fedwca.round import Method
 
@@ -47,6 +41,10 @@ class Composition(BaseModel):
     """In which clients compute."""
     transport: Transport = "full"
     """Precision of models on the wire; the source model always travels in full."""
+    top: float | None = Field(None, gt=0, lt=0.5)
+    """Share of an update's entries that is uploaded, the largest; None: all. An entry takes twice a number's bytes."""
+    feedback: bool = False
+    """Whether a client adds what it left out to its next update."""
     classes: PositiveInt
     """M."""
     seed: NonNegativeInt = 0
@@ -91,41 +89,3 @@ class Composition(BaseModel):
             registry("pseudo_labeler").build(self.pseudo_labeler),
             objectives,
         )
-
-
-class WeightSignatures(BankSignatures):
-    """Signatures of clients whose images stay where they are."""
-
-    def styles(self, share: float, images: int) -> Tensor:
-        """Refused: image statistics would have to leave the clients."""
-        raise UsageError("clusters by the style of clients' images, which do not leave them; take finch or kmeans")
-
-
-def require_deployable(method: Method, rounds: int, network: Network) -> None:
-    """Refuse what makes no sense, or is not possible, with clients on machines of their own.
-
-    Raises:
-        UsageError: says why.
-    """
-    where = f"method {method.name!r} cannot be deployed:"
-    if not rounds:
-        raise UsageError(f"{where} it has no round; hand the source model out as it is")
-    if talking := [o.name for o in method.objectives if type(o).collect is not Objective.collect]:
-        raise UsageError(
-            f"{where} objective {talking[0]!r} uploads what is no model, which the messages do not carry yet"
-        )
-    if not method.aggregator.travels:
-        raise UsageError(f"{where} no model is sent after the source model; each client can adapt it alone")
-    if method.clusterer is None:
-        return
-    if method.clusterer.oracle:
-        raise UsageError(f"{where} clusterer {method.clusterer.name!r} reads the true domains, which no server knows")
-    layout = Layout.of(network)
-    source, few = layout.read(network), 4
-    steps = uniform(fold(["deploy"]), torch.arange(few * layout.width)).view(few, -1).to(source.dtype)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            method.clusterer(WeightSignatures(source + 1e-3 * steps, layout, source))
-        except UsageError as error:
-            raise UsageError(f"{where} clusterer {method.clusterer.name!r}: {error}") from None

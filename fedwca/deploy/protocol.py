@@ -1,17 +1,15 @@
-"""What travels: models as named tensors, and the checks a hostile upload has to pass."""
+"""What travels: models as named tensors, and whether tensors are what they should be."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from fedwca.engine.bank import Layout
-from fedwca.types import Simplex
-from fedwca.uploads import refuse
+from fedwca.engine.bank import Layout, Slot
 
 Kind = Literal["train", "upload", "lost", "final", "done"]
 Transport = Literal["full", "half"]
@@ -26,102 +24,58 @@ class Parcel:
     """train: a task; upload: its answer; lost: the client does not know the source model; final, done: the end."""
     round: int = 0
     models: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)
-    """Model → tensor → values. Down: ``source`` with its classifier, once; ``sent-0``, ``sent-1`` …; up: ``model``."""
+    """Model → tensor → values. Down: ``source`` with its classifier, once; ``sent-0``, ``sent-1`` …; up: ``model``,
+    and ``largest`` where small changes are left out."""
     report: Mapping[str, Tensor] = field(default_factory=dict)
     """What the aggregator declares, one vector each."""
+    beside: Mapping[str, Tensor] = field(default_factory=dict)
+    """What objectives exchange that is no model. Up: what `collect` gave, by ``<objective>.<name>``; down: what `pool`
+    made of all clients' uploads."""
     notes: Mapping[str, int | float | str] = field(default_factory=dict)
     """Plain values, such as the number of training images."""
 
     @property
     def bytes(self) -> int:
         """Of all tensors, without names and framing."""
-        tensors = [*self.report.values(), *(t for model in self.models.values() for t in model.values())]
-        return sum(t.numel() * t.element_size() for t in tensors)
+        groups = (self.report, self.beside, *self.models.values())
+        return sum(tensor.numel() * tensor.element_size() for group in groups for tensor in group.values())
+
+
+def slots(layout: Layout) -> tuple[Slot, ...]:
+    """All tensors of a model, in the order of its row."""
+    return (*layout.parameters, *layout.statistics)
 
 
 def unpacked(row: Tensor, layout: Layout, transport: Transport = "full") -> dict[str, Tensor]:
     """A model ``[P]`` as named tensors; ``half`` keeps values beyond its range at the range's end."""
     kind = DTYPES[transport]
     limit = torch.finfo(kind).max
-    slots = (*layout.parameters, *layout.statistics)
-    return {slot.name: slot.of(row.clamp(-limit, limit) if transport == "half" else row).to(kind) for slot in slots}
+    kept = row.clamp(-limit, limit) if transport == "half" else row
+    return {slot.name: slot.of(kept).to(kind) for slot in slots(layout)}
 
 
 def packed(tensors: Mapping[str, Tensor], layout: Layout) -> Tensor:
     """Named tensors as a model ``[P]``, float32; see `misfit` for what must hold."""
-    return torch.cat([tensors[slot.name].reshape(-1).float() for slot in (*layout.parameters, *layout.statistics)])
+    return torch.cat([tensors[slot.name].reshape(-1).float() for slot in slots(layout)])
 
 
-def misfit(tensors: Mapping[str, Tensor], layout: Layout, transport: Transport = "full") -> str:
-    """Why named tensors are no model of this layout; empty if they are one."""
-    slots = {slot.name: slot for slot in (*layout.parameters, *layout.statistics)}
-    if lacks := sorted(set(slots) - set(tensors)):
+def misfit(tensors: Mapping[str, Tensor], wanted: Iterable[Slot], transport: Transport = "full") -> str:
+    """Why named tensors are not those of a model's slots; empty if they are."""
+    by_name = {slot.name: slot for slot in wanted}
+    if lacks := sorted(set(by_name) - set(tensors)):
         return f"lacks the tensor {lacks[0]!r}"
-    if strange := sorted(set(tensors) - set(slots)):
+    if strange := sorted(set(tensors) - set(by_name)):
         return f"has the tensor {strange[0][:80]!r}, which this model does not have"
-    for name, slot in slots.items():
-        tensor = tensors[name]
-        if tuple(tensor.shape) != slot.shape:
-            return f"{name} has shape {tuple(tensor.shape)}; right is {slot.shape}"
-        if tensor.dtype != DTYPES[transport]:
-            return f"{name} has type {tensor.dtype}; right is {DTYPES[transport]}"
-        if not bool(torch.isfinite(tensor).all()):
-            return f"{name} has values that are not finite"
+    for name, slot in by_name.items():
+        if why := ill_typed(name, tensors[name], slot.shape, DTYPES[transport]):
+            return why
     return ""
 
 
-@dataclass(frozen=True)
-class Expected:
-    """What the server takes from one client in one round."""
-
-    round: int
-    token: str
-    """Drawn anew for every task; an upload without it answers another task."""
-    layout: Layout
-    transport: Transport
-    declared: Mapping[str, Simplex]
-    shared: int
-    """Shared models that were sent."""
-    choices: int = 0
-    """Clusters the client may choose from; 0: it does not choose."""
-    samples: int = 0
-    """Training images it named before; 0: none yet."""
-    most: int = 10_000_000
-    """More training images than this are not believed."""
-
-
-def flaw(parcel: Parcel, expected: Expected) -> str:
-    """Why an upload is refused, in a sentence; empty if it is in order."""
-    if parcel.kind != "upload":
-        return f"is a {parcel.kind!r}, not an upload"
-    if parcel.round != expected.round:
-        return f"is for round {parcel.round}; this is round {expected.round}"
-    if parcel.notes.get("token") != expected.token:
-        return "answers another task than the one it was sent"
-    if set(parcel.models) != {"model"}:
-        return f"holds {len(parcel.models)} models by other names than 'model'; right is that one"
-    if why := misfit(parcel.models["model"], expected.layout, expected.transport):
-        return why
-    samples = parcel.notes.get("samples")
-    if not isinstance(samples, int) or not 1 <= samples <= expected.most:
-        return f"names {samples!r} training images; right is 1 to {expected.most}"
-    if expected.samples and samples != expected.samples:
-        return f"names {samples} training images after {expected.samples} in an earlier round"
-    return flawed_report(parcel, expected)
-
-
-def flawed_report(parcel: Parcel, expected: Expected) -> str:
-    """Why the numbers beside the model are refused; empty if they are in order."""
-    given = dict(parcel.report)
-    choice = given.pop("label", None)
-    if lacks := sorted(set(expected.declared) - set(given)):
-        return f"reports no {', '.join(lacks)}"
-    for name, value in given.items():
-        if why := refuse(value, expected.declared.get(name), expected.shared):
-            return f"{name[:80]} {why}"
-    if (choice is not None) != bool(expected.choices):
-        return "chooses a cluster in a method where clients do not, or does not where they do"
-    if choice is None:
-        return ""
-    right = choice.shape == (1,) and choice.dtype == torch.int64 and 0 <= int(choice[0]) < expected.choices
-    return "" if right else f"chooses no cluster from 0 to {expected.choices - 1}"
+def ill_typed(name: str, tensor: Tensor, shape: tuple[int, ...], kind: torch.dtype) -> str:
+    """Why a tensor has not the shape and type it should, or values that are not finite; empty if it is in order."""
+    if tuple(tensor.shape) != shape:
+        return f"{name} has shape {tuple(tensor.shape)}; right is {shape}"
+    if tensor.dtype != kind:
+        return f"{name} has type {tensor.dtype}; right is {kind}"
+    return "" if bool(torch.isfinite(tensor).all()) else f"{name} has values that are not finite"

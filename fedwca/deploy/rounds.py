@@ -8,13 +8,22 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fedwca.deploy.composition import WeightSignatures
 from fedwca.engine.bank import Layout, mix, pooled
 from fedwca.engine.loop import Statistics
 from fedwca.engine.randomness import Keys, uniform
+from fedwca.engine.signature import BankSignatures
+from fedwca.errors import UsageError
 from fedwca.round import Method, Server, checked
 
 Robust = Literal["mean", "median", "trimmed"]
+
+
+class WeightSignatures(BankSignatures):
+    """Signatures of clients whose images stay where they are."""
+
+    def styles(self, share: float, images: int) -> Tensor:
+        """Refused: image statistics would have to leave the clients."""
+        raise UsageError("clusters by the style of clients' images, which do not leave them; take finch or kmeans")
 
 
 def too_far(moves: Mapping[int, float], factor: float | None) -> dict[int, float]:

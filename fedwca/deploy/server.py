@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import logging
-import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import torch
-from torch import Tensor
 
-from fedwca.deploy.composition import Composition, require_deployable
-from fedwca.deploy.protocol import Expected, Parcel, flaw, packed, unpacked
-from fedwca.deploy.rounds import contributions, gathered, lonely, nearest, partition, too_far
+from fedwca.deploy.advance import advanced
+from fedwca.deploy.answers import Expected, flaw, uploaded
+from fedwca.deploy.company import guard
+from fedwca.deploy.composition import Composition
+from fedwca.deploy.limits import require_consent, require_defences, require_deployable, require_thinnable
+from fedwca.deploy.protocol import Parcel
+from fedwca.deploy.rounds import too_far
 from fedwca.deploy.rules import Memory, Rules
-from fedwca.engine.bank import Layout, mix, pooled
-from fedwca.engine.randomness import Keys
-from fedwca.errors import FedwcaError, UsageError
+from fedwca.deploy.seats import named, seated
+from fedwca.deploy.setting import Setting
+from fedwca.deploy.tasks import finals, task, unplaced
+from fedwca.errors import UsageError
 from fedwca.network import Network
 from fedwca.round import Method, Server, attendance, source_for
-from fedwca.types import Offer
+from fedwca.uploads import share
 
 log = logging.getLogger("fedwca.deploy")
 
@@ -28,9 +31,7 @@ log = logging.getLogger("fedwca.deploy")
 class _Open:
     """A round under way."""
 
-    offer: Offer
     expected: dict[int, Expected] = field(default_factory=dict)
-    own: dict[int, Tensor] = field(default_factory=dict)
     uploads: dict[int, Parcel] = field(default_factory=dict)
 
 
@@ -44,13 +45,17 @@ class Session:
         rules: how clients are treated.
 
     Raises:
-        UsageError: the method cannot be deployed; says why.
+        UsageError: the method cannot be deployed, or a rule does not fit it; says why.
     """
 
     def __init__(self, method: Method, network: Network, composition: Composition, rules: Rules) -> None:
         require_deployable(method, 1, network)
+        require_consent(rules, method)
+        require_defences(rules, method, composition)
+        require_thinnable(composition, network)
+        self.setting = Setting(method, network, composition, rules)
         self.method, self.network, self.composition, self.rules = method, network, composition, rules
-        self.layout, self.keys = Layout.of(network), Keys(composition.seed, composition.trial)
+        self.layout = self.setting.layout
         source, clients = self.layout.read(network), rules.clients
         self.memory = Memory(
             0,
@@ -63,30 +68,25 @@ class Session:
         self._informed: set[int] = set()
         self._open: _Open | None = None
 
-    def seat(self, name: str, wish: int | None = None) -> int | None:
-        """The number of the client called ``name``: the one it has, the one it wishes, or the first free one.
+    @property
+    def asked(self) -> Mapping[int, Expected]:
+        """By client, what is taken from it in the round under way."""
+        return {} if self._open is None else self._open.expected
 
-        Returns:
-            None where all places, or the one it wishes, are taken by others.
-        """
-        seats = self.memory.seats
-        if name in seats:
-            return seats.index(name)
-        free = [number for number, taken in enumerate(seats) if not taken]
-        if wish is not None:
-            free = [number for number in free if number == wish]
-        if not free:
+    def seat(self, name: str, wish: int | None = None) -> int | None:
+        """The number of the client called ``name``, from now on its own; see `fedwca.deploy.seats.seated`."""
+        number = seated(self.memory.seats, name, wish)
+        if number is None:
             log.warning("client %s is turned away: no free place", name)
-            return None
-        number = free[0]
-        self.memory = replace(self.memory, seats=(*seats[:number], name, *seats[number + 1 :]))
+        else:
+            self.memory = replace(self.memory, seats=named(self.memory.seats, number, name))
         return number
 
     def release(self, number: int, online: set[str]) -> None:
         """Free a place whose holder cannot be reached; for nodes without keys, whose names change as they restart."""
         seats = self.memory.seats
         if 0 <= number < len(seats) and seats[number] not in online:
-            self.memory = replace(self.memory, seats=(*seats[:number], "", *seats[number + 1 :]))
+            self.memory = replace(self.memory, seats=named(seats, number, ""))
             self._informed.discard(number)
 
     def open(self, available: Iterable[int]) -> dict[int, Parcel]:
@@ -98,70 +98,29 @@ class Session:
         Raises:
             FedwcaError: a model of a single client would be handed on, and that is refused.
         """
-        memory, rules = self.memory, self.rules
+        memory, rules, setting = self.memory, self.rules, self.setting
         round, server = memory.round, memory.server
-        asked = set(attendance(round, rules.clients, rules.participation, self.keys)) & set(available)
+        asked = set(attendance(round, rules.clients, rules.participation, setting.keys)) & set(available)
         aggregator = self.method.aggregator
         trained = server.rows[:, : self.layout.trained]
-        offer = aggregator.offer(server.state, round, trained) if round else source_for(rules.clients)
-        shared = self._mixed(offer.shared)
-        self._open = _Open(offer)
+        begins = not round or not aggregator.travels
+        offer = source_for(rules.clients) if begins else aggregator.offer(server.state, round, trained)
+        shared = setting.mixed(offer.shared, server.rows)
+        beside = share(self.method.objectives, server.state)
+        self._open = _Open()
         reused = bool(aggregator.reports) and round > 0 and not aggregator.expected(round)
         parcels = {}
         for client in sorted(asked):
-            late = self._unplaced(client)
+            first = not round or unplaced(setting, memory, client)
             if client in memory.waiting and reused:
                 continue
-            if not late and round:
-                self._guard(client, torch.cat([offer.personal[client], offer.shared]))
-            parcels[client] = self._task(client, offer, shared, first=late or not round)
+            if not begins and not first:
+                guard(setting, memory, client, torch.cat([offer.personal[client], offer.shared]))
+            told = client in self._informed
+            parcels[client], self._open.expected[client] = task(
+                setting, memory, client, offer, shared, beside, first, told
+            )
         return parcels
-
-    def _unplaced(self, client: int) -> bool:
-        """Whether a client joins so late that it must be placed in a cluster first."""
-        memory = self.memory
-        return bool(memory.round and not memory.samples[client] and self.method.aggregator.partition == "given")
-
-    def _mixed(self, weights: Tensor) -> Tensor:
-        rows = self.memory.server.rows
-        pools = self.composition.batch_norm == "pooled"
-        return pooled(weights, rows, self.layout) if pools else mix(weights, rows)
-
-    def _guard(self, client: int, sent: Tensor) -> None:
-        """Refuse, or warn of, sending models that are one client's own."""
-        if not bool(lonely(sent @ self.memory.shares).any()):
-            return
-        sentence = f"round {self.memory.round}: a model sent to client {client} is a single client's own"
-        if self.rules.alone == "refuse":
-            raise FedwcaError(f"{sentence}; let clusters be larger, or allow it with alone = 'warn'")
-        log.warning("%s", sentence)
-
-    def _task(self, client: int, offer: Offer, shared: Tensor, first: bool) -> Parcel:
-        memory, aggregator = self.memory, self.method.aggregator
-        token = secrets.token_hex(8)
-        notes: dict[str, int | float | str] = {"token": token, "first": int(first), "personal": 1}
-        models: dict[str, Mapping[str, Tensor]] = {}
-        if client not in self._informed:
-            models["source"] = {name: tensor.cpu() for name, tensor in self.network.state_dict().items()}
-            notes |= {"composition": self.composition.model_dump_json(), "client": client}
-        own, transport = memory.server.source, self.composition.transport
-        if not first:
-            sent = torch.cat([self._mixed(offer.personal[client]), shared])
-            models |= {f"sent-{i}": unpacked(row, self.layout, transport) for i, row in enumerate(sent)}
-            notes["personal"], own = offer.personal.shape[1], sent[0]
-        assert self._open is not None
-        self._open.own[client] = own
-        self._open.expected[client] = Expected(
-            memory.round,
-            token,
-            self.layout,
-            transport,
-            {} if first else aggregator.expected(memory.round),
-            0 if first else offer.shared.shape[0],
-            0 if first or aggregator.partition != "self" else len(memory.server.rows),
-            memory.samples[client],
-        )
-        return Parcel("train", memory.round, models, {}, notes)
 
     def receive(self, client: int, parcel: Parcel) -> str:
         """Take one answer; returns why it is refused, or an empty string."""
@@ -195,101 +154,25 @@ class Session:
         """
         state, self._open = self._open, None
         assert state is not None
-        memory, rules = self.memory, self.rules
-        rows = {client: packed(upload.models["model"], self.layout) for client, upload in state.uploads.items()}
-        width = self.layout.trained
-        moved = {client: float((row - state.own[client])[:width].norm()) for client, row in rows.items()}
-        for client, share in too_far(moved, rules.norm_bound).items():
+        memory, rules, width = self.memory, self.rules, self.layout.trained
+        rows = {client: uploaded(upload, state.expected[client]) for client, upload in state.uploads.items()}
+        moved = {client: float((row - state.expected[client].own)[:width].norm()) for client, row in rows.items()}
+        for client, factor in too_far(moved, rules.norm_bound).items():
             log.warning(
                 "round %d: client %d (%s) refused: its update is %.3g times the norm bound",
-                *(memory.round, client, self._name(client), share),
+                *(memory.round, client, self._name(client), factor),
             )
             del rows[client]
-        late = {client for client in rows if self._unplaced(client)}
+        late = {client for client in rows if unplaced(self.setting, memory, client)}
         if len(rows) - len(late) < min(rules.least, rules.clients):
             log.warning("round %d: %d uploads are too few; it is played again", memory.round, len(rows) - len(late))
             return False
-        self._advance(state, rows, late)
+        self.memory = advanced(self.setting, memory, state.uploads, rows, late)
         return True
 
-    def _advance(self, state: _Open, rows: Mapping[int, Tensor], late: set[int]) -> None:
-        memory, rules, aggregator = self.memory, self.rules, self.method.aggregator
-        round, server, clients = memory.round, memory.server, rules.clients
-        bank = server.source.repeat(clients, 1)
-        for client, row in rows.items():
-            bank[client] = row
-        present = torch.tensor([client in rows and client not in late for client in range(clients)])
-        samples = list(memory.samples)
-        for client in rows:
-            samples[client] = int(state.uploads[client].notes["samples"])
-        choices = {k: int(state.uploads[k].report["label"][0]) for k in rows if "label" in state.uploads[k].report}
-        labels = partition(round, server, self.method, self.layout, bank, present, choices, self.keys)
-        for client in late:
-            labels[client] = nearest(rows[client], memory.anchors, server.source, self.layout)
-        sizes = torch.tensor([max(1, number) for number in samples])
-        weights = self._companied(aggregator.gather(server.state, labels, sizes, present, len(server.rows)))
-        gathers = gathered(weights, server.rows, bank, self.layout, self.composition.batch_norm, rules.robust)
-        learned = aggregator.learn(server.state, labels, self._report(state, present), present)
-        waiting = memory.waiting | late
-        if aggregator.expected(round) or not aggregator.reports:
-            waiting -= {client for client in rows if client not in late or not aggregator.reports}
-        self.memory = replace(
-            memory,
-            round=round + 1,
-            server=Server(gathers, learned, server.source),
-            shares=contributions(weights, memory.shares),
-            anchors=memory.anchors if round else gathers,
-            samples=tuple(samples),
-            waiting=frozenset(waiting),
-        )
-
-    def _companied(self, weights: Tensor) -> Tensor:
-        """`gather`'s weights, where a mean of one client is left undone: its row stays as it is."""
-        kept = len(self.memory.server.rows)
-        alone = lonely(weights[:, kept:])
-        if self.method.aggregator.partition == "each" or not bool(alone.any()):
-            return weights
-        clusters = alone.nonzero()[:, 0].tolist()
-        sentence = f"round {self.memory.round}: of clusters {clusters} a single client was heard"
-        if self.rules.alone == "warn":
-            log.warning("%s; its model is handed on", sentence)
-            return weights
-        if not self.memory.round:
-            raise FedwcaError(f"{sentence}; take another clusterer or more clients, or allow it with alone = 'warn'")
-        log.warning("%s; the cluster keeps its model", sentence)
-        weights = weights.clone()
-        weights[alone] = torch.eye(kept, weights.shape[1], dtype=weights.dtype)[alone]
-        return weights
-
-    def _report(self, state: _Open, present: Tensor) -> dict[str, Tensor]:
-        """What clients reported ``{name: [K, …]}``; NaN for absent clients, as in `fedwca.round.Outcome.report`."""
-        here = present.nonzero()[:, 0].tolist()
-        names = self.method.aggregator.expected(self.memory.round) if self.memory.round else {}
-        stacked = {}
-        for name in names:
-            values = {client: state.uploads[client].report[name].double() for client in here}
-            missing = torch.full_like(next(iter(values.values())), torch.nan)
-            stacked[name] = torch.stack([values.get(client, missing) for client in range(len(present))])
-        return stacked
-
     def finish(self) -> dict[int, Parcel]:
-        """The model each client ends with.
-
-        Raises:
-            FedwcaError: it is another client's own, and that is refused.
-        """
-        memory = self.memory
-        weights = self.method.aggregator.deliver(memory.server.state, len(memory.server.rows))
-        parcels = {}
-        for client, row in enumerate(self._mixed(weights)):
-            if not memory.samples[client]:
-                continue
-            others = (weights[client] @ memory.shares).clone()
-            if others[client] < 1 - 1e-9:
-                self._guard(client, weights[client][None])
-            model = unpacked(row, self.layout, self.composition.transport)
-            parcels[client] = Parcel("final", memory.round, {"sent-0": model})
-        return parcels
+        """The model each client ends with; see `fedwca.deploy.tasks.finals`."""
+        return finals(self.setting, self.memory)
 
     def resume(self, memory: Memory) -> None:
         """Go on from a checkpoint.

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from fedwca.data.partition import ClientImages
-from fedwca.engine.client import Desk
-from fedwca.engine.protocol import Engine
+from fedwca.engine.protocol import Engine, Work
 from fedwca.engine.ranks import Ranks
 from fedwca.engine.task import Task
 from fedwca.errors import FedwcaError
@@ -64,7 +63,7 @@ class Sharded:
         offer: Offer,
         rows: Tensor,
         task: Callable[[int], Task],
-        step: Callable[[int, Desk], T],
+        step: Callable[[Sequence[int], Work], list[T]],
         clients: Sequence[int],
         done: Callable[[int], None] = lambda client: None,
     ) -> list[T]:

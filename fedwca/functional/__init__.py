@@ -25,6 +25,7 @@ from fedwca.functional.losses import (
     weighted_cross_entropy,
 )
 from fedwca.functional.neighbours import VectorError, connected_components, first_neighbours
+from fedwca.functional.sparse import largest_entries, scattered
 from fedwca.functional.styles import amplitude_style
 from fedwca.functional.views import strong
 from fedwca.functional.weights import blend_weights, cluster_means, soft_cluster_weights, tempered_softmax
@@ -45,12 +46,14 @@ __all__ = [
     "finch_levels",
     "first_neighbours",
     "information_maximization",
+    "largest_entries",
     "member_distances",
     "mixup_partners",
     "prototype_contrast",
     "prototype_labels",
     "prototype_similarity",
     "prototypes",
+    "scattered",
     "select_labels",
     "soft_cluster_weights",
     "soft_neighborhood_density",

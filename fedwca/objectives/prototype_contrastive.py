@@ -12,7 +12,7 @@ from torch.nn.functional import normalize, one_hot
 from fedwca.functional import fill_prototypes, prototype_contrast, prototypes
 from fedwca.kinds import Objective
 from fedwca.objectives import register
-from fedwca.types import Batch, Predictions, Targets
+from fedwca.types import Batch, Bounded, Predictions, Targets
 
 
 @register("prototype_contrastive")
@@ -45,6 +45,10 @@ class PrototypeContrastive(Objective):
         features = normalize(predictions.features, dim=-1)
         hot = one_hot(targets.labels, predictions.logits.shape[-1]) * targets.weights[:, None]
         return {"prototypes": prototypes(features, hot)}
+
+    def declares(self, classes: int, features: int) -> Mapping[str, Bounded]:
+        """A mean of unit vectors is no longer than 1."""
+        return {"prototypes": Bounded((classes, features), norm=1.0)}
 
     def pool(self, collected: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """``prototypes [K, M, q]`` without gaps."""

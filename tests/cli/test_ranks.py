@@ -87,7 +87,7 @@ def test_trials_shared_by_two_ranks_a_kill_and_a_resume(
         process.communicate(timeout=60)
         assert process.returncode
         before = len((folder / "rounds.jsonl").read_text().splitlines())
-        code, out, err = torchrun("resume", str(folder))
+        code, _, err = torchrun("resume", str(folder))
         assert code == 0, err
         assert before < len(result(folder)[0]) or "is finished" in err
         assert_same(tmp_path / "whole", folder)

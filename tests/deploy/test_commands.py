@@ -62,7 +62,7 @@ def test_every_baseline_is_deployed_or_says_why_not(tmp_path: Path, shades: Path
     why = {
         "local": "each client can adapt it alone",
         "source_only": "hand the source model out",
-        "fedpcl_pl": "uploads what is no model",
+        "fedpcl_pl": "allow it with --rule alone=warn",
         "ladd": "clusters by the style of clients' images, which do not leave them",
         "ladd_plus": "clusters by the style of clients' images, which do not leave them",
     }
@@ -70,6 +70,11 @@ def test_every_baseline_is_deployed_or_says_why_not(tmp_path: Path, shades: Path
         assert run.code == 2
         assert why[name] in run.err
         assert not (folder / "server").exists()
+        if name != "fedpcl_pl":
+            return
+        arguments = ["--data", str(shades), "--baseline", name, "--clients", "4", "--rule", "alone=warn", *SMALL]
+        assert call("deploy", "init", str(folder), *arguments).code == 0
+        assert Federation.read(folder / "server" / NAME).session(folder / "server" / "source.safetensors")
     else:
         assert run.code == 0, run.err
         assert Federation.read(folder / "server" / NAME).session(folder / "server" / "source.safetensors")
@@ -84,6 +89,7 @@ def test_every_baseline_is_deployed_or_says_why_not(tmp_path: Path, shades: Path
         ([], "--clients is needed"),
         (["--clients", "4", "--rule", "robust=mode"], "--rule robust: Input should be 'mean', 'median' or 'trimmed'"),
         (["--clients", "4", "--rule", "robust"], "not of the form name=value"),
+        (["--clients", "2", "--rule", "robust=median"], "acts on means of 3 clients or more; there are 2"),
         (["--clients", "4", "--deadline", "0"], "deadline: Input should be greater than 0"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -92,6 +98,12 @@ def test_what_does_not_fit_is_said(tmp_path: Path, shades: Path, arguments: list
     run = call("deploy", "init", str(tmp_path / "d"), "--data", str(shades), *SMALL, *arguments)
     assert run.code == 2
     assert sentence in run.err
+
+
+def test_clipping_to_nothing_is_a_mistake(tmp_path: Path) -> None:
+    run = call("client", str(tmp_path), "--data", str(tmp_path), "--clip", "0", "--noise", "1", "--insecure")
+    assert run.code == 2
+    assert "--clip 0 leaves nothing of an update" in run.err
 
 
 def test_images_of_any_folder(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def flipped(session: Session, client: int) -> Callable[[int, Parcel], Parcel]:
     def wire(number: int, parcel: Parcel) -> Parcel:
         if number != client:
             return parcel
-        own = session._open.own[client]  # type: ignore[union-attr]
+        own = session.asked[client].own
         slots = {slot.name: slot.of(own) for slot in session.layout.parameters}
         model = {k: slots[k] - 10 * (t - slots[k]) if k in slots else t for k, t in parcel.models["model"].items()}
         return replace(parcel, models={"model": model})

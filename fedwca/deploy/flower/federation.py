@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
 
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.protocol import Transport
@@ -35,6 +35,10 @@ class Federation(BaseModel):
     """How clients are treated."""
     transport: Transport = "full"
     """Precision of models on the wire."""
+    top: float | None = Field(None, gt=0, lt=0.5)
+    """Share of an update's entries that is uploaded, the largest; None: all."""
+    feedback: bool = False
+    """Whether a client adds what it left out to its next update."""
     deadline: PositiveFloat = 600.0
     """Seconds a round waits for answers; who is later is absent."""
     join: PositiveFloat = 600.0
@@ -67,25 +71,30 @@ class Federation(BaseModel):
         """R."""
         return validate(self.config).rounds
 
+    @property
+    def composition(self) -> Composition:
+        """What clients are told."""
+        config = validate(self.config)
+        return Composition.of(
+            compose(config)[-1][0],
+            architecture(config),
+            len(self.classes),
+            training=config.training,
+            batch_norm=config.batch_norm,
+            precision=config.precision,
+            transport=self.transport,
+            top=self.top,
+            feedback=self.feedback,
+            seed=config.seed,
+        )
+
     def session(self, source: Path) -> Session:
         """A session from this file and the source model beside it.
 
         Raises:
             FedwcaError: the source model does not fit, or the method cannot be deployed.
         """
-        config = validate(self.config)
-        method, rounds = compose(config)[-1]
-        model = architecture(config)
-        found = checkpoint(source, self.classes, model)
-        composition = Composition.of(
-            method,
-            model,
-            len(self.classes),
-            training=config.training,
-            batch_norm=config.batch_norm,
-            precision=config.precision,
-            transport=self.transport,
-            seed=config.seed,
-        )
+        method, rounds = compose(validate(self.config))[-1]
+        found = checkpoint(source, self.classes, self.composition.architecture())
         assert rounds
-        return Session(method, found.network, composition, self.rules)
+        return Session(method, found.network, self.composition, self.rules)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedwca.data.cache import write_atomically
@@ -15,8 +16,11 @@ from fedwca.deploy.checkpoint import resume_client, save_client, save_final
 from fedwca.deploy.client import Client, Privacy
 from fedwca.deploy.flower.records import from_record, to_record
 from fedwca.deploy.images import read_images
-from fedwca.errors import CheckpointError, UsageError
+from fedwca.errors import CheckpointError, FedwcaError, UsageError
 
+log = logging.getLogger("fedwca.deploy")
+UNKNOWN = 0
+"""Flower's code for an error that is none of its own."""
 Settings = Callable[[dict[str, Any]], dict[str, Any]]
 
 
@@ -34,7 +38,12 @@ def client_app(settings: Settings = lambda given: given) -> ClientApp:
         return Message(RecordDict({"hello": about}), reply_to=message)
 
     def train(message: Message, context: Context) -> Message:
-        return _answer(message, settings(dict(context.node_config)))
+        try:
+            return _answer(message, settings(dict(context.node_config)))
+        except FedwcaError as error:
+            # A sentence at both ends; a traceback would say no more.
+            log.error("this client does not take part: %s", error)
+            return Message(Error(UNKNOWN, str(error)), reply_to=message)
 
     app.query()(hello)
     app.train()(train)
@@ -63,11 +72,11 @@ def _answer(message: Message, given: dict[str, Any]) -> Message:
     privacy = Privacy(clip, float(given.get("noise", 0))) if clip else None
     client = Client(lambda side: read_images(data, side), str(given.get("device", "cpu")), privacy)
     kept, parcel = state / "client.safetensors", from_record(message.content)
-    if kept.exists() and "source" not in parcel.models:
+    if kept.exists():
         try:
             resume_client(client, kept)
         except CheckpointError:
-            kept.unlink()  # answered by "lost": the server sends everything again
+            kept.unlink()  # answered by "lost", unless all it has to know comes with this message
     answer = client.handle(parcel)
     if parcel.kind == "final" and client.final is not None:
         save_final(client, state / "model.safetensors")

@@ -10,19 +10,20 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from fedwca.deploy.protocol import Parcel
 from fedwca.errors import FedwcaError
 
-ROUND, KIND, REPORT = "fedwca.round", "fedwca.kind", "report"
+ROUND, KIND, REPORT, BESIDE = "fedwca.round", "fedwca.kind", "report", "beside"
 FRAMING = 4096
 """Bytes that an array's own header may add to its values."""
 
 
 def to_record(parcel: Parcel) -> RecordDict:
-    """One array record for each model, one for the report, one configuration record for the rest."""
+    """One array record for each model, for the report and for what objectives exchange; the rest is configuration."""
     records: dict[str, Any] = {
         f"model/{name}": ArrayRecord({key: Array(tensor.contiguous().numpy()) for key, tensor in tensors.items()})
         for name, tensors in parcel.models.items()
     }
-    if parcel.report:
-        records[REPORT] = ArrayRecord({name: Array(value.numpy()) for name, value in parcel.report.items()})
+    for name, values in ((REPORT, parcel.report), (BESIDE, parcel.beside)):
+        if values:
+            records[name] = ArrayRecord({key: Array(value.contiguous().numpy()) for key, value in values.items()})
     records["notes"] = ConfigRecord({**parcel.notes, ROUND: parcel.round, KIND: parcel.kind})
     return RecordDict(records)
 
@@ -49,9 +50,9 @@ def from_record(content: RecordDict, most: int | None = None) -> Parcel:
         }
     except Exception as error:
         raise FedwcaError(f"is not of the form of a fedwca message ({type(error).__name__}: {error})") from error
-    report = arrays.pop(REPORT, {})
+    report, beside = arrays.pop(REPORT, {}), arrays.pop(BESIDE, {})
     models = {name.removeprefix("model/"): tensors for name, tensors in arrays.items()}
-    return Parcel(kind, number, models, report, notes)
+    return Parcel(kind, number, models, report, beside, notes)
 
 
 def weigh(content: RecordDict) -> int:

@@ -137,8 +137,6 @@ class Served:
             messages.append(Message(content, dst_node_id=node, message_type=MessageType.TRAIN, group_id=str(number)))
         if not messages:
             return
-        # Sixteen models' worth is more than any upload may hold; beyond it nothing is decoded.
-        width = 4 * self.session.layout.width
         up: dict[int, int] = {}
         for reply in self.grid.send_and_receive(messages, timeout=self.federation.deadline):
             client = owners[reply.metadata.src_node_id]
@@ -147,7 +145,7 @@ class Served:
                 continue
             up[client] = weigh(reply.content)
             try:
-                answer = from_record(reply.content, 2 * width + 2**20)
+                answer = from_record(reply.content, self.session.setting.most)
             except FedwcaError as error:
                 log.warning("round %d: client %d refused: %s", number, client, error)
                 continue

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from fedwca.engine.precision import Phase
 from fedwca.engine.stacked.network import StackedNetwork
 from fedwca.engine.stacked.pile import Pile, alike, spans
 from fedwca.types import Predictions
@@ -39,24 +40,24 @@ class Crowd:
         return {s.name: s.of(models) for s in layout.parameters}, {s.name: s.of(models) for s in layout.statistics}
 
     @torch.no_grad()
-    def outputs(self, models: Tensor) -> Predictions:
+    def outputs(self, models: Tensor, phase: Phase | None = None) -> Predictions:
         """Predictions of each client's model ``[G, P]``: logits ``[G, N, M]``, features ``[G, N, q]``; see `_sweep`."""
         parameters, statistics = self.named(models)
 
         def forward(active: int, x: Tensor) -> tuple[Tensor, Tensor]:
             p, s = ({name: t[:active] for name, t in named.items()} for named in (parameters, statistics))
-            logits, features, _ = self.network(p, s, x)
+            logits, features, _ = self.network(p, s, x, phase=phase)
             return logits, features
 
         return self._sweep(forward)
 
     @torch.no_grad()
-    def outputs_of_one(self, model: Tensor) -> Predictions:
+    def outputs_of_one(self, model: Tensor, phase: Phase | None = None) -> Predictions:
         """Predictions of one model ``[P]`` for everybody: an ordinary pass over all clients' images, end to end."""
         parameters, statistics = self.named(model[None])
 
         def forward(active: int, x: Tensor) -> tuple[Tensor, Tensor]:
-            logits, features, _ = self.network(parameters, statistics, x.flatten(0, 1)[None])
+            logits, features, _ = self.network(parameters, statistics, x.flatten(0, 1)[None], phase=phase)
             return logits[0].unflatten(0, x.shape[:2]), features[0].unflatten(0, x.shape[:2])
 
         return self._sweep(forward)

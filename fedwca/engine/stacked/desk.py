@@ -89,7 +89,7 @@ class CrowdDesk:
     def passed(self, models: Tensor) -> Predictions:
         """A pass by the clients' own models ``[G, P]``."""
         self.passes += 1
-        return self.crowd.outputs(models)
+        return self.crowd.outputs(models, "evidence")
 
     def _passed_by(self, mixtures: Tensor) -> Iterator[Predictions]:
         """A pass by each of the mixtures ``[M, Q+S]`` at every client; by one model for all where it is one."""
@@ -97,13 +97,13 @@ class CrowdDesk:
         for mixture in mixtures:
             if common:
                 self.passes += 1
-                yield self.crowd.outputs_of_one(self.engine.mix(mixture @ self.weights[0], self.rows))
+                yield self.crowd.outputs_of_one(self.engine.mix(mixture @ self.weights[0], self.rows), "evidence")
             else:
                 yield self.passed(self.mixed(mixture.expand(len(self.tasks), -1)))
 
     def _by_source(self) -> Predictions:
         self.passes += 1
-        return self.crowd.outputs_of_one(self.source)
+        return self.crowd.outputs_of_one(self.source, "evidence")
 
     def outputs(self, mixtures: Tensor) -> list[Predictions]:
         """What each client's own mixture says of its images."""

@@ -11,6 +11,7 @@ from torch import Tensor
 from fedwca.data.partition import ClientImages
 from fedwca.engine.bank import Layout, mix, pooled
 from fedwca.engine.loop import Statistics
+from fedwca.engine.precision import Precision, check
 from fedwca.engine.protocol import Work
 from fedwca.engine.stacked.crowd import Crowd
 from fedwca.engine.stacked.desk import CrowdDesk
@@ -34,6 +35,7 @@ class Stacked:
         device: where models and images live.
         slice: clients at the same time; None: as many as fit, see `fedwca.engine.stacked.memory`.
         statistics: as for the loop.
+        precision: in which clients compute; see `fedwca.engine.precision`.
     """
 
     def __init__(
@@ -43,12 +45,14 @@ class Stacked:
         device: str | torch.device = "cpu",
         slice: int | None = None,
         statistics: Statistics = "mixed",
+        precision: Precision = "fp32",
     ) -> None:
-        self.statistics = statistics
+        self.statistics, self.precision = statistics, precision
         self.device = torch.device(device)
+        check(precision, network.class_vectors.dtype, self.device)
         self.layout = Layout.of(network)
         self.network = network.to(self.device)
-        self.stacked = StackedNetwork(self.network, self.layout)
+        self.stacked = StackedNetwork(self.network, self.layout, precision)
         self._train = Pile([client.train for client in clients], self.device)
         self._test = Pile([client.test for client in clients], self.device)
         self.images = self._train.each()
@@ -112,12 +116,12 @@ class Stacked:
 
     def classify(self, weights: Tensor | None = None, rows: Tensor | None = None) -> list[Tensor]:
         """Predicted classes of each client's test images ``[N_test]``, on the CPU; see `Loop.classify`."""
-        found: dict[int, Tensor] = {}
-        for tests in self._crowds(range(len(self.images)), self._test):
+        found = {client: torch.zeros(0, dtype=torch.int64) for client in range(len(self.images))}
+        for tests in self._crowds([client for client in found if self._test.sizes[client]], self._test):
             models = self.bank[tests.clients]
             if weights is not None and rows is not None:
                 here = Crowd(self.stacked, self._train, tests.clients)
                 models = self.settled(here, self.mix(weights[tests.clients], rows))
             classes = tests.outputs(models).logits.argmax(-1).cpu()
             found |= {client: own[:size] for client, own, size in zip(tests.clients, classes, tests.sizes, strict=True)}
-        return [found[client] for client in range(len(self.images))]
+        return list(found.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +12,7 @@ from torch.func import functional_call, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedwca.engine.bank import Layout
+from fedwca.engine.precision import Phase, Precision, computing
 from fedwca.network import Network
 
 
@@ -44,7 +46,7 @@ class CrowdNorm(nn.Module):
         # Two factors a channel, so that activations are passed over once.
         scale = self.weight * torch.rsqrt(var + self.eps)
         shift = self.bias - mean * scale
-        return torch.addcmul(shift.view(shape).to(x.dtype), x, scale.view(shape).to(x.dtype))
+        return torch.addcmul(shift.view(shape), x.to(scale.dtype), scale.view(shape)).to(x.dtype)
 
     def _measure(self, x: Tensor) -> tuple[Tensor, Tensor]:
         over = [d for d in range(x.ndim) if d != 1]
@@ -68,18 +70,31 @@ class CrowdNorm(nn.Module):
         return torch.as_tensor(self.momentum, dtype=like.dtype, device=like.device)
 
 
+class _Extractor(nn.Module):
+    """A network up to its classifier, so that autocast may end there."""
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: Tensor, masks: Sequence[Tensor]) -> Tensor:
+        return self.network.extract(x, masks)
+
+
 class StackedNetwork:
     """Runs G models of one architecture on G batches.
 
     Args:
         network: gives the code, the frozen parts and the classifier.
         layout: where a model's tensors lie in its row.
+        precision: in which it computes.
     """
 
-    def __init__(self, network: Network, layout: Layout) -> None:
+    def __init__(self, network: Network, layout: Layout, precision: Precision = "fp32") -> None:
         self.network = copy.deepcopy(network).requires_grad_(False).eval()
-        self.layout = layout
+        self.layout, self.precision = layout, precision
         self.norms = _replace(self.network)
+        self._extractor = _Extractor(self.network)
 
     def __call__(
         self,
@@ -90,6 +105,7 @@ class StackedNetwork:
         rows: Tensor | None = None,
         training: bool = False,
         momentum: Tensor | None = None,
+        phase: Phase | None = None,
     ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """Logits ``[G, B, M]``, features ``[G, B, q]`` and the new running statistics by name.
 
@@ -101,6 +117,7 @@ class StackedNetwork:
             rows: which of a batch's rows are real ``[G, B]``; None: all.
             training: whether BatchNorm uses and measures the batch.
             momentum: share of the batch in new statistics ``[G]``; None: as the modules say.
+            phase: what it is for, which decides the precision; None: in full.
         """
         for norm in self.norms.values():
             norm.train(training)
@@ -112,29 +129,30 @@ class StackedNetwork:
             masks: tuple[Tensor, ...],
             rows: tuple[Tensor, ...],
             share: tuple[Tensor, ...],
-        ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        ) -> tuple[Tensor, dict[str, Tensor]]:
             for norm in self.norms.values():
                 norm.rows = rows[0] if rows else None
                 norm.momentum = share[0] if share else norm.standard
                 norm.fresh = None
-            logits, features = functional_call(self.network, {**p, **s}, (x, masks))
+            named = {f"network.{name}": value for name, value in (*p.items(), *s.items())}
+            features: Tensor = functional_call(self._extractor, named, (x, masks))
             fresh = {}
             for name, norm in self.norms.items():
                 if norm.fresh is not None:
                     fresh[f"{name}.running_mean"], fresh[f"{name}.running_var"] = norm.fresh
-            return logits, features, fresh
+            return features, fresh
 
         some = () if rows is None else (rows,)
         share = () if momentum is None else (momentum,)
+        context = nullcontext() if phase is None else computing(self.precision, phase, x.device)
         try:
-            found: tuple[Tensor, Tensor, dict[str, Tensor]] = vmap(one)(
-                parameters, statistics, x, tuple(masks), some, share
-            )
+            with context:
+                features, fresh = vmap(one)(parameters, statistics, x, tuple(masks), some, share)
         finally:
             for norm in self.norms.values():
                 # Tensors of a finished vmap must not be met again.
                 norm.rows, norm.momentum, norm.fresh = None, norm.standard, None
-        return found
+        return self.network.classifier(features), features, fresh
 
 
 def _replace(network: Network) -> dict[str, CrowdNorm]:

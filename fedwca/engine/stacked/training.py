@@ -97,8 +97,12 @@ class Sgd:
         """One step of the clients of a span: ``gradient [g, P]``, new BatchNorm statistics by name."""
         here, training = slice(span.first, span.stop), self.training
         momentum, parameters = self.momentum[here], self.models[here, : self.layout.trained]
-        momentum.mul_(training.momentum).add_(gradient).add_(parameters, alpha=training.weight_decay)
-        parameters.add_(momentum, alpha=-training.lr)
+        if training.clip is not None:
+            gradient = gradient * (training.clip / (gradient.norm(dim=1, keepdim=True) + 1e-6)).clamp_max(1)
+        gradient = gradient.add(parameters, alpha=training.weight_decay)
+        momentum.mul_(training.momentum).add_(gradient)
+        step = gradient.add_(momentum, alpha=training.momentum) if training.nesterov else momentum
+        parameters.add_(step, alpha=-training.lr)
         for slot in self.layout.statistics:
             if slot.name in fresh:
                 slot.of(self.models[here]).copy_(fresh[slot.name])
@@ -145,6 +149,7 @@ class Step:
             [mask.to(x.dtype) for mask in drop],
             torch.cat(real, 1) if self.most else None,
             training=True,
+            phase="train",
         )
         plain, other = logits[:, :n], logits[:, n + self.most :]
         target = plain

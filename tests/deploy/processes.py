@@ -1,0 +1,170 @@
+"""Federations laid out in folders, their long-lived processes, and what the engine makes of the same."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from fedwca.deploy.flower.federation import NAME, Federation
+from fedwca.engine.loop import Loop
+from fedwca.engine.randomness import Keys
+from fedwca.experiments.bench import draw
+from fedwca.experiments.compose import compose
+from fedwca.experiments.config import validate
+from fedwca.experiments.setup import load, source_model
+from fedwca.round import Server, begin, play
+
+SIZE = ["--deal", "2", "--samples", "30", "--epochs", "1", "--lr", "0.02", "--preset", "default"]
+SMALL = ["--set", "source_training.epochs=1", "--set", "model.bottleneck=8", "--deadline", "200", "--join", "200"]
+PARTS = {
+    "wca": ["--aggregator", "wca:ta=1,tb=1", "--clusterer", "kmeans", "--rounds", "3"],
+    "fedavg": ["--baseline", "fedavg", "--rounds", "2"],
+    "one_hot": ["--aggregator", "one_hot", "--clusterer", "kmeans", "--rounds", "2"],
+    "revised_wca": ["--aggregator", "revised_wca:u=2,ta=1,tb=1", "--clusterer", "kmeans", "--rounds", "4"],
+}
+
+
+def program(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "fedwca", *arguments]
+
+
+def call(*arguments: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(program(*arguments), capture_output=True, text=True, timeout=timeout, check=False)
+
+
+def laid_out(folder: Path, shades: Path, name: str, *more: str) -> Federation:
+    arguments = [
+        "--data",
+        str(shades),
+        *SIZE,
+        *SMALL,
+        *PARTS.get(name, ["--baseline", name, "--rounds", "3"]),
+        "--rule",
+        "alone=warn",
+        *more,
+    ]
+    done = call("deploy", "init", str(folder), *arguments)
+    assert done.returncode == 0, done.stderr
+    return Federation.read(folder / "server" / NAME)
+
+
+def expected(federation: Federation) -> Server:
+    """What `fedwca bench --engine loop` ends with."""
+    config = validate(federation.config)
+    dataset, source = load(config)
+    dealt = draw(config, dataset, source, 0, 0)
+    loop = Loop(source_model(config, dataset, source, 0).network, dealt.clients, "cpu", 1)
+    server, method = begin(loop), compose(config)[-1][0]
+    for number in range(config.rounds):
+        server, _ = play(
+            number, server, method, loop, config.training, Keys(config.seed), dealt.metrics.domain_labels()
+        )
+    return server
+
+
+BENT = """
+import sys
+
+
+class Bending:
+    def find_spec(self, name, path=None, target=None):
+        if name != "fedwca.deploy.flower.node":
+            return None
+        sys.meta_path.remove(self)
+        import time
+        from dataclasses import replace
+
+        from fedwca.deploy.client import Client
+
+        def handle(self, parcel, honest=Client.handle):
+            answer = honest(self, parcel)
+            if parcel.kind == "train" and parcel.round == 1:
+                {what}
+            return answer
+
+        Client.handle = handle
+        return None
+
+
+sys.meta_path.insert(0, Bending())
+"""
+LIES = "answer = replace(answer, models={'model': {k: v * float('nan') for k, v in answer.models['model'].items()}})"
+
+
+def bent(folder: Path, what: str) -> Mapping[str, str]:
+    """An environment in which a client does ``what`` in round 1: its code is its own, as a liar's would be."""
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(BENT.format(what=what))
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])}
+
+
+@contextmanager
+def running(
+    *commands: list[str], logs: Path, among: Mapping[int, Mapping[str, str]] | None = None
+) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Processes, each in a group of its own, ended by id whatever happens.
+
+    Args:
+        commands: what to run.
+        logs: folder for what each prints, by its number.
+        among: environments of those that do not have this process' own.
+    """
+    started = []
+    try:
+        for number, command in enumerate(commands):
+            with (logs / f"{number}.log").open("wb") as log:
+                started.append(
+                    subprocess.Popen(
+                        command, stdout=log, stderr=log, start_new_session=True, env=(among or {}).get(number)
+                    )
+                )
+        yield started
+    finally:
+        for process in started:
+            stop(process, signal.SIGTERM)
+        for process in started:
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                stop(process, signal.SIGKILL)
+
+
+def stop(process: subprocess.Popen[bytes], how: signal.Signals) -> None:
+    if process.poll() is None:
+        os.killpg(process.pid, how)
+
+
+def commands(folder: Path, clients: int, port: int, *flags: str) -> list[list[str]]:
+    server = program("server", str(folder), "--port", str(port), *flags)
+    data = [str(folder / "data" / f"client-{k}.npz") for k in range(clients)]
+    where = ["--server", f"127.0.0.1:{port}", *flags]
+    return [
+        server,
+        *(
+            program("client", str(folder / "clients" / str(k)), "--data", data[k], "--seat", str(k), *where)
+            for k in range(clients)
+        ),
+    ]
+
+
+def submitted(folder: Path, port: int, *flags: str, timeout: float = 900) -> Any:
+    """`fedwca deploy run`, tried again until the server listens."""
+    until = time.monotonic() + 90
+    while True:
+        done = call("deploy", "run", str(folder), "--server", f"127.0.0.1:{port}", *flags, timeout=timeout)
+        if "is submitted" in done.stdout or time.monotonic() > until:
+            return done
+        time.sleep(3)
+
+
+def port() -> int:
+    from fedwca.deploy.flower.processes import free_port
+
+    return free_port()

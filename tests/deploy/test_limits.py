@@ -1,0 +1,92 @@
+"""What does not go together is refused in a sentence: defences that would do nothing, noise that would not cover."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fedwca.deploy.client import Client, Privacy
+from fedwca.deploy.limits import require_covered
+from fedwca.errors import UsageError
+from fedwca.objectives.prototype_contrastive import PrototypeContrastive
+
+from .conftest import Federation
+
+Build = Callable[..., Federation]
+
+
+@pytest.mark.parametrize(
+    ("aggregator", "rules", "sentence"),
+    [
+        ("fedamp", {"robust": "median"}, "robust=median acts on means of clients, and aggregator 'fedamp' makes none"),
+        ("fedavg", {"robust": "median", "clients": 2}, "robust=median acts on means of 3 clients or more; there are 2"),
+        ("fedavg", {"norm_bound": 3.0, "clients": 2}, "norm_bound compares .* which takes 3 clients; there are 2"),
+        ("ladd", {"robust": "trimmed"}, "replaces means of clusters, and aggregator 'ladd' makes others"),
+    ],
+)
+def test_a_defence_that_would_do_nothing_is_refused(
+    federation: Build, aggregator: str, rules: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        federation(aggregator).session(**rules)
+
+
+def test_robust_means_and_pooled_variances_are_two_things(federation: Build) -> None:
+    with pytest.raises(UsageError, match="which --batch-norm pooled does not; take mixed"):
+        federation("fedavg", batch_norm="pooled").session(robust="median")
+    federation("fedavg", batch_norm="pooled").session(norm_bound=3.0)
+
+
+def test_what_top_does_not_go_with(federation: Build) -> None:
+    built = federation("fedavg", top=0.1)
+    with pytest.raises(UsageError, match="with --top most coordinates of an update are left out"):
+        built.session(robust="median")
+    with pytest.raises(UsageError, match="--top then uploads mostly noise"):
+        require_covered(built.session().composition)
+    with pytest.raises(UsageError, match="--feedback is about what --top leaves out, which is not given"):
+        federation("fedavg", feedback=True).session()
+
+
+def test_a_model_of_which_nothing_can_be_left_out(federation: Build) -> None:
+    built = federation("fedavg", top=0.1)
+    built.session()
+    built.network.backbone.frozen = True  # then the first layer is the bottleneck, all that is trained
+    with pytest.raises(UsageError, match="--top leaves out nothing here"):
+        built.session()
+
+
+@pytest.mark.parametrize(
+    ("aggregator", "left"),
+    [
+        ("wca", "with aggregator 'wca' a client also uploads alpha and beta"),
+        ("revised_wca:u=2", "with aggregator 'revised_wca' a client also uploads alpha and beta"),
+        ("one_equal_a", "with aggregator 'one_equal_a' a client also uploads beta"),
+        ("ifca", "with aggregator 'ifca' a client also uploads the cluster it chooses"),
+    ],
+)
+def test_noise_that_does_not_cover_everything_is_refused(federation: Build, aggregator: str, left: str) -> None:
+    built = federation(aggregator)
+    session, (first, *_) = built.session(alone="warn"), built.clients()
+    session.seat("client-0", 0)
+    client = Client(first.images, privacy=Privacy(1.0, 0.5))
+    with pytest.raises(UsageError, match=left):
+        client.handle(session.open([0])[0])
+    assert client.composition is None
+
+
+def test_noise_does_not_cover_prototypes(federation: Build) -> None:
+    built = federation("fedavg")
+    composition = built.session().composition
+    require_covered(composition)
+    method = replace(built.method, objectives=(PrototypeContrastive(),))
+    talking = composition.of(method, composition.architecture(), 3)
+    with pytest.raises(UsageError, match="with objective 'prototype_contrastive' a client also uploads"):
+        require_covered(talking)
+
+
+@pytest.mark.parametrize("aggregator", ["fedavg", "one_hot", "equal", "one_equal", "fedamp"])
+def test_what_the_sentence_offers_is_covered(federation: Build, aggregator: str) -> None:
+    require_covered(federation(aggregator).session().composition)

@@ -1,0 +1,110 @@
+"""Real processes over loopback: one server, four clients; the engine's models, and what happens to whom fails."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from fedwca.deploy.client import Client
+from fedwca.deploy.flower.federation import NAME, Federation
+from fedwca.deploy.images import read_images
+from fedwca.deploy.local import federate
+
+from ..shades import write_shades
+from .processes import LIES, PARTS, bent, commands, expected, laid_out, port, program, running, stop, submitted
+
+pytest.importorskip("flwr")
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]  # of Flower
+
+
+@pytest.fixture(scope="module")
+def shades(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_shades(tmp_path_factory.mktemp("data") / "shades")
+
+
+@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.timeout(1200)
+def test_real_processes_end_with_the_same_models(tmp_path: Path, shades: Path, name: str) -> None:
+    folder, at = tmp_path / "d", port()
+    federation = laid_out(folder, shades, name)
+    with running(*commands(folder, federation.rules.clients, at), logs=tmp_path):
+        done = submitted(folder, at)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = load_file(str(folder / "server" / "server.safetensors"))["rows"]
+    assert torch.allclose(rows, expected(federation).rows, atol=1e-5)
+    assert all((folder / "clients" / str(k) / "model.safetensors").exists() for k in range(4))
+
+
+@pytest.mark.timeout(1200)
+def test_a_failed_run_is_a_failed_command(tmp_path: Path, shades: Path) -> None:
+    folder, at = tmp_path / "d", port()
+    federation = laid_out(folder, shades, "fedavg", "--insecure")
+    broken = replace_rules(federation)
+    (folder / "server" / NAME).write_text(broken.text())
+    with running(*commands(folder, 1, at, "--insecure"), logs=tmp_path):
+        done = submitted(folder, at, "--insecure")
+    assert done.returncode == 1
+    assert "has failed" in done.stderr
+    assert "got too few answers 2 times" in (folder / "server" / "federation.log").read_text()
+
+
+def replace_rules(federation: Federation) -> Federation:
+    """More uploads are needed than there will be clients."""
+    return federation.model_copy(update={"patience": 1, "join": 30.0, "deadline": 60.0})
+
+
+@pytest.mark.timeout(1800)
+def test_a_client_and_the_server_are_killed_and_the_federation_goes_on(tmp_path: Path, shades: Path) -> None:
+    folder, at = tmp_path / "d", port()
+    federation = laid_out(folder, shades, "wca")
+    federation = federation.model_copy(update={"deadline": 60.0, "join": 60.0})
+    (folder / "server" / NAME).write_text(federation.text())
+    kept = folder / "server" / "server.safetensors"
+    lines = commands(folder, 4, at)
+    with running(*lines, logs=tmp_path) as processes:
+        run = subprocess.Popen(program("deploy", "run", str(folder), "--server", f"127.0.0.1:{at}"))
+        until = time.monotonic() + 600
+        while not kept.exists() and time.monotonic() < until:
+            time.sleep(1)
+        assert kept.exists()
+        stop(processes[4], signal.SIGKILL)  # a client, in mid-round
+        stop(processes[0], signal.SIGKILL)  # then the server
+        run.wait(300)
+    assert run.returncode != 0
+    with running(*commands(folder, 3, at), logs=tmp_path):
+        done = submitted(folder, at)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = load_file(str(kept))["rows"]
+    assert bool(torch.isfinite(rows).all())
+
+
+@pytest.mark.timeout(1200)
+def test_a_slow_and_a_hostile_client_cost_a_round_their_answers_alone(tmp_path: Path, shades: Path) -> None:
+    folder, at = tmp_path / "d", port()
+    deadline = 90.0
+    federation = laid_out(folder, shades, "fedavg", "--rounds", "3", "--deadline", str(deadline))
+    among = {
+        3: bent(tmp_path / "lies", LIES),
+        4: bent(tmp_path / "sleeps", f"time.sleep({deadline + 20})"),
+    }
+    with running(*commands(folder, 4, at), logs=tmp_path, among=among):
+        done = submitted(folder, at)
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = (folder / "server" / "federation.log").read_text()
+    assert re.search(r"round 1: client 2 \(\w+\) refused: .* has values that are not finite", told)
+    assert "round 1: client 3 did not answer in time" in told
+    assert "round 2: client" not in told
+    session = federation.session(folder / "server" / "source.safetensors")
+    clients = [Client(partial(read_images, folder / "data" / f"client-{k}.npz")) for k in range(4)]
+    federate(session, clients, 3, lambda client, p: None if client > 1 and p.round == 1 else p)
+    rows = load_file(str(folder / "server" / "server.safetensors"))["rows"]
+    assert torch.allclose(rows, session.memory.server.rows, atol=1e-5)

@@ -1,0 +1,170 @@
+"""Uploads that leave small changes out: what travels, what comes out, and what is refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from fedwca.deploy.checkpoint import resume_client, save_client
+from fedwca.deploy.client import Client
+from fedwca.deploy.local import federate
+from fedwca.deploy.protocol import Parcel
+from fedwca.deploy.updates import Thinning
+from fedwca.engine.bank import Layout, Slot
+from fedwca.network import Network
+
+from .conftest import Federation
+
+Build = Callable[..., Federation]
+
+SMALL = Layout(
+    (Slot("first.weight", (1, 2), 0), Slot("second.weight", (2, 2), 2)), (Slot("norm.running_mean", (1,), 6),)
+)
+OWN = torch.tensor([1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 5.0])
+ROW = torch.tensor([2.0, 3.0, 0.5, -4.0, 0.25, 2.0, 6.0])
+
+
+def test_what_travels_by_hand() -> None:
+    thinning = Thinning(SMALL, 0.5)
+    assert thinning.loose.tolist() == [2, 3, 4, 5]
+    models, left = thinning.thin(ROW, OWN)
+    assert {name: tensor.flatten().tolist() for name, tensor in models["model"].items()} == {
+        "first.weight": [2.0, 3.0],
+        "norm.running_mean": [6.0],
+    }
+    assert models["largest"]["positions"].tolist() == [1, 3]
+    assert models["largest"]["values"].tolist() == [-4.0, 2.0]
+    assert left.tolist() == [0.5, 0.0, 0.25, 0.0]
+    assert thinning.misfit(models) == ""
+    assert thinning.restore(models, OWN).tolist() == [2.0, 3.0, 0.0, -4.0, 0.0, 2.0, 6.0]
+
+
+def test_what_was_left_out_comes_later() -> None:
+    thinning = Thinning(SMALL, 0.25)
+    models, left = thinning.thin(ROW, OWN, torch.tensor([0.0, 0.0, 4.0, 3.0]))
+    assert models["largest"]["positions"].tolist() == [3]
+    assert models["largest"]["values"].tolist() == [5.0]
+    assert left.tolist() == [0.5, -4.0, 4.25, 0.0]
+
+
+def test_half_precision_is_left_out_too() -> None:
+    thinning = Thinning(SMALL, 0.25, "half")
+    row = OWN + torch.tensor([0, 0, 0, 1 / 3, 0, 0, 0])
+    models, left = thinning.thin(row, OWN)
+    assert models["largest"]["values"].dtype == models["model"]["first.weight"].dtype == torch.float16
+    assert float(left[1]) == pytest.approx(1 / 3 - float(torch.tensor(1 / 3).half()), abs=1e-7)
+    assert thinning.misfit(models) == ""
+
+
+def largest(**changes: Tensor) -> Callable[[Parcel], Parcel]:
+    def change(parcel: Parcel) -> Parcel:
+        return replace(parcel, models={**parcel.models, "largest": {**parcel.models["largest"], **changes}})
+
+    return change
+
+
+def bent(how: Callable[[Tensor], Tensor], name: str) -> Callable[[Parcel], Parcel]:
+    return lambda parcel: largest(**{name: how(parcel.models["largest"][name])})(parcel)
+
+
+HOSTILE: dict[str, tuple[Callable[[Parcel], Parcel], str]] = {
+    "nan": (bent(lambda x: x * torch.nan, "values"), "values has values that are not finite"),
+    "fewer": (bent(lambda x: x[1:], "values"), r"values has shape \(\d+,\); right is"),
+    "more": (bent(lambda x: torch.zeros(1, dtype=x.dtype).expand(10**9), "positions"), r"shape \(1000000000,\)"),
+    "type": (bent(lambda x: x.long(), "positions"), "positions has type torch.int64; right is torch.int32"),
+    "negative": (bent(lambda x: x - x[0] - 1, "positions"), "positions do not ascend"),
+    "beyond": (bent(lambda x: x + 10**6, "positions"), "positions do not ascend"),
+    "twice": (bent(lambda x: torch.cat([x[:1], x[:-1]]), "positions"), "positions do not ascend"),
+    "order": (bent(lambda x: x.flip(0), "positions"), "positions do not ascend"),
+    "whole": (lambda p: replace(p, models={"model": p.models["model"]}), "holds 1 models by other names"),
+    "extra": (largest(more=torch.zeros(1)), "holds 3 lists of largest entries"),
+    "first": (
+        lambda p: replace(p, models={**p.models, "model": {k: v[:1] for k, v in p.models["model"].items()}}),
+        "has shape",
+    ),
+}
+
+
+@pytest.mark.parametrize("lie", HOSTILE)
+def test_a_hostile_upload_is_refused(federation: Build, lie: str, caplog: pytest.LogCaptureFixture) -> None:
+    change, sentence = HOSTILE[lie]
+    built = federation("fedavg", top=0.1)
+
+    def wire(answer: Callable[[Parcel], Parcel | None]) -> Callable[[int, Parcel], Parcel | None]:
+        return lambda client, parcel: answer(parcel) if client == 1 and parcel.round == 1 else parcel
+
+    session, other = built.session(), built.session()
+    federate(session, built.clients(), 2, wire(change))
+    federate(other, built.clients(), 2, wire(lambda parcel: None))
+    assert torch.equal(session.memory.server.rows, other.memory.server.rows)
+    assert re.search(sentence, caplog.messages[0])
+
+
+@pytest.mark.parametrize("transport", ["full", "half"])
+def test_the_server_goes_on_with_what_was_sent(federation: Build, transport: str) -> None:
+    built = federation("wca:ta=1,tb=1", top=0.1, transport=transport)
+    session, clients = built.session(), built.clients()
+    for number in range(4):
+        session.seat(f"client-{number}", number)
+    for round in range(2):
+        answers = {client: clients[client].handle(parcel) for client, parcel in session.open(range(4)).items()}
+        expected = dict(session.asked)
+        for client, answer in answers.items():
+            thinning = expected[client].thinning
+            assert thinning is not None
+            row, trained = thinning.restore(answer.models, expected[client].own), clients[client].loop.bank[0]
+            exact = transport == "full"
+            for slot in thinning.whole:
+                assert torch.allclose(slot.of(row), slot.of(trained), atol=0 if exact else 1e-2)
+            here = thinning.loose[answer.models["largest"]["positions"].long()]
+            assert torch.allclose(row[here], trained[here], atol=1e-6 if exact else 1e-3)
+            assert int((row - expected[client].own)[thinning.loose].count_nonzero()) <= thinning.count
+            assert session.receive(client, answer) == ""
+            values = thinning.count * (4 + (4 if exact else 2))
+            assert values < answer.bytes < values + 4 * (len(row) - len(thinning.loose) + 4 * bool(round)) + 1
+        assert session.close()
+
+
+def test_the_more_travels_the_nearer_it_is(federation: Build) -> None:
+    apart = []
+    exact = federation("fedavg").simulated(2).rows[0]
+    for top in (0.01, 0.1, 0.4):
+        built = federation("fedavg", top=top)
+        session = built.session()
+        federate(session, built.clients(), 2)
+        apart.append(float((session.memory.server.rows[0] - exact).norm()))
+    assert apart[0] > apart[1] > apart[2]
+
+
+def test_what_a_client_left_out_outlives_its_process(federation: Build, tmp_path: Path) -> None:
+    built = federation("fedavg", top=0.05, feedback=True)
+    session, clients = built.session(), built.clients()
+    federate(session, clients, 1)
+    left = clients[0].left
+    assert left is not None
+    assert bool(left.any())
+    path = tmp_path / "client.safetensors"
+    save_client(clients[0], path)
+    again = Client(clients[0].images)
+    resume_client(again, path)
+    assert again.left is not None
+    assert torch.equal(again.left, left)
+    forgetting: Any = federation("fedavg", top=0.05)
+    others = forgetting.clients()
+    federate(forgetting.session(), others, 1)
+    assert others[0].left is None
+
+
+def test_the_first_layer_is_whole(network: Network) -> None:
+    layout = Layout.of(network)
+    thinning = Thinning(layout, 0.1)
+    first = {slot.name for slot in layout.layers()[0]}
+    assert first == {"backbone.conv1.weight", "backbone.conv1.bias"}
+    assert first < {slot.name for slot in thinning.whole}
