@@ -22,6 +22,7 @@ from fedwca import Keys, Loop, Method, Training, begin, play
 from fedwca.aggregators import aggregators
 from fedwca.clusterers import clusterers
 from fedwca.data.partition import ClientImages
+from fedwca.engine.stacked import Stacked
 from fedwca.models.lenet import LeNet
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.prototype import Prototype
@@ -76,9 +77,18 @@ class Setting:
     """A federation after round 0, so that round 1 can be played again and again."""
 
     def __init__(
-        self, name: str, clients: int, clusters: int, epochs: int, images: int = IMAGES, batch: int = BATCH
+        self,
+        name: str,
+        clients: int,
+        clusters: int,
+        epochs: int,
+        images: int = IMAGES,
+        batch: int = BATCH,
+        engine: str = "loop",
     ) -> None:
-        self.engine = Loop(LeNet().build(CLASSES), federation(clients, images), "cpu", workers=1)
+        own = federation(clients, images)
+        network = LeNet().build(CLASSES)
+        self.engine = Stacked(network, own) if engine == "stacked" else Loop(network, own, "cpu", workers=1)
         self.method, self.training = method(name), Training(epochs=epochs, batch_size=batch)
         self.domains = torch.arange(clients) % clusters
         self.server = self.play(0, begin(self.engine))
@@ -98,6 +108,23 @@ def calls(name: str) -> dict[str, Any]:
             setting.play(1)
         found["aten_calls"][str(clients)] = counting.calls
         found["largest_tensor_bytes"][str(clients)] = counting.bytes
+    return found
+
+
+def stacked_calls(name: str) -> dict[str, int]:
+    """Calls that the clients' work of a round takes on the stacked engine, by number of clients: always the same."""
+    found = {}
+    for clients in CLIENTS:
+        setting, counting = Setting(name, clients, CLUSTERS, EPOCHS, engine="stacked"), Counting()
+        work = setting.engine.run
+
+        def counted(*given: Any, work: Any = work, counting: Counting = counting) -> Any:
+            with counting:
+                return work(*given)
+
+        setting.engine.run = counted  # type: ignore[method-assign]
+        setting.play(1)
+        found[str(clients)] = counting.calls
     return found
 
 
@@ -136,6 +163,7 @@ def counts() -> dict[str, Any]:
     return {
         "torch": torch.__version__.partition("+")[0],
         "round": {name: calls(name) for name in ("fedavg", "wca")},
+        "stacked_calls": {name: stacked_calls(name) for name in ("fedavg", "wca")},
         "flops_per_client": costs,
         "wca_in_fedavg_rounds": {
             "epochs": COST_EPOCHS,

@@ -39,15 +39,15 @@ def uploaded(
 ) -> list[Upload]:
     """One upload for each of the clients that worked together; their time is shared out evenly."""
     clients = len(targets)
-    weights = (blend.start.double()[:, None] @ work.weights)[:, 0].cpu()
-    report = {name: value.cpu() for name, value in blend.report.items()}
-    labels = None if blend.labels is None else blend.labels.cpu()
+    weights = (blend.start.double()[:, None] @ work.weights)[:, 0].cpu().unbind()
+    report = {name: value.cpu().split(1) for name, value in blend.report.items()}
+    labels = None if blend.labels is None else blend.labels.cpu().split(1)
     seconds = {phase: time / clients for phase, time in work.seconds.items()}
     return [
         Upload(
             weights[i],
-            {name: value[i : i + 1] for name, value in report.items()},
-            None if labels is None else labels[i : i + 1],
+            {name: value[i] for name, value in report.items()},
+            None if labels is None else labels[i],
             targets[i],
             seconds,
             work.passes,

@@ -86,7 +86,7 @@ SHARED: dict[str, Any] = {
     "source_models": _kind(int, "--source-models", text="Source models, each from its own seed.", panel=RUN),
     "seed": _kind(int, "--seed", text="Seed of everything; default 0.", panel=RUN),
     "device": _kind(str, "--device", text="cpu, cuda, cuda:1; default: a GPU where there is one.", panel=RUN),
-    "engine": _kind(str, "--engine", text="auto or loop.", panel=RUN),
+    "engine": _kind(str, "--engine", text="auto (loop on a CPU, stacked on a GPU), loop or stacked.", panel=RUN),
     "precision": _kind(
         str, "--precision", text="fp32 (default), bf16 (training in bfloat16) or bf16-all (evidence too).", panel=RUN
     ),

@@ -77,12 +77,12 @@ class RunConfig(BaseModel):
     """Seed of everything."""
     device: str = "auto"
     """cpu, cuda, cuda:1 …; auto: a GPU where there is one."""
-    engine: Literal["auto", "loop"] = "auto"
-    """How clients are run."""
+    engine: Literal["auto", "loop", "stacked"] = "auto"
+    """How clients are run: client after client (loop), all in one step (stacked), or as the device says (auto)."""
     precision: Precision = "fp32"
     """How clients compute: fp32; bf16: training in bfloat16 over weights in float32; bf16-all: evidence in it too."""
     workers: PositiveInt | None = None
-    """Clients at the same time; changes the time, never the numbers. None: one per core."""
+    """Clients at the same time; changes the time, never the numbers. None: one per core, stacked all that fit."""
     probes: tuple[str, ...] = ()
     """Further clusterers, such as finch:signature=2, whose partition of the clients after round 0 is recorded."""
     evidence: bool = False

@@ -21,6 +21,7 @@ from fedwca.engine.protocol import Engine
 from fedwca.engine.randomness import fold, uniform
 from fedwca.engine.ranks import expected
 from fedwca.engine.signature import BankSignatures
+from fedwca.engine.stacked import Stacked
 from fedwca.errors import UsageError
 from fedwca.experiments.components import registry
 from fedwca.experiments.config import RunConfig
@@ -63,12 +64,19 @@ def _own_device(device: torch.device) -> str:
     return str(device) if device.index is not None else f"cuda:{os.environ.get('LOCAL_RANK', expected()[0])}"
 
 
-ENGINES: dict[str, type[Loop]] = {"loop": Loop}
+ENGINES: dict[str, type[Loop] | type[Stacked]] = {"loop": Loop, "stacked": Stacked}
 """Engines by the name that `RunConfig.engine` gives them."""
 
 
+def engine_name(config: RunConfig) -> str:
+    """The engine a configuration means: ``auto`` is the loop on a CPU, where stacking loses, and stacked on a GPU."""
+    if config.engine != "auto":
+        return config.engine
+    return "loop" if torch.device(resolve_device(config.device)).type == "cpu" else "stacked"
+
+
 def choose_engine(config: RunConfig, network: Network, clients: Sequence[ClientImages]) -> Engine:
-    """The engine a configuration asks for, with the clients' images; ``auto`` is the plain loop, on every device.
+    """The engine a configuration asks for, with the clients' images; see `engine_name`.
 
     Args:
         config: names engine, device, workers and precision, and says what becomes of BatchNorm statistics.
@@ -78,7 +86,7 @@ def choose_engine(config: RunConfig, network: Network, clients: Sequence[ClientI
     Raises:
         UsageError: the device is not there, or cannot compute in that precision.
     """
-    engine = ENGINES["loop" if config.engine == "auto" else config.engine]
+    engine = ENGINES[engine_name(config)]
     device = resolve_device(config.device)
     return engine(network, clients, device, config.workers, config.batch_norm, config.precision)
 

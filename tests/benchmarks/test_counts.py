@@ -45,6 +45,14 @@ def test_calls_grow_in_proportion_to_clients(name: str) -> None:
     assert (many - some) / (some - few) == pytest.approx(2, abs=0.01)
 
 
+@same_torch
+@pytest.mark.parametrize("name", ["fedavg", "wca"])
+def test_the_stacked_engine_makes_the_same_calls_for_any_number_of_clients(name: str) -> None:
+    now = counts.stacked_calls(name)
+    check(now, COMMITTED["stacked_calls"][name])
+    assert len(set(now.values())) == 1
+
+
 def test_help_loads_no_torch() -> None:
     now = counts.imported()
     check(now, COMMITTED["help_imports"])

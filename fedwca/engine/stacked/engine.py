@@ -33,7 +33,7 @@ class Stacked:
         network: the model; its classifier is shared and frozen, its other tensors only give shapes.
         clients: unlabeled images, ``[N, 3, H, W]`` uint8; all of them are kept on the device.
         device: where models and images live.
-        slice: clients at the same time; None: as many as fit, see `fedwca.engine.stacked.memory`.
+        workers: clients at the same time, a slice; None: all of them.
         statistics: as for the loop.
         precision: in which clients compute; see `fedwca.engine.precision`.
     """
@@ -43,7 +43,7 @@ class Stacked:
         network: Network,
         clients: Sequence[ClientImages],
         device: str | torch.device = "cpu",
-        slice: int | None = None,
+        workers: int | None = None,
         statistics: Statistics = "mixed",
         precision: Precision = "fp32",
     ) -> None:
@@ -58,7 +58,7 @@ class Stacked:
         self.images = self._train.each()
         self.sizes = torch.tensor(self._train.sizes)
         self.bank = self.layout.read(self.network).repeat(len(clients), 1)
-        self.slice = max(1, min(slice or len(clients), len(clients)))
+        self.workers = max(1, min(workers or len(clients), len(clients)))
 
     def run(
         self,
@@ -85,7 +85,7 @@ class Stacked:
     def _crowds(self, clients: Sequence[int], pile: Pile) -> list[Crowd]:
         """Slices of clients, the largest clients first, so that those of one slice are of similar size."""
         ordered = sorted(clients, key=lambda client: -pile.sizes[client])
-        slices = [ordered[i : i + self.slice] for i in range(0, len(ordered), self.slice)]
+        slices = [ordered[i : i + self.workers] for i in range(0, len(ordered), self.workers)]
         return [Crowd(self.stacked, pile, some) for some in slices]
 
     def mix(self, weights: Tensor, rows: Tensor) -> Tensor:

@@ -39,17 +39,16 @@ class CrowdTargets:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def split(self, sizes: Sequence[int]) -> list[Targets]:
-        """Each client's own."""
+        """Each client's own, as views."""
+        whole = (self.labels, self.weights, self.partners, self.mix, self.matched)
+        notes = {name: value.unbind() for name, value in self.notes.items()}
+        rows = zip(*(value.unbind() for value in whole), strict=True)
+        longest = self.labels.shape[1]
         return [
             Targets(
-                self.labels[i, :n],
-                self.weights[i, :n],
-                self.partners[i, :n],
-                self.mix[i, :n],
-                self.matched[i, :n],
-                {name: value[i] for name, value in self.notes.items()},
+                *(x if n == longest else x[:n] for x in row), notes={name: value[i] for name, value in notes.items()}
             )
-            for i, n in enumerate(sizes)
+            for i, (n, row) in enumerate(zip(sizes, rows, strict=True))
         ]
 
 
