@@ -20,6 +20,8 @@ RESULT = Path(__file__).parent / "results" / "choices.json"
 SMALL = {"clients": 3, "samples": 200, "source_models": 5, "training": {"epochs": 3, "lr": 3e-3}}
 """Smaller than a result that stands for itself: eleven readings, each on five source models, in about an hour."""
 FEDAVG = {"aggregator": "fedavg", "pseudo_labeler": "prototype"}
+UNEQUAL = {"samples": 500, "rounds": 6}
+"""Weights by samples differ from uniform ones only where clients do: SVHN has 246 images for each of its three."""
 # Reading: (open question, what it is compared with, what the run changes).
 READINGS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "default": ("", "", {}),
@@ -29,10 +31,15 @@ READINGS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "BatchNorm pooled": ("A7", "default", {"batch_norm": "pooled"}),
     "BatchNorm local": ("A7", "default", {"batch_norm": "local"}),
     "BatchNorm recalibrated": ("A7", "default", {"batch_norm": "recalibrated"}),
-    "cluster means by samples": ("A23", "default", {"aggregator": "wca:weighting=samples"}),
     "clusters by update": ("A20", "default", {"clusterer": "finch:reference=source"}),
-    "FedAvg by samples": ("", "", FEDAVG),
-    "FedAvg uniform": ("A23", "FedAvg by samples", {**FEDAVG, "aggregator": "fedavg:weighting=uniform"}),
+    "FedAvg by samples": ("", "", {**FEDAVG, **UNEQUAL}),
+    "FedAvg uniform": ("A23", "FedAvg by samples", {**FEDAVG, **UNEQUAL, "aggregator": "fedavg:weighting=uniform"}),
+    "default, unequal clients": ("", "", UNEQUAL),
+    "cluster means by samples": (
+        "A23",
+        "default, unequal clients",
+        {**UNEQUAL, "aggregator": "wca:weighting=samples"},
+    ),
 }
 
 

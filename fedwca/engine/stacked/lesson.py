@@ -43,13 +43,12 @@ class CrowdTargets:
         whole = (self.labels, self.weights, self.partners, self.mix, self.matched)
         notes = {name: value.unbind() for name, value in self.notes.items()}
         rows = zip(*(value.unbind() for value in whole), strict=True)
-        longest = self.labels.shape[1]
-        return [
-            Targets(
-                *(x if n == longest else x[:n] for x in row), notes={name: value[i] for name, value in notes.items()}
-            )
-            for i, (n, row) in enumerate(zip(sizes, rows, strict=True))
-        ]
+        longest, found = self.labels.shape[1], []
+        for i, (n, row) in enumerate(zip(sizes, rows, strict=True)):
+            labels, weights, partners, mix, matched = (x if n == longest else x[:n] for x in row)
+            own = {name: value[i] for name, value in notes.items()}
+            found.append(Targets(labels, weights, partners, mix, matched, own))
+        return found
 
 
 @dataclass(frozen=True)

@@ -94,6 +94,10 @@ class StackedNetwork:
         self.network = copy.deepcopy(network).requires_grad_(False).eval()
         self.layout, self.precision = layout, precision
         self.norms = _replace(self.network)
+        for module in self.network.modules():
+            # What is done in place has no rule for many models at once.
+            if isinstance(getattr(module, "inplace", None), bool):
+                module.inplace = False  # type: ignore[assignment]
         self._extractor = _Extractor(self.network)
 
     def __call__(
