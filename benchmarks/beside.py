@@ -36,10 +36,10 @@ def images(clients: int, each: int) -> torch.Tensor:
     return torch.randint(0, 256, (clients, each, 3, 32, 32), dtype=torch.uint8, generator=draw)
 
 
-def plain(clients: int, each: int, epochs: int = 1) -> Callable[[], None]:
-    """The plain loop over all clients; images are floats before it starts."""
-    data = [(x.float() / 255 - 0.5) / 0.5 for x in images(clients, each)]
-    models, labels = [PlainLeNet(CLASSES) for _ in data], torch.arange(each) % CLASSES
+def plain(clients: int, each: int, epochs: int = 1, device: str = "cpu") -> Callable[[], None]:
+    """The plain loop over all clients; images are floats on the device before it starts."""
+    data = [(x.to(device).float() / 255 - 0.5) / 0.5 for x in images(clients, each)]
+    models, labels = [PlainLeNet(CLASSES).to(device) for _ in data], torch.arange(each, device=device) % CLASSES
 
     def work() -> None:
         for model, x in zip(models, data, strict=True):
