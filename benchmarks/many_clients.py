@@ -25,7 +25,7 @@ from fedwca.results.store import environment
 
 CLIENTS, PRESENT, IMAGES, ROUNDS, DOMAINS = (100, 500, 2000), 100, 10, 4, 4
 MODEL = {"lenet": {"bottleneck": 16}}
-METHODS = ("fedavg", "wca")
+METHODS = ("fedavg",)
 
 
 def run(clients: int, method: str) -> dict[str, Any]:
