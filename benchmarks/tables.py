@@ -113,7 +113,7 @@ def many_clients() -> str:
     result = json.loads((RESULTS / "many_clients.json").read_text())
     setting = result["setting"]
     lines = [
-        "| clients | take part | round, CPU s | round, wall s | of it evaluation | bank, MB | peak, MB | load average |",
+        "| clients | take part | CPU s | wall s | of it evaluation | bank, MB | peak, MB | load average |",
         "|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for case in result["cases"]:
@@ -122,8 +122,9 @@ def many_clients() -> str:
         lines.append("| " + " | ".join(map(str, values)) + " |")
     width = setting["model"]["lenet"]["bottleneck"]
     note = (
-        f"{result['cases'][0]['method']}, LeNet with a bottleneck of {width}, {setting['images']} images a client before "
-        f"the split, one epoch, one worker on a CPU that other work shared, medians of {setting['rounds'] - 1} rounds "
+        f"Seconds a round: {result['cases'][0]['method']}, LeNet with a bottleneck of {width}, {setting['images']} "
+        f"images a client before the split, one epoch, one worker on a CPU that other work shared, "
+        f"medians of {setting['rounds'] - 1} rounds "
         "with checkpoints; peak is what the process grew by (`benchmarks/many_clients.py`)."
     )
     return "\n".join([*lines, "", note])
