@@ -14,7 +14,7 @@ from fedwca.results.statistics import interval
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-PAGES = ("README.md", "docs/results.md", "docs/tutorial.md", "docs/data.md", "docs/decisions.md", "docs/performance.md")
+PAGES = ("README.md", "docs/results.md", "docs/tutorial.md", "docs/data.md", "docs/decisions.md")
 
 
 def run(name: str) -> str:
@@ -108,28 +108,6 @@ def signatures() -> str:
     return "\n".join([*lines, "", note])
 
 
-def many_clients() -> str:
-    """What a round costs when as many clients take part of more and more."""
-    result = json.loads((RESULTS / "many_clients.json").read_text())
-    setting = result["setting"]
-    lines = [
-        "| clients | take part | CPU s | wall s | of it evaluation | bank, MB | peak, MB | load average |",
-        "|--:|--:|--:|--:|--:|--:|--:|--:|",
-    ]
-    for case in result["cases"]:
-        values = [case["clients"], case["present"], case["cpu_seconds_a_round"], case["wall_seconds_a_round"]]
-        values += [case["seconds"]["evaluate"], case["bank_mb"], case["peak_mb"], case["load_average"]]
-        lines.append("| " + " | ".join(map(str, values)) + " |")
-    width = setting["model"]["lenet"]["bottleneck"]
-    note = (
-        f"Seconds a round: {result['cases'][0]['method']}, LeNet with a bottleneck of {width}, {setting['images']} "
-        f"images a client before the split, one epoch, one worker on a CPU that other work shared, "
-        f"medians of {setting['rounds'] - 1} rounds "
-        "with checkpoints; peak is what the process grew by (`benchmarks/many_clients.py`)."
-    )
-    return "\n".join([*lines, "", note])
-
-
 BLOCKS: dict[str, Callable[[], str]] = {
     **{
         name: lambda name=name: run(name)  # type: ignore[misc]
@@ -143,7 +121,6 @@ BLOCKS: dict[str, Callable[[], str]] = {
     },
     "digits_mini_matrix": matrix,
     "signatures": signatures,
-    "many_clients": many_clients,
 }
 
 

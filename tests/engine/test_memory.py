@@ -36,7 +36,7 @@ def test_a_lenet_by_hand() -> None:
 
 
 @pytest.mark.parametrize("images", [4, 16])
-def test_what_waits_for_the_backward_pass_is_counted_to_the_byte(images: int) -> None:
+def test_what_waits_for_the_backward_pass_is_counted(images: int) -> None:
     network: Network = LeNet(bottleneck=16).build(10)
     network.train()
     held: dict[int, torch.Tensor] = {}
@@ -47,10 +47,13 @@ def test_what_waits_for_the_backward_pass_is_counted_to_the_byte(images: int) ->
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        network(torch.zeros(images, 3, 32, 32), [torch.ones(images, *drop.shape) for drop in network.drops])
+        x = torch.zeros(images, 3, 32, 32).to(memory_format=torch.channels_last)
+        network(x, [torch.ones(images, *drop.shape) for drop in network.drops])
     counted = sum(t.untyped_storage().nbytes() for place, t in held.items() if place not in own)
+    # Features are flattened into another order of memory here, which shapes alone do not tell.
+    flattened = images * network.backbone.width * 4
     # Statistics of a batch are saved once, whatever its size; the footprint spreads them over two images.
-    assert images * Footprint.of(network).saved == pytest.approx(counted, rel=0.01)
+    assert images * Footprint.of(network).saved + flattened == pytest.approx(counted, rel=0.002)
 
 
 def test_a_resnet_has_more() -> None:
@@ -115,7 +118,7 @@ for name in "abc":
     pixels = draw.integers(0, 99, (45, 32, 32, 3)) + 50 * labels[:, None, None, None]
     domains[name] = Domain(name, pixels.astype(np.uint8), labels)
 dataset = FederatedDataset("tiny", tuple("xyz"), domains)
-decided = plan({"clients": 2, "rounds": 25, "aggregator": "wca", "clusterer": "true", "baselines": [], "device": "cpu",
+decided = plan({"clients": 1, "rounds": 25, "aggregator": "wca", "clusterer": "true", "baselines": [], "device": "cpu",
     "training": {"epochs": 1, "batch_size": 16}, "source_training": {"epochs": 1}, "workers": 1})
 config, methods = decided.config, decided.methods
 needed, measured, held = memory.estimate(config, methods, dataset, "a"), memory.Measured("cpu"), []
