@@ -112,10 +112,12 @@ def _conduct(request: Request, world: World | None) -> Conducted:
         try:
             dataset, source = load(first.config)
             decided = _decide(request, source)
-            domains = draw(decided.config, dataset, source, 0, 0).metrics.domains
+            federation = draw(decided.config, dataset, source, 0, 0)
+            domains = federation.metrics.domains
             rehearse(decided.config, decided.methods, dataset)
-            needed = memory.estimate(decided.config, decided.methods, dataset, source)
+            needed = memory.estimate(decided.config, decided.methods, len(dataset.classes), federation)
             memory.refuse(needed, memory.free(device), device)
+            del federation
         except BaseException:
             folder.discard()
             raise

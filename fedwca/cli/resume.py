@@ -83,6 +83,8 @@ def go_on(
         raise UsageError(f"{path}: was run before checkpoints were kept (schema 1), so it cannot be continued")
     _same_methods(path, about, decided)
     if read_run(path).state == "done":
+        if world is not None:
+            world.everyone.give({})  # nothing for anybody
         dataset, _ = loaded or load(config)
         summary = dict(read_run(path).summary)
         if not (as_json or quiet):
@@ -111,6 +113,7 @@ def _continue(
     from fedwca.cli.tables import print_plan
     from fedwca.errors import DataError
     from fedwca.experiments import memory
+    from fedwca.experiments.bench import draw
     from fedwca.experiments.checkpoint import Kept, survey
     from fedwca.experiments.ranked import lead
     from fedwca.experiments.setup import resolve_device
@@ -123,7 +126,7 @@ def _continue(
         raise DataError(f"{folder.path}: the images of {dataset.name} are not those the run began with; run it anew")
     if (device if ranks[0] is None else device.partition(":")[0]) != about["device"]:
         typer.echo(f"Warning: begun on {about['device']}, going on on {device}: last digits may differ", err=True)
-    needed = memory.estimate(config, decided.methods, dataset, source)
+    needed = memory.estimate(config, decided.methods, len(dataset.classes), draw(config, dataset, source, 0, 0))
     memory.refuse(needed, memory.free(device), device)
     checkpoints = Checkpoints(folder.path, identity(about), Keep.parse(about["keep"]))
     folder.sweep()

@@ -11,11 +11,9 @@ from typing import Any
 
 import torch
 
-from fedwca.data.dataset import FederatedDataset
 from fedwca.engine.loop import cores
 from fedwca.engine.memory import Footprint, Need, need
 from fedwca.errors import UsageError
-from fedwca.experiments.bench import draw
 from fedwca.experiments.config import RunConfig
 from fedwca.experiments.setup import architecture, resolve_device
 from fedwca.round import Method
@@ -27,8 +25,7 @@ def estimate(config: RunConfig, methods: Sequence[tuple[Method, int]], dataset: 
     The server keeps a row a client where a method keeps every client alone, else one a target domain.
     """
     model = architecture(config)
-    network = model.build(len(dataset.classes), pretrained=False)
-    federation = draw(config, dataset, source, 0, 0)
+    network = model.build(classes, pretrained=False)
     alone = any(method.aggregator.partition == "each" for method, rounds in methods if rounds)
     rows = len(federation) if alone else len(set(federation.metrics.domains))
     on_cpu = torch.device(resolve_device(config.device)).type == "cpu"

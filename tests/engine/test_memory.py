@@ -105,23 +105,23 @@ import numpy as np
 import torch
 from fedwca.data.dataset import Domain, FederatedDataset
 from fedwca.experiments import memory
-from fedwca.experiments.bench import bench
+from fedwca.experiments.bench import bench, draw
 from fedwca.experiments.checkpoint import Kept
 from fedwca.experiments.request import plan
 from fedwca.results.checkpoints import Checkpoints, Keep
 
 torch.set_num_threads(1)
-draw = np.random.default_rng(0)
+random = np.random.default_rng(0)
 domains = {}
 for name in "abc":
     labels = np.arange(45) % 3
-    pixels = draw.integers(0, 99, (45, 32, 32, 3)) + 50 * labels[:, None, None, None]
+    pixels = random.integers(0, 99, (45, 32, 32, 3)) + 50 * labels[:, None, None, None]
     domains[name] = Domain(name, pixels.astype(np.uint8), labels)
 dataset = FederatedDataset("tiny", tuple("xyz"), domains)
 decided = plan({"clients": 1, "rounds": 25, "aggregator": "wca", "clusterer": "true", "baselines": [], "device": "cpu",
     "training": {"epochs": 1, "batch_size": 16}, "source_training": {"epochs": 1}, "workers": 1})
 config, methods = decided.config, decided.methods
-needed, measured, held = memory.estimate(config, methods, dataset, "a"), memory.Measured("cpu"), []
+needed, measured, held = memory.estimate(config, methods, 3, draw(config, dataset, "a", 0, 0)), memory.Measured("cpu"), []
 with tempfile.TemporaryDirectory() as folder:
     keeper = Kept(Checkpoints(Path(folder), "tiny", Keep.parse("last")))
     for record in bench(config, methods, dataset, "a", keeper=keeper):
