@@ -19,7 +19,7 @@ from fedwca.experiments.setup import architecture, resolve_device
 from fedwca.round import Method
 
 
-def estimate(config: RunConfig, methods: Sequence[tuple[Method, int]], dataset: FederatedDataset, source: str) -> Need:
+def estimate(config: RunConfig, methods: Sequence[tuple[Method, int]], classes: int, federation: Federation) -> Need:
     """What the plain engine will hold on the run's device at its peak.
 
     The server keeps a row a client where a method keeps every client alone, else one a target domain.

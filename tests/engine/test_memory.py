@@ -121,7 +121,8 @@ dataset = FederatedDataset("tiny", tuple("xyz"), domains)
 decided = plan({"clients": 1, "rounds": 25, "aggregator": "wca", "clusterer": "true", "baselines": [], "device": "cpu",
     "training": {"epochs": 1, "batch_size": 16}, "source_training": {"epochs": 1}, "workers": 1})
 config, methods = decided.config, decided.methods
-needed, measured, held = memory.estimate(config, methods, 3, draw(config, dataset, "a", 0, 0)), memory.Measured("cpu"), []
+needed = memory.estimate(config, methods, 3, draw(config, dataset, "a", 0, 0))
+measured, held = memory.Measured("cpu"), []
 with tempfile.TemporaryDirectory() as folder:
     keeper = Kept(Checkpoints(Path(folder), "tiny", Keep.parse("last")))
     for record in bench(config, methods, dataset, "a", keeper=keeper):
