@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from fedwca.data.partition import Federation
 from fedwca.engine.loop import cores
 from fedwca.engine.memory import Footprint, Need, need
 from fedwca.errors import UsageError
