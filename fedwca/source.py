@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -135,7 +136,10 @@ def pretrain(
     tensors = {name: tensor.contiguous().cpu() for name, tensor in {**state, "accuracy": accuracy}.items()}
     try:
         write_atomically(path, lambda file: save_file(tensors, str(file)))
-    except OSError as error:  # costs the next run its time, not this one its result
+    except (
+        OSError,
+        SafetensorError,
+    ) as error:  # a full disk comes as the library's own error; costs the next run its time, not this one its result
         warnings.warn(f"the source model could not be kept in {path.parent} ({error})", stacklevel=2)
     return Source(network, float(accuracy), key)
 

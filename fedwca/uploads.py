@@ -115,9 +115,11 @@ def overlong(value: Tensor, declared: Bounded | None) -> str:
 
 def check(bank: Tensor, declared: Mapping[str, Simplex], uploads: Mapping[int, Upload], offer: Offer) -> None:
     """Refuse models that are not finite and reports that are not what the aggregator declares."""
-    finite = torch.isfinite(bank).all(1)
+    here = torch.tensor(list(uploads), device=bank.device)
+    # Some rows at a time: what is asked of all at once would take as much memory as the bank again.
+    finite = torch.cat([torch.isfinite(bank[some]).all(1) for some in here.split(32)])
     if not bool(finite.all()):
-        client = int((~finite).nonzero()[0])
+        client = int(here[~finite][0])
         raise Diverged(f"client {client}'s model has values that are not finite; a lower --lr may help")
     for client, upload in uploads.items():
         if lacks := sorted(set(declared) - set(upload.report)):

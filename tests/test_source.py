@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -257,6 +258,18 @@ def test_initial_weights_do_not_depend_on_threads() -> None:
         with ThreadPoolExecutor(3) as pool:
             together = list(pool.map(weights, range(3)))
         assert all(torch.equal(a, b) for a, b in zip(alone, together, strict=True))
+
+
+def test_a_disk_that_fills_up_costs_no_result(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def full(*given: object) -> None:
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setenv("FEDWCA_CACHE", str(tmp_path))
+    monkeypatch.setattr("fedwca.source.save_file", full)
+    with pytest.warns(UserWarning, match=r"could not be kept in .* \(.*No space left on device"):
+        source = pretrain(domain(), ("0", "1"), LeNet(bottleneck=8), SourceTraining(epochs=1), seed=0)
+    assert 0 <= source.accuracy <= 100
+    assert list((tmp_path / "sources").iterdir()) == []
 
 
 def test_a_cache_that_cannot_be_written_costs_no_result(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

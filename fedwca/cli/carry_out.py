@@ -17,9 +17,11 @@ from fedwca.cli.loggers import logging
 from fedwca.cli.profiling import profiling
 from fedwca.cli.progress import watching
 from fedwca.data.dataset import FederatedDataset
+from fedwca.engine.memory import Need
 from fedwca.errors import FedwcaError
 from fedwca.experiments.bench import bench
 from fedwca.experiments.checkpoint import Kept
+from fedwca.experiments.memory import Measured, recorded
 from fedwca.experiments.request import Plan
 from fedwca.experiments.share import Share
 from fedwca.loggers import Logger
@@ -60,6 +62,9 @@ class Work:
     profile: bool = False
     share: Share = field(default_factory=Share)
     """What this process does; others' records come to it."""
+    needed: Need | None = None
+    """Bytes by the estimate."""
+    device: str = "cpu"
     before: float = 0.0
     """Seconds that earlier processes spent on the rounds there are."""
 
@@ -71,6 +76,9 @@ def carry_out(work: Work) -> Conducted:
         FedwcaError: what is wrong, in a sentence; what was done until then is kept, and the run can be continued.
     """
     folder, config, prepared = work.folder, work.plan.config, work.started
+    measured = Measured(work.device)
+    if work.needed is not None:
+        folder.write("memory.json", recorded(work.needed, work.device, None))
     traced = work.plan.methods[-1][0].label if work.profile else None
     try:
         values = config.model_dump(mode="json")
@@ -86,6 +94,8 @@ def carry_out(work: Work) -> Conducted:
                 log(plain(record))
         order = [method.name for method, _ in work.plan.methods]
         folder.rewrite(lambda r: True, lambda r: (r["source_model"], r["trial"], order.index(r["method"]), r["round"]))
+        if work.needed is not None:
+            folder.write("memory.json", recorded(work.needed, work.device, measured.growth()))
         table, summary = finish(work, prepared, complete=True)
     except OSError as error:
         with suppress(OSError):

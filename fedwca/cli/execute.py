@@ -19,7 +19,9 @@ from fedwca.cli.profiling import print_profile
 from fedwca.cli.ranks import joined
 from fedwca.cli.resume import go_on, same_request
 from fedwca.cli.tables import print_plan, print_table
+from fedwca.engine.memory import free
 from fedwca.engine.ranks import World
+from fedwca.experiments import memory
 from fedwca.experiments.bench import draw
 from fedwca.experiments.checkpoint import Kept
 from fedwca.experiments.compose import described
@@ -111,8 +113,12 @@ def _conduct(request: Request, world: World | None) -> Conducted:
         try:
             dataset, source = load(first.config)
             decided = _decide(request, source)
-            domains = draw(decided.config, dataset, source, 0, 0).metrics.domains
+            federation = draw(decided.config, dataset, source, 0, 0)
+            domains = federation.metrics.domains
             rehearse(decided.config, decided.methods, dataset)
+            needed = memory.estimate(decided.config, decided.methods, len(dataset.classes), federation)
+            memory.refuse(needed, free(device), device)
+            del federation
         except BaseException:
             folder.discard()
             raise
@@ -132,7 +138,7 @@ def _conduct(request: Request, world: World | None) -> Conducted:
             share = lead(world, decided.config, decided.methods, keeper, digest, request.ranks_per_trial)
         folder.write("environment.json", {**environment(device), "ranks": share.ranks})
         if not request.as_json:
-            print_plan(decided, dataset, source, device, folder.path)
+            print_plan(decided, dataset, source, device, folder.path, memory.sentence(needed))
         return carry_out(
             Work(
                 *(folder, decided, dataset, source, domains, keeper, started, loggers),
@@ -140,6 +146,8 @@ def _conduct(request: Request, world: World | None) -> Conducted:
                 quiet=request.quiet,
                 profile=request.profile,
                 share=share,
+                needed=needed,
+                device=device,
             )
         )
 

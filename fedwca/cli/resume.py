@@ -83,6 +83,8 @@ def go_on(
         raise UsageError(f"{path}: was run before checkpoints were kept (schema 1), so it cannot be continued")
     _same_methods(path, about, decided)
     if read_run(path).state == "done":
+        if world is not None:
+            world.everyone.give({})  # nothing for anybody
         dataset, _ = loaded or load(config)
         summary = dict(read_run(path).summary)
         if not (as_json or quiet):
@@ -109,7 +111,10 @@ def _continue(
     from fedwca.cli.carry_out import Work, carry_out, spent
     from fedwca.cli.loggers import built
     from fedwca.cli.tables import print_plan
+    from fedwca.engine.memory import free
     from fedwca.errors import DataError
+    from fedwca.experiments import memory
+    from fedwca.experiments.bench import draw
     from fedwca.experiments.checkpoint import Kept, survey
     from fedwca.experiments.ranked import lead
     from fedwca.experiments.setup import resolve_device
@@ -122,6 +127,8 @@ def _continue(
         raise DataError(f"{folder.path}: the images of {dataset.name} are not those the run began with; run it anew")
     if (device if ranks[0] is None else device.partition(":")[0]) != about["device"]:
         typer.echo(f"Warning: begun on {about['device']}, going on on {device}: last digits may differ", err=True)
+    needed = memory.estimate(config, decided.methods, len(dataset.classes), draw(config, dataset, source, 0, 0))
+    memory.refuse(needed, free(device), device)
     checkpoints = Checkpoints(folder.path, identity(about), Keep.parse(about["keep"]))
     folder.sweep()
     checkpoints.sweep()
@@ -149,7 +156,7 @@ def _continue(
         checkpoints.rewind(unit, saved.round if saved else None)
     before = sum(spent(record) for record in folder.records())
     if not as_json:
-        print_plan(decided, dataset, source, device, folder.path)
+        print_plan(decided, dataset, source, device, folder.path, memory.sentence(needed))
         done = sum(record["round"] >= 0 for record in folder.records())
         typer.echo(f"Going on after {done} of {sum(units.values())} rounds")
     keeper, loggers = Kept(checkpoints, begun), built(about["loggers"])
@@ -161,6 +168,8 @@ def _continue(
         as_json=as_json,
         quiet=quiet,
         share=share,
+        needed=needed,
+        device=device,
         before=before,
     )
     return carry_out(work)

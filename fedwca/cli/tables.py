@@ -19,7 +19,7 @@ from fedwca.results.statistics import FEWEST, Difference
 from fedwca.results.summary import Row
 
 
-def print_plan(decided: Plan, dataset: Any, source: str, device: str, folder: Path) -> None:
+def print_plan(decided: Plan, dataset: Any, source: str, device: str, folder: Path, memory: str) -> None:
     """What will run, on what, and where each value that was set came from."""
     console = Console()
     config = decided.config
@@ -33,6 +33,7 @@ def print_plan(decided: Plan, dataset: Any, source: str, device: str, folder: Pa
     say("Methods: " + ", ".join(f"{method.label} ({method.name})" for method, _ in decided.methods))
     for origin, values in provenance(decided).items():
         say(f"From {origin}: {'; '.join(values)}")
+    say(f"Memory: {memory}")
     say(f"Everything else is a field's default, written out in {folder / 'config.json'}")
 
 

@@ -143,12 +143,15 @@ class Loop:
             replica.recalibrate(self.images[client])
         return row
 
-    def classify(self, weights: Tensor | None = None, rows: Tensor | None = None) -> list[Tensor]:
+    def classify(
+        self, weights: Tensor | None = None, rows: Tensor | None = None, clients: Sequence[int] | None = None
+    ) -> list[Tensor]:
         """Predicted classes of each client's test images ``[N_test]``, on the CPU.
 
         Args:
             weights: the model of each client as a mixture of ``rows`` ``[K, R]``; None: its own in ``bank``.
             rows: ``[R, P]``.
+            clients: whose; None: all.
         """
 
         def work(client: int) -> Tensor:
@@ -164,7 +167,7 @@ class Loop:
             finally:
                 self._replicas.put(replica)
 
-        return self._map(work, range(len(self._test)), lambda client: None)
+        return self._map(work, range(len(self._test)) if clients is None else clients, lambda client: None)
 
     def _map(self, work: Callable[[int], T], clients: Sequence[int], done: Callable[[int], None]) -> list[T]:
         if self.workers == 1:

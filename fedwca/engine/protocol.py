@@ -87,8 +87,10 @@ class Engine(Protocol):
     def gather(self, weights: Tensor, rows: Tensor) -> Tensor:
         """Next server rows: mixtures ``[C, R+K]`` of (previous rows ``[R, P]``, bank)."""
 
-    def classify(self, weights: Tensor | None = None, rows: Tensor | None = None) -> list[Tensor]:
-        """Predicted classes of each client's test images ``[N_test]``; by its own model, or a mixture of ``rows``."""
+    def classify(
+        self, weights: Tensor | None = None, rows: Tensor | None = None, clients: Sequence[int] | None = None
+    ) -> list[Tensor]:
+        """Predicted classes of test images ``[N_test]``, of all clients or some; by their own models, or mixtures."""
 
     def deliver(self, weights: Tensor, rows: Tensor) -> Tensor:
         """Models as they are at the clients ``[K, P]``: mixtures ``[K, R]`` of rows ``[R, P]``."""

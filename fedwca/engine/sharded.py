@@ -96,14 +96,16 @@ class Sharded:
         self.ranks.send(mixed, 0)
         return mixed
 
-    def classify(self, weights: Tensor | None = None, rows: Tensor | None = None) -> list[Tensor]:
-        """Predicted classes of each client's test images ``[N_test]``, on the CPU."""
-        everyone = range(len(self.images))
-        found = self.within.classify(weights, rows)
-        for rank, some in enumerate(self.ranks.exchange([found[k] for k in self._of(self.ranks.index, everyone)])):
-            for client, classes in zip(self._of(rank, everyone), some, strict=True):
-                found[client] = classes
-        return found
+    def classify(
+        self, weights: Tensor | None = None, rows: Tensor | None = None, clients: Sequence[int] | None = None
+    ) -> list[Tensor]:
+        """Predicted classes of test images ``[N_test]`` by client, all or those named, on the CPU."""
+        asked = range(len(self.images)) if clients is None else clients
+        mine = self.within.classify(weights, rows, self._of(self.ranks.index, asked))
+        found: dict[int, Tensor] = {}
+        for rank, some in enumerate(self.ranks.exchange(mine)):
+            found |= zip(self._of(rank, asked), some, strict=True)
+        return [found[client] for client in asked]
 
     def deliver(self, weights: Tensor, rows: Tensor) -> Tensor:
         """Models as they are at the clients ``[K, P]``."""

@@ -114,7 +114,7 @@ def federate(
         state = {name: value.contiguous() for name, value in server.state.items()}
         server = Server(server.rows.contiguous(), state, server.source)
         trained = time.perf_counter()
-        local = [a if k in outcome.uploads else math.nan for k, a in enumerate(accuracies(metrics, engine))]
+        local = accuracies(metrics, engine, clients=list(outcome.uploads))
         accuracy = accuracies(metrics, engine, method.aggregator.deliver(server.state, len(server.rows)), server.rows)
         evaluated = time.perf_counter()
         record = {

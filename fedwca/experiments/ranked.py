@@ -79,6 +79,8 @@ def follow(world: World) -> None:
         RankFailed: another rank cannot go on.
     """
     opening: dict[str, Any] = world.everyone.give(None)
+    if not opening:  # the run is finished
+        return
     for name, version in opening["versions"].items():
         if VERSIONS[name] != version:
             here = f"{name} {VERSIONS[name]} is installed here"

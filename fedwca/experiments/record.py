@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -19,17 +19,25 @@ from fedwca.types import Targets
 
 
 def accuracies(
-    metrics: Metrics, engine: Engine, weights: Tensor | None = None, rows: Tensor | None = None
+    metrics: Metrics,
+    engine: Engine,
+    weights: Tensor | None = None,
+    rows: Tensor | None = None,
+    clients: Sequence[int] | None = None,
 ) -> list[float]:
-    """Test accuracy of each client in percent; NaN without test images.
+    """Test accuracy of each client in percent; NaN without test images, and for clients that are not asked for.
 
     Args:
         metrics: holds the labels.
         engine: holds the images.
         weights: the model of each client as a mixture of ``rows`` ``[K, R]``; None: the client's own in the bank.
         rows: ``[R, P]``.
+        clients: whose; None: everybody's.
     """
-    return [metrics.accuracy(client, predicted) for client, predicted in enumerate(engine.classify(weights, rows))]
+    asked = range(len(metrics)) if clients is None else clients
+    predicted = zip(asked, engine.classify(weights, rows, clients), strict=True)
+    found = {client: metrics.accuracy(client, classes) for client, classes in predicted}
+    return [found.get(client, math.nan) for client in range(len(metrics))]
 
 
 def describe(outcome: Outcome, method: Method, metrics: Metrics, engine: Engine, first: bool) -> dict[str, Any]:

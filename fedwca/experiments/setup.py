@@ -16,6 +16,7 @@ from fedwca.data.partition import ClientImages
 from fedwca.datasets import find
 from fedwca.engine.bank import Layout
 from fedwca.engine.loop import Loop, cores, one_thread
+from fedwca.engine.memory import Footprint, free, slice_size
 from fedwca.engine.precision import check
 from fedwca.engine.protocol import Engine
 from fedwca.engine.randomness import fold, uniform
@@ -86,9 +87,25 @@ def choose_engine(config: RunConfig, network: Network, clients: Sequence[ClientI
     Raises:
         UsageError: the device is not there, or cannot compute in that precision.
     """
-    engine = ENGINES[engine_name(config)]
-    device = resolve_device(config.device)
-    return engine(network, clients, device, config.workers, config.batch_norm, config.precision)
+    engine, workers = ENGINES[engine_name(config)], at_once(config, network, clients)
+    return engine(network, clients, resolve_device(config.device), workers, config.batch_norm, config.precision)
+
+
+def at_once(config: RunConfig, network: Network, clients: Sequence[ClientImages]) -> int:
+    """Clients at the same time: one a core or device for the loop; for the stacked engine the slice that fits.
+
+    The slice takes four fifths of what is free beside the bank and the images, at least one client.
+    """
+    device = torch.device(resolve_device(config.device))
+    if config.workers is not None or engine_name(config) == "loop":
+        return min(config.workers or (cores() if device.type == "cpu" else 1), len(clients))
+    there = free(str(device))
+    if there is None:
+        return len(clients)
+    one = Footprint.of(network)
+    stored = sum(client.train.numel() + client.test.numel() for client in clients)
+    each = max(one.training(2 * config.training.batch_size), one.evaluation(network.chunk))
+    return max(1, slice_size(there * 4 // 5, one.model * 2 * len(clients) + stored, each, len(clients)))
 
 
 def load(config: RunConfig) -> tuple[FederatedDataset, str]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -111,6 +113,7 @@ class Checkpoints:
         if most != 0:
             about = {"schema": SCHEMA, "identity": self.identity, "unit": [*unit], "round": round, **facts}
             values = _unshared(tensors)
+            about["checksum"] = _checksum(sorted(values), values.__getitem__)
             path = self._folder(unit) / f"{round + 1:06d}.safetensors"
             write_atomically(path, lambda file: _write(values, file, {"fedwca": json.dumps(about)}))
         if most is not None:
@@ -153,9 +156,10 @@ class Checkpoints:
             CheckpointError: it belongs to another run or version.
         """
         try:
-            # Opening compares the file's size with what its header says.
+            # Opening compares the file's size with what its header says; the checksum covers what is inside.
             with safe_open(path, "pt") as file:
                 about = json.loads((file.metadata() or {})["fedwca"])
+                found = _checksum(sorted(file.keys()), file.get_tensor)
         except (SafetensorError, OSError, ValueError, KeyError) as error:
             why = str(error).partition("\n")[0]
             raise Truncated(f"{path}: cut off, damaged or no checkpoint of fedwca ({why})") from error
@@ -163,6 +167,8 @@ class Checkpoints:
             raise CheckpointError(f"{path}: has schema {about['schema']}; this fedwca reads schema {SCHEMA}")
         if about["identity"] != self.identity or about["unit"] != [*unit]:
             raise CheckpointError(f"{path}: belongs to another run, whose configuration differs from this one's")
+        if about.get("checksum", found) != found:
+            raise Truncated(f"{path}: damaged; its contents are not those that were written")
         return Saved(path, about["round"], about)
 
     def rewind(self, unit: Unit, to: int | None) -> None:
@@ -190,6 +196,15 @@ def _unshared(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         found[name] = here.clone() if place in seen else here
         seen.add(place)
     return found
+
+
+def _checksum(names: Sequence[str], tensor: Callable[[str], Tensor]) -> int:
+    """CRC-32 over names and values, one tensor after another."""
+    sum = 0
+    for name in names:
+        values = tensor(name).contiguous().reshape(-1).view(torch.uint8).numpy()
+        sum = zlib.crc32(values.data, zlib.crc32(name.encode(), sum))
+    return sum
 
 
 def _write(tensors: dict[str, Tensor], file: Path, metadata: dict[str, str]) -> None:

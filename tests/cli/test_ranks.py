@@ -31,7 +31,7 @@ def start(*arguments: str) -> subprocess.Popen[str]:
 def torchrun(*arguments: str) -> tuple[int, str, str]:
     process = start(*arguments)
     try:
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=250)
     finally:
         process.kill()
     return process.returncode, out, err
@@ -78,7 +78,7 @@ def test_trials_shared_by_two_ranks_a_kill_and_a_resume(
     for victim in (0, 1):
         folder = tmp_path / f"killed-{victim}"
         process = start(*given, "--out", str(folder))
-        until = time.monotonic() + 60
+        until = time.monotonic() + 200
         while not (folder / "rounds.jsonl").exists() or len((folder / "rounds.jsonl").read_text().splitlines()) < 7:
             assert time.monotonic() < until
             time.sleep(0.05)
@@ -100,7 +100,7 @@ def test_trials_shared_by_two_ranks_a_kill_and_a_resume(
     [
         (
             ["--lr", "1e30"],
-            r"Error: (rank 1: )?client \d's model has values that are not finite; a lower --lr may help",
+            r"Error: (rank 1: )?client \d's model has values that are not finite; a lower",
         ),
         (["--lr", "1e30", "--ranks-per-trial", "2"], r"Error: (rank 1: )?client \d's model has values that are not"),
         (["--ranks-per-trial", "3"], "Error: --ranks-per-trial 3: does not divide the 2 ranks that there are"),

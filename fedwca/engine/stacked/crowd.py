@@ -31,7 +31,7 @@ class Crowd:
         self.counts = torch.tensor(self.sizes, device=self.device)
         self.alike = alike(self.sizes)
         # About as many images a pass as one client alone would do at four passes at once, spread over the clients.
-        passes = 4 if self.device.type == "cpu" else 64
+        passes = 4 if self.device.type == "cpu" else 16
         self.chunk = max(2, passes * network.network.chunk // max(1, len(self.clients)))
 
     def named(self, models: Tensor) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

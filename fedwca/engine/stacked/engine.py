@@ -114,9 +114,12 @@ class Stacked:
             delivered[crowd.clients] = self.settled(crowd, self.mix(weights[crowd.clients], rows))
         return delivered
 
-    def classify(self, weights: Tensor | None = None, rows: Tensor | None = None) -> list[Tensor]:
+    def classify(
+        self, weights: Tensor | None = None, rows: Tensor | None = None, clients: Sequence[int] | None = None
+    ) -> list[Tensor]:
         """Predicted classes of each client's test images ``[N_test]``, on the CPU; see `Loop.classify`."""
-        found = {client: torch.zeros(0, dtype=torch.int64) for client in range(len(self.images))}
+        chosen = range(len(self.images)) if clients is None else clients
+        found = {client: torch.zeros(0, dtype=torch.int64) for client in chosen}
         for tests in self._crowds([client for client in found if self._test.sizes[client]], self._test):
             models = self.bank[tests.clients]
             if weights is not None and rows is not None:

@@ -1,0 +1,158 @@
+"""How many bytes a run needs, from a stated formula (docs/performance.md); nothing is run and nothing allocated."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from fedwca.engine.bank import Layout
+from fedwca.network import Network
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """What one model and one image cost."""
+
+    values: int
+    """P, values of a row."""
+    frozen: int
+    """Values that are in no row: the classifier, and a frozen backbone."""
+    saved: int
+    """Bytes of an image's activations that wait for the backward pass."""
+    largest: int
+    """Bytes of the largest output of an operation, per image."""
+    item: int = 4
+    """Bytes of a value."""
+
+    @classmethod
+    def of(cls, network: Network) -> Footprint:
+        """Counted by a training pass of a copy that has shapes but no values; it makes no copies for another order of
+        memory, 3 % of a LeNet's activations.
+        """
+        layout = Layout.of(network)
+        like = copy.deepcopy(network).to("meta").train()
+        for parameter in like.parameters():
+            parameter.requires_grad_(True)
+        known = {tensor.untyped_storage()._cdata for tensor in (*like.parameters(), *like.buffers())}
+        seen: dict[int, Tensor] = {}
+
+        def keep(tensor: Tensor) -> Tensor:
+            seen[tensor.untyped_storage()._cdata] = tensor  # kept, so that its address is not taken again
+            return tensor
+
+        images, largest = 2, 0
+
+        def output(module: torch.nn.Module, given: object, made: object) -> None:
+            nonlocal largest
+            if isinstance(made, Tensor):
+                largest = max(largest, made.untyped_storage().nbytes())
+
+        hooks = [module.register_forward_hook(output) for module in like.modules()]
+        masks = [torch.empty(images, *drop.shape, device="meta") for drop in network.drops]
+        x = torch.empty(images, 3, network.side, network.side, device="meta", dtype=next(like.parameters()).dtype)
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            like(x, masks)
+        for hook in hooks:
+            hook.remove()
+        saved = sum(tensor.untyped_storage().nbytes() for place, tensor in seen.items() if place not in known)
+        total = sum(parameter.numel() for parameter in network.parameters())
+        item, frozen = next(network.parameters()).element_size(), max(0, total - layout.trained)
+        return cls(layout.width, frozen, saved // images, max(largest, x.untyped_storage().nbytes()) // images, item)
+
+    @property
+    def model(self) -> int:
+        """Bytes of one row."""
+        return self.item * self.values
+
+    def training(self, images: int) -> int:
+        """Bytes of a model in training on a step of so many images: gradients, momenta, the mixture it starts from and
+        one to compare with, activations, and the gradient of the largest one with room to work.
+        """
+        return 4 * self.model + self.item * self.frozen + images * (self.saved + 2 * self.largest)
+
+    def evaluation(self, images: int) -> int:
+        """Bytes of a model that predicts so many images at once: the mixture, and an operation's input and output."""
+        return self.model + self.item * self.frozen + images * 3 * self.largest
+
+
+@dataclass(frozen=True)
+class Need:
+    """Bytes by what they are for."""
+
+    bank: int
+    """All clients' models."""
+    rows: int
+    """The server's rows, the next ones while the last are there, and the source model."""
+    images: int
+    """Training and test images of all clients, as bytes."""
+    work: int
+    """Models at work at the same time."""
+
+    @property
+    def total(self) -> int:
+        """Bytes of everything."""
+        return sum(asdict(self).values())
+
+
+def need(
+    footprint: Footprint, clients: Sequence[int], side: int, rows: int, step: int, chunk: int, at_once: int
+) -> Need:
+    """What a run holds at its peak.
+
+    Args:
+        footprint: of the network.
+        clients: images of each client, training and test.
+        side: height and width of an image as it is kept.
+        rows: R, models that the server keeps.
+        step: images of a training step; twice the batch where each is mixed with another.
+        chunk: images that are predicted at once.
+        at_once: models at work at the same time: workers of the loop, or the clients of a slice.
+
+    >>> one = Footprint(values=10, frozen=2, saved=100, largest=50)
+    >>> need(one, [4, 6], side=2, rows=1, step=3, chunk=8, at_once=2)
+    Need(bank=80, rows=120, images=120, work=2496)
+    """
+    work = max(footprint.training(step), footprint.evaluation(chunk))
+    return Need(
+        bank=footprint.model * len(clients),
+        rows=footprint.model * (2 * rows + 1),
+        images=sum(clients) * 3 * side**2,
+        work=at_once * work,
+    )
+
+
+def slice_size(there: int, fixed: int, each: int, clients: int) -> int:
+    """Clients that can be at work at the same time; 0 where not even one fits.
+
+    Args:
+        there: bytes that are free.
+        fixed: bytes that do not depend on it: bank, rows, images.
+        each: bytes of one more client at work, `Footprint.training` or `Footprint.evaluation`.
+        clients: K.
+
+    >>> slice_size(there=1000, fixed=400, each=250, clients=8)
+    2
+    """
+    return max(0, min(clients, (there - fixed) // each))
+
+
+def free(device: str) -> int | None:
+    """Bytes that a process may still take on a device; None where the system does not say."""
+    if torch.device(device).type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    found = []
+    info = Path("/proc/meminfo")
+    if info.exists():
+        lines = dict(line.split(":") for line in info.read_text().splitlines())
+        found.append(1024 * int(lines["MemAvailable"].split()[0]))
+    limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
+    if limit.exists() and used.exists() and limit.read_text().strip() != "max":
+        # Cached files count as used, but go when memory is wanted.
+        stat = dict(line.split() for line in limit.with_name("memory.stat").read_text().splitlines())
+        found.append(int(limit.read_text()) - int(used.read_text()) + int(stat.get("inactive_file", 0)))
+    return min(found) if found else None
