@@ -19,7 +19,6 @@ from fedwca.cli.profiling import print_profile
 from fedwca.cli.ranks import joined
 from fedwca.cli.resume import go_on, same_request
 from fedwca.cli.tables import print_plan, print_table
-from fedwca.engine.memory import free
 from fedwca.engine.ranks import World
 from fedwca.experiments import memory
 from fedwca.experiments.bench import draw
@@ -28,6 +27,7 @@ from fedwca.experiments.compose import described
 from fedwca.experiments.config import Layer
 from fedwca.experiments.ranked import follow, lead
 from fedwca.experiments.request import Plan, plan
+from fedwca.experiments.room import free
 from fedwca.experiments.setup import load, rehearse, resolve_device
 from fedwca.experiments.share import Share
 from fedwca.registry import Registry

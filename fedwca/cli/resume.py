@@ -111,12 +111,12 @@ def _continue(
     from fedwca.cli.carry_out import Work, carry_out, spent
     from fedwca.cli.loggers import built
     from fedwca.cli.tables import print_plan
-    from fedwca.engine.memory import free
-    from fedwca.errors import DataError
+        from fedwca.errors import DataError
     from fedwca.experiments import memory
     from fedwca.experiments.bench import draw
     from fedwca.experiments.checkpoint import Kept, survey
     from fedwca.experiments.ranked import lead
+    from fedwca.experiments.room import free
     from fedwca.experiments.setup import resolve_device
     from fedwca.experiments.share import Share
     from fedwca.results.checkpoints import Checkpoints, Keep, Unit

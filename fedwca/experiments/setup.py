@@ -16,7 +16,7 @@ from fedwca.data.partition import ClientImages
 from fedwca.datasets import find
 from fedwca.engine.bank import Layout
 from fedwca.engine.loop import Loop, cores, one_thread
-from fedwca.engine.memory import Footprint, free, slice_size
+from fedwca.engine.memory import Footprint, slice_size
 from fedwca.engine.precision import check
 from fedwca.engine.protocol import Engine
 from fedwca.engine.randomness import fold, uniform
@@ -26,6 +26,7 @@ from fedwca.engine.stacked import Stacked
 from fedwca.errors import UsageError
 from fedwca.experiments.components import registry
 from fedwca.experiments.config import RunConfig
+from fedwca.experiments.room import free
 from fedwca.network import Architecture, Network
 from fedwca.round import Method
 from fedwca.source import Source, checkpoint, pretrain

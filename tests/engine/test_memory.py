@@ -11,9 +11,10 @@ import pytest
 import torch
 from torch import nn
 
-from fedwca.engine.memory import Footprint, Need, free, need, slice_size
+from fedwca.engine.memory import Footprint, Need, need, slice_size
 from fedwca.errors import UsageError
 from fedwca.experiments.memory import recorded, refuse, sentence
+from fedwca.experiments.room import free
 from fedwca.models.lenet import LeNet
 from fedwca.models.resnet18 import ResNet18
 from fedwca.network import Network
