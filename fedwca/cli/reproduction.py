@@ -113,25 +113,32 @@ def announce(planned: Sequence[Job], out: Path) -> None:
             there, missing = sort_out(decided, out)
             left = _cost(decided, source, missing)
             had = f"; {len(there)} of {len(decided.methods)} methods are there already" if there else ""
-            say(f"  source {source}: {left.runs} runs, {left.rounds} rounds, {_rough(left)}{had}")
+            say(f"  source {source}: {_amount(left) if missing else 'nothing to run'}{had}")
     total = [_cost(p, s, sort_out(p, out)[1]) for job in planned for s, p in job.plans.items()]
     whole = sum(total, Cost(0, 0, 0.0, 0.0))
-    say(f"In all {whole.runs} runs (methods × source models × trials), {whole.rounds} rounds, {_rough(whole)}.")
+    left = f"In all {_amount(whole, ' (methods × source models × trials)')}." if whole.runs else "All runs are there."
+    say(left)
+
+
+def _amount(found: Cost, what: str = "") -> str:
+    return f"{counted(found.runs, 'run')}{what}, {counted(found.rounds, 'round')}, {_rough(found)}"
 
 
 def _rough(found: Cost) -> str:
     if math.isnan(found.images):
         return "cost unknown (the data set is not in the catalogue)"
     hours = "" if math.isnan(found.hours) else f", roughly {_hours(found.hours)} on 2 CPU cores without source models"
-    return f"{found.images / 1e6:.1f} million images trained on{hours}"
+    million = found.images / 1e6
+    images = f"{million:.1f} million" if million >= 0.1 else f"{found.images:,.0f}"
+    return f"{images} images trained on{hours}"
 
 
 def _hours(hours: float) -> str:
     if hours < 1 / 60:
         return "a minute"
     if hours < 1:
-        return f"{60 * hours:.0f} minutes"
-    return f"{hours:.0f} hours" if hours < 48 else f"{hours / 24:.0f} days"
+        return counted(round(60 * hours), "minute")
+    return counted(round(hours), "hour") if hours < 48 else f"{hours / 24:.0f} days"
 
 
 def show(job: Job, out: Path, form: Format) -> None:
@@ -142,7 +149,7 @@ def show(job: Job, out: Path, form: Format) -> None:
             path = out / f"{job.table}-{job.dataset}-{source}{'-quick' if job.quick else ''}.png"
             draw_figure(job, source, found, path)
             typer.echo(f"{job.title}: {path}", err=form in (Format.csv, Format.json))
-    if job.found.shows == "clusters":
+    if job.found.shows in ("clusters", "images"):
         grid, values = cluster_table(job, gathered)
     else:
         grid, values = accuracy_table(job, gathered)
@@ -221,11 +228,11 @@ def draw_figure(job: Job, source: str, found: Gathered, path: Path) -> None:
             raise FedwcaError(f"{job.table}: clients weigh clusters from round 1 on, so it needs --rounds 2 or more")
         rounds = sorted({min(2, last), min(50, last)})
         chosen = {row: {number: records[number] for number in rounds} for row, records in first.items()}
-        cluster_weights(chosen, domains, path, f"Weights of cluster models: {title}")
+        cluster_weights(chosen, domains, path, f"Weights of cluster models, first run: {title}")
         return
     dataset, name = load(found.config)
     images: list[Any] = [
         c.train[:8].permute(0, 2, 3, 1).numpy() for c in draw(found.config, dataset, name, 0, 0).clients
     ]
     (records,) = first.values()
-    images_by_cluster(images, records[0]["labels"], domains, path, f"Images by cluster: {title}")
+    images_by_cluster(images, records[0]["labels"], domains, path, f"Images by cluster, first run: {title}")
