@@ -116,8 +116,8 @@ def announce(planned: Sequence[Job], out: Path) -> None:
             say(f"  source {source}: {_amount(left) if missing else 'nothing to run'}{had}")
     total = [_cost(p, s, sort_out(p, out)[1]) for job in planned for s, p in job.plans.items()]
     whole = sum(total, Cost(0, 0, 0.0, 0.0))
-    left = f"In all {_amount(whole, ' (methods × source models × trials)')}." if whole.runs else "All runs are there."
-    say(left)
+    amount = _amount(whole, " (methods × source models × trials)")
+    say(f"In all {amount}." if whole.runs else "All runs are there.")
 
 
 def _amount(found: Cost, what: str = "") -> str:
