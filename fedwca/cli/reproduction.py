@@ -12,11 +12,10 @@ from typing import Any
 import typer
 
 from fedwca.cli.collect import Gathered, dataset_name, gather, say, sort_out
-from fedwca.cli.compare import Format
 from fedwca.cli.execute import Request
-from fedwca.cli.options import Asked
+from fedwca.cli.options import Asked, Format
 from fedwca.cli.sources import chosen_sources
-from fedwca.cli.tables import print_grid
+from fedwca.cli.tables import print_in
 from fedwca.datasets import datasets
 from fedwca.errors import FedwcaError
 from fedwca.experiments.bench import draw
@@ -28,10 +27,9 @@ from fedwca.experiments.spec import parse
 from fedwca.registry import canonical
 from fedwca.results.comparison import Comparison
 from fedwca.results.figures import by_domain, cluster_weights, images_by_cluster
-from fedwca.results.formats import Grid, comma_separated
+from fedwca.results.formats import Grid
 from fedwca.results.reading import counted
 from fedwca.results.reproduction import accuracies, clusters
-from fedwca.results.store import plain
 
 
 @dataclass(frozen=True)
@@ -153,12 +151,7 @@ def show(job: Job, out: Path, form: Format) -> None:
         grid, values = cluster_table(job, gathered)
     else:
         grid, values = accuracy_table(job, gathered)
-    if form is Format.json:
-        typer.echo(json.dumps(plain({"title": job.title, "values": values}), indent=2))
-    elif form is Format.csv:
-        typer.echo(comma_separated(plain(values)))
-    else:
-        print_grid(grid, form)
+    print_in(form, grid, {"title": job.title, "values": values}, values)
 
 
 def _methods(job: Job) -> dict[str, str]:
