@@ -4,4 +4,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 fedwca bench --seed 100 --source-models 3 --out runs/digits_mini
 python benchmarks/keep.py runs/digits_mini digits_mini
+# Which clusters IFCA's clients choose, on the same seeds.
+fedwca bench --seed 100 --source-models 3 --aggregator ifca --pseudo-labeler prototype:renew=round --baseline none \
+    --out runs/digits_mini-ifca
+python benchmarks/keep.py runs/digits_mini-ifca digits_mini-ifca
 python benchmarks/tables.py

@@ -10,7 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fedwca.results.statistics import Difference, difference, interval
+import readings
+
+from fedwca.results.statistics import interval
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -113,52 +115,22 @@ def choices() -> str:
     file = RESULTS / "choices.json"
     if not file.exists():
         return "Not measured yet: `python benchmarks/choices.py`."
-    return readings(json.loads(file.read_text())["results"])
+    return readings.table(json.loads(file.read_text())["results"])
 
 
-def readings(results: list[dict[str, Any]]) -> str:
-    """A row a reading, a column a source and one for all sources together; what is not there is a dash."""
-    accuracy: dict[str, dict[tuple[str, int], float]] = {}
-    for entry in results:
-        seeds = range(entry["config"]["seed"], entry["config"]["seed"] + len(entry["runs"]))
-        by_run = {(entry["source"], seed): mean for seed, mean in zip(seeds, entry["runs"], strict=True)}
-        accuracy.setdefault(entry["reading"], {}).update(by_run)
-    sources = list(dict.fromkeys(entry["source"] for entry in results))
-    columns = [[source] for source in sources] + ([sources] if len(sources) > 1 else [])
-    names = [*(f"source {source}" for source in sources), "all"][: len(columns)]
-    lines = [f"| question | reading | minus | {' | '.join(names)} |", "|---|---|---|" + "--:|" * len(names)]
-    compared = {e["reading"]: (e["question"], e["against"]) for e in results if e["against"] in accuracy}
-    for reading, (question, base) in compared.items():
-        cells = []
-        for column in columns:
-            ours, theirs = ({run: v for run, v in accuracy[r].items() if run[0] in column} for r in (reading, base))
-            cells.append(apart(difference(ours, theirs)))
-        lines.append(f"| {question} | {reading} | {base} | {' | '.join(cells)} |")
-    config = results[0]["config"]
-    bases = [reading for reading in accuracy if reading in {base for _, base in compared.values()}]
-    means = [f"{base} {statistics.fmean(accuracy[base].values()):.1f}" for base in bases]
-    return "\n".join(
-        [
-            *lines,
-            "",
-            "Difference of mean accuracies over clients after the last round, in points, paired by source and seed,",
-            "with its 95 % interval (Student's t) and n; **bold** where the interval excludes 0. Accuracies in percent",
-            f"over all these runs: {', '.join(means)}. Digit-Five files,",
-            f"{config['clients']} clients per target domain, {config['samples']} images each before the split, "
-            f"{config['rounds']} rounds of {config['training']['epochs']} epochs,",
-            f"learning rate {config['training']['lr']} (`benchmarks/choices.py`).",
-        ]
-    )
-
-
-def apart(found: Difference | None) -> str:
-    """A paired difference with its interval and number of pairs, bold where the interval excludes 0."""
-    if found is None:
-        return "–"
-    if found.low is None or found.high is None:
-        return f"{found.mean:+.2f}, n = {found.n}"
-    text = f"{found.mean:+.2f} ({found.low:+.2f} to {found.high:+.2f})"
-    return (f"**{text}**" if found.low > 0 or found.high < 0 else text) + f", n = {found.n}"
+def partition(name: str) -> str:
+    """Clusters of a method that groups clients anew each round: after the first and the last, by seed."""
+    config = json.loads((RESULTS / name / "config.json").read_text())["config"]
+    found: dict[int, list[str]] = {}
+    for line in (RESULTS / name / "rounds.jsonl").read_text().splitlines():
+        record = json.loads(line)
+        if record["round"] in (0, config["rounds"] - 1):
+            clusters = record["clustering"]
+            sizes = ", ".join(map(str, sorted(clusters["sizes"], reverse=True)))
+            found.setdefault(config["seed"] + record["source_model"], []).extend([sizes, f"{clusters['ari']:.2f}"])
+    lines = [f"| {seed} | {' | '.join(cells)} |" for seed, cells in sorted(found.items())]
+    head = "| seed | sizes after round 1 | ARI | sizes after round {} | ARI |".format(config["rounds"])
+    return "\n".join([head, "|---|---|--:|---|--:|", *lines])
 
 
 BLOCKS: dict[str, Callable[[], str]] = {
@@ -173,6 +145,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
         )
     },
     "digits_mini_matrix": matrix,
+    "digits_mini-ifca": lambda: partition("digits_mini-ifca"),
     "signatures": signatures,
     "choices": choices,
 }

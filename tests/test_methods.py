@@ -108,7 +108,7 @@ def test_ifca_deals_clients_out_and_lets_them_choose(loop: Loop) -> None:
         assert torch.equal(outcome.weights.argmax(1), outcome.labels)
 
 
-@pytest.mark.parametrize("aggregator", [name for name in aggregators.names() if name != "fedamp"])
+@pytest.mark.parametrize("aggregator", aggregators.names())
 def test_absent_clients_keep_their_place(loop: Loop, aggregator: str) -> None:
     _, outcomes = rounds(loop, aggregator, 4, participation=0.5)
     assert [len(outcome.uploads) for outcome in outcomes] == [4, 2, 2, 2]

@@ -16,8 +16,8 @@ from fedwca.errors import InvalidConfig
 from fedwca.experiments.config import RunConfig, validate
 from fedwca.experiments.request import Plan, plan
 from fedwca.experiments.spec import parse
+from fedwca.results.runs import Run, read_run, readable_run, run_folders
 from fedwca.results.store import plain
-from fedwca.results.stored import Stored, read_run, runs_in
 from fedwca.results.summary import Row
 
 OWN_TO_METHODS = {
@@ -34,7 +34,7 @@ class Gathered:
     config: RunConfig
     table: list[Row]
     """In the order that was asked for."""
-    runs: dict[str, Stored]
+    runs: dict[str, Run]
     """The run that holds each method."""
 
     def records(self, method: str) -> list[dict[str, Any]]:
@@ -83,20 +83,19 @@ def decided_label(decided: Plan, name: str) -> str:
     return next(method.label for method, _ in decided.methods if method.name == name)
 
 
-def sort_out(decided: Plan, out: Path) -> tuple[dict[str, Stored], list[str]]:
+def sort_out(decided: Plan, out: Path) -> tuple[dict[str, Run], list[str]]:
     """Methods of a plan with the finished run that holds each, and the names of those that no run holds."""
     wanted = plain(described_plan(decided)["methods"])
-    there: dict[str, Stored] = {}
-    for run in runs_in(out):
-        if finished(run.path, decided.config):
+    there: dict[str, Run] = {}
+    for run in filter(None, map(readable_run, run_folders(out))):
+        if finished(run, decided.config):
             there |= {name: run for name in wanted if name not in there and run.methods.get(name) == wanted[name]}
     return there, [name for name in wanted if name not in there]
 
 
-def finished(path: Path, config: RunConfig) -> bool:
-    """Whether a folder holds a run that ended, on this data and with these settings, whatever its methods."""
-    run = read_run(path)
-    return run is not None and run.complete and settings(run.config) == settings(config.model_dump(mode="json"))
+def finished(run: Run, config: RunConfig) -> bool:
+    """Whether a run ended, on this data and with these settings, whatever its methods."""
+    return run.complete and settings(run.config) == settings(config.model_dump(mode="json"))
 
 
 def settings(config: Any) -> dict[str, Any] | None:
@@ -117,7 +116,7 @@ def place(request: Request, out: Path, name: str) -> Path:
     while True:
         path = out / (name if number == 1 else f"{name}-{number}")
         number += 1
-        run = read_run(path)
+        run = readable_run(path)
         if run is None:
             rounds = path / "rounds.jsonl"
             if not path.exists() or (rounds.is_file() and rounds.stat().st_size == 0):
@@ -126,7 +125,7 @@ def place(request: Request, out: Path, name: str) -> Path:
             return path
 
 
-def conduct_or_resume(request: Request, say: Callable[[str], None]) -> Stored:
+def conduct_or_resume(request: Request, say: Callable[[str], None]) -> Run:
     """Run into ``request.out``; an unfinished run that is there goes on, to the same bits."""
     need_one_process("this command")
     assert request.out is not None
@@ -135,6 +134,4 @@ def conduct_or_resume(request: Request, say: Callable[[str], None]) -> Stored:
         say(f"{request.out}: holds the same run, unfinished; it goes on")
     elif request.out.exists():
         shutil.rmtree(request.out)  # made, but nothing was run in it
-    found = read_run(conduct(replace(request, reuse=begun)).path)
-    assert found is not None
-    return found
+    return read_run(conduct(replace(request, reuse=begun)).path)

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fedwca.cli import complete
-from fedwca.cli.options import KEEP, WHAT, Asked, option, run_options
+from fedwca.cli.options import KEEP, WHAT, Asked, Form, Format, folder, option, run_options
 from fedwca.errors import UsageError
-
-
-class Format(StrEnum):
-    """How a table is printed."""
-
-    table = "table"
-    markdown = "markdown"
-    latex = "latex"
-    csv = "csv"
-    json = "json"
 
 
 @run_options
@@ -43,12 +31,8 @@ def command(
         str | None,
         option("--reference", text="Method that differences are taken to; default fedavg if it is run.", panel=KEEP),
     ] = None,
-    out: Annotated[
-        Path, typer.Option("--out", help="Folder of the run folders, one a source.", rich_help_panel=KEEP)
-    ] = Path("runs/compare"),
-    form: Annotated[Format, typer.Option("--format", help="How the table is printed.", rich_help_panel=KEEP)] = (
-        Format.table
-    ),
+    out: Annotated[Path, folder("run folders, one a source")] = Path("runs/compare"),
+    form: Form = Format.table,
 ) -> None:
     """Compare methods: one table over sources, source models and trials.
 
@@ -57,11 +41,9 @@ def command(
     from fedwca.cli.collect import dataset_name, gather
     from fedwca.cli.execute import Request
     from fedwca.cli.sources import chosen_sources
-    from fedwca.cli.tables import comparison_grid, print_grid
+    from fedwca.cli.tables import comparison_grid, print_in
     from fedwca.experiments.spec import parse
     from fedwca.results.comparison import Comparison
-    from fedwca.results.formats import comma_separated
-    from fedwca.results.store import plain
 
     names = [parse(method).name for method in methods]
     base = parse(reference).name if reference else "fedavg"
@@ -78,9 +60,4 @@ def command(
         tables[str(config.source)] = gathered.table
     assert config is not None
     found = Comparison.of(dataset_name(config), tables, base)
-    if form is Format.json:
-        typer.echo(json.dumps(plain(found.plain()), indent=2))
-    elif form is Format.csv:
-        typer.echo(comma_separated(plain(found.flat())))
-    else:
-        print_grid(comparison_grid(found), form)
+    print_in(form, comparison_grid(found), found.plain(), found.flat())

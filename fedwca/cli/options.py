@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,6 +16,19 @@ from fedwca.cli import complete
 from fedwca.errors import UsageError
 
 WHAT, HOW, RUN, KEEP = "Data and model", "Method", "Run", "Configuration and results"
+
+
+class Format(StrEnum):
+    """How a table is printed."""
+
+    table = "table"
+    markdown = "markdown"
+    latex = "latex"
+    csv = "csv"
+    json = "json"
+
+
+Form = Annotated[Format, typer.Option("--format", help="How tables are printed.", rich_help_panel=KEEP)]
 
 
 @dataclass(frozen=True)
@@ -37,6 +51,11 @@ def option(*names: str, text: str, panel: str, **more: Any) -> Any:
 def _kind(kind: Any, *names: str, **more: Any) -> Any:
     """The annotation of a shared option that is None unless given."""
     return Annotated[kind | None, option(*names, **more)]
+
+
+def folder(of: str) -> Any:
+    """What typer is told of the ``--out`` of commands that keep many runs."""
+    return typer.Option("--out", help=f"Folder of the {of}.", rich_help_panel=KEEP)
 
 
 SHARED: dict[str, Any] = {

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedwca.cli.compare import Format
-from fedwca.cli.options import KEEP, WHAT, Asked, option, run_options
+from fedwca.cli.options import KEEP, WHAT, Asked, Form, Format, folder, option, run_options
 
 
 def _known() -> list[str]:
@@ -42,12 +41,8 @@ def command(
         bool, typer.Option("--quick", help="Fewer images, rounds and runs; not comparable with the printed numbers.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and its rough cost, run nothing.")] = False,
-    out: Annotated[
-        Path, typer.Option("--out", help="Folder of the run folders and figures.", rich_help_panel=KEEP)
-    ] = Path("runs/reproduce"),
-    form: Annotated[Format, typer.Option("--format", help="How tables are printed.", rich_help_panel=KEEP)] = (
-        Format.table
-    ),
+    out: Annotated[Path, folder("run folders and figures")] = Path("runs/reproduce"),
+    form: Form = Format.table,
 ) -> None:
     """Reproduce a table or figure of the FedWCA paper: ours, the published numbers, the difference.
 

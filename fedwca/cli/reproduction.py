@@ -12,11 +12,10 @@ from typing import Any
 import typer
 
 from fedwca.cli.collect import Gathered, dataset_name, gather, say, sort_out
-from fedwca.cli.compare import Format
 from fedwca.cli.execute import Request
-from fedwca.cli.options import Asked
+from fedwca.cli.options import Asked, Format
 from fedwca.cli.sources import chosen_sources
-from fedwca.cli.tables import print_grid
+from fedwca.cli.tables import print_in
 from fedwca.datasets import datasets
 from fedwca.errors import FedwcaError
 from fedwca.experiments.bench import draw
@@ -28,10 +27,9 @@ from fedwca.experiments.spec import parse
 from fedwca.registry import canonical
 from fedwca.results.comparison import Comparison
 from fedwca.results.figures import by_domain, cluster_weights, images_by_cluster
-from fedwca.results.formats import Grid, comma_separated
+from fedwca.results.formats import Grid
 from fedwca.results.reading import counted
 from fedwca.results.reproduction import accuracies, clusters
-from fedwca.results.store import plain
 
 
 @dataclass(frozen=True)
@@ -113,25 +111,32 @@ def announce(planned: Sequence[Job], out: Path) -> None:
             there, missing = sort_out(decided, out)
             left = _cost(decided, source, missing)
             had = f"; {len(there)} of {len(decided.methods)} methods are there already" if there else ""
-            say(f"  source {source}: {left.runs} runs, {left.rounds} rounds, {_rough(left)}{had}")
+            say(f"  source {source}: {_amount(left) if missing else 'nothing to run'}{had}")
     total = [_cost(p, s, sort_out(p, out)[1]) for job in planned for s, p in job.plans.items()]
     whole = sum(total, Cost(0, 0, 0.0, 0.0))
-    say(f"In all {whole.runs} runs (methods × source models × trials), {whole.rounds} rounds, {_rough(whole)}.")
+    amount = _amount(whole, " (methods × source models × trials)")
+    say(f"In all {amount}." if whole.runs else "All runs are there.")
+
+
+def _amount(found: Cost, what: str = "") -> str:
+    return f"{counted(found.runs, 'run')}{what}, {counted(found.rounds, 'round')}, {_rough(found)}"
 
 
 def _rough(found: Cost) -> str:
     if math.isnan(found.images):
         return "cost unknown (the data set is not in the catalogue)"
     hours = "" if math.isnan(found.hours) else f", roughly {_hours(found.hours)} on 2 CPU cores without source models"
-    return f"{found.images / 1e6:.1f} million images trained on{hours}"
+    million = found.images / 1e6
+    images = f"{million:.1f} million" if million >= 0.1 else f"{found.images:,.0f}"
+    return f"{images} images trained on{hours}"
 
 
 def _hours(hours: float) -> str:
     if hours < 1 / 60:
         return "a minute"
     if hours < 1:
-        return f"{60 * hours:.0f} minutes"
-    return f"{hours:.0f} hours" if hours < 48 else f"{hours / 24:.0f} days"
+        return counted(round(60 * hours), "minute")
+    return counted(round(hours), "hour") if hours < 48 else f"{hours / 24:.0f} days"
 
 
 def show(job: Job, out: Path, form: Format) -> None:
@@ -142,16 +147,11 @@ def show(job: Job, out: Path, form: Format) -> None:
             path = out / f"{job.table}-{job.dataset}-{source}{'-quick' if job.quick else ''}.png"
             draw_figure(job, source, found, path)
             typer.echo(f"{job.title}: {path}", err=form in (Format.csv, Format.json))
-    if job.found.shows == "clusters":
+    if job.found.shows in ("clusters", "images"):
         grid, values = cluster_table(job, gathered)
     else:
         grid, values = accuracy_table(job, gathered)
-    if form is Format.json:
-        typer.echo(json.dumps(plain({"title": job.title, "values": values}), indent=2))
-    elif form is Format.csv:
-        typer.echo(comma_separated(plain(values)))
-    else:
-        print_grid(grid, form)
+    print_in(form, grid, {"title": job.title, "values": values}, values)
 
 
 def _methods(job: Job) -> dict[str, str]:
@@ -221,11 +221,11 @@ def draw_figure(job: Job, source: str, found: Gathered, path: Path) -> None:
             raise FedwcaError(f"{job.table}: clients weigh clusters from round 1 on, so it needs --rounds 2 or more")
         rounds = sorted({min(2, last), min(50, last)})
         chosen = {row: {number: records[number] for number in rounds} for row, records in first.items()}
-        cluster_weights(chosen, domains, path, f"Weights of cluster models: {title}")
+        cluster_weights(chosen, domains, path, f"Weights of cluster models, first run: {title}")
         return
     dataset, name = load(found.config)
     images: list[Any] = [
         c.train[:8].permute(0, 2, 3, 1).numpy() for c in draw(found.config, dataset, name, 0, 0).clients
     ]
     (records,) = first.values()
-    images_by_cluster(images, records[0]["labels"], domains, path, f"Images by cluster: {title}")
+    images_by_cluster(images, records[0]["labels"], domains, path, f"Images by cluster, first run: {title}")

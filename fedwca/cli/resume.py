@@ -187,7 +187,8 @@ def same_request(path: Path, asked: Mapping[str, Any]) -> None:
     """
     from fedwca.errors import UsageError
     from fedwca.experiments.config import validate
-    from fedwca.results.runs import differing, read_about
+    from fedwca.results.differences import differing
+    from fedwca.results.runs import read_about
 
     about = read_about(path)
     stored = {**about, "config": validate(about["config"]).model_dump(mode="json")}
@@ -204,7 +205,7 @@ def _same_methods(path: Path, about: Mapping[str, Any], decided: Plan) -> None:
     """
     from fedwca.cli.execute import described_plan
     from fedwca.errors import UsageError
-    from fedwca.results.runs import differing
+    from fedwca.results.differences import differing
 
     if different := differing(about, {**described_plan(decided), "config": about["config"]}):
         key, (there, here) = next(iter(different.items()))

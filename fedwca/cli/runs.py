@@ -111,7 +111,8 @@ def show_run(run: Name, as_json: Json = False) -> None:
 @app.command("diff")
 def diff_runs(a: Name, b: Name, as_json: Json = False) -> None:
     """Show in which settings two runs differ, and the accuracies of methods both have."""
-    from fedwca.results.runs import differing, find_run, read_run
+    from fedwca.results.differences import differing
+    from fedwca.results.runs import find_run, read_run
 
     one, other = read_run(find_run(a)), read_run(find_run(b))
     settings = differing(one.about, other.about)

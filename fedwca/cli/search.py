@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import warnings
 from collections.abc import Sequence
@@ -10,17 +9,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from fedwca.cli.collect import gather, say
-from fedwca.cli.compare import Format
 from fedwca.cli.execute import Request
+from fedwca.cli.options import Format
 from fedwca.cli.sources import chosen_sources
-from fedwca.cli.tables import print_grid
+from fedwca.cli.tables import print_in
 from fedwca.errors import FedwcaError, UsageError
 from fedwca.experiments.request import Plan, plan
 from fedwca.experiments.sweep import CRITERIA, ORACLE, Choice, Span, check_taken, judged, resolved
-from fedwca.results.formats import Grid, comma_separated
+from fedwca.results.formats import Grid
 
 
 @dataclass(frozen=True)
@@ -146,12 +143,6 @@ def _shown(values: dict[str, Any]) -> str:
 
 def report(wanted: Search, found: list[dict[str, Any]], form: Format) -> None:
     """Print the tries, the best first, and how to run the best."""
-    if form is Format.json:
-        typer.echo(json.dumps({"criterion": wanted.criterion, "direction": wanted.direction, "tries": found}, indent=2))
-        return
-    if form is Format.csv:
-        typer.echo(comma_separated(found))
-        return
     lines = [[f"{v:.4g}" if isinstance(v, float) else str(v) for v in entry.values()] for entry in found]
     better = "more" if wanted.direction == "maximize" else "less"
     best = " ".join(f"--set {key}={value}" for key, value in found[0].items() if key not in ("try", wanted.criterion))
@@ -163,4 +154,5 @@ def report(wanted: Search, found: list[dict[str, Any]], form: Format) -> None:
     method = wanted.request.layer["baselines"][0]
     title = f"{method}: {wanted.criterion} after the last round ({better} is better), the best first"
     notes = [f"{labels} Mean over clients and runs.", f"The best: {best}"]
-    print_grid(Grid(title, tuple(found[0]), lines, notes), form)
+    whole = {"criterion": wanted.criterion, "direction": wanted.direction, "tries": found}
+    print_in(form, Grid(title, tuple(found[0]), lines, notes), whole, found)

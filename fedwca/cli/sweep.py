@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from fedwca.cli import complete
-from fedwca.cli.compare import Format
-from fedwca.cli.options import KEEP, Asked, option, run_options
+from fedwca.cli.options import Asked, Form, Format, folder, option, run_options
 from fedwca.errors import UsageError
 
 SEARCH = "Search"
@@ -58,12 +57,8 @@ def command(
             panel=SEARCH,
         ),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", help="Folder of the study and its runs.", rich_help_panel=KEEP)] = Path(
-        "runs/sweep"
-    ),
-    form: Annotated[Format, typer.Option("--format", help="How the table is printed.", rich_help_panel=KEEP)] = (
-        Format.table
-    ),
+    out: Annotated[Path, folder("study and its runs")] = Path("runs/sweep"),
+    form: Form = Format.table,
 ) -> None:
     """Search hyper-parameters without target labels.
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -11,11 +12,13 @@ import typer
 from rich.console import Console
 
 from fedwca.cli.drawing import draw_grid
+from fedwca.cli.options import Format
 from fedwca.experiments.request import Plan, provenance
 from fedwca.results.comparison import Comparison
-from fedwca.results.formats import Grid, shown, shown_difference
+from fedwca.results.formats import Grid, comma_separated, shown, shown_difference
 from fedwca.results.reading import counted
 from fedwca.results.statistics import FEWEST, Difference
+from fedwca.results.store import plain
 from fedwca.results.summary import Row
 
 
@@ -107,12 +110,19 @@ def _p(difference: Difference | None) -> str:
     return "–" if difference.p is None else f"{difference.p:.3g}"
 
 
-def print_grid(grid: Grid, form: str = "table") -> None:
-    """A table on the terminal, or as Markdown or LaTeX."""
-    if form in ("markdown", "latex"):
-        typer.echo(grid.markdown() if form == "markdown" else grid.latex())
-        return
-    console = Console()
-    draw_grid(grid, console)
-    for note in grid.notes:
-        console.print(note, markup=False, soft_wrap=True)
+def print_in(form: Format, grid: Grid, whole: Any, entries: Sequence[Mapping[str, Any]]) -> None:
+    """A table in the form that was asked for: ``whole`` as JSON, ``entries`` as CSV, else the grid."""
+    match form:
+        case Format.json:
+            typer.echo(json.dumps(plain(whole), indent=2))
+        case Format.csv:
+            typer.echo(comma_separated(plain(entries)))
+        case Format.markdown:
+            typer.echo(grid.markdown())
+        case Format.latex:
+            typer.echo(grid.latex())
+        case Format.table:
+            console = Console()
+            draw_grid(grid, console)
+            for note in grid.notes:
+                console.print(note, markup=False, soft_wrap=True)

@@ -32,7 +32,7 @@ def _save(figure: Any, path: Path) -> None:
 
 def by_domain(table: Sequence[Row], labels: Sequence[str], path: Path, title: str) -> None:
     """Figure 4: accuracy by target domain, one bar a method, the last one in the strong colour; std as whiskers."""
-    figure = _figure(9, 4.4)
+    figure = _figure(9, 4.8)
     axis = figure.subplots()
     domains, width = list(table[0].domains), 0.85 / len(table)
     for index, (row, label) in enumerate(zip(table, labels, strict=True)):
@@ -48,10 +48,12 @@ def by_domain(table: Sequence[Row], labels: Sequence[str], path: Path, title: st
             error_kw={"linewidth": 1},
         )
     axis.set_xticks(range(len(domains)), domains)
-    axis.set(ylabel="accuracy (%)", ylim=(0, 100), title=title)
+    n = len(table[0].runs)
+    whiskers = f"target domain; whiskers: standard deviation over n = {n} runs" if n > 1 else "target domain; n = 1 run"
+    axis.set(xlabel=whiskers, ylabel="accuracy (%)", ylim=(0, 100), title=title)
     axis.grid(axis="y", alpha=0.3)
     axis.set_axisbelow(True)
-    axis.legend(fontsize=8, ncols=3)
+    figure.legend(loc="outside lower center", fontsize=8, ncols=6, frameon=False)
     _save(figure, path)
 
 
@@ -67,7 +69,7 @@ def cluster_weights(
         title: what was run.
     """
     rounds = sorted({number for found in records.values() for number in found})
-    figure = _figure(1.6 + 3.4 * len(rounds), 1 + 0.32 * len(domains) * len(records))
+    figure = _figure(max(7.0, 1.6 + 3.4 * len(rounds)), 1 + 0.32 * len(domains) * len(records))
     axes = figure.subplots(len(records), len(rounds), squeeze=False)
     for line, (label, found) in zip(axes, records.items(), strict=True):
         for axis, number in zip(line, rounds, strict=True):
@@ -79,7 +81,8 @@ def cluster_weights(
                     axis.text(cluster, client, f"{weight:.2f}", ha="center", va="center", color=dark, fontsize=7)
             own = letters(found[number]["labels"])
             axis.set_yticks(range(len(domains)), [f"{name} ({own[k]})" for k, name in enumerate(domains)], fontsize=7)
-            axis.set_xticks(range(len(weights[0])))
+            names = dict(zip(found[number]["labels"], own, strict=True))  # the letters that clients have beside them
+            axis.set_xticks(range(len(weights[0])), [names.get(c, str(c)) for c in range(len(weights[0]))])
             axis.set(title=f"{label}, r = {number}", xlabel="cluster")
     figure.suptitle(title)
     _save(figure, path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,10 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fedwca.errors import FedwcaError
-from fedwca.results.runs import find_run, read_about
-from fedwca.results.store import read_records
-from fedwca.results.summary import rows, summarise
+from fedwca.results.runs import find_run, read_run
+from fedwca.results.summary import summarise
 
 Record = Mapping[str, Any]
 
@@ -87,45 +84,30 @@ def read_results(path: Path) -> Results:
         UsageError: there is no such run.
         FedwcaError: one of its files is damaged.
     """
-    path = find_run(path)
-    decided, left = read_about(path), _json(path / "summary.json")
-    records, methods = read_records(path), decided["methods"]
-    clients = max((len(record["accuracy"]) for record in records), default=0)
-    domains = _domains(left, decided["config"], clients)
-    summary = left.get("methods", {})
+    run = read_run(find_run(path))
+    records = run.records()
+    domains = run.domains or _unnamed(run.config, records)
+    summary = run.summary.get("methods", {})
     if records and domains:
-        found = summarise(rows(records, {name: m["label"] for name, m in methods.items()}, domains))
-        summary = {name: _finite(entry) for name, entry in found.items()}
+        summary = {name: _finite(entry) for name, entry in summarise(run.table(domains)).items()}
     return Results(
-        path=path,
-        config=decided["config"],
-        methods=methods,
+        path=run.path,
+        config=run.config,
+        methods=run.methods,
         records=records,
         domains=domains,
         summary=summary,
-        origins=decided.get("origins", {}),
-        environment=_json(path / "environment.json"),
-        timing=left.get("timing", {}),
-        complete=bool(left.get("complete", False)),
+        origins=run.about.get("origins", {}),
+        environment=run.environment,
+        timing=run.summary.get("timing", {}),
+        complete=run.complete,
     )
 
 
-def _json(file: Path) -> dict[str, Any]:
-    if not file.is_file():
-        return {}
-    try:
-        found: dict[str, Any] = json.loads(file.read_text())
-    except ValueError as error:
-        raise FedwcaError(f"{file}: not valid JSON ({error})") from None
-    return found
-
-
-def _domains(left: Mapping[str, Any], config: Mapping[str, Any], clients: int) -> list[str]:
-    """Clients come domain after domain, equally many of each; a run that was killed has no names for them."""
-    each = int(config["clients"])
-    for entry in left.get("methods", {}).values():
-        return [name for name in entry["domains"] for _ in range(each)]
-    return [f"target {client // each + 1}" for client in range(clients)]
+def _unnamed(config: Mapping[str, Any], records: Sequence[Record]) -> list[str]:
+    """Names for the domains of a run that was killed before it could say them."""
+    clients = max((len(record["accuracy"]) for record in records), default=0)
+    return [f"target {client // int(config['clients']) + 1}" for client in range(clients)]
 
 
 def _finite(value: Any) -> Any:

@@ -12,6 +12,7 @@ from fedwca.results.statistics import Sample, sample
 Values = Mapping[tuple[str, str], tuple[float, float | None]]
 """(row, source) to published mean and standard deviation, percent."""
 AVERAGE = "average"
+NOTHING = "The paper prints no numbers for this on this data set."
 
 
 def accuracies(title: str, found: Comparison, rows: Mapping[str, str], values: Values, where: str) -> Grid:
@@ -34,16 +35,19 @@ def accuracies(title: str, found: Comparison, rows: Mapping[str, str], values: V
             printed = values.get((row, source))
             if part and source == AVERAGE:
                 printed = _mean([values[row, one][0] for one in found.sources if (row, one) in values], found.sources)
-            lines.append([f"{source}: {row}", shown(ours, 2), *_beside(ours, printed), str(ours.n)])
-    notes = [
-        "Ours and published: mean ± std (ddof 1) of the trial means, percent; difference: ours − published, points."
-    ]
+            told = " (ORACLE)" if found.labels[method].endswith("(ORACLE)") else ""
+            where_from = "Avg." if source == AVERAGE else source
+            beside = _beside(ours, printed) if values else []
+            lines.append([f"{where_from}: {row}{told}", shown(ours, 2), *beside, str(ours.n)])
+    notes = ["Mean ± std (ddof 1) of the trial means, percent."]
+    notes += ["Difference: ours − published, points."] if values else []
     if several:
-        notes.append("average: mean and std over all runs of all sources named here, as in the paper's Avg. row.")
+        notes.append("Avg.: mean and std over all runs of all sources named here, as in the paper's Avg. row.")
         if part:
             notes.append("Published beside it: the mean of the printed means of these sources; the paper has more.")
-    notes.append(f"Published: {where}." if where else "Nothing is published for this data set and table.")
-    return Grid(title, ("source: row", "ours", "published", "difference", "n"), lines, notes)
+    notes.append(f"Published: {where}." if values else NOTHING)
+    columns = ("source: row", "ours", *(("published", "difference") if values else ()), "n")
+    return Grid(title, columns, lines, notes)
 
 
 def _mean(printed: Sequence[float], sources: Sequence[str]) -> tuple[float, None] | None:
@@ -92,18 +96,18 @@ def clusters(
         there = printed.get(row)
         same = sum(letters(run["labels"]) == there for run in runs)
         fits = there is not None and len(there) == len(runs[0]["labels"])
-        line += [there or "–", str(len(set(there))) if there else "", _agreement(there, blocks) if there else ""]
-        lines.append([*line, f"{same} of {len(runs)}" if fits else "", str(len(runs))])
-    order = "; ".join(
-        f"{', '.join(dict.fromkeys(names))}" for names in dict.fromkeys(tuple(domains[row]) for row in found)
-    )
+        beside = [there or "–", str(len(set(there))) if there else "", _agreement(there, blocks) if there else ""]
+        lines.append([*line, *([*beside, f"{same} of {len(runs)}" if fits else ""] if printed else []), str(len(runs))])
+    orders = {row: ", ".join(dict.fromkeys(domains[row])) for row in found}
+    alike = len(set(orders.values())) == 1
+    order = next(iter(orders.values())) if alike else "; ".join(f"{row}: {names}" for row, names in orders.items())
     notes = [
         f"Clusters of the first run, one letter a client; clients of one domain stand together ({order}).",
         "Number of clusters and adjusted Rand index to the true domains: mean ± std (ddof 1) over n runs.",
-        f"Published: {where}." if where else "Nothing is published for this data set and table.",
+        f"Published: {where}." if printed else NOTHING,
     ]
-    columns = ("row", "ours", "clusters", "ARI", "published", "clusters", "ARI", "the same", "n")
-    return Grid(title, columns, lines, notes)
+    beside = ["published", "clusters", "ARI", "the same"] if printed else []
+    return Grid(title, ("row", "ours", "clusters", "ARI", *beside, "n"), lines, notes)
 
 
 def _agreement(there: str, blocks: int) -> str:

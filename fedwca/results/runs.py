@@ -1,4 +1,7 @@
-"""Runs on disk: found by name or path, read whatever version wrote them, listed by looking into folders."""
+"""Runs on disk: found by name or path, read whatever version wrote them, listed by looking into folders.
+
+This is the one place that reads a run folder; `fedwca.results.reading` makes of it what pictures and reports need.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import difflib
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -14,7 +17,8 @@ from typing import Any, Literal
 
 from fedwca.errors import FedwcaError, UsageError
 from fedwca.results.lock import held
-from fedwca.results.store import SCHEMA, plain
+from fedwca.results.store import SCHEMA, plain, read_records
+from fedwca.results.summary import Row, rows
 
 ROOT = Path("runs")
 """Where runs go that are given no folder."""
@@ -29,14 +33,49 @@ class Run:
     """What ``config.json`` holds."""
     summary: Mapping[str, Any]
     """What ``summary.json`` holds; empty where there is none yet."""
+    environment: Mapping[str, Any]
+    """What ``environment.json`` holds; empty where there is none."""
     state: Literal["done", "stopped", "running"]
     time: datetime
     """When it began."""
 
     @property
+    def config(self) -> Mapping[str, Any]:
+        """The resolved configuration."""
+        return self.about["config"]  # type: ignore[no-any-return]
+
+    @property
+    def methods(self) -> Mapping[str, Mapping[str, Any]]:
+        """By name: label, rounds, components; the composed method is last."""
+        return self.about["methods"]  # type: ignore[no-any-return]
+
+    @property
+    def complete(self) -> bool:
+        """Whether it ran to its end."""
+        return self.summary.get("complete") is True
+
+    @property
+    def domains(self) -> tuple[str, ...]:
+        """True domain of each client, K names; empty where nothing says them."""
+        if self.about.get("domains"):
+            return tuple(self.about["domains"])
+        # An older run: clients come domain after domain, equally many of each.
+        named = next(iter(self.summary.get("methods", {}).values()), {"domains": ()})["domains"]
+        return tuple(name for name in named for _ in range(int(self.config["clients"])))
+
+    def records(self) -> list[dict[str, Any]]:
+        """Lines of ``rounds.jsonl``; none where the file is not kept."""
+        return read_records(self.path)
+
+    def table(self, domains: Sequence[str] | None = None) -> list[Row]:
+        """A row per method, from the records; ``domains`` stands in for those that nothing says."""
+        labels = {name: str(about["label"]) for name, about in self.methods.items()}
+        return rows(self.records(), labels, self.domains if domains is None else domains)
+
+    @property
     def own(self) -> str:
         """Name of the composed method."""
-        return str(list(self.about["methods"])[-1])
+        return list(self.methods)[-1]
 
     @property
     def accuracy(self) -> float | None:
@@ -89,11 +128,19 @@ def read_run(run: Path) -> Run:
     about = read_about(run)
     summary = _read(run / "summary.json") if (run / "summary.json").exists() else {}
     done = "done" if summary.get("complete") else "stopped"
-    environment = run / "environment.json"
-    written = _read(environment).get("time") if environment.exists() else None
+    environment = _read(run / "environment.json") if (run / "environment.json").exists() else {}
+    written = environment.get("time")
     modified = datetime.fromtimestamp((run / "config.json").stat().st_mtime).astimezone()
     time = datetime.fromisoformat(written) if written else modified
-    return Run(run, about, summary, "running" if held(run) else done, time)  # type: ignore[arg-type]
+    return Run(run, about, summary, environment, "running" if held(run) else done, time)  # type: ignore[arg-type]
+
+
+def readable_run(run: Path) -> Run | None:
+    """A run, or None where the folder holds none or it cannot be read."""
+    try:
+        return read_run(run) if (run / "config.json").is_file() else None
+    except FedwcaError:
+        return None
 
 
 def remove(run: Path) -> None:
@@ -123,50 +170,4 @@ def _read(file: Path) -> dict[str, Any]:
         raise FedwcaError(f"{file}: cannot be read ({error})") from None
     if not isinstance(value, dict):
         raise FedwcaError(f"{file}: is not a table of values")
-    return value
-
-
-def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Dotted keys in which two runs' configurations or methods differ, with both values; ``workers`` does not count.
-
-    Args:
-        one: what ``config.json`` of a run holds.
-        other: the same of another.
-    """
-    first, second = _leaves(one), _leaves(other)
-    return {
-        key: (first.get(key), second.get(key))
-        for key in dict.fromkeys([*first, *second])
-        if _typed(first.get(key)) != _typed(second.get(key))
-    }
-
-
-def _leaves(about: Mapping[str, Any]) -> dict[str, Any]:
-    """Configuration and components as dotted keys; those of a method as ``method.kind.name.field``."""
-    found = dict(_flat(plain(about["config"])))
-    found.pop("workers", None)
-    for name, method in about["methods"].items():
-        found[f"{name}.rounds"] = method["rounds"]
-        for part in plain(method["components"]):
-            fields = {key: value for key, value in part.items() if key not in ("kind", "name")}
-            found |= dict(_flat(fields, f"{name}.{part['kind']}.{part['name']}."))
-            found[f"{name}.{part['kind']}.{part['name']}"] = True
-    return found
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
-
-
-def _typed(value: Any) -> Any:
-    """Values as a command line may have given them: ``"8"`` and 8 are the same."""
-    if isinstance(value, str):
-        try:
-            return float(value)
-        except ValueError:
-            return {"true": True, "false": False}.get(value, value)
     return value
