@@ -1,9 +1,10 @@
-"""PFLlib: FedAvg's server and clients out of a checkout that the variable PFLLIB names; one process, images in memory."""
+"""PFLlib: FedAvg's server and clients, of a checkout that the variable PFLLIB names; one process, images in memory."""
 
 from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,11 +12,11 @@ import torch
 from plain import PlainLeNet, objective
 from work import Clock, arguments, fresh, images
 
-sys.path.insert(0, os.path.join(os.environ["PFLLIB"], "system"))
+sys.path.insert(0, str(Path(os.environ["PFLLIB"]) / "system"))
 
-from flcore.clients import clientbase  # noqa: E402
-from flcore.servers import serverbase  # noqa: E402
-from flcore.servers.serveravg import FedAvg  # noqa: E402
+from flcore.clients import clientbase
+from flcore.servers import serverbase
+from flcore.servers.serveravg import FedAvg
 
 given, clock = arguments(), Clock()
 
