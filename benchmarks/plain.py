@@ -31,17 +31,21 @@ class PlainLeNet(nn.Module):
         return self.classifier(self.features(x))
 
 
+def objective(logits: Tensor, labels: Tensor) -> Tensor:
+    """SHOT's objective on fixed labels."""
+    p = logits.softmax(1)
+    entropy = -(p * (p + 1e-5).log()).sum(1).mean()
+    diversity = -(p.mean(0) * (p.mean(0) + 1e-5).log()).sum()
+    return entropy - diversity + 0.1 * F.cross_entropy(logits, labels)
+
+
 def train(model: nn.Module, images: Tensor, labels: Tensor, epochs: int, batch: int = 64) -> None:
-    """SHOT's objective on fixed labels, as a script would write it."""
+    """A client's epochs, as a script would write them."""
     optimiser = torch.optim.SGD(model.features.parameters(), 1e-3, momentum=0.9, weight_decay=1e-3)
     model.train()
     for _ in range(epochs):
         for indices in torch.randperm(len(images)).split(batch):
-            logits = model(images[indices])
-            p = logits.softmax(1)
-            entropy = -(p * (p + 1e-5).log()).sum(1).mean()
-            diversity = -(p.mean(0) * (p.mean(0) + 1e-5).log()).sum()
-            loss = entropy - diversity + 0.1 * F.cross_entropy(logits, labels[indices])
+            loss = objective(model(images[indices]), labels[indices])
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()

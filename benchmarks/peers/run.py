@@ -1,8 +1,9 @@
 """The same work on this library and on peers, in turn: CPU seconds and wall time, wins and losses alike.
 
-    python benchmarks/peers/run.py plain fedwca flower --workers 2
+    python benchmarks/peers/run.py plain fedwca flower pfl --workers 2
 
 Each peer with a requirements file gets a venv of its own, made once; torch comes from the environment that runs this.
+A peer that is not there is left out, with a sentence.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-PEERS = ("plain", "fedwca", "flower")
+PEERS = ("plain", "fedwca", "flower", "pfl", "pfllib")
+OURS = "fedwca"
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -31,9 +33,19 @@ QUIET = {
 }
 
 
+class Absent(Exception):
+    """A peer is not on this machine; says why."""
+
+
 def interpreter(peer: str, folder: Path) -> Path:
-    """The Python that runs a peer: this one, or that of its venv, which is made where it is not there yet."""
+    """The Python that runs a peer: this one, or that of its venv, which is made where it is not there yet.
+
+    Raises:
+        Absent: it cannot be installed, or its sources are not here.
+    """
     requirements = HERE / f"{peer}.txt"
+    if peer == "pfllib" and not (Path(os.environ.get("PFLLIB", "")) / "system" / "flcore").is_dir():
+        raise Absent("PFLlib is on no package index; let the variable PFLLIB name a checkout of it")
     if not requirements.exists():
         return Path(sys.executable)
     home = folder / peer
@@ -48,7 +60,9 @@ def interpreter(peer: str, folder: Path) -> Path:
             check=True,
         ).stdout.strip()
         (Path(site) / "shared.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
-        subprocess.run([python, "-m", "pip", "install", "--quiet", "-r", str(requirements)], check=True)
+        install = [python, "-m", "pip", "install", "--quiet", "-r", str(requirements)]
+        if subprocess.run(install, check=False).returncode:
+            raise Absent(f"{requirements.name} cannot be installed")
         ready.write_text(requirements.read_text())
     return python
 
@@ -75,15 +89,25 @@ def once(peer: str, python: Path, sizes: Sequence[str]) -> list[dict[str, float]
 
 
 def table(measured: dict[str, list[dict[str, float]]]) -> str:
-    """A row per peer: medians over rounds, and how many times the first one's CPU and wall seconds that is."""
-    base = {clock: statistics.median(r[clock] for r in next(iter(measured.values()))) for clock in ("cpu", "wall")}
-    first = next(iter(measured))
+    """A row per peer: medians over rounds, how many times the first one's seconds that is, and ours over theirs.
+
+    What is above 1 in the last two columns is lost, and marked so.
+    """
+    medians = {
+        peer: {clock: statistics.median(r[clock] for r in rounds) for clock in ("cpu", "wall")}
+        for peer, rounds in measured.items()
+    }
+    first = next(iter(medians))
     lines = [f"{'peer':<10}{'CPU s':>9}{'wall s':>9}{f'CPU/{first}':>14}{f'wall/{first}':>14}{'rounds':>8}"]
-    for peer, rounds in measured.items():
-        cpu, wall = (statistics.median(r[clock] for r in rounds) for clock in ("cpu", "wall"))
-        lines.append(
-            f"{peer:<10}{cpu:>9.2f}{wall:>9.2f}{cpu / base['cpu']:>14.2f}{wall / base['wall']:>14.2f}{len(rounds):>8}"
-        )
+    lines[0] += f"{f'{OURS} CPU':>15}{f'{OURS} wall':>15}" if OURS in medians else ""
+    for peer, own in medians.items():
+        line = f"{peer:<10}{own['cpu']:>9.2f}{own['wall']:>9.2f}"
+        line += f"{own['cpu'] / medians[first]['cpu']:>14.2f}{own['wall'] / medians[first]['wall']:>14.2f}"
+        line += f"{len(measured[peer]):>8}"
+        if OURS in medians:
+            ratios = (medians[OURS][clock] / own[clock] for clock in ("cpu", "wall"))
+            line += "".join(f"{('lost ' if ratio > 1 else '') + format(ratio, '.2f'):>15}" for ratio in ratios)
+        lines.append(line)
     return "\n".join(lines)
 
 
@@ -102,10 +126,16 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, list[dict[str, Any
         parser.error(f"no peer {', '.join(strange)}; there are {', '.join(PEERS)}")
     sizes = [f"--{k}={getattr(given, k)}" for k in ("clients", "images", "epochs", "rounds", "workers", "device")]
     own = {peer: Path(path) for peer, path in given.python}
-    pythons = {peer: own.get(peer) or interpreter(peer, given.venvs) for peer in given.peers}
-    measured: dict[str, list[dict[str, Any]]] = {peer: [] for peer in given.peers}
+    pythons, absent = {}, {}
+    for peer in given.peers:
+        try:
+            pythons[peer] = own.get(peer) or interpreter(peer, given.venvs)
+        except Absent as why:
+            absent[peer] = str(why)
+            print(f"{peer} is left out: {why}", flush=True)
+    measured: dict[str, list[dict[str, Any]]] = {peer: [] for peer in pythons}
     for repeat in range(given.repeats):
-        for peer in given.peers if repeat % 2 == 0 else reversed(given.peers):
+        for peer in pythons if repeat % 2 == 0 else reversed(pythons):
             measured[peer] += once(peer, pythons[peer], sizes)
     print(f"{' '.join(sizes)}; load average {os.getloadavg()[0]:.1f}")
     print(table(measured))
@@ -117,6 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, list[dict[str, Any
             "sizes": sizes,
             "load_average": round(os.getloadavg()[0], 1),
             "rounds": measured,
+            "absent": absent,
             "environment": environment(given.device),
         }
         given.out.write_text(json.dumps(result, indent=2) + "\n")

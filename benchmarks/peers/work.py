@@ -82,6 +82,8 @@ class Clock:
         self._wall, self._cpu = time.perf_counter(), cpu()
 
     def stop(self) -> None:
+        if torch.cuda.is_initialized():
+            torch.cuda.synchronize()
         self.rounds.append({"wall": time.perf_counter() - self._wall, "cpu": cpu() - self._cpu})
 
     def __call__(self, work: Callable[[], object]) -> None:

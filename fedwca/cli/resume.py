@@ -111,7 +111,7 @@ def _continue(
     from fedwca.cli.carry_out import Work, carry_out, spent
     from fedwca.cli.loggers import built
     from fedwca.cli.tables import print_plan
-        from fedwca.errors import DataError
+    from fedwca.errors import DataError
     from fedwca.experiments import memory
     from fedwca.experiments.bench import draw
     from fedwca.experiments.checkpoint import Kept, survey

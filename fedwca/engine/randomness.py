@@ -57,9 +57,9 @@ def whole(key: int | Tensor, counters: Tensor) -> Tensor:
     start = _signed(key + _GOLDEN) if isinstance(key, int) else key + _signed(_GOLDEN)
     z = counters * _signed(_GOLDEN) + start
     # Shifts of signed tensors copy the sign: the mask makes them logical.
-    z = (z ^ (z >> 30).bitwise_and_((1 << 34) - 1)).mul_(_signed(_MIX[0]))
-    z = (z ^ (z >> 27).bitwise_and_((1 << 37) - 1)).mul_(_signed(_MIX[1]))
-    z = z ^ (z >> 31).bitwise_and_((1 << 33) - 1)
+    z = z.bitwise_xor_((z >> 30).bitwise_and_((1 << 34) - 1)).mul_(_signed(_MIX[0]))
+    z = z.bitwise_xor_((z >> 27).bitwise_and_((1 << 37) - 1)).mul_(_signed(_MIX[1]))
+    z = z.bitwise_xor_((z >> 31).bitwise_and_((1 << 33) - 1))
     return (z >> 11).bitwise_and_((1 << 53) - 1)
 
 

@@ -39,6 +39,23 @@ def test_losses_are_printed_as_well_as_wins() -> None:
     assert "2.50" in text
 
 
+def test_what_is_lost_to_a_peer_is_marked() -> None:
+    slow, quick, own = ([{"cpu": x, "wall": x}] for x in (4.0, 1.0, 2.0))
+    lines = run.table({"plain": slow, "fedwca": own, "flower": quick}).splitlines()
+    assert lines[1].split()[-2:] == ["0.50", "0.50"]
+    assert lines[3].split()[-4:] == ["lost", "2.00", "lost", "2.00"]
+
+
+def test_a_peer_that_is_not_here_is_left_out(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PFLLIB", str(tmp_path))
+    sizes = ["--clients", "1", "--images", "8", "--rounds", "1", "--repeats", "1", "--out", str(tmp_path / "out.json")]
+    assert list(run.main(["plain", "pfllib", *sizes])) == ["plain"]
+    assert "pfllib is left out: PFLlib is on no package index; let the variable PFLLIB" in capsys.readouterr().out
+    assert "PFLLIB" in json.loads((tmp_path / "out.json").read_text())["absent"]["pfllib"]
+
+
 def test_an_unknown_peer_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         run.main(["plain", "nobody"])
