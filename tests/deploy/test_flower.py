@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
-from torch import Tensor
 
-from fedwca.deploy.client import Client
-from fedwca.deploy.images import read_images
-from fedwca.deploy.local import federate
+from fedwca.deploy.checkpoint import read_final
 from fedwca.deploy.protocol import Parcel
 from fedwca.engine.bank import Layout
 from fedwca.errors import FedwcaError
 
 from ..shades import write_shades
-from .processes import PARTS, expected, laid_out
+from .processes import PARTS, laid_out, message_by_message, require_same
 
 pytest.importorskip("flwr")
 
@@ -63,28 +57,19 @@ def test_flowers_simulation_ends_with_the_same_models(tmp_path: Path, shades: Pa
     pytest.importorskip("ray")
     federation = laid_out(tmp_path / "d", shades, name)
     session = simulate(federation, tmp_path / "d" / "server", tmp_path / "d" / "data")
-    rows = expected(federation).rows
+    found = session.memory.server.rows
     if name == "fedpcl_pl":
         # Models stay where they are; each client has written its own.
-        files = [tmp_path / "d" / "server" / f"client-{k}" / "model.safetensors" for k in range(4)]
-        found = torch.stack([row_of(load_file(str(file)), Layout.of(session.network)) for file in files])
-    else:
-        found = session.memory.server.rows
-    assert found.shape == rows.shape
-    assert torch.allclose(found, rows, atol=1e-5)
-
-
-def row_of(state: Mapping[str, Tensor], layout: Layout) -> Tensor:
-    return torch.cat([state[slot.name].reshape(-1) for slot in (*layout.parameters, *layout.statistics)])
+        layout = Layout.of(session.network)
+        found = torch.stack([read_final(tmp_path / "d" / "server" / f"client-{k}", layout) for k in range(4)])
+    require_same(found, federation, tmp_path / "d")
 
 
 def test_thinned_uploads_over_flower(tmp_path: Path, shades: Path) -> None:
     pytest.importorskip("ray")
     federation = laid_out(tmp_path / "d", shades, "fedavg", "--top", "0.1", "--feedback")
     session = simulate(federation, tmp_path / "d" / "server", tmp_path / "d" / "data")
-    clients = [Client(partial(read_images, tmp_path / "d" / "data" / f"client-{k}.npz")) for k in range(4)]
-    alone = federation.session(tmp_path / "d" / "server" / "source.safetensors")
-    federate(alone, clients, federation.rounds)
+    alone, _ = message_by_message(federation, tmp_path / "d")
     assert torch.equal(session.memory.server.rows, alone.memory.server.rows)
     sent = [json.loads(line) for line in (tmp_path / "d" / "server" / "wire.jsonl").read_text().splitlines()]
     assert max(sent[0]["up"].values()) < 0.3 * max(sent[1]["down"].values())
