@@ -18,8 +18,9 @@ from .processes import PARTS, laid_out, message_by_message, require_same
 
 pytest.importorskip("flwr")
 
+from fedwca.deploy.flower.processes import QUIET
 from fedwca.deploy.flower.records import from_record, to_record, weigh
-from fedwca.deploy.flower.simulate import QUIET, simulate
+from fedwca.deploy.flower.simulate import simulate
 
 pytestmark = pytest.mark.filterwarnings("default")  # of Flower and Ray
 
