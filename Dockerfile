@@ -5,8 +5,8 @@ COPY pyproject.toml README.md LICENSE constraints-flower.txt ./
 COPY baselines baselines
 COPY fedwca fedwca
 RUN pip install --no-cache-dir --constraint constraints-flower.txt '.[flower]' \
-    && useradd --create-home fedwca
-USER fedwca
+    && useradd --create-home --uid 1000 fedwca
+USER 1000
 WORKDIR /home/fedwca
 ENTRYPOINT ["fedwca"]
 CMD ["--help"]

@@ -10,11 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import federation_tables
+
 from fedwca.results.statistics import interval
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-PAGES = ("README.md", "docs/results.md", "docs/tutorial.md", "docs/data.md", "docs/decisions.md")
+PAGES = ("README.md", "docs/results.md", "docs/tutorial.md", "docs/data.md", "docs/decisions.md", "docs/deploy.md")
 
 
 def run(name: str) -> str:
@@ -121,6 +123,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     },
     "digits_mini_matrix": matrix,
     "signatures": signatures,
+    "federation-wire": federation_tables.wire,
+    "federation-cost": federation_tables.cost,
 }
 
 

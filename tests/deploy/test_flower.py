@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,11 @@ from fedwca.deploy.checkpoint import read_final
 from fedwca.deploy.protocol import Parcel
 from fedwca.engine.bank import Layout
 from fedwca.errors import FedwcaError
+from fedwca.objectives.prototype_contrastive import PrototypeContrastive
 
 from ..shades import write_shades
-from .processes import PARTS, laid_out, message_by_message, require_same
+from .conftest import Federation as Composed
+from .processes import PARTS, laid_out, message_by_message, require_same, stacked
 
 pytest.importorskip("flwr")
 
@@ -32,19 +35,47 @@ def shades(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_parcel_survives_the_wire() -> None:
     parcel = Parcel(
-        "upload", 3, {"model": {"w": torch.randn(2, 3).half()}}, {"beta": torch.tensor([0.5, 0.5])}, {"n": 1}
+        "upload",
+        3,
+        {"model": {"w": torch.randn(2, 3).half()}},
+        {"beta": torch.tensor([0.5, 0.5])},
+        {"o.x": torch.ones(2, 2)},
+        {"n": 1},
     )
     content = to_record(parcel)
     again = from_record(content)
     assert (again.kind, again.round, dict(again.notes)) == ("upload", 3, {"n": 1})
     assert torch.equal(again.models["model"]["w"], parcel.models["model"]["w"])
     assert torch.equal(again.report["beta"], parcel.report["beta"])
-    assert weigh(content) == parcel.bytes + 2 * 128  # numpy's header of each array
-    with pytest.raises(FedwcaError, match="holds 276 bytes of arrays; right is at most 100"):
+    assert torch.equal(again.beside["o.x"], parcel.beside["o.x"])
+    assert weigh(content) == parcel.bytes + 3 * 128  # numpy's header of each array
+    with pytest.raises(FedwcaError, match="holds 420 bytes of arrays; right is at most 100"):
         from_record(content, 100)
     content.config_records["notes"].pop("fedwca.round")
     with pytest.raises(FedwcaError, match="is not of the form of a fedwca message"):
         from_record(content)
+
+
+@pytest.mark.parametrize("method", ["fedavg", "prototypes"])
+def test_a_whole_federation_survives_the_wire(federation: Callable[..., Composed], method: str) -> None:
+    if method == "fedavg":
+        built = federation("fedavg", top=0.1, feedback=True, transport="half")
+    else:
+        built = federation("local", PrototypeContrastive())
+    found = []
+    for through in (lambda parcel, most: parcel, lambda parcel, most: from_record(to_record(parcel), most)):
+        session, clients = built.session(alone="warn"), built.clients()
+        for number in range(4):
+            session.seat(f"client-{number}", number)
+        while session.memory.round < 3:
+            for client, parcel in session.open(range(4)).items():
+                answer = clients[client].handle(through(parcel, None))
+                assert session.receive(client, through(answer, session.setting.most)) == ""
+            session.close()
+        for client, parcel in session.finish().items():
+            clients[client].handle(through(parcel, None))
+        found.append(stacked(clients))
+    assert torch.equal(found[0], found[1])
 
 
 def test_nothing_is_told_to_strangers() -> None:
