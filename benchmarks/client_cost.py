@@ -1,6 +1,6 @@
 """What a deployed client costs: peak memory, seconds and bytes of the process that answers one message.
 
-    python benchmarks/client_cost.py OUT.json [--images 32]
+    python benchmarks/client_cost.py OUT.json [--images 64]
 
 For LeNet and ResNet-18: round 0, then a round of FedWCA with four clusters (five models sent), each message answered by
 a process of its own, as Flower does it. The process loads fedwca and, where it is installed, Flower's client library,
@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -76,14 +75,16 @@ def answer(folder: Path, images: int) -> dict[str, Any]:
 
 
 def peak() -> float:
-    """Largest resident size of this process so far, in MB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+    """Largest resident size of this process so far, in MB (Linux)."""
+    # getrusage would give the size of the process that started this one, if that was larger.
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) * 1024 / 1e6
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("out", type=Path)
-    parser.add_argument("--images", type=int, default=32)
+    parser.add_argument("--images", type=int, default=64)
     parser.add_argument("--answer", action="store_true", help="OUT is a folder with a message; used by this script.")
     given = parser.parse_args()
     if given.answer:

@@ -57,6 +57,16 @@ def wire() -> str:
     )
 
 
+def signature() -> str:
+    """Clusters by what would be left of the first layer."""
+    result = read("uploads")
+    lines = ["| first layers uploaded | clusters | adjusted Rand index |", "|---|---|--:|"]
+    for name, found in result["clusterings"].items():
+        lines.append(f"| {name} | {', '.join(map(str, found['sizes']))} | {found['ari']:.2f} |")
+    note = "FINCH after round 0, sizes of clusters and index against the true domains; same setting as above."
+    return "\n".join([*lines, "", note])
+
+
 def cost() -> str:
     """What a client's process takes, by model and round."""
     result = read("client_cost")
@@ -69,7 +79,7 @@ def cost() -> str:
         message = "round 0" if not line["round"] else f"FedWCA, {line['models_sent']} models sent"
         lines.append(
             f"| {names[line['model']]} | {message} | {line['peak_mb']:,} | {line['libraries_mb']} "
-            f"| {line['cpu_seconds']:.0f} | {line['bytes_down'] / 1e6:.1f} | {line['bytes_up'] / 1e6:.1f} "
+            f"| {line['cpu_seconds']:.1f} | {line['bytes_down'] / 1e6:.1f} | {line['bytes_up'] / 1e6:.1f} "
             f"| {line['disk_mb']:.0f} |"
         )
     environment = result["environment"]

@@ -124,6 +124,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "digits_mini_matrix": matrix,
     "signatures": signatures,
     "federation-wire": federation_tables.wire,
+    "federation-signature": federation_tables.signature,
     "federation-cost": federation_tables.cost,
 }
 
