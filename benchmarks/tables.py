@@ -10,13 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import federation_tables
 import readings
 
 from fedwca.results.statistics import interval
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-PAGES = ("README.md", "docs/results.md", "docs/tutorial.md", "docs/data.md", "docs/decisions.md")
+PAGES = ("README.md", "docs/results.md", "docs/tutorial.md", "docs/data.md", "docs/decisions.md", "docs/deploy.md")
 
 
 def run(name: str) -> str:
@@ -148,6 +149,9 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "digits_mini-ifca": lambda: partition("digits_mini-ifca"),
     "signatures": signatures,
     "choices": choices,
+    "federation-wire": federation_tables.wire,
+    "federation-signature": federation_tables.signature,
+    "federation-cost": federation_tables.cost,
 }
 
 

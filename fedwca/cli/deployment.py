@@ -9,11 +9,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import torch
 import typer
 from pydantic import ValidationError
 
 from fedwca.cli.execute import Request
 from fedwca.data.metrics import mean
+from fedwca.deploy.checkpoint import read_final
 from fedwca.deploy.flower.federation import NAME, Federation
 from fedwca.deploy.flower.folder import lay_out
 from fedwca.deploy.flower.simulate import deal, simulate
@@ -117,8 +119,13 @@ def simulated(request: Request) -> None:
     dataset, source = load(config)
     dealt = draw(config, dataset, source, 0, 0)
     loop = Loop(session.network, dealt.clients, resolve_device(config.device), config.workers, config.batch_norm)
-    weights = session.method.aggregator.deliver(server.state, len(server.rows))
-    found = accuracies(dealt.metrics, loop, weights, server.rows)
+    if session.method.aggregator.travels:
+        weights, rows = session.method.aggregator.deliver(server.state, len(server.rows)), server.rows
+    else:
+        # Models stay where they are: each client has written its own.
+        weights = torch.eye(len(dealt.clients), dtype=torch.float64)
+        rows = torch.stack([read_final(folder / "server" / f"client-{k}", loop.layout) for k in range(len(weights))])
+    found = accuracies(dealt.metrics, loop, weights, rows)
     result = {"method": session.method.name, "rounds": config.rounds, "accuracy": mean(found)}
     if request.as_json:
         typer.echo(json.dumps({**result, "domains": dealt.metrics.by_domain(found)}, indent=2))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedwca.deploy.protocol import Parcel, Transport, misfit, packed, slots
+from fedwca.deploy.protocol import Parcel, Transport, kinds, misfit, packed, slots
 from fedwca.deploy.updates import Thinning
 from fedwca.engine.bank import Layout
 from fedwca.types import Bounded, Simplex
@@ -74,7 +74,7 @@ def flawed_model(parcel: Parcel, expected: Expected) -> str:
         return thinning.misfit(parcel.models)
     if set(parcel.models) != {"model"}:
         return f"holds {len(parcel.models)} models by other names than 'model'; right is that one"
-    return misfit(parcel.models["model"], slots(expected.layout), expected.transport)
+    return misfit(parcel.models["model"], slots(expected.layout), kinds(expected.layout, expected.transport))
 
 
 def flawed_extras(parcel: Parcel, expected: Expected) -> str:

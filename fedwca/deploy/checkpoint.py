@@ -9,20 +9,23 @@ from typing import Any
 
 import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from fedwca.data.cache import write_atomically
 from fedwca.deploy.client import Client
 from fedwca.deploy.composition import Composition
-from fedwca.deploy.protocol import unpacked
+from fedwca.deploy.protocol import packed, unpacked
 from fedwca.deploy.rules import Memory
 from fedwca.deploy.server import Session
+from fedwca.engine.bank import Layout
 from fedwca.errors import CheckpointError
 from fedwca.round import Server
 
 FORMAT = "1"
 """Version of these files."""
+FINAL = "model.safetensors"
+"""The model a client ends with, in its folder."""
 
 
 def write(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str, Any]) -> None:
@@ -113,10 +116,21 @@ def resume_client(client: Client, path: Path) -> None:
         client.began = (notes["began"], tensors["began"].to(client.loop.device), tensors.get("left before"))
 
 
-def save_final(client: Client, path: Path) -> None:
+def save_final(client: Client, folder: Path) -> None:
     """The model a client ends with, with the classifier: a state dict that `fedwca bench --checkpoint` reads too."""
     assert client.final is not None
     state = {name: tensor.cpu() for name, tensor in client.loop.network.state_dict().items()}
     parts = unpacked(client.final.cpu(), client.loop.layout)
     held = {name: torch.clone(tensor).contiguous() for name, tensor in {**state, **parts}.items()}
-    write_atomically(path, lambda file: save_file(held, str(file)))
+    write_atomically(folder / FINAL, lambda file: save_file(held, str(file)))
+
+
+def read_final(folder: Path, layout: Layout) -> Tensor:
+    """The row ``[P]`` of what `save_final` wrote.
+
+    Raises:
+        CheckpointError: there is none: the client was not there at the end.
+    """
+    if not (folder / FINAL).is_file():
+        raise CheckpointError(f"{folder / FINAL} is missing: this client has no model of its own at the end")
+    return packed(load_file(str(folder / FINAL)), layout)

@@ -13,7 +13,7 @@ from torch import Tensor
 from fedwca.data.partition import ClientImages
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.limits import require_covered
-from fedwca.deploy.protocol import Parcel, misfit, packed, slots, unpacked
+from fedwca.deploy.protocol import Parcel, kinds, misfit, packed, slots, unpacked
 from fedwca.deploy.updates import Models, Thinning
 from fedwca.engine.loop import Loop
 from fedwca.engine.protocol import Work
@@ -120,14 +120,15 @@ class Client:
         do not travel in this method.
         """
         assert self.composition is not None
+        layout = self.loop.layout
         sent = [parcel.models[f"sent-{i}"] for i in range(sum(name != "source" for name in parcel.models))]
         for number, model in enumerate(sent):
-            if why := misfit(model, slots(self.loop.layout), self.composition.transport):
+            if why := misfit(model, slots(layout), kinds(layout, self.composition.transport)):
                 raise FedwcaError(f"model {number} that was sent {why}")
         if not sent:
             travels = self.composition.method()[0].travels
-            return self.loop.layout.read(self.loop.network)[None] if travels else self.loop.bank.clone()
-        return torch.stack([packed(model, self.loop.layout) for model in sent]).to(self.loop.device)
+            return layout.read(self.loop.network)[None] if travels else self.loop.bank.clone()
+        return torch.stack([packed(model, layout) for model in sent]).to(self.loop.device)
 
     def _begin(self, round: int) -> None:
         """A round that is played again begins where it did, round 0 at the source model."""

@@ -46,12 +46,26 @@ def slots(layout: Layout) -> tuple[Slot, ...]:
     return (*layout.parameters, *layout.statistics)
 
 
+def kinds(layout: Layout, transport: Transport) -> dict[str, torch.dtype]:
+    """Type of each tensor on the wire: the first layer keeps its precision, because clients are clustered by it.
+
+    First layers of clients that began as one model are nearly collinear; rounded to half precision, other clusters
+    were found (docs/deploy.md).
+    """
+    first = {slot.name for slot in layout.layers()[0]}
+    return {slot.name: DTYPES["full" if slot.name in first else transport] for slot in slots(layout)}
+
+
 def unpacked(row: Tensor, layout: Layout, transport: Transport = "full") -> dict[str, Tensor]:
     """A model ``[P]`` as named tensors; ``half`` keeps values beyond its range at the range's end."""
-    kind = DTYPES[transport]
+    wanted = kinds(layout, transport)
+    return {slot.name: narrowed(slot.of(row), wanted[slot.name]) for slot in slots(layout)}
+
+
+def narrowed(values: Tensor, kind: torch.dtype) -> Tensor:
+    """Values in another type; those beyond its range at the range's end."""
     limit = torch.finfo(kind).max
-    kept = row.clamp(-limit, limit) if transport == "half" else row
-    return {slot.name: slot.of(kept).to(kind) for slot in slots(layout)}
+    return (values if values.dtype == kind else values.clamp(-limit, limit)).to(kind)
 
 
 def packed(tensors: Mapping[str, Tensor], layout: Layout) -> Tensor:
@@ -59,15 +73,15 @@ def packed(tensors: Mapping[str, Tensor], layout: Layout) -> Tensor:
     return torch.cat([tensors[slot.name].reshape(-1).float() for slot in slots(layout)])
 
 
-def misfit(tensors: Mapping[str, Tensor], wanted: Iterable[Slot], transport: Transport = "full") -> str:
-    """Why named tensors are not those of a model's slots; empty if they are."""
+def misfit(tensors: Mapping[str, Tensor], wanted: Iterable[Slot], types: Mapping[str, torch.dtype]) -> str:
+    """Why named tensors are not those of a model's slots, in their `kinds`; empty if they are."""
     by_name = {slot.name: slot for slot in wanted}
     if lacks := sorted(set(by_name) - set(tensors)):
         return f"lacks the tensor {lacks[0]!r}"
     if strange := sorted(set(tensors) - set(by_name)):
         return f"has the tensor {strange[0][:80]!r}, which this model does not have"
     for name, slot in by_name.items():
-        if why := ill_typed(name, tensors[name], slot.shape, DTYPES[transport]):
+        if why := ill_typed(name, tensors[name], slot.shape, types[name]):
             return why
     return ""
 

@@ -9,7 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from fedwca.deploy.protocol import DTYPES, Transport, ill_typed, misfit
+from fedwca.deploy.protocol import DTYPES, Transport, ill_typed, kinds, misfit, narrowed
 from fedwca.engine.bank import Layout, Slot
 from fedwca.functional import largest_entries, scattered
 
@@ -61,10 +61,8 @@ class Thinning:
         """
         update = (row - own)[self.loose] + (0 if left is None else left)
         positions, values = largest_entries(update, self.count)
-        kind = DTYPES[self.transport]
-        limit = torch.finfo(kind).max
-        sent = values.clamp(-limit, limit).to(kind)
-        whole = {slot.name: slot.of(row.clamp(-limit, limit)).to(kind) for slot in self.whole}
+        sent, types = narrowed(values, DTYPES[self.transport]), kinds(self.layout, self.transport)
+        whole = {slot.name: narrowed(slot.of(row), types[slot.name]) for slot in self.whole}
         rest = update - scattered(positions, sent.to(update.dtype), len(update))
         return {"model": whole, "largest": {"positions": positions.int(), "values": sent}}, rest
 
@@ -81,7 +79,7 @@ class Thinning:
         """Why uploaded models are none that `thin` makes; empty if they are."""
         if set(models) != {"model", "largest"}:
             return f"holds {len(models)} models by other names than 'model' and 'largest'; right are those two"
-        if why := misfit(models["model"], self.whole, self.transport):
+        if why := misfit(models["model"], self.whole, kinds(self.layout, self.transport)):
             return why
         largest = models["largest"]
         if set(largest) != {"positions", "values"}:

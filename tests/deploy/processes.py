@@ -7,12 +7,20 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor
+
+from fedwca.deploy.client import Client
 from fedwca.deploy.flower.federation import NAME, Federation
+from fedwca.deploy.images import read_images
+from fedwca.deploy.local import Wire, federate
+from fedwca.deploy.server import Session
 from fedwca.engine.loop import Loop
 from fedwca.engine.randomness import Keys
 from fedwca.experiments.bench import draw
@@ -67,6 +75,33 @@ def expected(federation: Federation) -> Server:
             number, server, method, loop, config.training, Keys(config.seed), dealt.metrics.domain_labels()
         )
     return server
+
+
+def message_by_message(
+    federation: Federation, folder: Path, wire: Wire = lambda client, parcel: parcel
+) -> tuple[Session, list[Client]]:
+    """The same federation in one process, with the images and the source model of a folder."""
+    session = federation.session(folder / "server" / "source.safetensors")
+    clients = [Client(partial(read_images, folder / "data" / f"client-{k}.npz")) for k in range(4)]
+    federate(session, clients, federation.rounds, wire)
+    return session, clients
+
+
+def require_same(rows: Tensor, federation: Federation, folder: Path) -> None:
+    """Models over the wire are those of messages in one process, and those of the engine up to rounding.
+
+    The engine mixes the server's rows once, a client mixes what it was sent: starts differ by 1e-7. Where that decides
+    a tie of max-pooling, a gradient goes to another weight; 3e-5 has been seen.
+    """
+    session, clients = message_by_message(federation, folder)
+    alone = session.memory.server.rows if session.method.aggregator.travels else stacked(clients)
+    assert torch.allclose(rows, alone, atol=1e-6)
+    assert torch.allclose(rows, expected(federation).rows, atol=1e-4)
+
+
+def stacked(clients: Sequence[Client]) -> Tensor:
+    """The models that clients end with ``[K, P]``."""
+    return torch.stack([client.final for client in clients if client.final is not None])
 
 
 BENT = """

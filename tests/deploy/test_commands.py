@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -137,3 +139,10 @@ def test_a_federation_that_is_not_there(tmp_path: Path) -> None:
     (tmp_path / NAME).write_text("{}")
     with pytest.raises(InvalidConfig, match=r"federation\.json: config"):
         Federation.read(tmp_path / NAME)
+
+
+@pytest.mark.parametrize("module", ["fedwca.cli.client", "fedwca.cli.server", "fedwca.deploy.flower.control"])
+def test_processes_that_only_wait_do_not_load_torch(module: str) -> None:
+    code = f"import sys, {module}, fedwca.deploy.flower.processes; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

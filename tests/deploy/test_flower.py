@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
-from torch import Tensor
 
-from fedwca.deploy.client import Client
-from fedwca.deploy.images import read_images
-from fedwca.deploy.local import federate
+from fedwca.deploy.checkpoint import read_final
 from fedwca.deploy.protocol import Parcel
 from fedwca.engine.bank import Layout
 from fedwca.errors import FedwcaError
+from fedwca.objectives.prototype_contrastive import PrototypeContrastive
 
 from ..shades import write_shades
-from .processes import PARTS, expected, laid_out
+from .conftest import Federation as Composed
+from .processes import PARTS, laid_out, message_by_message, require_same, stacked
 
 pytest.importorskip("flwr")
 
+from fedwca.deploy.flower.processes import QUIET
 from fedwca.deploy.flower.records import from_record, to_record, weigh
-from fedwca.deploy.flower.simulate import QUIET, simulate
+from fedwca.deploy.flower.simulate import simulate
 
 pytestmark = pytest.mark.filterwarnings("default")  # of Flower and Ray
 
@@ -37,19 +35,47 @@ def shades(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_parcel_survives_the_wire() -> None:
     parcel = Parcel(
-        "upload", 3, {"model": {"w": torch.randn(2, 3).half()}}, {"beta": torch.tensor([0.5, 0.5])}, {"n": 1}
+        "upload",
+        3,
+        {"model": {"w": torch.randn(2, 3).half()}},
+        {"beta": torch.tensor([0.5, 0.5])},
+        {"o.x": torch.ones(2, 2)},
+        {"n": 1},
     )
     content = to_record(parcel)
     again = from_record(content)
     assert (again.kind, again.round, dict(again.notes)) == ("upload", 3, {"n": 1})
     assert torch.equal(again.models["model"]["w"], parcel.models["model"]["w"])
     assert torch.equal(again.report["beta"], parcel.report["beta"])
-    assert weigh(content) == parcel.bytes + 2 * 128  # numpy's header of each array
-    with pytest.raises(FedwcaError, match="holds 276 bytes of arrays; right is at most 100"):
+    assert torch.equal(again.beside["o.x"], parcel.beside["o.x"])
+    assert weigh(content) == parcel.bytes + 3 * 128  # numpy's header of each array
+    with pytest.raises(FedwcaError, match="holds 420 bytes of arrays; right is at most 100"):
         from_record(content, 100)
     content.config_records["notes"].pop("fedwca.round")
     with pytest.raises(FedwcaError, match="is not of the form of a fedwca message"):
         from_record(content)
+
+
+@pytest.mark.parametrize("method", ["fedavg", "prototypes"])
+def test_a_whole_federation_survives_the_wire(federation: Callable[..., Composed], method: str) -> None:
+    if method == "fedavg":
+        built = federation("fedavg", top=0.1, feedback=True, transport="half")
+    else:
+        built = federation("local", PrototypeContrastive())
+    found = []
+    for through in (lambda parcel, most: parcel, lambda parcel, most: from_record(to_record(parcel), most)):
+        session, clients = built.session(alone="warn"), built.clients()
+        for number in range(4):
+            session.seat(f"client-{number}", number)
+        while session.memory.round < 3:
+            for client, parcel in session.open(range(4)).items():
+                answer = clients[client].handle(through(parcel, None))
+                assert session.receive(client, through(answer, session.setting.most)) == ""
+            session.close()
+        for client, parcel in session.finish().items():
+            clients[client].handle(through(parcel, None))
+        found.append(stacked(clients))
+    assert torch.equal(found[0], found[1])
 
 
 def test_nothing_is_told_to_strangers() -> None:
@@ -63,28 +89,19 @@ def test_flowers_simulation_ends_with_the_same_models(tmp_path: Path, shades: Pa
     pytest.importorskip("ray")
     federation = laid_out(tmp_path / "d", shades, name)
     session = simulate(federation, tmp_path / "d" / "server", tmp_path / "d" / "data")
-    rows = expected(federation).rows
+    found = session.memory.server.rows
     if name == "fedpcl_pl":
         # Models stay where they are; each client has written its own.
-        files = [tmp_path / "d" / "server" / f"client-{k}" / "model.safetensors" for k in range(4)]
-        found = torch.stack([row_of(load_file(str(file)), Layout.of(session.network)) for file in files])
-    else:
-        found = session.memory.server.rows
-    assert found.shape == rows.shape
-    assert torch.allclose(found, rows, atol=1e-5)
-
-
-def row_of(state: Mapping[str, Tensor], layout: Layout) -> Tensor:
-    return torch.cat([state[slot.name].reshape(-1) for slot in (*layout.parameters, *layout.statistics)])
+        layout = Layout.of(session.network)
+        found = torch.stack([read_final(tmp_path / "d" / "server" / f"client-{k}", layout) for k in range(4)])
+    require_same(found, federation, tmp_path / "d")
 
 
 def test_thinned_uploads_over_flower(tmp_path: Path, shades: Path) -> None:
     pytest.importorskip("ray")
     federation = laid_out(tmp_path / "d", shades, "fedavg", "--top", "0.1", "--feedback")
     session = simulate(federation, tmp_path / "d" / "server", tmp_path / "d" / "data")
-    clients = [Client(partial(read_images, tmp_path / "d" / "data" / f"client-{k}.npz")) for k in range(4)]
-    alone = federation.session(tmp_path / "d" / "server" / "source.safetensors")
-    federate(alone, clients, federation.rounds)
+    alone, _ = message_by_message(federation, tmp_path / "d")
     assert torch.equal(session.memory.server.rows, alone.memory.server.rows)
     sent = [json.loads(line) for line in (tmp_path / "d" / "server" / "wire.jsonl").read_text().splitlines()]
     assert max(sent[0]["up"].values()) < 0.3 * max(sent[1]["down"].values())

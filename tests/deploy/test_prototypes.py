@@ -11,11 +11,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedwca.deploy.checkpoint import resume_client, resume_session, save_client, save_session
+from fedwca.deploy.checkpoint import (
+    read_final,
+    resume_client,
+    resume_session,
+    save_client,
+    save_final,
+    save_session,
+)
 from fedwca.deploy.client import Client
 from fedwca.deploy.local import federate
 from fedwca.deploy.protocol import Parcel
-from fedwca.errors import UsageError
+from fedwca.errors import CheckpointError, UsageError
 from fedwca.kinds import Objective
 from fedwca.objectives.prototype_contrastive import PrototypeContrastive
 from fedwca.types import Batch, Predictions, Targets
@@ -162,3 +169,14 @@ def test_the_model_a_client_ends_with_has_its_statistics(federation: Build, stat
     assert not torch.allclose(ends[0, cut:], row[cut:], atol=1e-5)
     if statistics == "local":
         assert torch.equal(ends[:, cut:], torch.stack([client.loop.bank[0, cut:] for client in clients]))
+
+
+def test_a_clients_last_model_is_a_file(federation: Build, tmp_path: Path) -> None:
+    built = federation("local", PrototypeContrastive())
+    session, clients = built.session(alone="warn"), built.clients()
+    federate(session, clients, 2)
+    save_final(clients[1], tmp_path)
+    assert clients[1].final is not None
+    assert torch.equal(read_final(tmp_path, session.layout), clients[1].final)
+    with pytest.raises(CheckpointError, match="is missing: this client has no model of its own"):
+        read_final(tmp_path / "none", session.layout)

@@ -9,6 +9,7 @@ import torch
 
 from fedwca.aggregators import aggregators
 from fedwca.deploy.local import federate
+from fedwca.deploy.protocol import Parcel
 from fedwca.engine.bank import Layout
 from fedwca.objectives.proximal import Proximal
 
@@ -59,8 +60,18 @@ def test_a_penalty_and_partial_participation(federation: Callable[..., Federatio
 def test_half_precision_is_near(federation: Callable[..., Federation]) -> None:
     built, half = federation("fedavg"), federation("fedavg", transport="half")
     sessions = [each.session() for each in (built, half)]
-    for session, each in zip(sessions, (built, half), strict=True):
-        federate(session, each.clients(), 2)
+    half_uploads: list[Parcel] = []
+
+    def wire(client: int, parcel: Parcel) -> Parcel:
+        half_uploads.append(parcel)
+        return parcel
+
+    federate(sessions[0], built.clients(), 2)
+    federate(sessions[1], half.clients(), 2, wire)
+    first, (answer, *_) = Layout.of(half.network).layers()[0], half_uploads
+    for slot in first:
+        assert answer.models["model"][slot.name].dtype == torch.float32
+    assert answer.models["model"]["bottleneck.weight"].dtype == torch.float16
     one, other = (session.memory.server.rows for session in sessions)
     assert not torch.equal(one, other)
     assert (one - other).abs().max() < 0.02

@@ -58,7 +58,8 @@ def test_half_precision_is_left_out_too() -> None:
     thinning = Thinning(SMALL, 0.25, "half")
     row = OWN + torch.tensor([0, 0, 0, 1 / 3, 0, 0, 0])
     models, left = thinning.thin(row, OWN)
-    assert models["largest"]["values"].dtype == models["model"]["first.weight"].dtype == torch.float16
+    assert models["largest"]["values"].dtype == models["model"]["norm.running_mean"].dtype == torch.float16
+    assert models["model"]["first.weight"].dtype == torch.float32
     assert float(left[1]) == pytest.approx(1 / 3 - float(torch.tensor(1 / 3).half()), abs=1e-7)
     assert thinning.misfit(models) == ""
 
@@ -122,7 +123,8 @@ def test_the_server_goes_on_with_what_was_sent(federation: Build, transport: str
             row, trained = thinning.restore(answer.models, expected[client].own), clients[client].loop.bank[0]
             exact = transport == "full"
             for slot in thinning.whole:
-                assert torch.allclose(slot.of(row), slot.of(trained), atol=0 if exact else 1e-2)
+                whole = exact or slot in session.layout.layers()[0]
+                assert torch.allclose(slot.of(row), slot.of(trained), rtol=0, atol=0 if whole else 1e-2)
             here = thinning.loose[answer.models["largest"]["positions"].long()]
             assert torch.allclose(row[here], trained[here], atol=1e-6 if exact else 1e-3)
             assert int((row - expected[client].own)[thinning.loose].count_nonzero()) <= thinning.count

@@ -79,7 +79,7 @@ def _answer(message: Message, given: dict[str, Any]) -> Message:
             kept.unlink()  # answered by "lost", unless all it has to know comes with this message
     answer = client.handle(parcel)
     if parcel.kind == "final" and client.final is not None:
-        save_final(client, state / "model.safetensors")
+        save_final(client, state)
     else:
         save_client(client, kept)
     return Message(to_record(answer), reply_to=message)

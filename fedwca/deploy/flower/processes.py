@@ -1,4 +1,7 @@
-"""Flower's long-lived programs as child processes: what they are started with, and how they are kept running."""
+"""Flower's long-lived programs as child processes: what they are started with, and how they are kept running.
+
+Nothing here imports torch: a process that only waits beside another should not hold its memory.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fedwca.deploy.flower.simulate import QUIET
 from fedwca.errors import UsageError
 
+QUIET = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
+"""Nothing is sent to Flower's or Ray's makers, and nothing is installed at run time, unless a user sets these."""
 PAUSE, STEADY = 5.0, 60.0
 """Seconds between two starts of a client; seconds after which one counts as having run."""
 

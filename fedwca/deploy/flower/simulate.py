@@ -14,16 +14,9 @@ import numpy as np
 from fedwca.data.cache import write_atomically
 from fedwca.data.partition import ClientImages
 from fedwca.deploy.flower.federation import Federation
+from fedwca.deploy.flower.processes import QUIET
 from fedwca.deploy.server import Session
 from fedwca.errors import FedwcaError
-
-QUIET = {
-    "FLWR_TELEMETRY_ENABLED": "0",
-    "FLWR_DISABLE_UPDATE_CHECK": "1",
-    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
-    "RAY_USAGE_STATS_ENABLED": "0",
-}
-"""Nothing is sent to Flower's or Ray's makers, and nothing is installed at run time, unless a user sets these."""
 
 
 def deal(clients: Sequence[ClientImages], folder: Path) -> None:

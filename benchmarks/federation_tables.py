@@ -1,0 +1,125 @@
+"""The tables and the plot of docs/deploy.md, from the results of federation.py and client_cost.py.
+
+python benchmarks/federation_tables.py      draws the plot anew; tables.py writes the tables
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).resolve().parent / "results"
+LABELS = {"fedavg": "FedAvg", "wca": "FedWCA", "revised_wca:u=2": "Revised FedWCA, u = 2"}
+
+
+def read(name: str) -> dict[str, Any]:
+    """A result file."""
+    found: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text())
+    return found
+
+
+def megabytes(sizes: list[int]) -> str:
+    """Bytes by round in MB; one number where all are alike."""
+    shown = [f"{size / 1e6:.2f}" if size > 1e5 else f"{size / 1e6:.3f}" for size in sizes]
+    return shown[0] if len(set(shown)) == 1 else ", ".join(shown)
+
+
+def wire() -> str:
+    """Bytes predicted by the bench and measured, and accuracy, by method and upload."""
+    result = read("uploads")
+    lines = [
+        "| Method | uploads | down, by round | up, by round | up, all rounds | accuracy |",
+        "|---|---|--:|--:|--:|--:|",
+    ]
+    for line in result["lines"]:
+        method, what = LABELS[line["aggregator"]], line["what"]
+        if what == "full precision":
+            told = result["predicted"][line["aggregator"]]
+            cells = [megabytes(told[name]) for name in ("bytes_down", "bytes_up")]
+            lines.append(f"| {method} | predicted by the bench | {cells[0]} | {cells[1]} | | |")
+        total = sum(line["bytes_up"]) / 1e6
+        lines.append(
+            f"| {method} | {what} | {megabytes(line['bytes_down'])} | {megabytes(line['bytes_up'])} | {total:.2f} "
+            f"| {line['accuracy']:.1f} |"
+        )
+    settings, environment = result["settings"], result["environment"]
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"MB of one client's messages. digits-mini, {settings['clients']} clients with at most "
+            f"{settings['samples']} images each before the split,",
+            f"{settings['rounds']} rounds of {settings['training']['epochs']} epochs, one seed; the source model alone "
+            f"has {result['source_only']:.1f} %. {environment['cores']} cores of",
+            f"{environment['cpu']}. `benchmarks/federation.py uploads`, numbers in `benchmarks/results/uploads.json`.",
+        ]
+    )
+
+
+def signature() -> str:
+    """Clusters by what would be left of the first layer."""
+    result = read("uploads")
+    lines = ["| first layers uploaded | clusters | adjusted Rand index |", "|---|---|--:|"]
+    for name, found in result["clusterings"].items():
+        lines.append(f"| {name} | {', '.join(map(str, found['sizes']))} | {found['ari']:.2f} |")
+    note = "FINCH after round 0, sizes of clusters and index against the true domains; same setting as above."
+    return "\n".join([*lines, "", note])
+
+
+def cost() -> str:
+    """What a client's process takes, by model and round."""
+    result = read("client_cost")
+    lines = [
+        "| Model | message | peak memory, MB | of it libraries | CPU seconds | down, MB | up, MB | kept on disk, MB |",
+        "|---|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    names = {"lenet": "LeNet, 32×32", "resnet18": "ResNet-18, 224×224"}
+    for line in result["lines"]:
+        message = "round 0" if not line["round"] else f"FedWCA, {line['models_sent']} models sent"
+        lines.append(
+            f"| {names[line['model']]} | {message} | {line['peak_mb']:,} | {line['libraries_mb']} "
+            f"| {line['cpu_seconds']:.1f} | {line['bytes_down'] / 1e6:.1f} | {line['bytes_up'] / 1e6:.1f} "
+            f"| {line['disk_mb']:.0f} |"
+        )
+    environment = result["environment"]
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"{result['lines'][0]['images']} images, {result['epochs']} epoch of batches of 64, one thread of "
+            f"{environment['cpu']} with other work beside it;",
+            "`benchmarks/client_cost.py`, numbers in `benchmarks/results/client_cost.json`.",
+        ]
+    )
+
+
+def draw(path: Path) -> None:
+    """Left: MB that one client is sent by round. Right: accuracy against MB that it uploads in all."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    lines = read("uploads")["lines"]
+    figure = Figure(figsize=(9, 3.4), layout="constrained")
+    FigureCanvasAgg(figure)
+    down, cloud = figure.subplots(1, 2)
+    for line in (line for line in lines if "precision" in line["what"]):
+        style = "--" if line["what"].startswith("half") else "-"
+        label = f"{LABELS[line['aggregator']]}, {line['what'][:4]}"
+        down.plot([size / 1e6 for size in line["bytes_down"]], style, label=label)
+    down.set(xlabel="round", ylabel="MB sent to a client", xticks=range(len(lines[0]["bytes_down"])), ylim=(0, None))
+    down.legend(fontsize=6)
+    for aggregator, mark in (("fedavg", "o"), ("wca", "s")):
+        own = [line for line in lines if line["aggregator"] == aggregator]
+        up = [sum(line["bytes_up"]) / 1e6 for line in own]
+        cloud.plot(up, [line["accuracy"] for line in own], mark, label=LABELS[aggregator])
+        for x, line in zip(up, own, strict=True):
+            cloud.annotate(f" {line['what']}", (x, line["accuracy"]), fontsize=5, rotation=30)
+    cloud.set(xlabel="MB that a client uploads in all rounds", ylabel="accuracy, %", xscale="log")
+    cloud.margins(x=0.25, y=0.3)
+    cloud.legend(fontsize=6)
+    figure.savefig(path, dpi=120)
+
+
+if __name__ == "__main__":
+    draw(RESULTS / "federation.png")

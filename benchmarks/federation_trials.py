@@ -1,0 +1,167 @@
+"""Federations of federation.py: the same data and source model, one line of a result each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from fedwca.data.metrics import mean
+from fedwca.deploy.client import Client, Privacy
+from fedwca.deploy.composition import Composition
+from fedwca.deploy.local import federate
+from fedwca.deploy.protocol import Parcel
+from fedwca.deploy.rounds import WeightSignatures
+from fedwca.deploy.rules import Rules
+from fedwca.deploy.server import Session
+from fedwca.engine.loop import Loop
+from fedwca.engine.randomness import Keys
+from fedwca.experiments.bench import draw
+from fedwca.experiments.record import describe
+from fedwca.experiments.request import plan
+from fedwca.experiments.setup import architecture, load, source_model
+from fedwca.functional import largest_entries, scattered
+from fedwca.results.store import plain
+from fedwca.round import begin, play
+
+
+@dataclass(frozen=True)
+class Case:
+    """One line."""
+
+    what: str
+    aggregator: str
+    upload: dict[str, Any] = field(default_factory=dict)
+    rules: dict[str, Any] = field(default_factory=dict)
+    liar: bool = False
+    privacy: Privacy | None = None
+
+
+def flipped(session: Session, liar: int) -> Callable[[int, Parcel], Parcel]:
+    """A wire on which one client's update is turned round and made ten times as long."""
+
+    def wire(client: int, parcel: Parcel) -> Parcel:
+        if client != liar or parcel.kind != "upload":
+            return parcel
+        own = session.asked[client].own
+        slots = {slot.name: slot.of(own) for slot in session.layout.parameters}
+        model = {k: slots[k] - 10 * (t - slots[k]) if k in slots else t for k, t in parcel.models["model"].items()}
+        return replace(parcel, models={"model": model})
+
+    return wire
+
+
+def epsilon(noise: float, rounds: int, delta: float = 1e-5) -> float | None:
+    """What ``rounds`` uploads of one client spend, replacing all its images; None without noise."""
+    if not noise:
+        return None
+    import dp_accounting
+    from dp_accounting.rdp import RdpAccountant
+
+    # Two clipped updates are at most twice the bound apart.
+    event = dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(noise / 2), rounds)
+    return float(RdpAccountant().compose(event).get_epsilon(delta))
+
+
+class Weighing(Client):
+    """Writes down the bytes it is sent."""
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.down: list[int] = []
+
+    def handle(self, parcel: Parcel) -> Parcel:
+        self.down.append(parcel.bytes)
+        return super().handle(parcel)
+
+
+class Trials:
+    """The data, the source model, and one federation after another."""
+
+    def __init__(self, clients: int, samples: int, rounds: int) -> None:
+        self.layer = {"clients": clients, "samples": samples, "rounds": rounds, "baselines": []}
+        self.config = plan(self.layer).config
+        self.dataset, source = load(self.config)
+        self.dealt = draw(self.config, self.dataset, source, 0, 0)
+        self.network = source_model(self.config, self.dataset, source, 0).network
+        self.settings = {
+            **{"clients": len(self.dealt), "samples": samples, "rounds": rounds},
+            "training": self.config.training.model_dump(),
+        }
+
+    def accuracy(self, weights: torch.Tensor, rows: torch.Tensor, without: int = 0) -> float:
+        """Mean over clients in percent, the first few left out."""
+        found = Loop(self.network, self.dealt.clients, "cpu", 1).classify(weights, rows)
+        return round(mean(self.dealt.metrics.accuracy(k, found[k]) for k in range(without, len(self.dealt))), 2)
+
+    def source_only(self) -> float:
+        """Accuracy of the source model."""
+        loop = Loop(self.network, self.dealt.clients, "cpu", 1)
+        return self.accuracy(torch.ones(len(self.dealt), 1, dtype=torch.float64), begin(loop).rows)
+
+    def measure(self, case: Case) -> dict[str, Any]:
+        """One federation."""
+        method, rounds = plan({**self.layer, "aggregator": case.aggregator}).methods[-1]
+        composition = Composition.of(
+            method,
+            architecture(self.config),
+            len(self.dataset.classes),
+            training=self.config.training,
+            seed=self.config.seed,
+            **case.upload,
+        )
+        session = Session(method, self.network, composition, Rules(clients=len(self.dealt), alone="warn", **case.rules))
+        clients = [Weighing(lambda side, x=each.train: x, privacy=case.privacy) for each in self.dealt.clients]
+        inner = flipped(session, 0) if case.liar else lambda client, parcel: parcel
+        up: list[int] = []
+
+        def wire(client: int, parcel: Parcel) -> Parcel:
+            if client == 1:
+                up.append(parcel.bytes)
+            return inner(client, parcel)
+
+        federate(session, clients, rounds, wire)
+        server = session.memory.server
+        weights = method.aggregator.deliver(server.state, len(server.rows))
+        return {
+            "what": case.what,
+            "aggregator": case.aggregator,
+            "accuracy": self.accuracy(weights, server.rows, without=int(case.liar)),
+            "bytes_down": clients[1].down[:-1],
+            "bytes_up": up,
+            "clusters": len(server.rows),
+            "labels": server.state["labels"].tolist(),
+            "epsilon": epsilon(case.privacy.noise, rounds) if case.privacy else None,
+        }
+
+    def predicted(self, aggregator: str) -> dict[str, list[int]]:
+        """Bytes to and from one client in each round, as the bench records them."""
+        method, rounds = plan({**self.layer, "aggregator": aggregator}).methods[-1]
+        loop = Loop(self.network, self.dealt.clients, "cpu", 1)
+        server, metrics, found = begin(loop), self.dealt.metrics, []
+        for number in range(rounds):
+            keys = Keys(self.config.seed)
+            server, outcome = play(number, server, method, loop, self.config.training, keys, metrics.domain_labels())
+            found.append(describe(outcome, method, metrics, loop, number == 0))
+        return {name: [record[name] // len(self.dealt) for record in found] for name in ("bytes_down", "bytes_up")}
+
+    def clusterings(self) -> dict[str, dict[str, Any]]:
+        """Clusters after round 0 from uploads of which the first layer is rounded or thinned like the rest."""
+        method = plan({**self.layer, "aggregator": "wca"}).methods[-1][0]
+        assert method.clusterer is not None
+        loop, metrics = Loop(self.network, self.dealt.clients, "cpu", 1), self.dealt.metrics
+        keys, server = Keys(self.config.seed), begin(loop)
+        play(0, server, method, loop, self.config.training, keys, metrics.domain_labels())
+        bank, source = loop.bank.clone(), server.source
+        variants = {"whole": bank, "half precision": bank.half().float()}
+        for share in (0.1, 0.01):
+            count = round(share * bank.shape[1])
+            kept = [scattered(*largest_entries(row - source, count), bank.shape[1]) for row in bank]
+            variants[f"top {100 * share:.0f} %"] = source + torch.stack(kept)
+        found = {}
+        for name, rows in variants.items():
+            labels = method.clusterer(WeightSignatures(rows, loop.layout, source))
+            found[name] = {"labels": labels.tolist(), **plain(metrics.clustering(labels))}
+        return found
