@@ -11,13 +11,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from digits import TRAINING, keep, layer
+from digits import keep, layer
 
 from fedwca.cli.execute import Request, conduct
 
 RUNS = Path("runs/choices")
 RESULT = Path(__file__).parent / "results" / "choices.json"
 FEDAVG = {"aggregator": "fedavg", "pseudo_labeler": "prototype"}
+SMALL: dict[str, Any] = {"clients": 3, "samples": 200, "training": {"lr": 3e-3, "epochs": 3}}
+UNEQUAL = {"samples": 500, "rounds": 6}
+"""Weights by samples differ from uniform ones only where clients do: SVHN has 246 images for each of its three."""
 # Reading: (open question, what it is compared with, what the run changes).
 READINGS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "default": ("", "", {}),
@@ -27,10 +30,15 @@ READINGS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "BatchNorm pooled": ("A7", "default", {"batch_norm": "pooled"}),
     "BatchNorm local": ("A7", "default", {"batch_norm": "local"}),
     "BatchNorm recalibrated": ("A7", "default", {"batch_norm": "recalibrated"}),
-    "cluster means by samples": ("A23", "default", {"aggregator": "wca:weighting=samples"}),
     "clusters by update": ("A20", "default", {"clusterer": "finch:reference=source"}),
-    "FedAvg by samples": ("", "", FEDAVG),
-    "FedAvg uniform": ("A23", "FedAvg by samples", {**FEDAVG, "aggregator": "fedavg:weighting=uniform"}),
+    "FedAvg by samples": ("", "", {**FEDAVG, **UNEQUAL}),
+    "FedAvg uniform": ("A23", "FedAvg by samples", {**FEDAVG, **UNEQUAL, "aggregator": "fedavg:weighting=uniform"}),
+    "default, unequal clients": ("", "", UNEQUAL),
+    "cluster means by samples": (
+        "A23",
+        "default, unequal clients",
+        {**UNEQUAL, "aggregator": "wca:weighting=samples"},
+    ),
 }
 
 
@@ -40,7 +48,7 @@ def main(data: str, sources: list[str]) -> None:
         for reading, (question, base, change) in READINGS.items():
             folder = RUNS / f"{source}-{reading.replace(' ', '_')}"
             if not (folder / "summary.json").exists():
-                own = {"source_models": 5, "training": TRAINING, "name": "method", **change}
+                own = {**SMALL, "source_models": 5, "name": "method", **change}
                 conduct(Request(layer(data, source, **own), (), "default", None, folder, as_json=True))
             summary = json.loads((folder / "summary.json").read_text())
             assert summary["complete"], f"{folder}: unfinished; remove it and run again"
