@@ -17,9 +17,8 @@ from fedwca.cli.execute import Request, conduct
 
 RUNS = Path("runs/choices")
 RESULT = Path(__file__).parent / "results" / "choices.json"
-SMALL = {"clients": 3, "samples": 200, "source_models": 5, "training": {"epochs": 3, "lr": 3e-3}}
-"""Smaller than a result that stands for itself: eleven readings, each on five source models, in about an hour."""
 FEDAVG = {"aggregator": "fedavg", "pseudo_labeler": "prototype"}
+SMALL: dict[str, Any] = {"clients": 3, "samples": 200, "training": {"lr": 3e-3, "epochs": 3}}
 UNEQUAL = {"samples": 500, "rounds": 6}
 """Weights by samples differ from uniform ones only where clients do: SVHN has 246 images for each of its three."""
 # Reading: (open question, what it is compared with, what the run changes).
@@ -49,7 +48,7 @@ def main(data: str, sources: list[str]) -> None:
         for reading, (question, base, change) in READINGS.items():
             folder = RUNS / f"{source}-{reading.replace(' ', '_')}"
             if not (folder / "summary.json").exists():
-                own = {**SMALL, "name": "method", **change}
+                own = {**SMALL, "source_models": 5, "name": "method", **change}
                 conduct(Request(layer(data, source, **own), (), "default", None, folder, as_json=True))
             summary = json.loads((folder / "summary.json").read_text())
             assert summary["complete"], f"{folder}: unfinished; remove it and run again"

@@ -29,17 +29,27 @@ def table(results: list[dict[str, Any]]) -> str:
     config = results[0]["config"]
     bases = [reading for reading in accuracy if reading in {base for _, base in compared.values()}]
     means = [f"{base} {statistics.fmean(accuracy[base].values()):.1f}" for base in bases]
+    others = {base: size(entry["config"]) for base in bases for entry in results if entry["reading"] == base}
+    differing = [f"Minus {base}: {text}." for base, text in others.items() if text != size(config)]
     return "\n".join(
         [
             *lines,
             "",
             "Difference of mean accuracies over clients after the last round, in points, paired by source and seed,",
             "with its 95 % interval (Student's t) and n; **bold** where the interval excludes 0. Accuracies in percent",
-            f"over all these runs: {', '.join(means)}. Digit-Five files,",
-            f"{config['clients']} clients per target domain, {config['samples']} images each before the split, "
-            f"{config['rounds']} rounds of {config['training']['epochs']} epochs,",
-            f"learning rate {config['training']['lr']} (`benchmarks/choices.py`).",
+            f"over all these runs: {', '.join(means)}. Digit-Five files (`benchmarks/choices.py`),",
+            f"{size(config)}.",
+            *differing,
         ]
+    )
+
+
+def size(config: dict[str, Any]) -> str:
+    """How large a federation is and how long it trains."""
+    training = config["training"]
+    return (
+        f"{config['clients']} clients per target domain, at most {config['samples']} images each before the split, "
+        f"{config['rounds']} rounds of {training['epochs']} epochs, learning rate {training['lr']}"
     )
 
 

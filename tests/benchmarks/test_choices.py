@@ -69,6 +69,10 @@ def test_the_note_says_where_the_bases_stand() -> None:
     text = readings.table(results)
     assert "default 62.0, FedAvg by samples 50.0." in text
     assert "+1.00, n = 1" in text
+    assert "Minus" not in text.rpartition("|")[2]
+    other = {**entry("synth", "larger", "", [50.0]), "config": {**CONFIG, "samples": 500}}
+    text = readings.table([*results, other, entry("synth", "larger, uniform", "larger", [52.0])])
+    assert "Minus larger: 4 clients per target domain, at most 500 images each" in text
 
 
 def test_a_committed_result_carries_a_decision() -> None:
