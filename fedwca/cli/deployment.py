@@ -9,7 +9,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import torch
 import typer
 from pydantic import ValidationError
 
@@ -95,6 +94,8 @@ def simulated(request: Request) -> None:
     Raises:
         FedwcaError: what is wrong, in a sentence.
     """
+    import torch
+
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S-%f")[:-3]
     folder = request.out or Path("runs") / f"{stamp}-flower"
     more = {"join": 120.0}

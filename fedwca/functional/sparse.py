@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 
@@ -35,4 +36,5 @@ def scattered(positions: Tensor, values: Tensor, width: int) -> Tensor:
     >>> scattered(torch.tensor([1, 3]), torch.tensor([-3.0, 2.0]), 4)
     tensor([ 0., -3.,  0.,  2.])
     """
-    return values.new_zeros(width).index_put((positions.long(),), values)
+    update = torch.zeros(width, dtype=values.dtype, device=values.device)
+    return update.index_put((positions.long(),), values)
