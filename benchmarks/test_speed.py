@@ -13,6 +13,7 @@ from fedwca.aggregators import aggregators
 from fedwca.clusterers import clusterers
 from fedwca.data.partition import ClientImages
 from fedwca.engine.bank import mix
+from fedwca.engine.stacked import Stacked
 from fedwca.functional import alignment, finch, soft_neighborhood_density
 from fedwca.models import models
 from fedwca.objectives.shot import Shot
@@ -39,9 +40,11 @@ def test_plain_loop(benchmark) -> None:
 @pytest.mark.parametrize("clients", [4, 16])
 @pytest.mark.parametrize("model", ["lenet"])
 @pytest.mark.parametrize("name", ["fedavg", "one_hot", "wca"])
-def test_round(benchmark, name: str, model: str, clients: int) -> None:
-    """A whole round on one worker: evidence, labels, training, averaging; CPU seconds, and the rates they mean."""
-    engine = Loop(models.build(model).build(10), federation(clients), "cpu", workers=1)
+@pytest.mark.parametrize("kind", ["loop", "stacked"])
+def test_round(benchmark, kind: str, name: str, model: str, clients: int) -> None:
+    """A whole round on one core: evidence, labels, training, averaging; CPU seconds, and the rates they mean."""
+    network, own = models.build(model).build(10), federation(clients)
+    engine = Stacked(network, own) if kind == "stacked" else Loop(network, own, "cpu", workers=1)
     aggregator = aggregators.build(name)
     clusterer = clusterers.build("true") if aggregator.partition == "given" else None
     method = Method(name, name, aggregator, TwoModel(), (Shot(),), clusterer)

@@ -105,6 +105,19 @@ def mix(weights: Tensor, rows: Tensor) -> Tensor:
     return weights.to(rows.device, rows.dtype) @ rows
 
 
+def blended(weights: Tensor, rows: Tensor, layout: Layout, statistics: str) -> Tensor:
+    """Mixtures of models ``[..., R] @ [R, P] -> [..., P]``, BatchNorm statistics as an engine's ``statistics`` says."""
+    return pooled(weights, rows, layout) if statistics == "pooled" else mix(weights, rows)
+
+
+def gathered(weights: Tensor, rows: Tensor, bank: Tensor, layout: Layout, statistics: str) -> Tensor:
+    """Next server rows: mixtures ``[C, R+K]`` of (previous rows ``[R, P]``, bank ``[K, P]``)."""
+    if statistics == "pooled":
+        return pooled(weights, torch.cat([rows, bank]), layout)
+    kept = rows.shape[0]
+    return mix(weights[:, kept:], bank) + mix(weights[:, :kept], rows)
+
+
 def pooled(weights: Tensor, rows: Tensor, layout: Layout) -> Tensor:
     """As `mix`, but a mixed running variance is that of the pooled distributions: Σ w (var + mean²) - (Σ w mean)².
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fedwca.data.partition import ClientImages
-from fedwca.engine.bank import Layout, mix, pooled
+from fedwca.engine.bank import Layout, blended, gathered
 from fedwca.engine.client import Desk
 from fedwca.engine.precision import Precision, check
 from fedwca.engine.replica import Replica
@@ -113,14 +113,11 @@ class Loop:
 
     def mix(self, weights: Tensor, rows: Tensor) -> Tensor:
         """Mixtures of models ``[..., R] @ [R, P]``, BatchNorm statistics as ``statistics`` says."""
-        return pooled(weights, rows, self.layout) if self.statistics == "pooled" else mix(weights, rows)
+        return blended(weights, rows, self.layout, self.statistics)
 
     def gather(self, weights: Tensor, rows: Tensor) -> Tensor:
         """Next server rows: mixtures ``[C, R+K]`` of (previous rows ``[R, P]``, bank)."""
-        if self.statistics == "pooled":
-            return pooled(weights, torch.cat([rows, self.bank]), self.layout)
-        kept = rows.shape[0]
-        return mix(weights[:, kept:], self.bank) + mix(weights[:, :kept], rows)
+        return gathered(weights, rows, self.bank, self.layout, self.statistics)
 
     def deliver(self, weights: Tensor, rows: Tensor) -> Tensor:
         """Models as they are at the clients ``[K, P]``, as `classify` evaluates them: mixtures ``[K, R]`` of rows."""

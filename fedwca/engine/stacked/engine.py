@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fedwca.data.partition import ClientImages
-from fedwca.engine.bank import Layout, mix, pooled
+from fedwca.engine.bank import Layout, blended, gathered
 from fedwca.engine.loop import Statistics
 from fedwca.engine.precision import Precision, check
 from fedwca.engine.protocol import Work
@@ -90,14 +90,11 @@ class Stacked:
 
     def mix(self, weights: Tensor, rows: Tensor) -> Tensor:
         """Mixtures of models ``[..., R] @ [R, P]``, BatchNorm statistics as ``statistics`` says."""
-        return pooled(weights, rows, self.layout) if self.statistics == "pooled" else mix(weights, rows)
+        return blended(weights, rows, self.layout, self.statistics)
 
     def gather(self, weights: Tensor, rows: Tensor) -> Tensor:
         """Next server rows: mixtures ``[C, R+K]`` of (previous rows ``[R, P]``, bank)."""
-        if self.statistics == "pooled":
-            return pooled(weights, torch.cat([rows, self.bank]), self.layout)
-        kept = rows.shape[0]
-        return mix(weights[:, kept:], self.bank) + mix(weights[:, :kept], rows)
+        return gathered(weights, rows, self.bank, self.layout, self.statistics)
 
     def settled(self, crowd: Crowd, models: Tensor) -> Tensor:
         """Mixed models ``[G, P]`` as they are at the clients of a crowd: with their statistics where not mixed."""
