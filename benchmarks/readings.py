@@ -18,14 +18,14 @@ def table(results: list[dict[str, Any]]) -> str:
     sources = list(dict.fromkeys(entry["source"] for entry in results))
     columns = [[source] for source in sources] + ([sources] if len(sources) > 1 else [])
     names = [*(f"source {source}" for source in sources), "all"][: len(columns)]
-    lines = [f"| question | reading | minus | {' | '.join(names)} |", "|---|---|---|" + "--:|" * len(names)]
+    lines = [f"| reading | minus | question | {' | '.join(names)} |", "|---|---|---|" + "--:|" * len(names)]
     compared = {e["reading"]: (e["question"], e["against"]) for e in results if e["against"] in accuracy}
     for reading, (question, base) in compared.items():
         cells = []
         for column in columns:
             ours, theirs = ({run: v for run, v in accuracy[r].items() if run[0] in column} for r in (reading, base))
             cells.append(apart(difference(ours, theirs)))
-        lines.append(f"| {question} | {reading} | {base} | {' | '.join(cells)} |")
+        lines.append(f"| {reading} | {base} | {question} | {' | '.join(cells)} |")
     config = results[0]["config"]
     bases = [reading for reading in accuracy if reading in {base for _, base in compared.values()}]
     means = [f"{base} {statistics.fmean(accuracy[base].values()):.1f}" for base in bases]

@@ -95,6 +95,11 @@ class Measured:
     def _peak(self) -> int:
         if self.device.type == "cuda":
             return int(torch.cuda.max_memory_allocated(self.device))
+        status = Path("/proc/self/status")
+        if status.exists():
+            # Not getrusage, whose peak a process takes over from the one that started it.
+            lines = dict(line.split(":", 1) for line in status.read_text().splitlines())
+            return 1024 * int(lines["VmHWM"].split()[0])
         if sys.platform == "win32":
             return 0
         from resource import RUSAGE_SELF, getrusage

@@ -49,7 +49,7 @@ def test_the_run_folder(plain: Run) -> None:
     names = {file.name for file in plain.folder.iterdir()}
     assert names == {
         *("config.json", "environment.json", "rounds.jsonl", "summary.json", "overview.png"),
-        *("checkpoints", ".lock"),
+        *("checkpoints", "memory.json", ".lock"),
     }
     assert (plain.folder / "overview.png").read_bytes().startswith(b"\x89PNG")
     config = json.loads((plain.folder / "config.json").read_text())
@@ -259,7 +259,7 @@ def test_a_checkpoint_of_ones_own(bench: Bench, plain: Run, private_cache: Path)
         (["--device", "cuda:99"], 2, "--device cuda:99: this machine has"),
         (["--device", "abacus"], 2, "--device abacus: no such device; take auto, cpu, cuda or cuda:1"),
         (["--device", "mps"], 2, "only cpu and cuda are supported"),
-        (["--engine", "warp"], 2, "engine: Input should be 'auto' or 'loop'"),
+        (["--engine", "warp"], 2, "engine: Input should be 'auto', 'loop' or 'stacked'"),
         (["--config", "nowhere.toml"], 2, "--config nowhere.toml: No such file"),
         (["--checkpoint", "nowhere.pt"], 1, "nowhere.pt: no such file; --checkpoint takes"),
         (["--dataset", "shades"], 2, "no dataset 'shades': it is neither a folder in"),

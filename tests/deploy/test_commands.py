@@ -63,6 +63,7 @@ def test_every_baseline_is_deployed_or_says_why_not(tmp_path: Path, shades: Path
     run = call("deploy", "init", str(folder), "--data", str(shades), "--baseline", name, "--clients", "4", *SMALL)
     why = {
         "local": "each client can adapt it alone",
+        "shot": "each client can adapt it alone",
         "source_only": "hand the source model out",
         "fedpcl_pl": "allow it with --rule alone=warn",
         "ladd": "clusters by the style of clients' images, which do not leave them",

@@ -131,7 +131,8 @@ def test_float32_stays_within_a_thousandth_of_the_update(name: str) -> None:
 def test_residual_networks(options: dict[str, object]) -> None:
     architecture = ResNet18.model_validate({"weights": "none", "side": 32, "bottleneck": 8, **options})
     networks = [architecture.build(3, seed=1).double() for _ in range(2)]
-    own = clients(architecture.stored)
+    # Full batches alone: a BatchNorm over three values would blow up the rounding of nineteen layers.
+    own = [ClientImages(c.train[:8], c.validation, c.test) for c in clients(architecture.stored)]
     method = Method("wca", "FedWCA", WCA(), TwoModel(mu=0.5), (Shot(),), TrueDomains())
     compare(Loop(networks[0], own, "cpu", 1), Stacked(networks[1], own), method)
 

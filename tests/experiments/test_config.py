@@ -120,7 +120,7 @@ def test_wrong_sets(pairs: list[tuple[str, str]], sentence: str) -> None:
         ({"rounds": 0}, "rounds: Input should be greater than 0 (given 0)"),
         ({"training": {"batch_size": 0}}, "training.batch_size: Input should be greater than or equal to 2 (given 0)"),
         ({"seed": -1}, "seed: Input should be greater than or equal to 0 (given -1)"),
-        ({"engine": "warp"}, "engine: Input should be 'auto' or 'loop' (given 'warp')"),
+        ({"engine": "warp"}, "engine: Input should be 'auto', 'loop' or 'stacked' (given 'warp')"),
         ({"aggregator": "wac"}, "no aggregator 'wac'; did you mean 'wca'?"),
         ({"clusterer": "finsh"}, "no clusterer 'finsh'; did you mean 'finch'?"),
         ({"pseudo_labeler": "two-models"}, "no pseudo-labeler 'two_models'; did you mean 'two_model'?"),
