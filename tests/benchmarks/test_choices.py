@@ -38,8 +38,8 @@ def test_one_source_is_enough() -> None:
     found = rows([DEFAULT, entry("synth", "ratio", "default", [61.0, 64.0, 67.0])])
     # Differences 1, 2, 3: std 1, half an interval 4.303 / sqrt 3.
     assert found == [
-        ["question", "reading", "minus", "source synth"],
-        ["A1", "ratio", "default", "+2.00 (-0.48 to +4.48), n = 3"],
+        ["reading", "minus", "question", "source synth"],
+        ["ratio", "default", "A1", "+2.00 (-0.48 to +4.48), n = 3"],
     ]
 
 
@@ -56,7 +56,7 @@ def test_a_source_that_lacks_a_reading_has_a_dash_and_all_takes_what_is_there() 
     assert ratio[3].startswith("**-1.03 (")
     assert ratio[4] == "**-1.05 (-1.69 to -0.41)**, n = 2"
     assert ratio[5].endswith("**, n = 5")
-    assert row[2:] == ["default", "+0.00 (+0.00 to +0.00), n = 3", "–", "+0.00 (+0.00 to +0.00), n = 3"]
+    assert row[1:] == ["default", "A16", "+0.00 (+0.00 to +0.00), n = 3", "–", "+0.00 (+0.00 to +0.00), n = 3"]
 
 
 def test_the_note_says_where_the_bases_stand() -> None:
