@@ -130,6 +130,14 @@ def test_from_any_point_to_the_same_bits(every: Path, tmp_path: Path, records: i
     assert not list(folder.glob(f".*{'a' * 32}*"))
 
 
+def test_the_stacked_engine_goes_on_to_the_same_bits(bench: Make, tmp_path: Path) -> None:
+    every = bench(*GIVEN, "--keep", "all", "--quiet", "--engine", "stacked")
+    assert every.code == 0, every.err
+    folder = stopped(every.folder, tmp_path / "run", 8, behind=1)
+    assert resume(folder).code == 0
+    assert result(folder) == result(every.folder)
+
+
 def killed(arguments: list[str], where: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", DEADLY, where, *arguments], capture_output=True, text=True, timeout=120, check=False
