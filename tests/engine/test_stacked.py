@@ -30,7 +30,7 @@ from fedwca.pseudo_labelers.two_model import TwoModel
 from fedwca.round import Method, Outcome, Server, begin, play
 from fedwca.types import Batch
 
-SIZES = (13, 12, 19, 11, 12, 9)
+SIZES = (12, 19, 12, 9)
 """With batches of 8: full ones, several of one length at the end, and a single image that is left out (9)."""
 DOMAINS = torch.arange(len(SIZES)) // 2
 TRAINING = Training(epochs=2, lr=0.003, batch_size=8)
@@ -45,8 +45,8 @@ def some(n: int, client: int, side: int = 32) -> Tensor:
     return images
 
 
-def clients(side: int = 32) -> list[ClientImages]:
-    return [ClientImages(some(n, k, side), some(0, k, side), some(3 + k % 2, k, side)) for k, n in enumerate(SIZES)]
+def clients(side: int = 32, sizes: tuple[int, ...] = SIZES) -> list[ClientImages]:
+    return [ClientImages(some(n, k, side), some(0, k, side), some(3 + k % 2, k, side)) for k, n in enumerate(sizes)]
 
 
 def lenet(dtype: torch.dtype = torch.float64) -> Network:
@@ -56,7 +56,9 @@ def lenet(dtype: torch.dtype = torch.float64) -> Network:
 def rounds(engine: Engine, method: Method, count: int = 2, **options: object) -> tuple[Server, list[Outcome]]:
     server, outcomes = begin(engine), []
     for number in range(count):
-        server, outcome = play(number, server, method, engine, TRAINING, Keys(0), DOMAINS, **options)  # type: ignore[arg-type]
+        server, outcome = play(
+            number, server, method, engine, TRAINING, Keys(0), DOMAINS[: len(engine.images)], **options
+        )  # type: ignore[arg-type]
         outcomes.append(outcome)
     return server, outcomes
 
@@ -104,8 +106,9 @@ def test_every_registered_method(name: str) -> None:
     compare(Loop(lenet(), clients(), "cpu", 1), Stacked(lenet(), clients()), method)
 
 
-@pytest.mark.parametrize("statistics", ["mixed", "pooled", "local", "recalibrated"])
-@pytest.mark.parametrize("at_once", [None, 4, 1])
+@pytest.mark.parametrize(
+    ("statistics", "at_once"), [("mixed", 1), ("mixed", 3), ("pooled", 3), ("local", 2), ("recalibrated", 3)]
+)
 def test_every_policy_and_slice(statistics: Statistics, at_once: int | None) -> None:
     method = Method("wca", "FedWCA", WCA(), TwoModel(mu=0.5), (Shot(), Proximal(to="cluster")), TrueDomains())
     loop = Loop(lenet(), clients(), "cpu", 1, statistics)
@@ -121,18 +124,20 @@ def test_partial_participation(name: str) -> None:
 @pytest.mark.parametrize("name", ["fedwca", "fedavg", "fedscal"])
 def test_float32_stays_within_a_thousandth_of_the_update(name: str) -> None:
     method = compose(RunConfig(baselines=(name,)))[0][0]
-    loop, stacked = Loop(lenet(torch.float32), clients(), "cpu", 1), Stacked(lenet(torch.float32), clients())
+    # No last batch of three: BatchNorm over so few values would blow up what is rounded.
+    own = clients(sizes=(16, 24, 16, 8))
+    loop, stacked = Loop(lenet(torch.float32), own, "cpu", 1), Stacked(lenet(torch.float32), own)
     start = loop.bank.clone()
     rounds(loop, method), rounds(stacked, method)
     assert ((stacked.bank - loop.bank).norm(dim=1) / (loop.bank - start).norm(dim=1)).max() < 1e-3
 
 
-@pytest.mark.parametrize("options", [{}, {"frozen": True}, {"classifier": "wn"}], ids=str)
+@pytest.mark.parametrize("options", [{"classifier": "wn"}, {"frozen": True}], ids=str)
 def test_residual_networks(options: dict[str, object]) -> None:
     architecture = ResNet18.model_validate({"weights": "none", "side": 32, "bottleneck": 8, **options})
     networks = [architecture.build(3, seed=1).double() for _ in range(2)]
     # Full batches alone: a BatchNorm over three values would blow up the rounding of nineteen layers.
-    own = [ClientImages(c.train[:8], c.validation, c.test) for c in clients(architecture.stored)]
+    own = clients(architecture.stored, (8, 8))
     method = Method("wca", "FedWCA", WCA(), TwoModel(mu=0.5), (Shot(),), TrueDomains())
     compare(Loop(networks[0], own, "cpu", 1), Stacked(networks[1], own), method)
 
@@ -164,4 +169,4 @@ def test_spans_leave_nobody_out() -> None:
             for client in range(span.first, span.stop):
                 done[client] += span.images
     assert [size - got for size, got in zip(sizes, done, strict=True)] == [int(size % 8 == 1) for size in sizes]
-    assert [(span.first, span.stop) for span in alike(sizes)] == [(0, 1), (1, 2), (2, 4), (4, 5), (5, 6)]
+    assert [(span.first, span.stop) for span in alike(sizes)] == [(0, 1), (1, 3), (3, 4)]
