@@ -1,185 +1,30 @@
-"""The work of a crowd between two messages: evidence on the models it was sent, labels, training."""
+"""The work of a crowd between two messages: labels, training, uploads; evidence is its view's."""
 
 from __future__ import annotations
 
 import time
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from fedwca.engine.randomness import uniform
-from fedwca.engine.stacked.batched import every
-from fedwca.engine.stacked.crowd import Crowd
 from fedwca.engine.stacked.lesson import CrowdLesson, CrowdTargets, rejoined
 from fedwca.engine.stacked.training import train
-from fedwca.engine.task import Task
-from fedwca.functional import alignment, soft_neighborhood_density
+from fedwca.engine.stacked.view import CrowdView, observed
 from fedwca.kinds import Objective
-from fedwca.types import Batch, Blend, Predictions, Targets
-
-if TYPE_CHECKING:
-    from fedwca.engine.stacked.engine import Stacked
-
-SIMILARITIES = 2**26
-"""Entries of neighbourhood matrices at a time, over clients: 256 MiB in float32."""
+from fedwca.types import Blend, Predictions, Targets
 
 
-class CrowdDesk:
-    """A `fedwca.engine.protocol.Work` for the G clients of a crowd, in its order.
-
-    Clients with the same number of images go through a function together; nothing is padded there, so a component
-    sees what it would see of each client alone.
-    """
-
-    def __init__(
-        self, engine: Stacked, crowd: Crowd, weights: Tensor, personal: int, rows: Tensor, tasks: Sequence[Task]
-    ) -> None:
-        self.engine, self.crowd, self.weights, self.rows, self.tasks = engine, crowd, weights, rows, tasks
-        self.source = engine.layout.read(engine.network)
-        sent = weights.shape[1]
-        self._personal = personal
-        self._identity = torch.eye(sent, dtype=weights.dtype, device=weights.device)
-        self.own = self.model(0)
-        self.shared = self._identity[personal:]
-        self.seconds: dict[str, float] = defaultdict(float)
-        self.passes = 0
-        self._seen: dict[int, tuple[Tensor, Predictions]] = {}
-        self.vectors = engine.network.class_vectors
-
-    @property
-    def task(self) -> Task:
-        """What is the same for all of them."""
-        return self.tasks[0]
-
-    @contextmanager
-    def clock(self, phase: str) -> Iterator[None]:
-        """Adds the time spent inside to ``seconds[phase]``."""
-        start = time.perf_counter()
-        yield
-        self.seconds[phase] += time.perf_counter() - start
-
-    def keys(self, purpose: str) -> Tensor:
-        """Each client's key of its draws ``[G]`` int64."""
-        keys = [task.keys(purpose) for task in self.tasks]
-        signed = [key - (1 << 64) if key >> 63 else key for key in keys]
-        return torch.tensor(signed, device=self.crowd.device)
-
-    def model(self, column: int) -> Tensor:
-        """The mixture ``[G, Q+S]`` that is one of the models sent."""
-        return self._identity[column].expand(len(self.tasks), -1)
-
-    def mixed(self, mixtures: Tensor) -> Tensor:
-        """The models ``[G, P]`` that mixtures ``[G, Q+S]`` of what was sent stand for at their clients."""
-        weights = (mixtures.to(self.weights)[:, None] @ self.weights)[:, 0]
-        return self.engine.settled(self.crowd, self.engine.mix(weights, self.rows))
-
-    def predict(self, mixtures: Tensor) -> Predictions:
-        """Predictions of mixtures ``[G, Q+S]`` on the clients' images; asking again for the same ones is free."""
-        if (found := self._seen.get(id(mixtures))) is not None:
-            return found[1]
-        predictions = self.passed(self.mixed(mixtures))
-        # The mixtures are kept beside their answer so that their id stays taken.
-        self._seen[id(mixtures)] = (mixtures, predictions)
-        return predictions
-
-    def passed(self, models: Tensor) -> Predictions:
-        """A pass by the clients' own models ``[G, P]``."""
-        self.passes += 1
-        return self.crowd.outputs(models, "evidence")
-
-    def _passed_by(self, mixtures: Tensor) -> Iterator[Predictions]:
-        """A pass by each of the mixtures ``[M, Q+S]`` at every client; by one model for all where it is one."""
-        common = mixtures is self.shared and self.engine.statistics in ("mixed", "pooled")
-        for mixture in mixtures:
-            if common:
-                self.passes += 1
-                yield self.crowd.outputs_of_one(self.engine.mix(mixture @ self.weights[0], self.rows), "evidence")
-            else:
-                yield self.passed(self.mixed(mixture.expand(len(self.tasks), -1)))
-
-    def _by_source(self) -> Predictions:
-        self.passes += 1
-        return self.crowd.outputs_of_one(self.source, "evidence")
-
-    def outputs(self, mixtures: Tensor) -> list[Predictions]:
-        """What each client's own mixture says of its images."""
-        found = self.predict(mixtures)
-        cut = zip(found.logits, found.features, self.crowd.sizes, strict=True)
-        return [Predictions(logits[:size], features[:size]) for logits, features, size in cut]
-
-    def each(self, what: str, function: Any, trees: Any, chunk: int | None = None) -> list[Any]:
-        """A function of each client's samples, for the clients of each span; see `fedwca.engine.stacked.batched`.
-
-        Args:
-            what: names the function.
-            function: of one client's tree.
-            trees: with tensors ``[G, N, …]``, cut to the samples that are there.
-            chunk: entries of a quadratic matrix at a time, which decides how many clients go at once.
-        """
-        return [
-            every(
-                what,
-                function,
-                _cut(trees, span.first, span.stop, span.images),
-                chunk=None if chunk is None else max(1, chunk // max(1, min(span.images, 1024) * span.images)),
-            )
-            for span in self.crowd.alike
-        ]
-
-    def alignment(self, mixtures: Tensor) -> Tensor:
-        """Mean cosine to the nearest classifier vector: ``[M, Q+S] -> [G, M]``."""
-        values = []
-        for found in self._passed_by(mixtures):
-            values.append(torch.cat(self.each("alignment", lambda f: alignment(f, self.vectors), found.features)))
-        return torch.stack(values, 1).to(self.weights)
-
-    def density(self, mixtures: Tensor) -> Tensor:
-        """Soft neighborhood density of the mixed models: ``[G, Q+S] -> [G]``, nats."""
-        probabilities = self.predict(mixtures).probabilities
-        found = self.each("density", soft_neighborhood_density, probabilities, SIMILARITIES)
-        return torch.cat(found).to(self.weights)
-
-    def loss(self, mixtures: Tensor) -> Tensor:
-        """The task's objectives over all images, labelled by the mixed model itself: ``[M, Q+S] -> [G, M]``, nats."""
-        task, draws = self.task, self._draws("partners")
-        teachers = {name for objective in task.objectives for name in objective.teachers}
-        source = {"source": self._by_source().logits} if "source" in teachers else {}
-        shared = self.common(task.shared)
-
-        def value(tree: dict[str, Any]) -> Tensor:
-            p = Predictions(tree["logits"], tree["features"])
-            targets = task.labeler(dict.fromkeys(task.labeler.models, p), tree["draws"])
-            taught = dict.fromkeys(teachers, p.logits) | tree["source"]
-            views, observed = dict.fromkeys(("weak", "strong"), p.logits), _observed(task.objectives, p)
-            weights = targets.weights.to(p.logits.dtype)
-            batch = Batch(p.logits, p.features, p.logits, targets.labels, weights, taught, views, observed, shared)
-            return torch.stack([objective(batch) for objective in task.objectives]).sum()
-
-        values = []
-        with torch.no_grad():
-            for p in self._passed_by(mixtures):
-                tree = {"logits": p.logits, "features": p.features, "draws": draws, "source": source}
-                values.append(torch.cat(self.each("the loss", value, tree)))
-        return torch.stack(values, 1).to(self.weights)
-
-    def _draws(self, purpose: str) -> Tensor:
-        places = torch.arange(max(1, *self.crowd.sizes), device=self.crowd.device)
-        return uniform(self.keys(purpose)[:, None], places[None])
-
-    def common(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """What is the same for all clients, where and as models are."""
-        return {name: value.to(self.vectors.device, self.vectors.dtype) for name, value in values.items()}
+class CrowdDesk(CrowdView):
+    """A `fedwca.engine.protocol.Work` for the G clients of a crowd, in its order."""
 
     def _named(self, name: str, blend: Blend) -> Tensor:
         return {**blend.references, "start": blend.start}.get(name, self.own)
 
     def predictions(self, name: str, blend: Blend) -> Predictions:
         """What a named model says of the clients' images."""
-        return self._by_source() if name == "source" else self.predict(self._named(name, blend))
+        return self.by_source() if name == "source" else self.predict(self._named(name, blend))
 
     def label(self, blend: Blend, purpose: str, models: Tensor | None = None) -> tuple[CrowdTargets, dict[str, Tensor]]:
         """Targets by the models the labeler reads, and what objectives observe of the start.
@@ -199,12 +44,12 @@ class CrowdDesk:
         def one(tree: dict[str, Any]) -> dict[str, Any]:
             said = {name: Predictions(*both) for name, both in tree["said"].items()}
             targets = task.labeler({name: said[name] for name in task.labeler.models}, tree["draws"])
-            observed = _observed(task.objectives, said["start"]) if observing else {}
-            return {"targets": CrowdTargets.of(targets).tree(), "observed": observed}
+            noticed = observed(task.objectives, said["start"]) if observing else {}
+            return {"targets": CrowdTargets.of(targets).tree(), "observed": noticed}
 
         said = {name: (p.logits, p.features) for name, p in found.items()}
         with torch.no_grad():
-            parts = self.each(f"labels by {task.labeler.name!r}", one, {"said": said, "draws": self._draws(purpose)})
+            parts = self.each(f"labels by {task.labeler.name!r}", one, {"said": said, "draws": self.draws(purpose)})
         targets = CrowdTargets(**rejoined([part["targets"] for part in parts]))
         return targets, rejoined([part["observed"] for part in parts])
 
@@ -212,15 +57,15 @@ class CrowdDesk:
         """Label and train for one round; the trained models are left in the bank."""
         task = self.task
         with self.clock("label"):
-            targets, observed = self.label(blend, "partners")
+            targets, noticed = self.label(blend, "partners")
             teachers = {name for objective in task.objectives for name in objective.teachers}
             taught = {name: self.predictions(name, blend).logits for name in sorted(teachers)}
         names = sorted({name for objective in task.objectives for name in objective.anchors})
         width = self.engine.layout.trained
         anchors = {name: self._models(name, blend)[:, :width].contiguous() for name in names}
         if task.labeler.renew == "round":
-            self._seen.clear()
-        lesson = CrowdLesson(targets, taught, anchors, observed, self.common(task.shared))
+            self.seen.clear()
+        lesson = CrowdLesson(targets, taught, anchors, noticed, self.common(task.shared))
         started = time.perf_counter()
         models = self.mixed(blend.start)
         lesson = train(self, blend, models, lesson)
@@ -249,15 +94,3 @@ class CrowdDesk:
                 }
                 for logits, features, n, own in trained
             ]
-
-
-def _cut(tree: Any, first: int, stop: int, images: int) -> Any:
-    if isinstance(tree, Tensor):
-        return tree[first:stop, :images]
-    if isinstance(tree, Mapping):
-        return {name: _cut(value, first, stop, images) for name, value in tree.items()}
-    return tuple(_cut(value, first, stop, images) for value in tree)
-
-
-def _observed(objectives: Sequence[Objective], start: Predictions) -> dict[str, Tensor]:
-    return {name: value for o in objectives for name, value in o.observe(start).items()}

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from fedwca.engine.bank import Layout
 from fedwca.engine.randomness import uniform
 from fedwca.engine.stacked.batched import every
 from fedwca.engine.stacked.lesson import CrowdLesson
 from fedwca.engine.stacked.pile import Span, spans
-from fedwca.engine.task import Training
+from fedwca.engine.stacked.sgd import Sgd
 from fedwca.functional import strong
 from fedwca.kinds import Objective
 from fedwca.types import Batch, Blend
@@ -75,37 +73,6 @@ class Plan:
 def _order(keys: Tensor, places: Tensor, behind: Tensor) -> Tensor:
     """`fedwca.engine.randomness.permutation` of each client's images ``[G, n]``, those behind the last one after it."""
     return uniform(keys[:, None], places[None]).masked_fill(behind, 2.0).argsort(dim=1, stable=True)
-
-
-class Sgd:
-    """SGD with momentum over the flat rows of a crowd, fresh each round; the sums of `torch.optim.SGD`."""
-
-    def __init__(self, layout: Layout, training: Training, models: Tensor) -> None:
-        self.layout, self.training, self.models = layout, training, models
-        self.momentum = torch.zeros_like(models[:, : layout.trained])
-
-    def leaf(self, span: Span) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
-        """Of a span: the trained values ``[g, P]`` as one leaf, the same by name ``[g, …]``, BatchNorm statistics."""
-        rows, slots = self.models[span.first : span.stop], self.layout.parameters
-        leaf = rows[:, : self.layout.trained].detach().requires_grad_()
-        # Split, not sliced: its gradient is put together once instead of added up from one whole row a tensor.
-        parts = leaf.split([slot.stop - slot.start for slot in slots], 1)
-        named = {slot.name: part.unflatten(1, slot.shape) for slot, part in zip(slots, parts, strict=True)}
-        return leaf, named, {slot.name: slot.of(rows) for slot in self.layout.statistics}
-
-    def step(self, span: Span, gradient: Tensor, fresh: Mapping[str, Tensor]) -> None:
-        """One step of the clients of a span: ``gradient [g, P]``, new BatchNorm statistics by name."""
-        here, training = slice(span.first, span.stop), self.training
-        momentum, parameters = self.momentum[here], self.models[here, : self.layout.trained]
-        if training.clip is not None:
-            gradient = gradient * (training.clip / (gradient.norm(dim=1, keepdim=True) + 1e-6)).clamp_max(1)
-        gradient = gradient.add(parameters, alpha=training.weight_decay)
-        momentum.mul_(training.momentum).add_(gradient)
-        step = gradient.add_(momentum, alpha=training.momentum) if training.nesterov else momentum
-        parameters.add_(step, alpha=-training.lr)
-        for slot in self.layout.statistics:
-            if slot.name in fresh:
-                slot.of(self.models[here]).copy_(fresh[slot.name])
 
 
 class Step:
