@@ -179,3 +179,32 @@ def test_a_newcomer_joins_the_same_cluster(by: str) -> None:
     assert results["cpu"].choice.cluster == results["cuda"].choice.cluster
     for name, value in results["cpu"].network.state_dict().items():
         close(value, results["cuda"].network.state_dict()[name], 2e-3)
+
+
+def test_the_stacked_engine_gives_the_models_of_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And none of its steps waits for the device, after the first has sent what all of them need."""
+    from fedwca.engine.stacked import Stacked
+    from fedwca.engine.stacked.training import Step
+
+    loop, stacked, made, keys = (
+        Loop(network(), clients(), "cpu", 1),
+        Stacked(network(), clients(), "cuda"),
+        method(),
+        Keys(0),
+    )
+    take, done = Step.take, 0
+
+    def watched(step: Step, sgd: object) -> None:
+        nonlocal done
+        torch.cuda.set_sync_debug_mode("error" if done else "default")
+        try:
+            take(step, sgd)  # type: ignore[arg-type]
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        done += 1
+
+    monkeypatch.setattr(Step, "take", watched)
+    for engine in (loop, stacked):
+        play(0, begin(engine), made, engine, TRAINING, keys, DOMAINS)
+    assert done
+    close(loop.bank, stacked.bank, 1e-4)
