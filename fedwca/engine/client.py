@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 
 import torch
 from torch import Tensor
 
+from fedwca.engine.clock import Clock
 from fedwca.engine.randomness import permutation, uniform
 from fedwca.engine.replica import Replica, masks
 from fedwca.engine.task import Lesson, Received, Task
@@ -21,17 +20,17 @@ from fedwca.kinds import Objective
 from fedwca.types import Batch, Blend, Predictions, Targets
 
 
-class Desk:
+class Desk(Clock):
     """A client at work: a `fedwca.types.View` for K = 1 that remembers passes and trains into its ``slot [P]``."""
 
     def __init__(
         self, replica: Replica, images: Tensor, received: Received, personal: int, slot: Tensor, task: Task
     ) -> None:
+        super().__init__()
         self.replica, self.images, self.received, self.slot, self.task = replica, images, received, slot, task
         self._identity = torch.eye(received.weights.shape[0], dtype=received.weights.dtype)
         self.own = self.model(0)
         self.shared = self._identity[personal:]
-        self.seconds: dict[str, float] = defaultdict(float)
         self.passes = 0
         self._seen: dict[int, tuple[Tensor, Predictions]] = {}
 
@@ -39,13 +38,6 @@ class Desk:
     def weights(self) -> Tensor:
         """``[1, Q+S, R]``"""
         return self.received.weights[None]
-
-    @contextmanager
-    def clock(self, phase: str) -> Iterator[None]:
-        """Adds the time spent inside to ``seconds[phase]``."""
-        start = time.perf_counter()
-        yield
-        self.seconds[phase] += time.perf_counter() - start
 
     def model(self, column: int) -> Tensor:
         """The mixture ``[1, Q+S]`` that is one of the models sent."""

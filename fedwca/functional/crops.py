@@ -25,8 +25,8 @@ def crop_corners(draws: Tensor, height: int, width: int, side: int) -> tuple[Ten
         width: of the images, at least ``side``.
         side: height and width of the crops.
     """
-    places = torch.tensor([height - side + 1, width - side + 1], device=draws.device)
-    top, left = (draws * places).floor().long().minimum(places - 1).unbind(1)
+    rest = height - side, width - side
+    top, left = ((u * (most + 1)).floor().long().clamp_max(most) for u, most in zip(draws.unbind(1), rest, strict=True))
     return top, left
 
 

@@ -53,7 +53,7 @@ class CrowdNorm(nn.Module):
         places = x[0, 0].numel()
         wide = x.to(self.running_mean.dtype)
         if self.rows is None:
-            n = torch.as_tensor(float(len(x) * places), dtype=wide.dtype, device=x.device)
+            n: Tensor | int = len(x) * places
             var, mean = torch.var_mean(wide, over, correction=0)
         else:
             weights = self.rows.to(wide.dtype).view(-1, *(1,) * (x.ndim - 1))
@@ -62,12 +62,10 @@ class CrowdNorm(nn.Module):
             var = ((wide - mean.view(1, -1, *(1,) * (x.ndim - 2))).square() * weights).sum(over) / n
         with torch.no_grad():
             unbiased = var * (n / (n - 1))
-            new = self.running_mean.lerp(mean, self._share(mean)), self.running_var.lerp(unbiased, self._share(mean))
+            # A number stays one: made a tensor, it would be waited for on its way to the device in every step.
+            new = self.running_mean.lerp(mean, self.momentum), self.running_var.lerp(unbiased, self.momentum)
         self.fresh = new[0].detach(), new[1].detach()
         return mean, var
-
-    def _share(self, like: Tensor) -> Tensor:
-        return torch.as_tensor(self.momentum, dtype=like.dtype, device=like.device)
 
 
 class _Extractor(nn.Module):

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from fedwca.engine.clock import Clock
 from fedwca.engine.randomness import uniform
 from fedwca.engine.stacked.batched import every
 from fedwca.engine.stacked.crowd import Crowd
@@ -26,7 +24,7 @@ SIMILARITIES = 2**26
 """Entries of neighbourhood matrices at a time, over clients: 256 MiB in float32."""
 
 
-class CrowdView:
+class CrowdView(Clock):
     """A `fedwca.types.View` for the G clients of a crowd, in its order.
 
     Clients with the same number of images go through a function together; nothing is padded there, so a component
@@ -36,13 +34,13 @@ class CrowdView:
     def __init__(
         self, engine: Stacked, crowd: Crowd, weights: Tensor, personal: int, rows: Tensor, tasks: Sequence[Task]
     ) -> None:
+        super().__init__()
         self.engine, self.crowd, self.weights, self.rows, self.tasks = engine, crowd, weights, rows, tasks
         self.source = engine.layout.read(engine.network)
         sent = weights.shape[1]
         self._identity = torch.eye(sent, dtype=weights.dtype, device=weights.device)
         self.own = self.model(0)
         self.shared = self._identity[personal:]
-        self.seconds: dict[str, float] = defaultdict(float)
         self.passes = 0
         self.seen: dict[int, tuple[Tensor, Predictions]] = {}
         self._keys: dict[str, Tensor] = {}
@@ -52,13 +50,6 @@ class CrowdView:
     def task(self) -> Task:
         """What is the same for all of them."""
         return self.tasks[0]
-
-    @contextmanager
-    def clock(self, phase: str) -> Iterator[None]:
-        """Adds the time spent inside to ``seconds[phase]``."""
-        start = time.perf_counter()
-        yield
-        self.seconds[phase] += time.perf_counter() - start
 
     def keys(self, purpose: str) -> Tensor:
         """Each client's key of its draws ``[G]`` int64; made and sent to the device once."""
