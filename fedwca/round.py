@@ -110,6 +110,11 @@ class Turn:
     done: Callable[[int], None]
     """Called after each client."""
 
+    @property
+    def rows(self) -> Tensor:
+        """The server's rows ``[R, P]``, which the offer's models are mixtures of."""
+        return self.server.rows
+
     def blend(self, work: Work) -> Blend:
         """Where clients start, by what they find in their own images."""
         with work.clock("evidence"):
