@@ -12,12 +12,11 @@ import torch
 from torch import Tensor
 
 from fedwca.engine.protocol import Engine, Work
-from fedwca.engine.randomness import Keys, permutation, uniform
-from fedwca.engine.signature import BankSignatures
+from fedwca.engine.randomness import Keys, permutation
 from fedwca.engine.task import Task, Training
-from fedwca.errors import FedwcaError
+from fedwca.grouping import partition
 from fedwca.kinds import Aggregator, Clusterer, Objective, PseudoLabeler
-from fedwca.types import Blend, Offer, State
+from fedwca.types import Blend, Offer, State, Targets
 from fedwca.uploads import Upload, check, collected, share, uploaded
 
 
@@ -91,6 +90,97 @@ def begin(engine: Engine) -> Server:
     return Server(source[None], {}, source)
 
 
+@dataclass(frozen=True)
+class Turn:
+    """A round of one federation that the server has begun: what it sends to whom, and what comes back of it."""
+
+    round: int
+    server: Server
+    method: Method
+    engine: Engine
+    keys: Keys
+    domains: Tensor
+    offer: Offer
+    shared: Mapping[str, Tensor]
+    """What each client is sent beside models."""
+    task: Callable[[int], Task]
+    """What each client is to do."""
+    clients: Sequence[int]
+    """Those that take part."""
+    done: Callable[[int], None]
+    """Called after each client."""
+
+    @property
+    def rows(self) -> Tensor:
+        """The server's rows ``[R, P]``, which the offer's models are mixtures of."""
+        return self.server.rows
+
+    def blend(self, work: Work) -> Blend:
+        """Where clients start, by what they find in their own images."""
+        with work.clock("evidence"):
+            return self.method.aggregator.blend(self.round, work) if self.round else Blend(work.own)
+
+    def upload(self, work: Work, blend: Blend, targets: Sequence[Targets]) -> list[Upload]:
+        """What trained clients send back."""
+        return uploaded(blend, work, targets, work.collect(targets))
+
+    def step(self, clients: Sequence[int], work: Work) -> list[Upload]:
+        """A client's part from the first message to the last."""
+        blend = self.blend(work)
+        return self.upload(work, blend, work.train(blend))
+
+
+def prepare(
+    round: int,
+    server: Server,
+    method: Method,
+    engine: Engine,
+    training: Training,
+    keys: Keys,
+    domains: Tensor,
+    participation: float = 1.0,
+    done: Callable[[int], None] = lambda client: None,
+) -> Turn:
+    """The server's first part of a round; see `play`."""
+    clients, shared = len(engine.images), share(method.objectives, server.state)
+
+    def task(client: int) -> Task:
+        draws = lambda purpose: keys(round, client, purpose)  # noqa: E731
+        return Task(method.pseudo_labeler, method.objectives, training.at(round), draws, shared)
+
+    trained = server.rows[:, : engine.layout.trained]
+    offer = method.aggregator.offer(server.state, round, trained) if round else source_for(clients)
+    chosen = attendance(round, clients, participation, keys)
+    return Turn(round, server, method, engine, keys, domains, offer, shared, task, chosen, done)
+
+
+def conclude(turn: Turn, uploads: Sequence[Upload]) -> tuple[Server, Outcome]:
+    """The server's last part of a round: check, group, average, remember.
+
+    Args:
+        turn: the round; its clients' trained models are in the engine's bank.
+        uploads: of its clients, in order.
+
+    Raises:
+        Diverged: see `play`.
+        FedwcaError: see `play`.
+    """
+    round, server, method, engine = turn.round, turn.server, turn.method, turn.engine
+    aggregator, clients, began = method.aggregator, len(engine.images), time.perf_counter()
+    by_client = dict(zip(turn.clients, uploads, strict=True))
+    check(engine.bank, aggregator.expected(round) if round else {}, by_client, turn.offer)
+    labels, notes = partition(
+        round, aggregator, method.clusterer, server.state, server.source, engine, by_client, turn.keys, turn.domains
+    )
+    outcome, grouped = Outcome(labels, turn.offer, by_client, turn.shared, notes), time.perf_counter()
+    gather = aggregator.gather(server.state, labels, engine.sizes, outcome.present, len(server.rows))
+    rows = engine.gather(gather, server.rows)
+    state = aggregator.learn(server.state, labels, outcome.report, outcome.present)
+    state = {**state, **collected(server.state, {k: u.collected for k, u in by_client.items()}, clients)}
+    seconds = {"group": grouped - began, "mix": time.perf_counter() - grouped}
+    return Server(rows, state, server.source), replace(outcome, seconds=seconds)
+
+
 def play(
     round: int,
     server: Server,
@@ -119,33 +209,8 @@ def play(
         Diverged: a client's model has values that are not finite.
         FedwcaError: a client's report does not fit what the aggregator declares.
     """
-    aggregator, clients = method.aggregator, len(engine.images)
-    shared = share(method.objectives, server.state)
-
-    def task(client: int) -> Task:
-        draws = lambda purpose: keys(round, client, purpose)  # noqa: E731
-        return Task(method.pseudo_labeler, method.objectives, training.at(round), draws, shared)
-
-    def adapt(some: Sequence[int], work: Work) -> list[Upload]:
-        with work.clock("evidence"):
-            blend = aggregator.blend(round, work) if round else Blend(work.own)
-        targets = work.train(blend)
-        return uploaded(blend, work, targets, work.collect(targets))
-
-    trained = server.rows[:, : engine.layout.trained]
-    offer = aggregator.offer(server.state, round, trained) if round else source_for(clients)
-    chosen = attendance(round, clients, participation, keys)
-    uploads = dict(zip(chosen, engine.run(offer, server.rows, task, adapt, chosen, done), strict=True))
-    adapted = time.perf_counter()
-    check(engine.bank, aggregator.expected(round) if round else {}, uploads, offer)
-    labels, notes = partition(round, server, method, engine, uploads, keys, domains)
-    outcome, grouped = Outcome(labels, offer, uploads, shared, notes), time.perf_counter()
-    gather = aggregator.gather(server.state, labels, engine.sizes, outcome.present, len(server.rows))
-    rows = engine.gather(gather, server.rows)
-    state = aggregator.learn(server.state, labels, outcome.report, outcome.present)
-    state = {**state, **collected(server.state, {k: u.collected for k, u in uploads.items()}, clients)}
-    seconds = {"group": grouped - adapted, "mix": time.perf_counter() - grouped}
-    return Server(rows, state, server.source), replace(outcome, seconds=seconds)
+    turn = prepare(round, server, method, engine, training, keys, domains, participation, done)
+    return conclude(turn, engine.run(turn.offer, server.rows, turn.task, turn.step, turn.clients, done))
 
 
 def attendance(round: int, clients: int, participation: float, keys: Keys) -> list[int]:
@@ -159,56 +224,3 @@ def attendance(round: int, clients: int, participation: float, keys: Keys) -> li
 def source_for(clients: int) -> Offer:
     """Round 0: everybody is sent the server's only row."""
     return Offer(torch.ones(clients, 1, 1, dtype=torch.float64), torch.zeros(0, 1, dtype=torch.float64))
-
-
-def partition(
-    round: int,
-    server: Server,
-    method: Method,
-    engine: Engine,
-    uploads: Mapping[int, Upload],
-    keys: Keys,
-    domains: Tensor,
-) -> tuple[Tensor, Mapping[str, Any]]:
-    """Cluster of each client ``[K]``: by the clusterer once after round 0, or as the aggregator's partition says.
-
-    With the clusterer's labels come its notes.
-    """
-    clients = len(engine.images)
-    match method.aggregator.partition:
-        case "one":
-            return torch.zeros(clients, dtype=torch.int64), {}
-        case "each":
-            return torch.arange(clients), {}
-        case "self" if not round:
-            return method.aggregator.first(clients, uniform(keys(0, -1, "partition"), torch.arange(clients))), {}
-        case "self":
-            labels = server.state["labels"].clone()
-            for client, upload in uploads.items():
-                if upload.label is not None:
-                    labels[client] = upload.label[0]
-            return labels, {}
-        case _ if round:
-            return server.state["labels"], {}
-        case _:
-            assert method.clusterer is not None
-            truth = domains if method.clusterer.oracle else None
-            found = BankSignatures(
-                engine.bank, engine.layout, server.source, truth, engine.images, lambda k: keys(0, k, "style")
-            )
-            labels = checked(method.clusterer(found).cpu(), clients, method.clusterer.name)
-            return labels, method.clusterer.notes(found)
-
-
-def checked(labels: Tensor, clients: int, name: str) -> Tensor:
-    """A clusterer's labels, if they are one for each client, numbered from 0 without gaps.
-
-    Raises:
-        FedwcaError: they are not.
-    """
-    right = labels.shape == (clients,) and labels.dtype == torch.int64
-    if not right or labels.unique().tolist() != list(range(int(labels.max()) + 1)):
-        raise FedwcaError(
-            f"clusterer {name!r} gave {labels.tolist()}; right would be {clients} int64 labels, 0 to C-1 without gaps"
-        )
-    return labels

@@ -22,7 +22,7 @@ from fedwca.results.summary import Row
 
 OWN_TO_METHODS = {
     *("aggregator", "clusterer", "pseudo_labeler", "objectives", "components"),
-    *("baselines", "composed", "name", "rounds", "workers"),
+    *("baselines", "composed", "name", "rounds", "workers", "trials_at_once"),
 }
 """Fields of a configuration that a method's parts and rounds say again, or that change no number."""
 

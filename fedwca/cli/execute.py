@@ -25,6 +25,7 @@ from fedwca.experiments.bench import draw
 from fedwca.experiments.checkpoint import Kept
 from fedwca.experiments.compose import described
 from fedwca.experiments.config import Layer
+from fedwca.experiments.engines import settled
 from fedwca.experiments.ranked import follow, lead
 from fedwca.experiments.request import Plan, plan
 from fedwca.experiments.room import free
@@ -116,7 +117,8 @@ def _conduct(request: Request, world: World | None) -> Conducted:
             federation = draw(decided.config, dataset, source, 0, 0)
             domains = federation.metrics.domains
             rehearse(decided.config, decided.methods, dataset)
-            needed = memory.estimate(decided.config, decided.methods, len(dataset.classes), federation)
+            together = settled(decided.config, len(dataset.classes), federation.clients)
+            needed = memory.estimate(together, decided.methods, len(dataset.classes), federation)
             memory.refuse(needed, free(device), device)
             del federation
         except BaseException:
@@ -129,8 +131,10 @@ def _conduct(request: Request, world: World | None) -> Conducted:
             "domains": domains,
             "data_digest": dataset.digest(),
             "device": device if world is None else device.partition(":")[0],
+            "trials_at_once": together.trials_at_once,
         }
         folder.write("config.json", {**described_plan(decided), "schema": SCHEMA, **more})
+        decided = replace(decided, config=together)
         keeper = Kept(Checkpoints(path, identity(read_about(path)), keep))
         share = Share()
         if world is not None:

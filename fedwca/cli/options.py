@@ -110,6 +110,9 @@ SHARED: dict[str, Any] = {
         str, "--precision", text="fp32 (default), bf16 (training in bfloat16) or bf16-all (evidence too).", panel=RUN
     ),
     "workers": _kind(int, "--workers", text="Clients at the same time; never changes the numbers.", panel=RUN),
+    "trials_at_once": _kind(
+        int, "--trials-at-once", text="Trials in one step of the stacked engine; default: all that fit.", panel=RUN
+    ),
     "preset": Annotated[
         str,
         typer.Option(

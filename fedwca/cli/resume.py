@@ -113,16 +113,21 @@ def _continue(
     from fedwca.cli.tables import print_plan
     from fedwca.errors import DataError
     from fedwca.experiments import memory
-    from fedwca.experiments.bench import draw
-    from fedwca.experiments.checkpoint import Kept, survey
+    from fedwca.experiments.bench import draw, groups
+    from fedwca.experiments.checkpoint import Kept
     from fedwca.experiments.ranked import lead
+    from fedwca.experiments.request import Plan
     from fedwca.experiments.room import free
     from fedwca.experiments.setup import resolve_device
     from fedwca.experiments.share import Share
+    from fedwca.experiments.survey import survey
     from fedwca.results.checkpoints import Checkpoints, Keep, Unit
     from fedwca.results.runs import identity
 
-    config, device = decided.config, resolve_device(decided.config.device)
+    # Who goes together is as it was: sums over other groups may differ in their last digits.
+    config = decided.config.model_copy(update={"trials_at_once": about.get("trials_at_once", 1)})
+    decided = Plan(config, decided.methods, decided.origins)
+    device = resolve_device(config.device)
     if dataset.digest() != about["data_digest"]:
         raise DataError(f"{folder.path}: the images of {dataset.name} are not those the run began with; run it anew")
     if (device if ranks[0] is None else device.partition(":")[0]) != about["device"]:
@@ -138,7 +143,9 @@ def _continue(
         for trial in range(config.trials)
         for method, rounds in decided.methods
     }
-    begun, damaged = survey(checkpoints, units, folder.records())
+    federations = list(dict.fromkeys((unit.source_model, unit.trial) for unit in units))
+    together = groups(federations, config.trials_at_once or 1)
+    begun, damaged = survey(checkpoints, units, folder.records(), together)
     for sentence in damaged:
         typer.echo(f"Warning: {sentence}", err=True)
 

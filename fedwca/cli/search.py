@@ -94,7 +94,7 @@ def _tried(request: Request, values: dict[str, Any]) -> Plan:
 def _study(optuna: Any, wanted: Search, params: Sequence[Choice | Span], decided: Plan, listed: Any) -> Any:
     """The study in the folder, or a new one; refuses one of another search."""
     about = {
-        "config": decided.config.model_dump(mode="json", exclude={"workers"}),
+        "config": decided.config.model_dump(mode="json", exclude={"workers", "trials_at_once"}),
         "criterion": wanted.criterion,
         "params": sorted(map(repr, params)),
     }

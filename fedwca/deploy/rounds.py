@@ -13,7 +13,8 @@ from fedwca.engine.loop import Statistics
 from fedwca.engine.randomness import Keys, uniform
 from fedwca.engine.signature import BankSignatures
 from fedwca.errors import UsageError
-from fedwca.round import Method, Server, checked
+from fedwca.grouping import checked
+from fedwca.round import Method, Server
 
 Robust = Literal["mean", "median", "trimmed"]
 

@@ -97,6 +97,14 @@ class Need:
         """Bytes of everything."""
         return sum(asdict(self).values())
 
+    def times(self, trials: int) -> Need:
+        """Of so many federations that go through rounds together.
+
+        >>> Need(1, 2, 3, 4).times(2)
+        Need(bank=2, rows=4, images=6, work=8)
+        """
+        return Need(*(trials * value for value in asdict(self).values()))
+
 
 def need(
     footprint: Footprint, clients: Sequence[int], side: int, rows: int, step: int, chunk: int, at_once: int

@@ -94,3 +94,58 @@ class Engine(Protocol):
 
     def deliver(self, weights: Tensor, rows: Tensor) -> Tensor:
         """Models as they are at the clients ``[K, P]``: mixtures ``[K, R]`` of rows ``[R, P]``."""
+
+
+class Part(Protocol[T]):
+    """One federation's part of a round, as engines see it: what is sent to whom, and what clients do with it."""
+
+    @property
+    def offer(self) -> Offer:
+        """What each client is sent."""
+
+    @property
+    def rows(self) -> Tensor:
+        """The server's rows ``[R, P]``."""
+
+    @property
+    def task(self) -> Callable[[int], Task]:
+        """What each client is to do."""
+
+    @property
+    def clients(self) -> Sequence[int]:
+        """Those that take part."""
+
+    @property
+    def done(self) -> Callable[[int], None]:
+        """Called in the calling thread after each client."""
+
+    def blend(self, work: Work) -> Blend:
+        """Where clients start, by what they find in their own images."""
+
+    def upload(self, work: Work, blend: Blend, targets: Sequence[Targets]) -> list[T]:
+        """What trained clients send back, one value a client."""
+
+    def step(self, clients: Sequence[int], work: Work) -> list[T]:
+        """All of it: blend, train, upload."""
+
+
+class OneByOne:
+    """Federations of a comparison that go through their rounds together: here, one engine after the other.
+
+    Args:
+        engines: one for each federation.
+    """
+
+    def __init__(self, engines: Sequence[Engine]) -> None:
+        self.engines = list(engines)
+
+    def run(self, parts: Mapping[int, Part[T]]) -> dict[int, list[T]]:
+        """What clients give by federation, in the order of each part's clients; trained models are left in the banks.
+
+        Args:
+            parts: of one round of one method, by federation; those that are not in it rest.
+        """
+        return {
+            i: self.engines[i].run(part.offer, part.rows, part.task, part.step, part.clients, part.done)
+            for i, part in parts.items()
+        }

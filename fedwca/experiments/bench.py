@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fedwca.data.dataset import FederatedDataset
-from fedwca.data.metrics import Metrics, mean
+from fedwca.data.metrics import mean
 from fedwca.data.partition import Federation, partition
-from fedwca.engine.protocol import Engine
 from fedwca.engine.randomness import Keys, fold
 from fedwca.experiments.checkpoint import Keeper, Nothing, Point
 from fedwca.experiments.config import RunConfig
-from fedwca.experiments.probe import clusterings, evidence
+from fedwca.experiments.federate import Trial, federate
 from fedwca.experiments.progress import NOBODY
 from fedwca.experiments.progress import Progress as Progress
-from fedwca.experiments.record import Cautions, accuracies, describe, neighbours
+from fedwca.experiments.record import Cautions, accuracies
 from fedwca.experiments.share import Share
 from fedwca.results.checkpoints import Unit
-from fedwca.round import Method, Server, begin, play
+from fedwca.round import Method, begin
 
 
 def draw(config: RunConfig, dataset: FederatedDataset, source: str, index: int, trial: int) -> Federation:
@@ -63,78 +61,68 @@ def bench(
     progress.earlier(len(federations) * sum(r for _, r in methods) - sum(r for some in left.values() for _, r in some))
     models = share.models(config, dataset, source, progress.source) if any(left.values()) else []
     mine = share.mine({Unit(*at, method.name): rounds for at, some in left.items() for method, rounds in some})
-    for number, ((index, trial), some) in enumerate(left.items(), 1):
-        if not any(Unit(index, trial, method.name) in mine for method, _ in some):
+    at_once = 1
+    if models and len(federations) > 1:
+        at_once = share.trials_at_once(config, models[0].network, draw(config, dataset, source, 0, 0).clients)
+    for group in groups(federations, at_once):
+        here = [at for at in group if any(Unit(*at, method.name) in mine for method, _ in methods)]
+        if not here:
             continue
-        model, federation = models[index], draw(config, dataset, source, index, trial)
-        engine, keys = share.engine(config, model.network, federation.clients), Keys(config.seed + index, trial)
-        for method, rounds in some:
-            if (unit := Unit(index, trial, method.name)) not in mine:
+        drawn = [draw(config, dataset, source, *at) for at in here]
+        given = [(models[at[0]].network, federation.clients) for at, federation in zip(here, drawn, strict=True)]
+        engines = share.engines(config, given)
+        trials = [Trial(own.metrics, Keys(config.seed + at[0], at[1])) for at, own in zip(here, drawn, strict=True)]
+        for method, rounds in methods:
+            units = {i: unit for i, at in enumerate(here) if (unit := Unit(*at, method.name)) in mine}
+            if not units:
                 continue
-            tag = {"method": method.name, "source_model": index, "trial": trial}
-            label = method.label if len(left) == 1 else f"{method.label}, run {number} of {len(left)}"
-            progress.begin(label, rounds, len(federation))
-            point, accuracy = keeper.restore(unit, engine, model.digest), math.nan
-            if point is None:
-                point = Point(-1, begin(engine))
-                first = accuracies(federation.metrics, engine)
-                accuracy = mean(first)
-                home = {"source_accuracy": model.accuracy, "source_digest": model.digest}
-                yield {**tag, "round": -1, "accuracy": first, **home}
-                keeper.save(unit, point, engine, model.digest, last=rounds == 0)
-            if point.round >= 0:
-                progress.earlier(point.round + 1)
-            for record, after in federate(
-                config, method, rounds, engine, federation.metrics, point, keys, caution, progress
-            ):
-                accuracy = mean(record["accuracy"])
-                yield {**tag, **record}
-                keeper.save(unit, after, engine, model.digest, last=after.round == rounds - 1)
-            progress.end(label, accuracy)
+            label = f"{method.label}{_which(list(units.values()), federations)}"
+            progress.begin(label, rounds, sum(len(drawn[i]) for i in units))
+            points, accuracy = {}, dict.fromkeys(units, math.nan)
+            for i, unit in units.items():
+                model, engine = models[unit.source_model], engines.engines[i]
+                point = keeper.restore(unit, engine, model.digest)
+                if point is None:
+                    point = Point(-1, begin(engine))
+                    first = accuracies(trials[i].metrics, engine)
+                    accuracy[i] = mean(first)
+                    home = {"source_accuracy": model.accuracy, "source_digest": model.digest}
+                    yield {**_tag(unit), "round": -1, "accuracy": first, **home}
+                    keeper.save(unit, point, engine, model.digest, last=rounds == 0)
+                if point.round >= 0:
+                    progress.earlier(point.round + 1)
+                points[i] = point
+            for i, record, after in federate(config, method, rounds, engines, trials, points, caution, progress):
+                unit, accuracy[i] = units[i], mean(record["accuracy"])
+                yield {**_tag(unit), **record}
+                # Who goes together keeps the point before the last until all have ended: it is where a run that is
+                # stopped in between goes on with all of them.
+                last = after.round == rounds - 1 and len(units) == 1
+                keeper.save(unit, after, engines.engines[i], models[unit.source_model].digest, last)
+            if len(units) > 1:
+                for unit in units.values():
+                    keeper.end(unit)
+            progress.end(label, mean(list(accuracy.values())))
 
 
-def federate(
-    config: RunConfig,
-    method: Method,
-    rounds: int,
-    engine: Engine,
-    metrics: Metrics,
-    point: Point,
-    keys: Keys,
-    caution: Cautions,
-    progress: Progress,
-) -> Iterator[tuple[dict[str, Any], Point]]:
-    """One method on one federation, from a point on: a record a round, and the point after it."""
-    server = point.server
-    for number in range(point.round + 1, rounds):
-        started = time.perf_counter()
-        domains, share = metrics.domain_labels(), config.participation
-        server, outcome = play(number, server, method, engine, config.training, keys, domains, share, progress.client)
-        # Laid out as a checkpoint gives them back: a sum's order may depend on strides.
-        state = {name: value.contiguous() for name, value in server.state.items()}
-        server = Server(server.rows.contiguous(), state, server.source)
-        trained = time.perf_counter()
-        local = accuracies(metrics, engine, clients=list(outcome.uploads))
-        accuracy = accuracies(metrics, engine, method.aggregator.deliver(server.state, len(server.rows)), server.rows)
-        evaluated = time.perf_counter()
-        record = {
-            "round": number,
-            "accuracy": accuracy,
-            "accuracy_local": local,
-            **describe(outcome, method, metrics, engine, first=number == 0),
-        }
-        if number == 0 and method.aggregator.partition == "given":
-            record["clustering"] |= neighbours(method, engine, server.source)
-        if number == 0 and config.probes:
-            record["probes"] = clusterings(config.probes, engine, server.source, metrics, keys)
-        if number == rounds - 1 and config.evidence:
-            record["evidence"] = evidence(server, method, engine, config.training)
-        ended = time.perf_counter()
-        record["seconds"] |= {
-            "round": trained - started,
-            "evaluate": evaluated - trained,
-            "record": ended - evaluated,
-        }
-        caution(record, outcome, method)
-        progress.round(number + 1, mean(accuracy))
-        yield record, Point(number, server, outcome.labels)
+def groups(federations: Sequence[tuple[int, int]], at_once: int) -> list[list[tuple[int, int]]]:
+    """Federations (source model, trial) that go through rounds together.
+
+    >>> groups([(0, 0), (0, 1), (1, 0)], 2)
+    [[(0, 0), (0, 1)], [(1, 0)]]
+    """
+    return [list(federations[i : i + at_once]) for i in range(0, len(federations), at_once)]
+
+
+def _tag(unit: Unit) -> dict[str, Any]:
+    return {"method": unit.method, "source_model": unit.source_model, "trial": unit.trial}
+
+
+def _which(units: Sequence[Unit], federations: Sequence[tuple[int, int]]) -> str:
+    """Which runs of how many, for a progress line; nothing where there is only one."""
+    numbers = [federations.index((unit.source_model, unit.trial)) + 1 for unit in units]
+    if len(federations) == 1:
+        return ""
+    if len(numbers) == 1:
+        return f", run {numbers[0]} of {len(federations)}"
+    return f", runs {numbers[0]} to {numbers[-1]} of {len(federations)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedwca.engine.protocol import Engine
 from fedwca.errors import CheckpointError
-from fedwca.results.checkpoints import Checkpoints, Saved, Unit
+from fedwca.results.checkpoints import Saved, Unit
 from fedwca.round import Server
 
 
@@ -41,6 +41,9 @@ class Keeper(Protocol):
     def save(self, unit: Unit, point: Point, engine: Engine, digest: str, last: bool) -> None:
         """Keep a point, after its record was written down."""
 
+    def end(self, unit: Unit) -> None:
+        """Let go of points that need not stay now that a unit and all that went with it have ended."""
+
 
 class Nothing:
     """Keeps nothing: every unit is begun and done by one process."""
@@ -59,12 +62,18 @@ class Nothing:
     def save(self, unit: Unit, point: Point, engine: Engine, digest: str, last: bool) -> None:
         """Let it go."""
 
+    def end(self, unit: Unit) -> None:
+        """Nothing is there."""
+
 
 class Folder(Protocol):
     """Where a point's tensors go; a run's `Checkpoints`."""
 
     def save(self, unit: Unit, round: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any], last: bool) -> None:
         """Keep them."""
+
+    def end(self, unit: Unit) -> None:
+        """Remove those that need not stay."""
 
 
 class Kept:
@@ -105,6 +114,10 @@ class Kept:
         told = sorted(kind for kind in self.told if kind.endswith(f" {unit.method}"))
         facts = {"source_digest": digest, "told": told, "devices": devices, "device": engine.device.type}
         self.checkpoints.save(unit, point.round, tensors, facts, last)
+
+    def end(self, unit: Unit) -> None:
+        """Remove checkpoints that need not stay."""
+        self.checkpoints.end(unit)
 
 
 def finished(begun: Mapping[Unit, Saved | None], unit: Unit, rounds: int) -> bool:
@@ -154,39 +167,3 @@ def restored(saved: Saved, engine: Engine) -> Point:
     engine.bank.copy_(bank)
     state = {name.removeprefix("state."): placed(name) for name in tensors if name.startswith("state.")}
     return Point(saved.round, Server(rows, state, source), tensors.get("labels"))
-
-
-def survey(
-    checkpoints: Checkpoints, units: Mapping[Unit, int], records: Iterable[Mapping[str, Any]]
-) -> tuple[dict[Unit, Saved | None], list[str]]:
-    """Where each unit of a stopped run goes on, and sentences on what is damaged.
-
-    Args:
-        checkpoints: of the run.
-        units: all units with their rounds.
-        records: the run's rounds so far.
-
-    Returns:
-        The newest usable checkpoint of each unit that was begun; None for a unit that is finished without any.
-
-    Raises:
-        CheckpointError: see `Checkpoints.latest`.
-    """
-    last: dict[Unit, int] = {}
-    for record in records:
-        unit = Unit(record["source_model"], record["trial"], record["method"])
-        if record["round"] == last.get(unit, -2) + 1:
-            last[unit] = record["round"]
-    begun: dict[Unit, Saved | None] = {}
-    damaged: list[str] = []
-    for unit, rounds in units.items():
-        if unit not in last:
-            continue
-        saved, sentences = checkpoints.latest(unit, last[unit])
-        damaged += [f"{sentence}; going on from round {saved.round + 1 if saved else 0}" for sentence in sentences]
-        ended = last[unit] == rounds - 1 and not checkpoints.files(unit)
-        if saved is not None:
-            begun[unit] = saved
-        elif ended and (rounds or checkpoints.keep.ended == 0):
-            begun[unit] = None
-    return begun, damaged

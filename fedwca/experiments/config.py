@@ -83,6 +83,9 @@ class RunConfig(BaseModel):
     """How clients compute: fp32; bf16: training in bfloat16 over weights in float32; bf16-all: evidence in it too."""
     workers: PositiveInt | None = None
     """Clients at the same time; changes the time, never the numbers. None: one per core, stacked all that fit."""
+    trials_at_once: PositiveInt | None = None
+    """Trials, of all source models, that the stacked engine takes through each round together, all their clients in
+    one step; changes the time, never the numbers. None: as many as fit on a GPU, one on a CPU."""
     probes: tuple[str, ...] = ()
     """Further clusterers, such as finch:signature=2, whose partition of the clients after round 0 is recorded."""
     evidence: bool = False

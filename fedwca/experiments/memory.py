@@ -15,7 +15,8 @@ from fedwca.data.partition import Federation
 from fedwca.engine.memory import Footprint, Need, need
 from fedwca.errors import UsageError
 from fedwca.experiments.config import RunConfig
-from fedwca.experiments.setup import architecture, at_once
+from fedwca.experiments.engines import at_once, trials_at_once
+from fedwca.experiments.setup import architecture
 from fedwca.round import Method
 
 
@@ -33,7 +34,11 @@ def estimate(config: RunConfig, methods: Sequence[tuple[Method, int]], classes: 
     # A step holds its images, and up to as many that are mixed with others.
     step = 2 * min(config.training.batch_size, max(len(client.train) for client in federation.clients))
     chunk = min(network.chunk, max(sizes))
-    return need(Footprint.of(network), sizes, model.stored, rows, step, chunk, workers)
+    trials = trials_at_once(config, network, federation.clients)
+    if trials > 1:
+        workers = len(federation)
+    alone_need = need(Footprint.of(network), sizes, model.stored, rows, step, chunk, workers)
+    return alone_need.times(trials)
 
 
 SMALLER = {

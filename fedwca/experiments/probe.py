@@ -14,7 +14,8 @@ from fedwca.engine.randomness import Keys
 from fedwca.engine.signature import BankSignatures
 from fedwca.engine.task import Task, Training
 from fedwca.experiments.components import registry
-from fedwca.round import Method, Server, checked
+from fedwca.grouping import checked
+from fedwca.round import Method, Server
 from fedwca.types import Offer
 
 

@@ -68,7 +68,7 @@ def lead(world: World, config: RunConfig, methods: Sequence[tuple[Method, int]],
     }
     opening = {"config": config.model_dump(mode="json"), "begun": begun, "asked": asked}
     world.everyone.give({**opening, "digest": digest, "versions": VERSIONS})
-    return TeamShare(world, units, asked, keeper.checkpoints.save)
+    return TeamShare(world, units, asked, keeper.checkpoints)
 
 
 def follow(world: World) -> None:

@@ -19,7 +19,8 @@ from fedwca.experiments.bench import draw
 from fedwca.experiments.checkpoint import restored
 from fedwca.experiments.compose import compose
 from fedwca.experiments.config import RunConfig, validate
-from fedwca.experiments.setup import architecture, choose_engine, load
+from fedwca.experiments.engines import choose_engine
+from fedwca.experiments.setup import architecture, load
 from fedwca.network import Architecture, Network
 from fedwca.registry import canonical, unknown
 from fedwca.results.checkpoints import Checkpoints, Saved, Unit

@@ -12,22 +12,17 @@ from dataclasses import replace
 import torch
 
 from fedwca.data.dataset import FederatedDataset
-from fedwca.data.partition import ClientImages
 from fedwca.datasets import find
 from fedwca.engine.bank import Layout
-from fedwca.engine.loop import Loop, cores, one_thread
-from fedwca.engine.memory import Footprint, slice_size
+from fedwca.engine.loop import cores, one_thread
 from fedwca.engine.precision import check
-from fedwca.engine.protocol import Engine
 from fedwca.engine.randomness import fold, uniform
 from fedwca.engine.ranks import expected
 from fedwca.engine.signature import BankSignatures
-from fedwca.engine.stacked import Stacked
 from fedwca.errors import UsageError
 from fedwca.experiments.components import registry
 from fedwca.experiments.config import RunConfig
-from fedwca.experiments.room import free
-from fedwca.network import Architecture, Network
+from fedwca.network import Architecture
 from fedwca.round import Method
 from fedwca.source import Source, checkpoint, pretrain
 
@@ -64,49 +59,6 @@ def _own_device(device: torch.device) -> str:
             "or --device cpu"
         )
     return str(device) if device.index is not None else f"cuda:{os.environ.get('LOCAL_RANK', expected()[0])}"
-
-
-ENGINES: dict[str, type[Loop] | type[Stacked]] = {"loop": Loop, "stacked": Stacked}
-"""Engines by the name that `RunConfig.engine` gives them."""
-
-
-def engine_name(config: RunConfig) -> str:
-    """The engine a configuration means: ``auto`` is the loop on a CPU, where stacking loses, and stacked on a GPU."""
-    if config.engine != "auto":
-        return config.engine
-    return "loop" if torch.device(resolve_device(config.device)).type == "cpu" else "stacked"
-
-
-def choose_engine(config: RunConfig, network: Network, clients: Sequence[ClientImages]) -> Engine:
-    """The engine a configuration asks for, with the clients' images; see `engine_name`.
-
-    Args:
-        config: names engine, device, workers and precision, and says what becomes of BatchNorm statistics.
-        network: the source model.
-        clients: unlabeled images.
-
-    Raises:
-        UsageError: the device is not there, or cannot compute in that precision.
-    """
-    engine, workers = ENGINES[engine_name(config)], at_once(config, network, clients)
-    return engine(network, clients, resolve_device(config.device), workers, config.batch_norm, config.precision)
-
-
-def at_once(config: RunConfig, network: Network, clients: Sequence[ClientImages]) -> int:
-    """Clients at the same time: one a core or device for the loop; for the stacked engine the slice that fits.
-
-    The slice takes four fifths of what is free beside the bank and the images, at least one client.
-    """
-    device = torch.device(resolve_device(config.device))
-    if config.workers is not None or engine_name(config) == "loop":
-        return min(config.workers or (cores() if device.type == "cpu" else 1), len(clients))
-    there = free(str(device))
-    if there is None:
-        return len(clients)
-    one = Footprint.of(network)
-    stored = sum(client.train.numel() + client.test.numel() for client in clients)
-    each = max(one.training(2 * config.training.batch_size), one.evaluation(network.chunk))
-    return max(1, slice_size(there * 4 // 5, one.model * 2 * len(clients) + stored, each, len(clients)))
 
 
 def load(config: RunConfig) -> tuple[FederatedDataset, str]:

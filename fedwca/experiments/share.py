@@ -7,10 +7,11 @@ from typing import Any
 
 from fedwca.data.dataset import FederatedDataset
 from fedwca.data.partition import ClientImages
-from fedwca.engine.protocol import Engine
+from fedwca.engine.protocol import OneByOne
 from fedwca.experiments.config import RunConfig
+from fedwca.experiments.engines import choose_engines, trials_at_once
 from fedwca.experiments.progress import Progress
-from fedwca.experiments.setup import Tell, choose_engine, source_models
+from fedwca.experiments.setup import Tell, source_models
 from fedwca.network import Network
 from fedwca.results.checkpoints import Unit
 from fedwca.source import Source
@@ -32,9 +33,13 @@ class Share:
         """All source models."""
         return source_models(config, dataset, source, progress)
 
-    def engine(self, config: RunConfig, network: Network, clients: Sequence[ClientImages]) -> Engine:
-        """An engine for the clients of a federation."""
-        return choose_engine(config, network, clients)
+    def trials_at_once(self, config: RunConfig, network: Network, clients: Sequence[ClientImages]) -> int:
+        """Federations that go through each round together, see `fedwca.experiments.engines.trials_at_once`."""
+        return trials_at_once(config, network, clients)
+
+    def engines(self, config: RunConfig, given: Sequence[tuple[Network, Sequence[ClientImages]]]) -> OneByOne:
+        """Engines for federations that go together, each of a source model and clients."""
+        return choose_engines(config, given)
 
     def merged(self, records: Iterable[Record], keep: Callable[[Record], None], progress: Progress) -> Iterator[Record]:
         """All records of the run, each after it was kept."""

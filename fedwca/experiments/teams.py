@@ -11,12 +11,14 @@ from torch import Tensor
 
 from fedwca.data.dataset import FederatedDataset
 from fedwca.data.partition import ClientImages
-from fedwca.engine.protocol import Engine
+from fedwca.engine.protocol import OneByOne
 from fedwca.engine.ranks import Mail, World
 from fedwca.engine.sharded import Sharded, own
+from fedwca.experiments.checkpoint import Folder
 from fedwca.experiments.config import RunConfig
+from fedwca.experiments.engines import choose_engine
 from fedwca.experiments.progress import Progress
-from fedwca.experiments.setup import Tell, architecture, choose_engine, source_models
+from fedwca.experiments.setup import Tell, architecture, source_models
 from fedwca.experiments.share import Record, Share, dealt, per_trial
 from fedwca.network import Network
 from fedwca.results.checkpoints import Unit
@@ -34,7 +36,7 @@ class TeamShare(Share):
         world: all ranks.
         units: what is left to do, with rounds.
         asked: ranks that share a trial's clients; None: see `per_trial`.
-        save: rank 0's way to keep a point that another team sends; the arguments of `Checkpoints.save`.
+        keep: where rank 0 keeps points that other teams send.
     """
 
     def __init__(
@@ -42,9 +44,9 @@ class TeamShare(Share):
         world: World,
         units: Mapping[Unit, int],
         asked: int | None,
-        save: Callable[..., None] | None = None,
+        keep: Folder | None = None,
     ) -> None:
-        self.world, self._save = world, save
+        self.world, self._keep = world, keep
         self.size = per_trial(world.size, sum(rounds > 0 for rounds in units.values()), asked)
         self.ranks = {"world": world.size, "per_trial": self.size}
         starts = range(0, world.size, self.size)
@@ -78,12 +80,25 @@ class TeamShare(Share):
         progress(epochs, epochs, found[-1].accuracy)
         return found
 
-    def engine(self, config: RunConfig, network: Network, clients: Sequence[ClientImages]) -> Engine:
+    def trials_at_once(self, config: RunConfig, network: Network, clients: Sequence[ClientImages]) -> int:
+        """As for one process; one where ranks share its clients."""
+        return super().trials_at_once(config, network, clients) if self.size == 1 else 1
+
+    def engines(self, config: RunConfig, given: Sequence[tuple[Network, Sequence[ClientImages]]]) -> OneByOne:
         """As for one process, with this rank's part of the clients."""
         if self.size == 1:
-            return choose_engine(config, network, clients)
-        within = choose_engine(config, network, own(clients, self.team))
-        return Sharded(within, self.team, [client.train for client in clients])
+            return super().engines(config, given)
+        return OneByOne(
+            [
+                Sharded(choose_engine(config, network, own(clients, self.team)), self.team, [c.train for c in clients])
+                for network, clients in given
+            ]
+        )
+
+    def end(self, unit: Unit) -> None:
+        """Post that a unit has ended, as `Checkpoints.end` would take it."""
+        if self.leads:
+            self.mail.post(("settled", unit))
 
     # --- what other ranks send to rank 0
 
@@ -137,8 +152,10 @@ class TeamShare(Share):
         try:
             while kind != "end":
                 kind, value = self.mail.receive(rank)
-                if kind == "point" and self._save is not None:
-                    self._save(*value)
+                if kind == "point" and self._keep is not None:
+                    self._keep.save(*value)
+                elif kind == "settled" and self._keep is not None:
+                    self._keep.end(value)
                 elif kind == "record":
                     keep(value)
                 news.put((kind, value if kind != "point" else None))

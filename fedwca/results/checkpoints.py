@@ -116,6 +116,13 @@ class Checkpoints:
             about["checksum"] = _checksum(sorted(values), values.__getitem__)
             path = self._folder(unit) / f"{round + 1:06d}.safetensors"
             write_atomically(path, lambda file: _write(values, file, {"fedwca": json.dumps(about)}))
+        self._prune(unit, most)
+
+    def end(self, unit: Unit) -> None:
+        """Remove what need not stay after the last round, where that was saved as if another came after it."""
+        self._prune(unit, self.keep.ended)
+
+    def _prune(self, unit: Unit, most: int | None) -> None:
         if most is not None:
             for file in self.files(unit)[most:]:
                 file.unlink()

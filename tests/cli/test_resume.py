@@ -159,6 +159,29 @@ def test_killed_three_times(whole: Path, shades: Path, tmp_path: Path) -> None:
     assert json.loads(run.out) == run.summary
 
 
+TOGETHER = [
+    *("--rounds", "2", "--baseline", "fedavg", "--trials", "3", "--participation", "0.5"),
+    *("--engine", "stacked", "--trials-at-once", "2"),
+]
+
+
+def test_trials_that_go_together_go_on_to_the_same_bits(bench: Make, shades: Path, tmp_path: Path) -> None:
+    # Sums over other groups differ in last digits, so who is ahead of the others goes back to where all of them stood.
+    every = bench(*TOGETHER, "--json")
+    assert every.code == 0, every.err
+    folder = tmp_path / "run"
+    # The first of two trials has its last point of FedAvg, the second has not.
+    killed(["bench", "--data", str(shades), *SMALL, *TOGETHER, "--json", "--out", str(folder)], "kept:5")
+    assert len(list(folder.glob("checkpoints/0-0-fedavg/*"))) == 2
+    # Both do that round again; of the next method the first one's round 0 is written down and not kept.
+    killed(["resume", str(folder), "--json"], "line:5")
+    run = resume(folder)
+    assert run.code == 0, run.err
+    assert "Going on after 4 of 12 rounds" in run.out
+    assert result(folder) == result(every.folder)
+    assert {len(list(unit.iterdir())) for unit in folder.glob("checkpoints/*")} == {1}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_killed_at_a_random_moment(whole: Path, shades: Path, tmp_path: Path, seed: int) -> None:

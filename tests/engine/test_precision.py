@@ -15,7 +15,8 @@ from fedwca.errors import UsageError
 from fedwca.experiments.bench import bench
 from fedwca.experiments.compose import compose
 from fedwca.experiments.config import RunConfig
-from fedwca.experiments.setup import choose_engine, load
+from fedwca.experiments.engines import choose_engine
+from fedwca.experiments.setup import load
 from fedwca.models.resnet18 import ResNet18
 from fedwca.network import Network
 from fedwca.objectives.shot import Shot

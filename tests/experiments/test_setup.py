@@ -1,4 +1,4 @@
-"""The engine that a configuration names."""
+"""The engine that a configuration names, and how many trials it takes together."""
 
 from __future__ import annotations
 
@@ -6,8 +6,14 @@ import pytest
 
 from fedwca.data.partition import ClientImages
 from fedwca.engine.loop import Loop
+from fedwca.engine.protocol import OneByOne
+from fedwca.engine.stacked import StackedTrials
+from fedwca.errors import UsageError
+from fedwca.experiments import engines
 from fedwca.experiments.config import RunConfig
-from fedwca.experiments.setup import ENGINES, choose_engine
+from fedwca.experiments.engines import ENGINES, choose_engine, choose_engines, trials_at_once
+from fedwca.models.lenet import LeNet
+from fedwca.models.resnet18 import ResNet18
 from fedwca.network import Network
 
 
@@ -31,3 +37,49 @@ def test_every_engine_is_built_from_the_table(
 
     monkeypatch.setitem(ENGINES, "loop", Other)
     assert isinstance(choose_engine(RunConfig(engine="loop", device="cpu"), network, images), Other)
+
+
+@pytest.mark.parametrize(
+    ("options", "number"),
+    [
+        ({"engine": "loop"}, 1),
+        ({"engine": "stacked"}, 1),  # on a CPU nothing is won
+        ({"engine": "stacked", "trials_at_once": 2}, 2),
+        ({"engine": "stacked", "trials_at_once": 9}, 6),
+        ({"engine": "stacked", "workers": 3}, 1),
+        ({"engine": "stacked", "workers": 9}, 2),
+    ],
+    ids=str,
+)
+def test_trials_together(network: Network, images: list[ClientImages], options: dict[str, object], number: int) -> None:
+    config = RunConfig.model_validate({"device": "cpu", "source_models": 2, "trials": 3, **options})
+    assert trials_at_once(config, network, images) == number
+
+
+def test_on_a_gpu_as_many_trials_as_fit(
+    network: Network, images: list[ClientImages], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # No GPU is needed to reckon: 4 clients at 2 rows and 1 at work, of 1000 bytes each, 200 bytes of images.
+    monkeypatch.setattr(engines, "resolve_device", lambda name: name)
+    monkeypatch.setattr(engines, "_bytes", lambda *given: (8200, 1000))
+    config = RunConfig(device="cuda", engine="stacked", source_models=5, trials=3)
+    for free, number in ((40_000, 2), (1_000, 1), (10**9, 15)):
+        monkeypatch.setattr(engines, "free", lambda device, there=free: there)
+        assert trials_at_once(config, network, images) == number
+
+
+def test_the_loop_takes_trials_one_by_one(network: Network, images: list[ClientImages]) -> None:
+    with pytest.raises(UsageError, match="--trials-at-once 2 needs --engine stacked; the loop takes trials one by one"):
+        trials_at_once(RunConfig(engine="loop", device="cpu", trials_at_once=2), network, images)
+
+
+def test_engines_that_go_together_only_where_they_can(images: list[ClientImages]) -> None:
+    config = RunConfig(engine="stacked", device="cpu")
+    lenets = [LeNet(bottleneck=8).build(3, seed=seed) for seed in (1, 2)]
+    frozen = [
+        ResNet18.model_validate({"weights": "none", "side": 32, "frozen": True}).build(3, seed=seed) for seed in (1, 2)
+    ]
+    assert isinstance(choose_engines(config, [(network, images) for network in lenets]), StackedTrials)
+    # Frozen backbones that differ are in no row, so there is no one network to run the rows by.
+    assert type(choose_engines(config, [(network, images) for network in frozen])) is OneByOne
+    assert type(choose_engines(config, [(lenets[0], images)])) is OneByOne

@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from fedwca.engine.stacked.engine import Stacked
+from fedwca.engine.stacked.trials import StackedTrials, alike
 
-__all__ = ["Stacked"]
+__all__ = ["Stacked", "StackedTrials", "alike"]

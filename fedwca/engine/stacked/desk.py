@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedwca.engine.stacked.cohort import Cohort
 from fedwca.engine.stacked.lesson import CrowdLesson, CrowdTargets, rejoined
 from fedwca.engine.stacked.training import train
 from fedwca.engine.stacked.view import CrowdView, observed
@@ -53,8 +54,8 @@ class CrowdDesk(CrowdView):
         targets = CrowdTargets(**rejoined([part["targets"] for part in parts]))
         return targets, rejoined([part["observed"] for part in parts])
 
-    def train(self, blend: Blend) -> list[Targets]:
-        """Label and train for one round; the trained models are left in the bank."""
+    def lesson(self, blend: Blend) -> CrowdLesson:
+        """What the clients are trained towards at first, by the models they start with."""
         task = self.task
         with self.clock("label"):
             targets, noticed = self.label(blend, "partners")
@@ -65,13 +66,12 @@ class CrowdDesk(CrowdView):
         anchors = {name: self._models(name, blend)[:, :width].contiguous() for name in names}
         if task.labeler.renew == "round":
             self.seen.clear()
-        lesson = CrowdLesson(targets, taught, anchors, noticed, self.common(task.shared))
-        started = time.perf_counter()
-        models = self.mixed(blend.start)
-        lesson = train(self, blend, models, lesson)
-        self.engine.bank[self.crowd.numbers] = models
-        self.seconds["train"] += time.perf_counter() - started
-        return lesson.targets.split(self.crowd.sizes)
+        return CrowdLesson(targets, taught, anchors, noticed, self.common(task.shared))
+
+    def train(self, blend: Blend) -> list[Targets]:
+        """Label and train for one round; the trained models are left in the bank."""
+        (targets,) = trained([self], [blend])
+        return targets
 
     def _models(self, name: str, blend: Blend) -> Tensor:
         if name == "source":
@@ -94,3 +94,25 @@ class CrowdDesk(CrowdView):
                 }
                 for logits, features, n, own in trained
             ]
+
+
+def trained(desks: Sequence[CrowdDesk], blends: Sequence[Blend]) -> list[list[Targets]]:
+    """Label and train the clients of one or several trials together; trained models are left in each trial's bank.
+
+    Args:
+        desks: one for each trial, see `fedwca.engine.stacked.cohort.Cohort`.
+        blends: where its clients start.
+
+    Returns:
+        The targets of the last epoch, for each desk one a client.
+    """
+    cohort = Cohort(desks)
+    lesson = cohort.lesson([desk.lesson(blend) for desk, blend in zip(desks, blends, strict=True)])
+    started = time.perf_counter()
+    models = cohort.joined([desk.mixed(blend.start) for desk, blend in zip(desks, blends, strict=True)])
+    lesson = train(cohort, blends, models, lesson)
+    for desk, own in zip(desks, cohort.parted(models), strict=True):
+        desk.engine.bank[desk.crowd.numbers] = own
+        share = len(desk.crowd.sizes) / len(cohort.sizes)
+        desk.seconds["train"] += share * (time.perf_counter() - started)
+    return [targets.split(desk.crowd.sizes) for desk, targets in zip(desks, cohort.apart(lesson.targets), strict=True)]

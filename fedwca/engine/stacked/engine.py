@@ -36,6 +36,7 @@ class Stacked:
         workers: clients at the same time, a slice; None: all of them.
         statistics: as for the loop.
         precision: in which clients compute; see `fedwca.engine.precision`.
+        train: the clients' training images where they are on the device already, beside those of other trials.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Stacked:
         workers: int | None = None,
         statistics: Statistics = "mixed",
         precision: Precision = "fp32",
+        train: Pile | None = None,
     ) -> None:
         self.statistics, self.precision = statistics, precision
         self.device = torch.device(device)
@@ -53,7 +55,7 @@ class Stacked:
         self.layout = Layout.of(network)
         self.network = network.to(self.device)
         self.stacked = StackedNetwork(self.network, self.layout, precision)
-        self._train = Pile([client.train for client in clients], self.device)
+        self._train = train or Pile([client.train for client in clients], self.device)
         self._test = Pile([client.test for client in clients], self.device)
         self.images = self._train.each()
         self.sizes = torch.tensor(self._train.sizes)
@@ -72,20 +74,28 @@ class Stacked:
         """As `fedwca.engine.protocol.Engine.run` says; ``step`` is called for one slice after the other."""
         found: dict[int, T] = {}
         for crowd in self._crowds(clients, self._train):
-            weights = torch.cat(
-                [offer.personal[crowd.clients], offer.shared.expand(len(crowd.clients), *offer.shared.shape)], 1
-            )
-            personal, tasks = offer.personal.shape[1], [task(client) for client in crowd.clients]
-            desk = CrowdDesk(self, crowd, weights.to(self.device), personal, rows, tasks)
-            found |= zip(crowd.clients, step(crowd.clients, desk), strict=True)
+            found |= zip(crowd.clients, step(crowd.clients, self._desk(crowd, offer, rows, task)), strict=True)
             for client in crowd.clients:
                 done(client)
         return [found[client] for client in clients]
 
-    def _crowds(self, clients: Sequence[int], pile: Pile) -> list[Crowd]:
+    def desk(self, offer: Offer, rows: Tensor, task: Callable[[int], Task], clients: Sequence[int]) -> CrowdDesk:
+        """The work of clients, all at once; arguments as for `run`."""
+        (crowd,) = self._crowds(clients, self._train, len(clients))
+        return self._desk(crowd, offer, rows, task)
+
+    def _desk(self, crowd: Crowd, offer: Offer, rows: Tensor, task: Callable[[int], Task]) -> CrowdDesk:
+        weights = torch.cat(
+            [offer.personal[crowd.clients], offer.shared.expand(len(crowd.clients), *offer.shared.shape)], 1
+        )
+        personal, tasks = offer.personal.shape[1], [task(client) for client in crowd.clients]
+        return CrowdDesk(self, crowd, weights.to(self.device), personal, rows, tasks)
+
+    def _crowds(self, clients: Sequence[int], pile: Pile, at_once: int | None = None) -> list[Crowd]:
         """Slices of clients, the largest clients first, so that those of one slice are of similar size."""
         ordered = sorted(clients, key=lambda client: -pile.sizes[client])
-        slices = [ordered[i : i + self.workers] for i in range(0, len(ordered), self.workers)]
+        width = at_once or self.workers
+        slices = [ordered[i : i + width] for i in range(0, len(ordered), width)]
         return [Crowd(self.stacked, pile, some) for some in slices]
 
     def mix(self, weights: Tensor, rows: Tensor) -> Tensor:

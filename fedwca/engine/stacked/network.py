@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -79,6 +80,32 @@ class _Extractor(nn.Module):
         return self.network.extract(x, masks)
 
 
+@dataclass(frozen=True)
+class Heads:
+    """Frozen classifiers of G models that began from different source models."""
+
+    weight: Tensor
+    """``[G, q, M]``, transposed."""
+    bias: Tensor
+    """``[G, 1, M]``"""
+
+    @classmethod
+    def of(cls, networks: Sequence[Network], counts: Sequence[int]) -> Heads:
+        """Those of networks, each for so many models."""
+        repeats = torch.tensor(counts)
+        rows = torch.repeat_interleave(torch.arange(len(counts)), repeats).to(networks[0].class_vectors.device)
+        weight = torch.stack([network.class_vectors for network in networks])
+        bias = torch.stack([network.classifier.bias.detach() for network in networks])
+        return cls(weight[rows].transpose(1, 2).contiguous(), bias[rows][:, None])
+
+    def __getitem__(self, rows: slice | Tensor) -> Heads:
+        return Heads(self.weight[rows], self.bias[rows])
+
+    def __call__(self, features: Tensor) -> Tensor:
+        """``[G, B, q]`` to logits ``[G, B, M]``."""
+        return torch.baddbmm(self.bias, features, self.weight)
+
+
 class StackedNetwork:
     """Runs G models of one architecture on G batches.
 
@@ -108,6 +135,7 @@ class StackedNetwork:
         training: bool = False,
         momentum: Tensor | None = None,
         phase: Phase | None = None,
+        heads: Heads | None = None,
     ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """Logits ``[G, B, M]``, features ``[G, B, q]`` and the new running statistics by name.
 
@@ -120,6 +148,7 @@ class StackedNetwork:
             training: whether BatchNorm uses and measures the batch.
             momentum: share of the batch in new statistics ``[G]``; None: as the modules say.
             phase: what it is for, which decides the precision; None: in full.
+            heads: each model's own classifier; None: that of the network for all.
         """
         for norm in self.norms.values():
             norm.train(training)
@@ -154,7 +183,7 @@ class StackedNetwork:
             for norm in self.norms.values():
                 # Tensors of a finished vmap must not be met again.
                 norm.rows, norm.momentum, norm.fresh = None, norm.standard, None
-        return self.network.classifier(features), features, fresh
+        return self.network.classifier(features) if heads is None else heads(features), features, fresh
 
 
 def _replace(network: Network) -> dict[str, CrowdNorm]:

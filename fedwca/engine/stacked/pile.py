@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -67,11 +68,30 @@ class Pile:
         self.sizes = [len(own) for own in images]
         self.images = torch.cat([own.to(device) for own in images]).contiguous(memory_format=torch.channels_last)
         self.starts = torch.tensor([0, *self.sizes]).cumsum(0)[:-1].to(device)
+        self.first = 0
+        """Where the first client's images begin; other trials' may lie before and behind."""
+
+    @classmethod
+    def several(cls, trials: Sequence[Sequence[Tensor]], device: torch.device) -> list[Pile]:
+        """One pile for each trial's clients, all of them lying in the same tensor."""
+        whole, found, client = cls([own for images in trials for own in images], device), [], 0
+        first = 0
+        for images in trials:
+            own = copy.copy(whole)
+            own.sizes = whole.sizes[client : client + len(images)]
+            own.starts, own.first = whole.starts[client : client + len(images)], first
+            client, first = client + len(images), first + sum(own.sizes)
+            found.append(own)
+        return found
 
     def each(self) -> list[Tensor]:
         """The images of each client, as views."""
-        return list(self.images.split(self.sizes))
+        return list(self.images[self.first : self.first + sum(self.sizes)].split(self.sizes))
 
     def take(self, clients: Tensor, places: Tensor) -> Tensor:
         """Images at ``places [G, B]`` of clients ``[G]``, end to end: ``[G·B, 3, H, W]``."""
-        return self.images[(self.starts[clients][:, None] + places).flatten()]
+        return self.at(self.starts[clients], places)
+
+    def at(self, starts: Tensor, places: Tensor) -> Tensor:
+        """Images at ``places [G, B]`` behind ``starts [G]``, end to end: ``[G·B, 3, H, W]``."""
+        return self.images[(starts[:, None] + places).flatten()]

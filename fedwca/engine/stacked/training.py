@@ -1,15 +1,17 @@
-"""Training of a crowd: one step of all its clients is one forward, one backward and one update of the flat rows."""
+"""Training of a cohort: one step of all its clients is one forward, one backward and one update of the flat rows."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from fedwca.engine.randomness import uniform
 from fedwca.engine.stacked.batched import every
+from fedwca.engine.stacked.cohort import Cohort
 from fedwca.engine.stacked.lesson import CrowdLesson
 from fedwca.engine.stacked.pile import Span, spans
 from fedwca.engine.stacked.sgd import Sgd
@@ -17,48 +19,49 @@ from fedwca.functional import strong
 from fedwca.kinds import Objective
 from fedwca.types import Batch, Blend
 
-if TYPE_CHECKING:
-    from fedwca.engine.stacked.desk import CrowdDesk
 
-
-def train(desk: CrowdDesk, blend: Blend, models: Tensor, lesson: CrowdLesson) -> CrowdLesson:
+def train(cohort: Cohort, blends: Sequence[Blend], models: Tensor, lesson: CrowdLesson) -> CrowdLesson:
     """Train ``models [G, P]`` in place for one round; the lesson of the last epoch.
 
     Args:
-        desk: of the crowd.
-        blend: what labels are renewed by.
+        cohort: whose models.
+        blends: what labels are renewed by, one for each of its desks.
         models: where training starts; afterwards where it ended.
         lesson: what the first epoch is trained towards.
     """
-    training = desk.task.training
-    sgd = Sgd(desk.engine.layout, training, models)
-    renews = desk.task.labeler.renew == "epoch"
-    plan = None if renews else Plan(desk, lesson, range(training.epochs))
+    training = cohort.task.training
+    sgd = Sgd(cohort.engine.layout, training, models)
+    renews = cohort.task.labeler.renew == "epoch"
+    plan = None if renews else Plan(cohort, lesson, range(training.epochs))
     for epoch in range(training.epochs):
         if renews:
             if epoch:
-                targets, observed = desk.label(blend, f"partners {epoch}", models)
-                lesson = replace(lesson, targets=targets, observed=observed)
-            plan = Plan(desk, lesson, range(epoch, epoch + 1))
+                asked = zip(cohort.desks, blends, cohort.parted(models), strict=True)
+                found = [desk.label(blend, f"partners {epoch}", own) for desk, blend, own in asked]
+                targets = cohort.targets([targets for targets, _ in found])
+                lesson = replace(
+                    lesson, targets=targets, observed=cohort.named("observations", [seen for _, seen in found])
+                )
+            plan = Plan(cohort, lesson, range(epoch, epoch + 1))
         assert plan is not None
         for step in range(plan.steps):
-            for span in spans(desk.crowd.sizes, step, training.batch_size):
-                Step(desk, lesson, plan, span, epoch, step).take(sgd)
+            for span in spans(cohort.sizes, step, training.batch_size):
+                Step(cohort, lesson, plan, span, epoch, step).take(sgd)
     return lesson
 
 
 class Plan:
     """Which images come in which step of some epochs, and how many of them are mixed; one look at the device."""
 
-    def __init__(self, desk: CrowdDesk, lesson: CrowdLesson, epochs: range) -> None:
-        sizes, batch = desk.crowd.sizes, desk.task.training.batch_size
+    def __init__(self, cohort: Cohort, lesson: CrowdLesson, epochs: range) -> None:
+        sizes, batch = cohort.sizes, cohort.task.training.batch_size
         self.epochs, self.steps = epochs, -(-max(sizes) // batch)
         """Steps of the largest client."""
-        self.each = -(-desk.crowd.counts // batch)
+        self.each = -(-cohort.counts // batch)
         """Steps of every client ``[G]``."""
-        places = torch.arange(self.steps * batch, device=desk.crowd.device)
-        behind = places >= desk.crowd.counts[:, None]
-        self.order = torch.stack([_order(desk.keys(f"order {epoch}"), places, behind) for epoch in epochs])
+        places = torch.arange(self.steps * batch, device=cohort.device)
+        behind = places >= cohort.counts[:, None]
+        self.order = torch.stack([_order(cohort.keys(f"order {epoch}"), places, behind) for epoch in epochs])
         """Images in the order they come ``[E, G, steps·batch]``; what stands behind the last one means nothing."""
         mixed = lesson.targets.mix > 0
         mixed = torch.cat([mixed, mixed.new_zeros(len(sizes), places.numel() - mixed.shape[1])], 1)
@@ -78,11 +81,10 @@ def _order(keys: Tensor, places: Tensor, behind: Tensor) -> Tensor:
 class Step:
     """One step of the clients of a span; the same places, draws and sums as `fedwca.engine.client.Desk` has."""
 
-    def __init__(self, desk: CrowdDesk, lesson: CrowdLesson, plan: Plan, span: Span, epoch: int, step: int) -> None:
-        self.desk, self.lesson, self.span = desk, lesson, span
-        self.task, self.batch = desk.task, desk.task.training.batch_size
+    def __init__(self, cohort: Cohort, lesson: CrowdLesson, plan: Plan, span: Span, epoch: int, step: int) -> None:
+        self.cohort, self.lesson, self.span = cohort, lesson, span
+        self.task, self.batch = cohort.task, cohort.task.training.batch_size
         self.rows = slice(span.first, span.stop)
-        self.clients = desk.crowd.numbers[self.rows]
         at = step * self.batch
         self.here = plan.order[epoch - plan.epochs.start, self.rows, at : at + span.images]
         self.number = epoch * plan.each[self.rows] + step
@@ -91,8 +93,8 @@ class Step:
 
     def take(self, sgd: Sgd) -> None:
         """Forward over plain, mixed and strong images together, backward, update."""
-        desk, lesson, n = self.desk, self.lesson, self.span.images
-        x = self._weak(desk.crowd.pile.take(self.clients, self.here), "crop", self.everyone)
+        cohort, lesson, n = self.cohort, self.lesson, self.span.images
+        x = self._weak(cohort.take(self.rows, self.here), "crop", self.everyone)
         inputs, real, positions = [x], [torch.ones_like(self.here, dtype=torch.bool)], [self.everyone]
         if self.most:
             blended, valid, places = self._mixed(x)
@@ -101,7 +103,7 @@ class Step:
         seeing = any("strong" in objective.views for objective in self.task.objectives)
         if seeing:
             distorted = strong(
-                desk.crowd.pile.take(self.clients, self.here),
+                cohort.take(self.rows, self.here),
                 self._numbers("strong", 2 * self.batch, self.everyone, 4).flatten(0, 1),
             )
             inputs.append(self._weak(distorted, "crop strong", self.everyone))
@@ -109,7 +111,7 @@ class Step:
             more = self._masks("dropout strong", self.batch, self.everyone)
             drop = [torch.cat(pair, 1) for pair in zip(drop, more, strict=True)]
         leaf, parameters, statistics = sgd.leaf(self.span)
-        logits, features, fresh = desk.engine.stacked(
+        logits, features, fresh = cohort.engine.stacked(
             parameters,
             statistics,
             torch.cat(inputs, 1),
@@ -117,6 +119,7 @@ class Step:
             torch.cat(real, 1) if self.most else None,
             training=True,
             phase="train",
+            heads=None if cohort.heads is None else cohort.heads[self.rows],
         )
         plain, other = logits[:, :n], logits[:, n + self.most :]
         target = plain
@@ -134,23 +137,25 @@ class Step:
             "view_logits": {"weak": plain, **({"strong": other} if seeing else {})},
             "observed": {name: value[self.rows] for name, value in lesson.observed.items()},
         }
+        if cohort.several:
+            tree["shared"] = {name: value[self.rows] for name, value in lesson.shared.items()}
         # A client's loss depends on no other client's model, so the gradient of the sum is every client's own.
         losses: Tensor = every("the objectives", self._loss, tree) + self._penalties(leaf)
         sgd.step(self.span, torch.autograd.grad(losses.sum(), leaf)[0], fresh)
 
     def _loss(self, tree: dict[str, Any]) -> Tensor:
-        batch = Batch(**tree, shared=self.lesson.shared)
+        batch = Batch(**{"shared": self.lesson.shared, **tree})
         return torch.stack([objective(batch) for objective in self.task.objectives]).sum()
 
     def _mixed(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Mixed images ``[g, most, …]``, which of them are real, and the places of their samples ``[g, most]``."""
-        desk, targets = self.desk, self.lesson.targets
+        targets = self.lesson.targets
         mixed = self._of(targets.mix) > 0
         places = (~mixed).to(torch.uint8).argsort(dim=1, stable=True)[:, : self.most]
         valid = mixed.gather(1, places)
         samples = self.here.gather(1, places)
         partners = targets.partners[self.rows].gather(1, samples).clamp_min(0)
-        other = self._weak(desk.crowd.pile.take(self.clients, partners), "crop", self.batch + places)
+        other = self._weak(self.cohort.take(self.rows, partners), "crop", self.batch + places)
         share = targets.mix[self.rows].gather(1, samples).to(x.dtype)
         index = places.view(*places.shape, 1, 1, 1).expand(-1, -1, *x.shape[2:])
         return torch.lerp(x.gather(1, index), other, share.view(*share.shape, 1, 1, 1)), valid, places
@@ -165,11 +170,11 @@ class Step:
         """Uniform numbers ``[g, B, count]`` of places in a step; ``stride`` places a step."""
         counters = (self.number[:, None] * stride + positions)[..., None] * count
         counters = counters + torch.arange(count, device=positions.device)
-        return uniform(self.desk.keys(purpose)[self.rows, None, None], counters)
+        return uniform(self.cohort.keys(purpose)[self.rows, None, None], counters)
 
     def _weak(self, images: Tensor, purpose: str, positions: Tensor) -> Tensor:
         """Images ``[g·B, …]`` as training shows them ``[g, B, 3, H, W]``."""
-        network = self.desk.engine.network
+        network = self.cohort.engine.network
         if not network.augments:
             return torch.unflatten(network.prepare(images), 0, positions.shape)
         draws = self._numbers(purpose, 2 * self.batch, positions, 4)
@@ -177,7 +182,7 @@ class Step:
 
     def _masks(self, purpose: str, stride: int, positions: Tensor) -> list[Tensor]:
         """Dropout masks ``[g, B, *shape]``, one for each place where units are dropped, scaled by 1/(1-p)."""
-        drops = self.desk.engine.network.drops
+        drops = self.cohort.engine.network.drops
         counts = [torch.Size(drop.shape).numel() for drop in drops]
         drawn = self._numbers(purpose, stride, positions, sum(counts)).split(counts, -1)
         return [

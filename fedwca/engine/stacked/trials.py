@@ -1,0 +1,91 @@
+"""Trials of a comparison that go through each round together: all clients of all of them in every step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from fedwca.data.partition import ClientImages
+from fedwca.engine.bank import Layout
+from fedwca.engine.loop import Statistics
+from fedwca.engine.precision import Precision
+from fedwca.engine.protocol import OneByOne, Part
+from fedwca.engine.stacked.desk import trained
+from fedwca.engine.stacked.engine import Stacked
+from fedwca.engine.stacked.pile import Pile
+from fedwca.network import Network
+
+T = TypeVar("T")
+
+
+class StackedTrials(OneByOne):
+    """T federations of K clients each, trained as K·T models at once; evidence and evaluation stay with each.
+
+    Results are those of each federation alone within rounding.
+
+    Args:
+        networks: the source model of each; alike but for their rows and classifiers, see `alike`.
+        clients: unlabeled images of each.
+        device: where models and images live.
+        statistics: as for `Stacked`.
+        precision: as for `Stacked`.
+    """
+
+    def __init__(
+        self,
+        networks: Sequence[Network],
+        clients: Sequence[Sequence[ClientImages]],
+        device: str | torch.device = "cpu",
+        statistics: Statistics = "mixed",
+        precision: Precision = "fp32",
+    ) -> None:
+        piles = Pile.several([[own.train for own in some] for some in clients], torch.device(device))
+        super().__init__(
+            [
+                Stacked(network, some, device, None, statistics, precision, pile)
+                for network, some, pile in zip(networks, clients, piles, strict=True)
+            ]
+        )
+
+    def run(self, parts: Mapping[int, Part[T]]) -> dict[int, list[T]]:
+        """As `OneByOne.run`; the parts' ways of training are the same."""
+        if len(parts) < 2:
+            return super().run(parts)
+        desks, blends = [], []
+        for i, part in parts.items():
+            engine = self.engines[i]
+            assert isinstance(engine, Stacked)
+            desks.append(engine.desk(part.offer, part.rows, part.task, part.clients))
+            blends.append(part.blend(desks[-1]))
+        found: dict[int, list[T]] = {}
+        answers = zip(parts.items(), desks, blends, trained(desks, blends), strict=True)
+        for (i, part), desk, blend, targets in answers:
+            order = desk.crowd.clients
+            by_client = dict(zip(order, part.upload(desk, blend, targets), strict=True))
+            found[i] = [by_client[client] for client in part.clients]
+            for client in order:
+                part.done(client)
+        return found
+
+
+def alike(networks: Sequence[Network]) -> bool:
+    """Whether models can be trained in one step: what is in no row and no classifier is the same in all of them."""
+    layouts = [Layout.of(network) for network in networks]
+    if any(layout != layouts[0] for layout in layouts):
+        return False
+    rows = {slot.name for slot in (*layouts[0].parameters, *layouts[0].statistics)}
+
+    def rest(network: Network) -> dict[str, Tensor]:
+        # How many batches BatchNorm has seen decides nothing.
+        left_out = ("classifier.", "num_batches_tracked")
+        state = network.state_dict()
+        return {
+            n: x for n, x in state.items() if n not in rows and not (n.startswith(left_out) or n.endswith(left_out))
+        }
+
+    first = rest(networks[0])
+    others = [rest(network) for network in networks[1:] if network is not networks[0]]
+    return all(torch.equal(value, first[name]) for other in others for name, value in other.items())

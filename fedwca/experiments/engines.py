@@ -1,0 +1,128 @@
+"""Which engine runs a configuration, how many clients it takes at a time, and how many trials together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from fedwca.data.partition import ClientImages
+from fedwca.engine.loop import Loop, cores
+from fedwca.engine.memory import Footprint, slice_size
+from fedwca.engine.protocol import Engine, OneByOne
+from fedwca.engine.stacked import Stacked, StackedTrials, alike
+from fedwca.errors import UsageError
+from fedwca.experiments.config import RunConfig
+from fedwca.experiments.room import free
+from fedwca.experiments.setup import architecture, resolve_device
+from fedwca.network import Network
+
+ENGINES: dict[str, type[Loop] | type[Stacked]] = {"loop": Loop, "stacked": Stacked}
+"""Engines by the name that `RunConfig.engine` gives them."""
+
+
+def engine_name(config: RunConfig) -> str:
+    """The engine a configuration means: ``auto`` is the loop on a CPU, where stacking loses, and stacked on a GPU."""
+    if config.engine != "auto":
+        return config.engine
+    return "loop" if torch.device(resolve_device(config.device)).type == "cpu" else "stacked"
+
+
+def choose_engine(config: RunConfig, network: Network, clients: Sequence[ClientImages]) -> Engine:
+    """The engine a configuration asks for, with the clients' images; see `engine_name`.
+
+    Args:
+        config: names engine, device, workers and precision, and says what becomes of BatchNorm statistics.
+        network: the source model.
+        clients: unlabeled images.
+
+    Raises:
+        UsageError: the device is not there, or cannot compute in that precision.
+    """
+    engine, workers = ENGINES[engine_name(config)], at_once(config, network, clients)
+    return engine(network, clients, resolve_device(config.device), workers, config.batch_norm, config.precision)
+
+
+def choose_engines(config: RunConfig, given: Sequence[tuple[Network, Sequence[ClientImages]]]) -> OneByOne:
+    """Engines for federations that go through rounds together, in one step where they can.
+
+    Args:
+        config: as for `choose_engine`.
+        given: source model and unlabeled images of each federation.
+
+    Raises:
+        UsageError: see `choose_engine`.
+    """
+    networks, clients = [network for network, _ in given], [own for _, own in given]
+    if len(given) > 1 and engine_name(config) == "stacked" and alike(networks):
+        return StackedTrials(networks, clients, resolve_device(config.device), config.batch_norm, config.precision)
+    return OneByOne([choose_engine(config, network, own) for network, own in given])
+
+
+def at_once(config: RunConfig, network: Network, clients: Sequence[ClientImages]) -> int:
+    """Clients at the same time: one a core or device for the loop; for the stacked engine the slice that fits.
+
+    The slice takes four fifths of what is free beside the bank and the images, at least one client.
+    """
+    device = torch.device(resolve_device(config.device))
+    if config.workers is not None or engine_name(config) == "loop":
+        return min(config.workers or (cores() if device.type == "cpu" else 1), len(clients))
+    there = free(str(device))
+    if there is None:
+        return len(clients)
+    fixed, each = _bytes(config, network, clients)
+    return max(1, slice_size(there * 4 // 5, fixed, each, len(clients)))
+
+
+def trials_at_once(config: RunConfig, network: Network, clients: Sequence[ClientImages]) -> int:
+    """Federations that go through each round together, of as many as the configuration has.
+
+    Those it asks for; else as many as ``workers`` has room for all clients of, or on a GPU as fit into four fifths of
+    what is free; else one.
+
+    Args:
+        config: names engine and device.
+        network: a source model.
+        clients: unlabeled images of one federation.
+
+    Raises:
+        UsageError: several are asked for, and the engine takes one after the other.
+    """
+    most, asked = config.source_models * config.trials, config.trials_at_once
+    if engine_name(config) != "stacked":
+        if (asked or 1) > 1:
+            raise UsageError(f"--trials-at-once {asked} needs --engine stacked; the loop takes trials one by one")
+        return 1
+    if asked is not None:
+        return min(asked, most)
+    if config.workers is not None:
+        return max(1, min(config.workers // len(clients), most))
+    device = torch.device(resolve_device(config.device))
+    there = free(str(device))
+    if device.type == "cpu" or there is None:
+        return 1
+    fixed, each = _bytes(config, network, clients)
+    return max(1, min(most, there * 4 // 5 // (fixed + len(clients) * each)))
+
+
+def settled(config: RunConfig, classes: int, clients: Sequence[ClientImages]) -> RunConfig:
+    """The configuration with a number for ``trials_at_once``, which depends on what is free now.
+
+    Args:
+        config: to be run.
+        classes: M.
+        clients: unlabeled images of one federation.
+
+    Raises:
+        UsageError: see `trials_at_once`.
+    """
+    network = architecture(config).build(classes, pretrained=False)
+    return config.model_copy(update={"trials_at_once": trials_at_once(config, network, clients)})
+
+
+def _bytes(config: RunConfig, network: Network, clients: Sequence[ClientImages]) -> tuple[int, int]:
+    """What a federation takes in any case, and each of its clients at work."""
+    one = Footprint.of(network)
+    stored = sum(client.train.numel() + client.test.numel() for client in clients)
+    each = max(one.training(2 * config.training.batch_size), one.evaluation(network.chunk))
+    return one.model * 2 * len(clients) + stored, each

@@ -1,0 +1,114 @@
+"""One method on federations that go through its rounds together: a record a round of each, and the point after it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedwca.data.metrics import Metrics, mean
+from fedwca.engine.protocol import OneByOne
+from fedwca.engine.randomness import Keys
+from fedwca.experiments.checkpoint import Point
+from fedwca.experiments.config import RunConfig
+from fedwca.experiments.probe import clusterings, evidence
+from fedwca.experiments.progress import Progress
+from fedwca.experiments.record import Cautions, accuracies, describe, neighbours
+from fedwca.round import Method, Outcome, Server, conclude, prepare
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What belongs to one federation besides its engine."""
+
+    metrics: Metrics
+    keys: Keys
+    """Where its random numbers come from."""
+
+
+def federate(
+    config: RunConfig,
+    method: Method,
+    rounds: int,
+    engines: OneByOne,
+    trials: Sequence[Trial],
+    points: Mapping[int, Point],
+    caution: Cautions,
+    progress: Progress,
+) -> Iterator[tuple[int, dict[str, Any], Point]]:
+    """Play the rounds that are left; those that are behind catch up first.
+
+    Args:
+        config: how clients train and how many take part.
+        method: what is played.
+        rounds: how many.
+        engines: one for each federation.
+        trials: by federation.
+        points: where each of them stands.
+        caution: looks at every record.
+        progress: told of every round.
+
+    Yields:
+        (federation, record, point after it).
+    """
+    points = dict(points)
+    while waiting := [i for i, point in points.items() if point.round < rounds - 1]:
+        number = min(points[i].round for i in waiting) + 1
+        here = [i for i in waiting if points[i].round == number - 1]
+        started = time.perf_counter()
+        turns = {
+            i: prepare(
+                number, points[i].server, method, engines.engines[i], config.training, trials[i].keys,
+                trials[i].metrics.domain_labels(), config.participation, progress.client,
+            )
+            for i in here
+        }  # fmt: skip
+        uploads = engines.run(turns)
+        # What they did together is shared out evenly, so that the seconds of all records add up to the clock's.
+        spent = (time.perf_counter() - started) / len(here)
+        for i in here:
+            began = time.perf_counter()
+            server, outcome = conclude(turns[i], uploads.pop(i))
+            # Laid out as a checkpoint gives them back: a sum's order may depend on strides.
+            state = {name: value.contiguous() for name, value in server.state.items()}
+            server = Server(server.rows.contiguous(), state, server.source)
+            spent_here = spent + time.perf_counter() - began
+            record = recorded(config, number, rounds, server, outcome, method, engines, i, trials[i])
+            record["seconds"]["round"] = spent_here
+            caution(record, outcome, method)
+            points[i] = Point(number, server, outcome.labels)
+            progress.round(number + 1, mean(record["accuracy"]))
+            yield i, record, points[i]
+
+
+def recorded(
+    config: RunConfig,
+    number: int,
+    rounds: int,
+    server: Server,
+    outcome: Outcome,
+    method: Method,
+    engines: OneByOne,
+    federation: int,
+    trial: Trial,
+) -> dict[str, Any]:
+    """What is written down of a round: accuracies, what was done, and looks that decide nothing."""
+    engine, metrics, began = engines.engines[federation], trial.metrics, time.perf_counter()
+    local = accuracies(metrics, engine, clients=list(outcome.uploads))
+    accuracy = accuracies(metrics, engine, method.aggregator.deliver(server.state, len(server.rows)), server.rows)
+    evaluated = time.perf_counter()
+    record = {
+        "round": number,
+        "accuracy": accuracy,
+        "accuracy_local": local,
+        **describe(outcome, method, metrics, engine, first=number == 0),
+    }
+    if number == 0 and method.aggregator.partition == "given":
+        record["clustering"] |= neighbours(method, engine, server.source)
+    if number == 0 and config.probes:
+        record["probes"] = clusterings(config.probes, engine, server.source, metrics, trial.keys)
+    if number == rounds - 1 and config.evidence:
+        record["evidence"] = evidence(server, method, engine, config.training)
+    record["seconds"] |= {"evaluate": evaluated - began, "record": time.perf_counter() - evaluated}
+    return record

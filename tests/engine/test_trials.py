@@ -1,0 +1,142 @@
+"""Trials that go through a round together end as each does alone: every registered method, unequal trials."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+import torch
+from torch import Tensor
+
+from fedwca.aggregators.fedavg import FedAvg
+from fedwca.aggregators.wca import WCA
+from fedwca.clusterers.true import TrueDomains
+from fedwca.engine.loop import Statistics
+from fedwca.engine.protocol import OneByOne
+from fedwca.engine.randomness import Keys
+from fedwca.engine.stacked import Stacked, StackedTrials, alike
+from fedwca.errors import FedwcaError
+from fedwca.experiments.compose import compose
+from fedwca.experiments.config import RunConfig
+from fedwca.kinds import Objective
+from fedwca.models.lenet import LeNet
+from fedwca.models.resnet18 import ResNet18
+from fedwca.network import Network
+from fedwca.objectives.proximal import Proximal
+from fedwca.objectives.shot import Shot
+from fedwca.pseudo_labelers.two_model import TwoModel
+from fedwca.round import Method, Outcome, Server, begin, conclude, prepare
+from fedwca.types import Batch, Predictions, Targets
+
+from .test_stacked import DOMAINS, METHODS, TRAINING, clients, same
+
+SIZES = ((12, 19, 12, 9), (15, 8, 21, 10), (12, 12, 17, 24))
+"""Images of each client of three trials: full batches and last ones that trials share, and some they do not."""
+
+
+def networks(dtype: torch.dtype = torch.float64) -> list[Network]:
+    """Two source models; the third trial begins from the first one's."""
+    first, second = (LeNet(bottleneck=16).build(3, seed=seed).to(dtype) for seed in (1, 2))
+    return [first, second, first]
+
+
+def played(trials: OneByOne, method: Method, rounds: int = 2, **options: object) -> list[tuple[Server, list[Outcome]]]:
+    servers = [begin(engine) for engine in trials.engines]
+    outcomes: list[list[Outcome]] = [[] for _ in servers]
+    for number in range(rounds):
+        parts = {
+            i: prepare(number, servers[i], method, engine, TRAINING, Keys(i), DOMAINS, **options)  # type: ignore[arg-type]
+            for i, engine in enumerate(trials.engines)
+        }
+        for i, uploads in trials.run(parts).items():
+            servers[i], outcome = conclude(parts[i], uploads)
+            outcomes[i].append(outcome)
+    return list(zip(servers, outcomes, strict=True))
+
+
+def compare(
+    alone: OneByOne, together: StackedTrials, method: Method, tolerance: float = 1e-9, **options: object
+) -> None:
+    here, there = played(alone, method, **options), played(together, method, **options)
+    for i, (engine, other) in enumerate(zip(alone.engines, together.engines, strict=True)):
+        assert (engine.bank - here[i][0].source).abs().max() > 1e-3
+        assert float((engine.bank - other.bank).abs().max()) <= tolerance
+        assert float((here[i][0].rows - there[i][0].rows).abs().max()) <= tolerance
+        same(here[i][0].state, there[i][0].state, tolerance)
+        for one, found in zip(here[i][1], there[i][1], strict=True):
+            assert torch.equal(one.labels, found.labels)
+            same(one.report, found.report, tolerance)
+            assert list(one.uploads) == list(found.uploads)
+            for client, upload in one.uploads.items():
+                assert upload.passes == found.uploads[client].passes
+                same(upload.collected, found.uploads[client].collected, tolerance)
+                for name in ("labels", "weights", "partners", "mix", "matched"):
+                    assert torch.equal(getattr(upload.targets, name), getattr(found.uploads[client].targets, name))
+
+
+def both(models: list[Network], side: int = 32, sizes=SIZES, statistics: Statistics = "mixed"):  # type: ignore[no-untyped-def]
+    own = [clients(side, some) for some in sizes]
+    alone = OneByOne([Stacked(n, c, "cpu", None, statistics) for n, c in zip(models, own, strict=True)])
+    return alone, StackedTrials(models, own, "cpu", statistics)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_registered_method(name: str) -> None:
+    compare(*both(networks()), compose(RunConfig(baselines=(name,)))[0][0])
+
+
+@pytest.mark.parametrize("statistics", ["pooled", "local", "recalibrated"])
+def test_every_policy_with_absent_clients(statistics: Statistics) -> None:
+    method = Method("wca", "FedWCA", WCA(), TwoModel(mu=0.5), (Shot(), Proximal(to="cluster")), TrueDomains())
+    compare(*both(networks(), statistics=statistics), method, participation=0.5)
+
+
+@pytest.mark.parametrize("options", [{"classifier": "wn"}, {"frozen": True}], ids=str)
+def test_residual_networks(options: dict[str, object]) -> None:
+    architecture = ResNet18.model_validate({"weights": "none", "side": 32, "bottleneck": 8, **options})
+    first = architecture.build(3, seed=1).double()
+    second = first if architecture.frozen else architecture.build(3, seed=2).double()
+    method = Method("wca", "FedWCA", WCA(), TwoModel(mu=0.5), (Shot(),), TrueDomains())
+    # Full batches alone: a BatchNorm over three values would blow up the rounding of nineteen layers.
+    compare(*both([first, second], architecture.stored, ((8, 8), (16, 8))), method, rounds=2)
+
+
+def test_networks_that_cannot_go_together() -> None:
+    one, other = networks()[:2]
+    assert alike([one, other, one])
+    assert not alike([one, LeNet(bottleneck=8).build(3, seed=1).double()])
+    frozen = ResNet18.model_validate({"weights": "none", "side": 32, "frozen": True})
+    assert alike([frozen.build(3, seed=1), frozen.build(3, seed=1)])
+    assert not alike([frozen.build(3, seed=1), frozen.build(3, seed=2)])
+
+
+def test_images_lie_in_one_tensor() -> None:
+    _, together = both(networks())
+    images = [engine.images[0].untyped_storage().data_ptr() for engine in together.engines]
+    assert len(set(images)) == 1
+    for engine, sizes in zip(together.engines, SIZES, strict=True):
+        assert engine.sizes.tolist() == list(sizes)
+        for client, (shown, given) in enumerate(zip(engine.images, clients(sizes=sizes), strict=True)):
+            assert torch.equal(shown, given.train), client
+
+
+class Sharing(Objective):
+    """What its server shares has another shape in each trial."""
+
+    name = "sharing"
+
+    def collect(self, predictions: Predictions, targets: Targets) -> dict[str, Tensor]:
+        return {"size": torch.zeros(len(targets.labels) // 12)}
+
+    def pool(self, collected: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return dict(collected)
+
+    def __call__(self, batch: Batch) -> Tensor:
+        return batch.logits.square().mean()
+
+
+def test_what_trials_share_must_have_one_shape() -> None:
+    method = Method("sharing", "Sharing", FedAvg(), TwoModel(), (Sharing(),))
+    _, together = both(networks()[:2], sizes=((12, 13), (24, 25)))
+    with pytest.raises(FedwcaError, match=r"shared values 'size' have shapes \(2, 1\), \(2, 2\) in trials that go"):
+        played(together, method)
