@@ -11,7 +11,7 @@ from plain import PlainLeNet, train
 from fedwca import Keys, Method, Training, begin, play
 from fedwca.aggregators import aggregators
 from fedwca.data.partition import ClientImages
-from fedwca.experiments.setup import ENGINES
+from fedwca.experiments.engines import ENGINES
 from fedwca.kinds import PseudoLabeler
 from fedwca.models.lenet import LeNet
 from fedwca.objectives.shot import Shot

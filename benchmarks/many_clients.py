@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-from fedwca.results.store import environment
+from provenance import provenance
 
 CLIENTS, PRESENT, IMAGES, ROUNDS, DOMAINS = (100, 500, 2000), 100, 10, 4, 4
 MODEL = {"lenet": {"bottleneck": 16}}
@@ -105,7 +104,7 @@ def main() -> None:
             found.append({**json.loads(said), "load_average": round(load, 1)})
             print(found[-1], flush=True)
     about = {"images": IMAGES, "rounds": ROUNDS, "model": MODEL, "workers": 1, "seed": 0}
-    values = {"setting": about, "cases": found, "environment": environment("cpu")}
+    values = {"setting": about, "cases": found, "environment": provenance("cpu")}
     chosen.out.write_text(json.dumps(values, indent=1) + "\n")
 
 

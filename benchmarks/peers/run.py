@@ -122,6 +122,23 @@ def table(measured: dict[str, list[dict[str, float]]]) -> str:
     return "\n".join(lines)
 
 
+def write(given: argparse.Namespace, measured: dict[str, Any], absent: dict[str, str], repeats: int) -> None:
+    """Keep what there is after each repeat: a run takes long."""
+    sys.path.append(str(HERE.parent))
+    from provenance import provenance
+
+    result = {
+        "what": "seconds of FedAvg rounds on the same work, all processes of a peer; its first round is left out",
+        "sizes": {name: getattr(given, name) for name in ("clients", "images", "epochs", "rounds", "workers")},
+        "repeats": repeats,
+        "rounds": measured,
+        "absent": absent,
+        "peers": {peer: about(peer) for peer in measured},
+        "environment": provenance(given.device),
+    }
+    given.out.write_text(json.dumps(result, indent=2) + "\n")
+
+
 def main(arguments: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("peers", nargs="*", default=list(PEERS), help=f"of {', '.join(PEERS)}; the first is the base")
@@ -150,22 +167,10 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, list[dict[str, Any
             load = round(os.getloadavg()[0], 1)
             measured[peer] += [{**seconds, "load_average": load} for seconds in once(peer, pythons[peer], sizes)]
             print(f"{peer}: {measured[peer][-1]}", flush=True)
+        if given.out:
+            write(given, measured, absent, repeat + 1)
     print(f"{' '.join(sizes)}; load average {os.getloadavg()[0]:.1f}")
     print(table(measured))
-    if given.out:
-        sys.path.append(str(HERE.parent))
-        from provenance import provenance
-
-        result = {
-            "what": "seconds of FedAvg rounds on the same work, all processes of a peer; its first round is left out",
-            "sizes": {name: getattr(given, name) for name in ("clients", "images", "epochs", "rounds", "workers")},
-            "repeats": given.repeats,
-            "rounds": measured,
-            "absent": absent,
-            "peers": {peer: about(peer) for peer in pythons},
-            "environment": provenance(given.device),
-        }
-        given.out.write_text(json.dumps(result, indent=2) + "\n")
     return measured
 
 

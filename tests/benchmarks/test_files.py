@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fedwca.experiments.setup import ENGINES
+from fedwca.experiments.engines import ENGINES
 
 from .scripts import BENCHMARKS
 
