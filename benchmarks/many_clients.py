@@ -28,7 +28,7 @@ METHODS = ("fedavg",)
 
 
 def run(clients: int, method: str) -> dict[str, Any]:
-    """Seconds of a later round by phase (medians), and memory in MB."""
+    """Seconds of a later round by phase (medians), and memory in MB: the whole process, and before the rounds."""
     import torch
 
     from fedwca.data.dataset import Domain, FederatedDataset
@@ -45,9 +45,9 @@ def run(clients: int, method: str) -> dict[str, Any]:
 
     def domain(number: int, images: int) -> Domain:
         labels = draw.integers(0, 10, images)
-        pixels = draw.integers(0, 60, (images, 32, 32, 3)) + 60 * (number % 3)
+        pixels = draw.integers(0, 60, (images, 32, 32, 3), np.uint8) + np.uint8(60 * (number % 3))
         pixels[np.arange(images), 3 * labels, 3 * labels] = 255
-        return Domain(names[number], pixels.astype(np.uint8), labels)
+        return Domain(names[number], pixels, labels)
 
     sizes = [200, *[clients // DOMAINS * IMAGES] * DOMAINS]
     dataset = FederatedDataset("many", tuple("0123456789"), {names[d]: domain(d, n) for d, n in enumerate(sizes)})
@@ -59,7 +59,7 @@ def run(clients: int, method: str) -> dict[str, Any]:
             **({"clusterer": "true"} if method == "wca" else {}),
         }
     )
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak()
     records, ends = [], []
     with tempfile.TemporaryDirectory() as folder:
         keeper = Kept(Checkpoints(Path(folder), "many", Keep.parse("last")))
@@ -76,8 +76,14 @@ def run(clients: int, method: str) -> dict[str, Any]:
         "wall_seconds_a_round": spent(ends, 0),
         "cpu_seconds_a_round": spent(ends, 1),
         "bank_mb": round(4 * clients * width / 1e6),
-        "peak_mb": round((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024),
+        "peak_mb": peak(),
+        "peak_mb_before": before,
     }
+
+
+def peak() -> int:
+    """MB that this process has held at most."""
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 
 def spent(ends: list[tuple[float, float]], clock: int) -> float:
