@@ -1,4 +1,4 @@
-"""The engine beside the plain loop on the same work: local epochs on fixed labels, nothing else."""
+"""The engines beside the plain loop on the same work: local epochs on fixed labels, nothing else."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from collections.abc import Callable
 import torch
 from plain import PlainLeNet, train
 
-from fedwca import Keys, Loop, Method, Training, begin, play
+from fedwca import Keys, Method, Training, begin, play
 from fedwca.aggregators import aggregators
 from fedwca.data.partition import ClientImages
+from fedwca.experiments.engines import ENGINES
 from fedwca.kinds import PseudoLabeler
 from fedwca.models.lenet import LeNet
 from fedwca.objectives.shot import Shot
@@ -49,15 +50,21 @@ def plain(clients: int, each: int, epochs: int = 1, device: str = "cpu") -> Call
 
 
 def engine(
-    clients: int, each: int, epochs: int = 1, workers: int = 1, device: str = "cpu", **options: str
+    clients: int,
+    each: int,
+    epochs: int = 1,
+    workers: int | None = 1,
+    device: str = "cpu",
+    kind: str = "loop",
+    **options: str,
 ) -> Callable[[], None]:
-    """A FedAvg round of the engine with labels given."""
+    """A FedAvg round of an engine (``kind``) with labels given; ``workers`` None: as many clients as it takes."""
     data = [ClientImages(x, x[:0], x[:0]) for x in images(clients, each)]
-    loop = Loop(LeNet().build(CLASSES), data, device, workers, **options)  # type: ignore[arg-type]
+    made = ENGINES[kind](LeNet().build(CLASSES), data, device, workers, **options)  # type: ignore[arg-type]
     method = Method("fixed", "fixed", aggregators.build("fedavg"), Fixed(), (Shot(),))
     training, domains = Training(epochs=epochs), torch.zeros(clients, dtype=torch.int64)
-    server, _ = play(0, begin(loop), method, loop, training, Keys(0), domains)
-    return lambda: play(1, server, method, loop, training, Keys(0), domains) and None  # type: ignore[func-returns-value]
+    server, _ = play(0, begin(made), method, made, training, Keys(0), domains)
+    return lambda: play(1, server, method, made, training, Keys(0), domains) and None  # type: ignore[func-returns-value]
 
 
 def cpu(work: Callable[[], None]) -> float:

@@ -20,6 +20,7 @@ import torch
 from beside import CLASSES, plain
 from counts import formula
 from digits import keep
+from provenance import provenance
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -30,17 +31,20 @@ from fedwca.data.partition import ClientImages
 from fedwca.engine.precision import Precision
 from fedwca.engine.protocol import OneByOne
 from fedwca.engine.stacked import Stacked, StackedTrials
+from fedwca.engine.stacked.contest import best, contest
+from fedwca.engine.stacked.kernels import Kernels
 from fedwca.models import models
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.prototype import Prototype
 from fedwca.pseudo_labelers.two_model import TwoModel
-from fedwca.results.store import environment
 from fedwca.round import conclude, prepare
 
 OUT = Path(__file__).parent / "results" / "gpu"
 DIGITS = [2720] * 24 + [744] * 8
 """Training images of 32 clients of Digit-Five: three domains of 34,000 images and USPS, 64 % of them for training."""
 ROUNDS, DOMAINS = 100, 4
+KERNELS = {"lenet": (32, 64), "resnet18:weights=none": (9, 64)}
+"""Clients at a time and images of each in a step, by model."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,10 @@ class Place:
         found = int(torch.cuda.max_memory_allocated(self.device))
         torch.cuda.reset_peak_memory_stats(self.device)
         return found
+
+    def held(self) -> int:
+        """Bytes of tensors on the device now; 0 on a CPU."""
+        return int(torch.cuda.memory_allocated(self.device)) if self.device.startswith("cuda") else 0
 
 
 def federation(sizes: list[int], side: int) -> list[ClientImages]:
@@ -272,7 +280,46 @@ def matrix(place: Place) -> dict[str, Any]:
     return {"matrix_flops_per_second": rates, "share_achieved": shares, "flops_of_a_round": flops}
 
 
-PIECES = {f.__name__: f for f in (parity, digit_five, trials, pacs, beside_plain, matrix)}
+def kernels(place: Place) -> dict[str, Any]:
+    """Training steps by kernels, model and precision: which are quickest, and whether they give eager's numbers."""
+    sizes = {"lenet": (4, 8), "resnet18:weights=none,side=32": (2, 4)} if place.small else KERNELS
+    candidates: list[Kernels] = ["eager", "channels-last", *(() if place.small else ("compile",))]
+    found: dict[str, Any] = {}
+    for name, (clients, batch) in sizes.items():
+        network = models.build(name).build(CLASSES, seed=0).to(place.device)
+        drawn = [own.train for own in federation([batch] * clients, models.build(name).stored)]
+        images = torch.stack(drawn).to(place.device)
+        found[name] = {"clients": clients, "batch": batch, "precisions": {}}
+        for precision, (kind, allowed) in PRECISIONS.items():
+            tf32(allowed)
+            tried = contest(network, images, kind, candidates)
+            found[name]["precisions"][precision] = {"best": best(tried, kind), "candidates": tried}
+    return {"models": found}
+
+
+def memory(place: Place) -> dict[str, Any]:
+    """Bytes of tensors on the device after each of twenty rounds, and their peak in each: flat or growing.
+
+    Peaks are judged with FedAvg, whose steps have one size; how many images FedWCA mixes differs from round to round.
+    """
+    tf32(False)
+    rounds, sizes = (4, [40] * 3) if place.small else (20, [640] * 32)
+    found: dict[str, Any] = {"clients": len(sizes), "images": sizes[0]}
+    flat = []
+    for name in ("fedavg", "wca"):
+        run = Run(place, name, "lenet", sizes, "stacked", "fp32", epochs=1)
+        held, peaks = [], []
+        for _ in range(rounds):
+            place.peak()
+            run.round()
+            held.append(place.held())
+            peaks.append(place.peak() or 0)
+        found[name] = {"bytes_after_each_round": held, "peak_bytes_in_each": peaks}
+        flat.append(set(held[1:]) == {held[1]} and (name == "wca" or max(peaks[1:]) <= peaks[1]))
+    return {**found, "met": all(flat) if place.device.startswith("cuda") else None}
+
+
+PIECES = {f.__name__: f for f in (parity, digit_five, trials, pacs, beside_plain, matrix, kernels, memory)}
 
 
 def main() -> int:
@@ -295,7 +342,7 @@ def main() -> int:
         started = time.perf_counter()
         found = PIECES[name](place)
         result = {"what": (PIECES[name].__doc__ or "").strip(), "small": given.small, **found}
-        result |= {"seconds": round(time.perf_counter() - started, 1), "environment": environment(given.device)}
+        result |= {"seconds": round(time.perf_counter() - started, 1), "environment": provenance(given.device)}
         keep(given.out / f"{name}.json", result)
         failed = failed or (name == "parity" and not found["met"])
         print(f"{name}: {result['seconds']} s, target met: {found.get('met', 'none set')}", flush=True)

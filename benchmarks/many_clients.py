@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-from fedwca.results.store import environment
+from provenance import provenance
 
 CLIENTS, PRESENT, IMAGES, ROUNDS, DOMAINS = (100, 500, 2000), 100, 10, 4, 4
 MODEL = {"lenet": {"bottleneck": 16}}
@@ -29,7 +28,7 @@ METHODS = ("fedavg",)
 
 
 def run(clients: int, method: str) -> dict[str, Any]:
-    """Seconds of a later round by phase (medians), and memory in MB."""
+    """Seconds of a later round by phase (medians), and memory in MB: the whole process, and before the rounds."""
     import torch
 
     from fedwca.data.dataset import Domain, FederatedDataset
@@ -46,9 +45,9 @@ def run(clients: int, method: str) -> dict[str, Any]:
 
     def domain(number: int, images: int) -> Domain:
         labels = draw.integers(0, 10, images)
-        pixels = draw.integers(0, 60, (images, 32, 32, 3)) + 60 * (number % 3)
+        pixels = draw.integers(0, 60, (images, 32, 32, 3), np.uint8) + np.uint8(60 * (number % 3))
         pixels[np.arange(images), 3 * labels, 3 * labels] = 255
-        return Domain(names[number], pixels.astype(np.uint8), labels)
+        return Domain(names[number], pixels, labels)
 
     sizes = [200, *[clients // DOMAINS * IMAGES] * DOMAINS]
     dataset = FederatedDataset("many", tuple("0123456789"), {names[d]: domain(d, n) for d, n in enumerate(sizes)})
@@ -60,7 +59,7 @@ def run(clients: int, method: str) -> dict[str, Any]:
             **({"clusterer": "true"} if method == "wca" else {}),
         }
     )
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak()
     records, ends = [], []
     with tempfile.TemporaryDirectory() as folder:
         keeper = Kept(Checkpoints(Path(folder), "many", Keep.parse("last")))
@@ -77,8 +76,14 @@ def run(clients: int, method: str) -> dict[str, Any]:
         "wall_seconds_a_round": spent(ends, 0),
         "cpu_seconds_a_round": spent(ends, 1),
         "bank_mb": round(4 * clients * width / 1e6),
-        "peak_mb": round((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024),
+        "peak_mb": peak(),
+        "peak_mb_before": before,
     }
+
+
+def peak() -> int:
+    """MB that this process has held at most."""
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 
 def spent(ends: list[tuple[float, float]], clock: int) -> float:
@@ -105,7 +110,7 @@ def main() -> None:
             found.append({**json.loads(said), "load_average": round(load, 1)})
             print(found[-1], flush=True)
     about = {"images": IMAGES, "rounds": ROUNDS, "model": MODEL, "workers": 1, "seed": 0}
-    values = {"setting": about, "cases": found, "environment": environment("cpu")}
+    values = {"setting": about, "cases": found, "environment": provenance("cpu")}
     chosen.out.write_text(json.dumps(values, indent=1) + "\n")
 
 

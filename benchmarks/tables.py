@@ -12,12 +12,16 @@ from typing import Any
 
 import federation_tables
 import readings
+import speed_tables
 
 from fedwca.results.statistics import interval
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-PAGES = ("README.md", "docs/results.md", "docs/tutorial.md", "docs/data.md", "docs/decisions.md", "docs/deploy.md")
+PAGES = (
+    "README.md",
+    *(f"docs/{name}.md" for name in ("results", "tutorial", "data", "decisions", "deploy", "performance")),
+)
 
 
 def run(name: str) -> str:
@@ -152,6 +156,9 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "federation-wire": federation_tables.wire,
     "federation-signature": federation_tables.signature,
     "federation-cost": federation_tables.cost,
+    "peers": speed_tables.peers,
+    "many_clients": speed_tables.many_clients,
+    "kernels": speed_tables.kernels,
 }
 
 

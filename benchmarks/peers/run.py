@@ -67,6 +67,17 @@ def interpreter(peer: str, folder: Path) -> Path:
     return python
 
 
+def about(peer: str) -> list[str]:
+    """What a peer's environment pins, and the commit of a checkout."""
+    requirements = HERE / f"{peer}.txt"
+    pins = requirements.read_text().split() if requirements.exists() else []
+    if peer == "pfllib":
+        asked = ["git", "-C", os.environ["PFLLIB"], "rev-parse", "--short=12", "HEAD"]
+        said = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+        pins.append(f"PFLlib at commit {said or 'unknown'}")
+    return pins
+
+
 def once(peer: str, python: Path, sizes: Sequence[str]) -> list[dict[str, float]]:
     """Rounds of one run of a peer.
 
@@ -111,6 +122,23 @@ def table(measured: dict[str, list[dict[str, float]]]) -> str:
     return "\n".join(lines)
 
 
+def write(given: argparse.Namespace, measured: dict[str, Any], absent: dict[str, str], repeats: int) -> None:
+    """Keep what there is after each repeat: a run takes long."""
+    sys.path.append(str(HERE.parent))
+    from provenance import provenance
+
+    result = {
+        "what": "seconds of FedAvg rounds on the same work, all processes of a peer; its first round is left out",
+        "sizes": {name: getattr(given, name) for name in ("clients", "images", "epochs", "rounds", "workers")},
+        "repeats": repeats,
+        "rounds": measured,
+        "absent": absent,
+        "peers": {peer: about(peer) for peer in measured},
+        "environment": provenance(given.device),
+    }
+    given.out.write_text(json.dumps(result, indent=2) + "\n")
+
+
 def main(arguments: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("peers", nargs="*", default=list(PEERS), help=f"of {', '.join(PEERS)}; the first is the base")
@@ -136,21 +164,13 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, list[dict[str, Any
     measured: dict[str, list[dict[str, Any]]] = {peer: [] for peer in pythons}
     for repeat in range(given.repeats):
         for peer in pythons if repeat % 2 == 0 else reversed(pythons):
-            measured[peer] += once(peer, pythons[peer], sizes)
+            load = round(os.getloadavg()[0], 1)
+            measured[peer] += [{**seconds, "load_average": load} for seconds in once(peer, pythons[peer], sizes)]
+            print(f"{peer}: {measured[peer][-1]}", flush=True)
+        if given.out:
+            write(given, measured, absent, repeat + 1)
     print(f"{' '.join(sizes)}; load average {os.getloadavg()[0]:.1f}")
     print(table(measured))
-    if given.out:
-        from fedwca.results.store import environment
-
-        result = {
-            "what": "seconds of FedAvg rounds on the same work, all processes of a peer; its first round is left out",
-            "sizes": sizes,
-            "load_average": round(os.getloadavg()[0], 1),
-            "rounds": measured,
-            "absent": absent,
-            "environment": environment(given.device),
-        }
-        given.out.write_text(json.dumps(result, indent=2) + "\n")
     return measured
 
 

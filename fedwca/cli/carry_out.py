@@ -11,6 +11,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
+import torch
 import typer
 
 from fedwca.cli.loggers import logging
@@ -18,6 +19,7 @@ from fedwca.cli.profiling import profiling
 from fedwca.cli.progress import watching
 from fedwca.data.dataset import FederatedDataset
 from fedwca.engine.memory import Need
+from fedwca.engine.precision import products
 from fedwca.errors import FedwcaError
 from fedwca.experiments.bench import bench
 from fedwca.experiments.checkpoint import Kept
@@ -86,6 +88,7 @@ def carry_out(work: Work) -> Conducted:
             watching(work.plan, silent=work.as_json, quiet=work.quiet) as watched,
             profiling(traced, watched, folder) as progress,
             logging(work.loggers, folder.path, values, progress.warn) as log,
+            products(config.precision, torch.device(work.device)),
         ):
             share, given = work.share, (config, work.plan.methods, work.dataset, work.source)
             for record in share.merged(bench(*given, progress, work.keeper, share), folder.append, progress):

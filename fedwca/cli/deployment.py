@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import torch
 import typer
 from pydantic import ValidationError
 
@@ -21,6 +22,7 @@ from fedwca.deploy.flower.simulate import deal, simulate
 from fedwca.deploy.limits import require_consent, require_defences, require_deployable, require_thinnable
 from fedwca.deploy.rules import Rules
 from fedwca.engine.loop import Loop
+from fedwca.engine.precision import products
 from fedwca.errors import InvalidConfig, UsageError
 from fedwca.experiments.bench import draw
 from fedwca.experiments.compose import baseline
@@ -81,7 +83,8 @@ def prepare(wanted: Wanted) -> int:
     require_defences(rules, method, made.composition)
     require_thinnable(made.composition, network)
     rehearse(config, decided.methods, dataset)
-    model = source_model(config, dataset, source, 0)
+    with products("fp32", torch.device(resolve_device(config.device))):
+        model = source_model(config, dataset, source, 0)
     lay_out(wanted.folder, made, model.network, wanted.hosts, wanted.insecure)
     if federation is not None:
         deal(federation.clients, wanted.folder / "data")

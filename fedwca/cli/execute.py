@@ -25,7 +25,8 @@ from fedwca.experiments.bench import draw
 from fedwca.experiments.checkpoint import Kept
 from fedwca.experiments.compose import described
 from fedwca.experiments.config import Layer
-from fedwca.experiments.engines import settled
+from fedwca.experiments.engines import engine_name, settled
+from fedwca.experiments.kernels import choose_kernels
 from fedwca.experiments.ranked import follow, lead
 from fedwca.experiments.request import Plan, plan
 from fedwca.experiments.room import free
@@ -120,6 +121,8 @@ def _conduct(request: Request, world: World | None) -> Conducted:
             together = settled(decided.config, len(dataset.classes), federation.clients)
             needed = memory.estimate(together, decided.methods, len(dataset.classes), federation)
             memory.refuse(needed, free(device), device)
+            choice = choose_kernels(decided.config, decided.methods, len(dataset.classes), federation.clients)
+            together = together.model_copy(update={"kernels": choice.chosen})
             del federation
         except BaseException:
             folder.discard()
@@ -132,6 +135,7 @@ def _conduct(request: Request, world: World | None) -> Conducted:
             "data_digest": dataset.digest(),
             "device": device if world is None else device.partition(":")[0],
             "trials_at_once": together.trials_at_once,
+            "kernels": choice.chosen,
         }
         folder.write("config.json", {**described_plan(decided), "schema": SCHEMA, **more})
         decided = replace(decided, config=together)
@@ -140,9 +144,10 @@ def _conduct(request: Request, world: World | None) -> Conducted:
         if world is not None:
             digest = more["data_digest"]
             share = lead(world, decided.config, decided.methods, keeper, digest, request.ranks_per_trial)
-        folder.write("environment.json", {**environment(device), "ranks": share.ranks})
+        folder.write("environment.json", {**environment(device), "ranks": share.ranks, "kernels": choice.record})
         if not request.as_json:
-            print_plan(decided, dataset, source, device, folder.path, memory.sentence(needed))
+            kernels = choice.sentence if engine_name(together) == "stacked" else ""
+            print_plan(decided, dataset, source, device, folder.path, memory.sentence(needed), kernels)
         return carry_out(
             Work(
                 *(folder, decided, dataset, source, domains, keeper, started, loggers),

@@ -107,7 +107,16 @@ SHARED: dict[str, Any] = {
     "device": _kind(str, "--device", text="cpu, cuda, cuda:1; default: a GPU where there is one.", panel=RUN),
     "engine": _kind(str, "--engine", text="auto (loop on a CPU, stacked on a GPU), loop or stacked.", panel=RUN),
     "precision": _kind(
-        str, "--precision", text="fp32 (default), bf16 (training in bfloat16) or bf16-all (evidence too).", panel=RUN
+        str,
+        "--precision",
+        text="fp32 (default), tf32 (on a GPU), bf16 (training in bfloat16) or bf16-all (evidence too).",
+        panel=RUN,
+    ),
+    "kernels": _kind(
+        str,
+        "--kernels",
+        text="Steps of the stacked engine: auto (default; measured on a GPU), eager, channels-last or compile.",
+        panel=RUN,
     ),
     "workers": _kind(int, "--workers", text="Clients at the same time; never changes the numbers.", panel=RUN),
     "trials_at_once": _kind(

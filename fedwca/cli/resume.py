@@ -115,6 +115,7 @@ def _continue(
     from fedwca.experiments import memory
     from fedwca.experiments.bench import draw, groups
     from fedwca.experiments.checkpoint import Kept
+    from fedwca.experiments.engines import engine_name
     from fedwca.experiments.ranked import lead
     from fedwca.experiments.request import Plan
     from fedwca.experiments.room import free
@@ -125,7 +126,9 @@ def _continue(
     from fedwca.results.runs import identity
 
     # Who goes together is as it was: sums over other groups may differ in their last digits.
-    config = decided.config.model_copy(update={"trials_at_once": about.get("trials_at_once", 1)})
+    # So are kernels.
+    kernels = about.get("kernels", "eager")
+    config = decided.config.model_copy(update={"trials_at_once": about.get("trials_at_once", 1), "kernels": kernels})
     decided = Plan(config, decided.methods, decided.origins)
     device = resolve_device(config.device)
     if dataset.digest() != about["data_digest"]:
@@ -163,7 +166,8 @@ def _continue(
         checkpoints.rewind(unit, saved.round if saved else None)
     before = sum(spent(record) for record in folder.records())
     if not as_json:
-        print_plan(decided, dataset, source, device, folder.path, memory.sentence(needed))
+        told = f"{kernels} (as before)" if engine_name(config) == "stacked" else ""
+        print_plan(decided, dataset, source, device, folder.path, memory.sentence(needed), told)
         done = sum(record["round"] >= 0 for record in folder.records())
         typer.echo(f"Going on after {done} of {sum(units.values())} rounds")
     keeper, loggers = Kept(checkpoints, begun), built(about["loggers"])

@@ -22,7 +22,9 @@ from fedwca.results.store import plain
 from fedwca.results.summary import Row
 
 
-def print_plan(decided: Plan, dataset: Any, source: str, device: str, folder: Path, memory: str) -> None:
+def print_plan(
+    decided: Plan, dataset: Any, source: str, device: str, folder: Path, memory: str, kernels: str = ""
+) -> None:
     """What will run, on what, and where each value that was set came from."""
     console = Console()
     config = decided.config
@@ -37,6 +39,8 @@ def print_plan(decided: Plan, dataset: Any, source: str, device: str, folder: Pa
     for origin, values in provenance(decided).items():
         say(f"From {origin}: {'; '.join(values)}")
     say(f"Memory: {memory}")
+    if kernels:
+        say(f"Kernels: {kernels}")
     say(f"Everything else is a field's default, written out in {folder / 'config.json'}")
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Literal
 
 import torch
 
 from fedwca.errors import UsageError
 
-Precision = Literal["fp32", "bf16", "bf16-all"]
-"""fp32; bf16: steps of training in bfloat16 where that is safe; bf16-all: evidence and labels too."""
+Precision = Literal["fp32", "tf32", "bf16", "bf16-all"]
+"""fp32; tf32: a GPU's products round their factors to ten bits; bf16: steps of training in bfloat16 where that is safe;
+bf16-all: evidence and labels too."""
 Phase = Literal["train", "evidence"]
 
 
@@ -30,6 +32,12 @@ def check(precision: Precision, dtype: torch.dtype, device: torch.device) -> Non
     if dtype != torch.float32:
         kind = str(dtype).removeprefix("torch.")
         raise UsageError(f"precision {precision} needs a network of float32 weights, not {kind}; take precision fp32")
+    if precision == "tf32":
+        if device.type != "cuda" or torch.cuda.get_device_capability(device) < (8, 0):
+            raise UsageError(
+                f"precision tf32: TensorFloat-32 is there on GPUs since Ampere, not on {device}; take fp32"
+            )
+        return
     if device.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
         name = torch.cuda.get_device_name(device)
         raise UsageError(f"precision {precision}: {name} has no bfloat16; take precision fp32")
@@ -43,3 +51,20 @@ def computing(precision: Precision, phase: Phase, device: torch.device) -> Abstr
     """
     lowered = precision == "bf16-all" or (precision == "bf16" and phase == "train")
     return torch.autocast(device.type, torch.bfloat16) if lowered else nullcontext()
+
+
+@contextmanager
+def products(precision: Precision, device: torch.device) -> Iterator[None]:
+    """Whether a GPU may round the factors of float32 products to TensorFloat-32: with ``tf32`` only.
+
+    Torch lets convolutions do so unless told otherwise. Its settings are the process's; they are put back at the end.
+    """
+    if device.type != "cuda":
+        yield
+        return
+    convolutions, matrices = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
+    try:
+        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = convolutions, matrices

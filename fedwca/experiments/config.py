@@ -80,7 +80,11 @@ class RunConfig(BaseModel):
     engine: Literal["auto", "loop", "stacked"] = "auto"
     """How clients are run: client after client (loop), all in one step (stacked), or as the device says (auto)."""
     precision: Precision = "fp32"
-    """How clients compute: fp32; bf16: training in bfloat16 over weights in float32; bf16-all: evidence in it too."""
+    """How clients compute: fp32; tf32: TensorFloat-32 in a GPU's products; bf16: training in bfloat16 over weights in
+    float32; bf16-all: evidence in it too."""
+    kernels: Literal["auto", "eager", "channels-last", "compile"] = "auto"
+    """How the stacked engine carries out a training step; auto: on a GPU what a few steps before round 1 show to be the
+    quickest, on a CPU eager."""
     workers: PositiveInt | None = None
     """Clients at the same time; changes the time, never the numbers. None: one per core, stacked all that fit."""
     trials_at_once: PositiveInt | None = None

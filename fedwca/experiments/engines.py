@@ -11,6 +11,7 @@ from fedwca.engine.loop import Loop, cores
 from fedwca.engine.memory import Footprint, slice_size
 from fedwca.engine.protocol import Engine, OneByOne
 from fedwca.engine.stacked import Stacked, StackedTrials, alike
+from fedwca.engine.stacked.kernels import Kernels
 from fedwca.errors import UsageError
 from fedwca.experiments.config import RunConfig
 from fedwca.experiments.room import free
@@ -40,7 +41,13 @@ def choose_engine(config: RunConfig, network: Network, clients: Sequence[ClientI
         UsageError: the device is not there, or cannot compute in that precision.
     """
     engine, workers = ENGINES[engine_name(config)], at_once(config, network, clients)
-    return engine(network, clients, resolve_device(config.device), workers, config.batch_norm, config.precision)
+    given = (network, clients, resolve_device(config.device), workers, config.batch_norm, config.precision)
+    return engine(*given, kernels=kernels(config)) if issubclass(engine, Stacked) else engine(*given)
+
+
+def kernels(config: RunConfig) -> Kernels:
+    """What a configuration names; ``auto``, which `fedwca.experiments.kernels` replaces before a run, is eager."""
+    return "eager" if config.kernels == "auto" else config.kernels
 
 
 def choose_engines(config: RunConfig, given: Sequence[tuple[Network, Sequence[ClientImages]]]) -> OneByOne:
@@ -55,7 +62,8 @@ def choose_engines(config: RunConfig, given: Sequence[tuple[Network, Sequence[Cl
     """
     networks, clients = [network for network, _ in given], [own for _, own in given]
     if len(given) > 1 and engine_name(config) == "stacked" and alike(networks):
-        return StackedTrials(networks, clients, resolve_device(config.device), config.batch_norm, config.precision)
+        device, how = resolve_device(config.device), kernels(config)
+        return StackedTrials(networks, clients, device, config.batch_norm, config.precision, how)
     return OneByOne([choose_engine(config, network, own) for network, own in given])
 
 

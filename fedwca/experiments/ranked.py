@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 
 from fedwca._version import __version__
+from fedwca.engine.precision import products
 from fedwca.engine.ranks import World
 from fedwca.errors import DataError, FedwcaError
 from fedwca.experiments.bench import bench
 from fedwca.experiments.checkpoint import Kept, finished
 from fedwca.experiments.compose import compose
 from fedwca.experiments.config import RunConfig, validate
-from fedwca.experiments.setup import load
+from fedwca.experiments.setup import load, resolve_device
 from fedwca.experiments.teams import TeamShare
 from fedwca.results.checkpoints import Saved, Unit
 from fedwca.round import Method
@@ -92,4 +93,5 @@ def follow(world: World) -> None:
         raise DataError(f"the images of {dataset.name} here are not those of rank 0; all ranks need the same")
     units = left(config, methods, opening["begun"])
     share = TeamShare(world, units, opening["asked"])
-    share.followed(bench(config, methods, dataset, source, share.told(), Kept(share, opening["begun"]), share))
+    with products(config.precision, torch.device(resolve_device(config.device))):
+        share.followed(bench(config, methods, dataset, source, share.told(), Kept(share, opening["begun"]), share))

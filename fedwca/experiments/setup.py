@@ -15,7 +15,7 @@ from fedwca.data.dataset import FederatedDataset
 from fedwca.datasets import find
 from fedwca.engine.bank import Layout
 from fedwca.engine.loop import cores, one_thread
-from fedwca.engine.precision import check
+from fedwca.engine.precision import check, products
 from fedwca.engine.randomness import fold, uniform
 from fedwca.engine.ranks import expected
 from fedwca.engine.signature import BankSignatures
@@ -154,7 +154,9 @@ def source_models(
 
         return source_model(config, dataset, source, index, tell)
 
-    with one_thread(), ThreadPoolExecutor(max(1, min(len(chosen), cores()))) as pool:
+    # In full float32 whatever clients compute in: source models are kept for runs of any precision.
+    full = products("fp32", torch.device(resolve_device(config.device)))
+    with one_thread(), full, ThreadPoolExecutor(max(1, min(len(chosen), cores()))) as pool:
         try:
             return list(pool.map(train, chosen))
         except BaseException:

@@ -182,6 +182,21 @@ def test_trials_that_go_together_go_on_to_the_same_bits(bench: Make, shades: Pat
     assert {len(list(unit.iterdir())) for unit in folder.glob("checkpoints/*")} == {1}
 
 
+def test_kernels_stay_as_they_were(bench: Make) -> None:
+    # What was measured once is not measured again: other kernels' last digits differ.
+    run = bench("--rounds", "2", "--engine", "stacked")
+    assert run.code == 0, run.err
+    assert "Kernels: eager (on a CPU nothing is measured)" in run.out
+    config, environment = (json.loads((run.folder / f"{name}.json").read_text()) for name in ("config", "environment"))
+    assert (config["config"]["kernels"], config["kernels"]) == ("auto", "eager")
+    assert environment["kernels"] == {"chosen": "eager", "why": "on a CPU nothing is measured", "measured": {}}
+    (run.folder / "config.json").write_text(json.dumps({**config, "kernels": "channels-last"}))
+    (run.folder / "summary.json").unlink()
+    again = resume(run.folder)
+    assert again.code == 0, again.err
+    assert "Kernels: channels-last (as before)" in again.out
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_killed_at_a_random_moment(whole: Path, shades: Path, tmp_path: Path, seed: int) -> None:

@@ -22,6 +22,7 @@ from fedwca.engine.randomness import Keys, fold, uniform
 from fedwca.engine.replica import Replica, masks
 from fedwca.engine.signature import BankSignatures
 from fedwca.engine.stacked import Stacked, StackedTrials
+from fedwca.engine.stacked.kernels import Kernels
 from fedwca.engine.stacked.sgd import Sgd
 from fedwca.engine.stacked.training import Step
 from fedwca.engine.task import Training
@@ -224,3 +225,43 @@ def test_trials_together_give_the_models_of_the_cpu() -> None:
             conclude(parts[i], uploads)
     for one, other in zip(alone.engines, together.engines, strict=True):
         close(one.bank, other.bank, 1e-4)
+
+
+def test_device_memory_is_flat_over_twenty_rounds() -> None:
+    """What tensors hold after a round, and the most they held in it, as after the second."""
+    from fedwca.engine.stacked import Stacked
+
+    # Nothing is mixed, for how many images are would change the size of steps from round to round.
+    made = Method("wca", "FedWCA", WCA(), Prototype(), (Shot(), Proximal()), Finch())
+    for engine in (Stacked(network(), clients(), "cuda"), Loop(network(), clients(), "cuda", 1)):
+        server, keys, held, peaks = begin(engine), Keys(0), [], []
+        for index in range(20):
+            torch.cuda.reset_peak_memory_stats()
+            server, outcome = play(index, server, made, engine, TRAINING, keys, DOMAINS)
+            del outcome
+            held.append(torch.cuda.memory_allocated())
+            peaks.append(torch.cuda.max_memory_allocated())
+        # The first round also leaves what is made once: cuDNN's and cuBLAS' workspaces.
+        assert set(held[1:]) == {held[1]}, held
+        assert peaks[-1] <= peaks[1], peaks
+
+
+@pytest.mark.parametrize("kernels", ["channels-last", "compile"])
+@pytest.mark.filterwarnings("ignore")
+def test_other_kernels_give_the_models_of_the_cpu(kernels: Kernels) -> None:
+    from fedwca.engine.stacked import Stacked
+
+    loop, stacked = Loop(network(), clients(), "cpu", 1), Stacked(network(), clients(), "cuda", kernels=kernels)
+    for engine in (loop, stacked):
+        play(0, begin(engine), method(), engine, TRAINING, Keys(0), DOMAINS)
+    close(loop.bank, stacked.bank, 1e-4)
+
+
+def test_kernels_are_measured_on_the_device() -> None:
+    from fedwca.engine.stacked.contest import best, contest
+
+    images = torch.stack([some(16, client) for client in range(CLIENTS)]).cuda()
+    found = contest(network().cuda(), images, "fp32", ["eager", "channels-last", "compile"])
+    assert "error" not in found["channels-last"]
+    assert all(own["apart"] <= 1e-3 for own in found.values() if "error" not in own)
+    assert best(found, "fp32") in found

@@ -10,7 +10,7 @@ from fedwca import Keys, Method, Training, begin, play
 from fedwca.aggregators import aggregators
 from fedwca.data.partition import ClientImages
 from fedwca.engine.loop import Loop
-from fedwca.engine.precision import Precision, computing
+from fedwca.engine.precision import Precision, computing, products
 from fedwca.errors import UsageError
 from fedwca.experiments.bench import bench
 from fedwca.experiments.compose import compose
@@ -152,3 +152,35 @@ def test_nothing_is_lowered_outside(network: Network) -> None:
         assert not torch.is_autocast_enabled("cpu")
     with computing("bf16", "train", torch.device("cpu")):
         assert torch.is_autocast_enabled("cpu")
+
+
+def test_tf32_is_a_gpus(network: Network, images: list[ClientImages]) -> None:
+    with pytest.raises(UsageError, match="precision tf32: only GPUs since Ampere have TensorFloat-32, not cpu; take"):
+        Loop(network, images, "cpu", 1, precision="tf32")
+
+
+@pytest.mark.parametrize(("precision", "inside"), [("fp32", False), ("tf32", True), ("bf16", False)])
+@pytest.mark.parametrize("before", [(True, False), (False, True)])
+def test_tensorfloat_is_used_where_asked_for_and_put_back(
+    monkeypatch: pytest.MonkeyPatch, precision: Precision, inside: bool, before: tuple[bool, bool]
+) -> None:
+    places = torch.backends.cudnn, torch.backends.cuda.matmul
+    for place, value in zip(places, before, strict=True):
+        monkeypatch.setattr(place, "allow_tf32", value)
+
+    def now() -> tuple[bool, ...]:
+        return tuple(place.allow_tf32 for place in places)
+
+    with products(precision, torch.device("cpu")):
+        assert now() == before, "a CPU has nothing to do with it"
+    seen: list[tuple[bool, ...]] = []
+
+    def work() -> None:
+        with products(precision, torch.device("cuda")):
+            seen.append(now())
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        work()
+    assert seen == [(inside, inside)]
+    assert now() == before, "after an error too"

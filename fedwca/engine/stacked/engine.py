@@ -15,6 +15,7 @@ from fedwca.engine.precision import Precision, check
 from fedwca.engine.protocol import Work
 from fedwca.engine.stacked.crowd import Crowd
 from fedwca.engine.stacked.desk import CrowdDesk
+from fedwca.engine.stacked.kernels import Kernels
 from fedwca.engine.stacked.network import StackedNetwork
 from fedwca.engine.stacked.pile import Pile
 from fedwca.engine.task import Task
@@ -37,6 +38,7 @@ class Stacked:
         statistics: as for the loop.
         precision: in which clients compute; see `fedwca.engine.precision`.
         train: the clients' training images where they are on the device already, beside those of other trials.
+        kernels: how training steps are carried out; see `fedwca.engine.stacked.kernels`.
     """
 
     def __init__(
@@ -48,13 +50,14 @@ class Stacked:
         statistics: Statistics = "mixed",
         precision: Precision = "fp32",
         train: Pile | None = None,
+        kernels: Kernels = "eager",
     ) -> None:
         self.statistics, self.precision = statistics, precision
         self.device = torch.device(device)
         check(precision, network.class_vectors.dtype, self.device)
         self.layout = Layout.of(network)
         self.network = network.to(self.device)
-        self.stacked = StackedNetwork(self.network, self.layout, precision)
+        self.stacked = StackedNetwork(self.network, self.layout, precision, kernels)
         self._train = train or Pile([client.train for client in clients], self.device)
         self._test = Pile([client.test for client in clients], self.device)
         self.images = self._train.each()

@@ -14,6 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedwca.engine.bank import Layout
 from fedwca.engine.precision import Phase, Precision, computing
+from fedwca.engine.stacked.kernels import Kernels, across
 from fedwca.network import Network
 
 
@@ -113,9 +114,12 @@ class StackedNetwork:
         network: gives the code, the frozen parts and the classifier.
         layout: where a model's tensors lie in its row.
         precision: in which it computes.
+        kernels: how training steps are carried out; see `fedwca.engine.stacked.kernels`.
     """
 
-    def __init__(self, network: Network, layout: Layout, precision: Precision = "fp32") -> None:
+    def __init__(
+        self, network: Network, layout: Layout, precision: Precision = "fp32", kernels: Kernels = "eager"
+    ) -> None:
         self.network = copy.deepcopy(network).requires_grad_(False).eval()
         self.layout, self.precision = layout, precision
         self.norms = _replace(self.network)
@@ -124,6 +128,16 @@ class StackedNetwork:
             if isinstance(getattr(module, "inplace", None), bool):
                 module.inplace = False  # type: ignore[assignment]
         self._extractor = _Extractor(self.network)
+        self.kernels = kernels
+        # Sizes as symbols are refused under vmap, so that each shape is compiled by itself; see `places`.
+        self._trained = torch.compile(self._each, dynamic=False) if kernels == "compile" else self._each
+
+    def places(self, mixed: int, images: int) -> int:
+        """Places for mixed images in a step of so many images: as many as are mixed, or quarters of all if compiled."""
+        if self.kernels != "compile":
+            return mixed
+        quarter = -(-images // 4)
+        return min(images, quarter * -(-mixed // quarter))
 
     def __call__(
         self,
@@ -152,6 +166,26 @@ class StackedNetwork:
         """
         for norm in self.norms.values():
             norm.train(training)
+        some = () if rows is None else (rows,)
+        share = () if momentum is None else (momentum,)
+        each = self._each
+        if training and torch.is_grad_enabled():
+            each = self._trained
+            x = across(x) if self.kernels == "channels-last" else x
+        with nullcontext() if phase is None else computing(self.precision, phase, x.device):
+            features, fresh = each(parameters, statistics, x, tuple(masks), some, share)
+        return self.network.classifier(features) if heads is None else heads(features), features, fresh
+
+    def _each(
+        self,
+        parameters: dict[str, Tensor],
+        statistics: dict[str, Tensor],
+        x: Tensor,
+        masks: tuple[Tensor, ...],
+        rows: tuple[Tensor, ...],
+        share: tuple[Tensor, ...],
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Features ``[G, B, q]`` and new statistics; arguments as of a call, what may be absent in tuples."""
 
         def one(
             p: dict[str, Tensor],
@@ -173,17 +207,13 @@ class StackedNetwork:
                     fresh[f"{name}.running_mean"], fresh[f"{name}.running_var"] = norm.fresh
             return features, fresh
 
-        some = () if rows is None else (rows,)
-        share = () if momentum is None else (momentum,)
-        context = nullcontext() if phase is None else computing(self.precision, phase, x.device)
         try:
-            with context:
-                features, fresh = vmap(one)(parameters, statistics, x, tuple(masks), some, share)
+            found: tuple[Tensor, dict[str, Tensor]] = vmap(one)(parameters, statistics, x, masks, rows, share)
         finally:
             for norm in self.norms.values():
                 # Tensors of a finished vmap must not be met again.
                 norm.rows, norm.momentum, norm.fresh = None, norm.standard, None
-        return self.network.classifier(features) if heads is None else heads(features), features, fresh
+        return found
 
 
 def _replace(network: Network) -> dict[str, CrowdNorm]:

@@ -88,7 +88,7 @@ class Step:
         at = step * self.batch
         self.here = plan.order[epoch - plan.epochs.start, self.rows, at : at + span.images]
         self.number = epoch * plan.each[self.rows] + step
-        self.most = plan.mixed(epoch, step, span)
+        self.most = cohort.engine.stacked.places(plan.mixed(epoch, step, span), span.images)
         self.everyone = torch.arange(span.images, device=self.here.device).expand(len(self.here), -1)
 
     def take(self, sgd: Sgd) -> None:

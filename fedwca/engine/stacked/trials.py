@@ -15,6 +15,7 @@ from fedwca.engine.precision import Precision
 from fedwca.engine.protocol import OneByOne, Part
 from fedwca.engine.stacked.desk import trained
 from fedwca.engine.stacked.engine import Stacked
+from fedwca.engine.stacked.kernels import Kernels
 from fedwca.engine.stacked.pile import Pile
 from fedwca.network import Network
 
@@ -32,6 +33,7 @@ class StackedTrials(OneByOne):
         device: where models and images live.
         statistics: as for `Stacked`.
         precision: as for `Stacked`.
+        kernels: as for `Stacked`.
     """
 
     def __init__(
@@ -41,11 +43,12 @@ class StackedTrials(OneByOne):
         device: str | torch.device = "cpu",
         statistics: Statistics = "mixed",
         precision: Precision = "fp32",
+        kernels: Kernels = "eager",
     ) -> None:
         piles = Pile.several([[own.train for own in some] for some in clients], torch.device(device))
         super().__init__(
             [
-                Stacked(network, some, device, None, statistics, precision, pile)
+                Stacked(network, some, device, None, statistics, precision, pile, kernels)
                 for network, some, pile in zip(networks, clients, piles, strict=True)
             ]
         )

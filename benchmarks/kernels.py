@@ -1,0 +1,61 @@
+"""Training steps of the stacked engine on a CPU by kernels, LeNet and ResNet-18: seconds, and whether numbers agree.
+
+One thread, CPU seconds; candidates take turns. On a GPU the same is a piece of gpu.py. It takes minutes, since each
+model is compiled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from digits import keep
+from provenance import provenance
+
+from fedwca.engine.precision import Precision
+from fedwca.engine.stacked.contest import best, contest
+from fedwca.engine.stacked.kernels import Kernels
+from fedwca.models import models
+
+MODELS = {"lenet": (4, 64), "resnet18:weights=none,side=64": (3, 16)}
+"""Clients at a time and images of each in a step, by model."""
+CANDIDATES: tuple[Kernels, ...] = ("eager", "channels-last", "compile")
+PRECISIONS: tuple[Precision, ...] = ("fp32", "bf16")
+STEPS = 7
+
+
+def measure(
+    name: str, clients: int, batch: int, precision: Precision, candidates: tuple[Kernels, ...]
+) -> dict[str, Any]:
+    """One model in one precision."""
+    architecture = models.build(name)
+    draw = torch.Generator().manual_seed(0)
+    size = (clients, batch, 3, architecture.stored, architecture.stored)
+    images = torch.randint(0, 256, size, dtype=torch.uint8, generator=draw)
+    tried = contest(architecture.build(10, seed=0), images, precision, candidates, STEPS, time.process_time)
+    load = round(os.getloadavg()[0], 1)
+    about = {"model": name, "clients": clients, "batch": batch, "precision": precision, "load_average": load}
+    return {**about, "best": best(tried, precision), "candidates": tried}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "kernels.json")
+    parser.add_argument("--candidates", nargs="+", default=CANDIDATES, choices=CANDIDATES)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    cases = []
+    for name, sizes in MODELS.items():
+        for precision in PRECISIONS:
+            cases.append(measure(name, *sizes, precision, tuple(given.candidates)))
+            print(cases[-1], flush=True)
+    what = "training steps, forward and backward, of the stacked engine: CPU seconds of one thread, median"
+    keep(given.out, {"what": what, "steps": STEPS, "cases": cases, "environment": provenance("cpu")})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""The tables of docs/performance.md, from the results of peers/run.py, many_clients.py and kernels.py."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).resolve().parent / "results"
+NAMES = {
+    "plain": "plain loop",
+    "fedwca": "fedwca",
+    "flower": "Flower simulation",
+    "pfl": "pfl-research",
+    "pfllib": "PFLlib",
+}
+OURS = "fedwca"
+
+
+def read(name: str) -> dict[str, Any]:
+    """A result file."""
+    found: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text())
+    return found
+
+
+def made(result: dict[str, Any]) -> str:
+    """On what and of what a result was made."""
+    environment = result["environment"]
+    return f"{environment['cores']} cores of {environment['cpu']}, torch {environment['versions']['torch']}"
+
+
+def loads(cases: list[dict[str, Any]]) -> str:
+    """Load averages from the least to the most."""
+    seen = [case["load_average"] for case in cases]
+    return f"{min(seen)} to {max(seen)}" if min(seen) < max(seen) else f"{seen[0]}"
+
+
+def peers() -> str:
+    """A row a peer: median seconds of a round, their range, and ours over theirs; what is lost is marked."""
+    result = read("peers")
+    median = {
+        peer: {clock: statistics.median(r[clock] for r in rounds) for clock in ("cpu", "wall")}
+        for peer, rounds in result["rounds"].items()
+    }
+    lines = [
+        "| peer | CPU seconds a round | least to most | wall | fedwca CPU over its | fedwca wall over its |",
+        "|---|--:|--:|--:|--:|--:|",
+    ]
+    for peer, rounds in result["rounds"].items():
+        cpu, ratios = [r["cpu"] for r in rounds], []
+        for clock in ("cpu", "wall"):
+            ratio = median[OURS][clock] / median[peer][clock]
+            ratios.append("" if peer == OURS else f"**lost** {ratio:.2f}" if ratio > 1 else f"{ratio:.2f}")
+        name, own = "; ".join([NAMES[peer], *result["peers"][peer]]), median[peer]
+        spread = f"{min(cpu):.1f} to {max(cpu):.1f}"
+        lines.append(f"| {name} | {own['cpu']:.1f} | {spread} | {own['wall']:.1f} | {ratios[0]} | {ratios[1]} |")
+    sizes, every = result["sizes"], [r for rounds in result["rounds"].values() for r in rounds]
+    lines += [
+        "",
+        f"{sizes['clients']} clients of {sizes['images']} images, {sizes['epochs']} epoch, {sizes['workers']} workers "
+        f"(the plain loop and PFLlib: one process); medians of {len(every) // len(result['rounds'])} rounds",
+        f"each, {result['repeats']} runs of each peer in turn. {made(result)}, under load: load averages of",
+        f"{loads(every)}. Wall times say little then; CPU seconds are over all processes of a peer.",
+    ]
+    lines += [f"Left out: {why}." for why in result["absent"].values()]
+    return "\n".join(lines)
+
+
+def many_clients() -> str:
+    """A row a federation: what a round of the same few clients costs."""
+    result = read("many_clients")
+    lines = [
+        "| clients | of them in a round | CPU seconds a round | wall | training | evaluation | bank MB | peak MB |",
+        "|--:|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for case in result["cases"]:
+        seconds = case["seconds"]
+        cells = [case["clients"], case["present"], case["cpu_seconds_a_round"], case["wall_seconds_a_round"]]
+        cells += [seconds["round"], seconds["evaluate"], case["bank_mb"], case["peak_mb"]]
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    setting = result["setting"]
+    lines += [
+        "",
+        f"FedAvg, LeNet with a bottleneck of {setting['model']['lenet']['bottleneck']}, {setting['images']} images a "
+        f"client before the split, one worker; medians of later rounds, checkpoints included;",
+        f"training and evaluation by the clock; the peak is of the whole process. {made(result)}, load averages of",
+        f"{loads(result['cases'])}.",
+    ]
+    return "\n".join(lines)
+
+
+def kernels() -> str:
+    """A row a model and precision: CPU seconds of a step by candidate, over eager's."""
+    result = read("kernels")
+    names = list(result["cases"][0]["candidates"])
+    head = " | ".join(f"{name}, over eager | apart" for name in names[1:])
+    lines = [
+        f"| model | clients × images | precision | eager, s | {head} | compiling, s |",
+        "|---|---|---|--:|" + "--:|" * (2 * len(names) - 1),
+    ]
+    for case in result["cases"]:
+        found = case["candidates"]
+        cells = [case["model"], f"{case['clients']} × {case['batch']}", case["precision"]]
+        cells.append(f"{found['eager']['seconds']:.3f}")
+        for name in names[1:]:
+            own = found[name]
+            failed = "error" in own
+            cells += (
+                [own["error"], ""]
+                if failed
+                else [f"{own['seconds'] / found['eager']['seconds']:.2f}", f"{own['apart']:.0e}"]
+            )
+        cells.append(f"{found['compile'].get('first_seconds', float('nan')):.0f}" if "compile" in found else "")
+        lines.append(f"| {' | '.join(cells)} |")
+    lines += [
+        "",
+        "*apart*: distance of the gradient from eager's, in eager's norm. Compiling by the clock, first step included.",
+        f"{made(result)}, load averages of {loads(result['cases'])}.",
+    ]
+    return "\n".join(lines)

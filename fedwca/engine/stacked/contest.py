@@ -1,0 +1,129 @@
+"""Which kernels are the quickest for a model, its shapes and a device, and whether they give the same numbers."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedwca.engine.bank import Layout
+from fedwca.engine.precision import Precision
+from fedwca.engine.stacked.kernels import Kernels
+from fedwca.engine.stacked.network import StackedNetwork
+from fedwca.network import Network
+
+STEPS = 5
+LIMITS: dict[Precision, float] = {"fp32": 0.01, "tf32": 0.05, "bf16": 0.1, "bf16-all": 0.1}
+"""How far gradients of a step may be from eager's, by eager's norm: rounding in another order, and no more."""
+GAIN = 0.03
+"""Share of eager's time that others must save; less is noise."""
+
+Found = dict[Kernels, dict[str, Any]]
+
+
+class Entry:
+    """One of the kernels: training steps of a model on a batch, forward and backward, that change nothing.
+
+    Args:
+        network: the model; each client has a copy.
+        x: prepared images ``[G, B, 3, H, W]``.
+        precision: in which they are done.
+        kernels: how.
+    """
+
+    def __init__(self, network: Network, x: Tensor, precision: Precision, kernels: Kernels) -> None:
+        layout = Layout.of(network)
+        self.stacked, self.layout, self.x = StackedNetwork(network, layout, precision, kernels), layout, x
+        self.row = layout.read(network)
+        # Nothing is dropped and nothing is drawn: random numbers stay where they are.
+        self.masks = [x.new_ones(*x.shape[:2], *drop.shape) for drop in network.drops]
+
+    def step(self) -> Tensor:
+        """The gradient of a plain loss ``[G, P]``."""
+        rows, slots = self.row.repeat(len(self.x), 1), self.layout.parameters
+        leaf = rows[:, : self.layout.trained].detach().requires_grad_()
+        parts = leaf.split([slot.stop - slot.start for slot in slots], 1)
+        named = {slot.name: part.unflatten(1, slot.shape) for slot, part in zip(slots, parts, strict=True)}
+        measured = {slot.name: slot.of(rows) for slot in self.layout.statistics}
+        logits, _, _ = self.stacked(named, measured, self.x, self.masks, training=True, phase="train")
+        loss = logits.softmax(-1).square().sum(-1).mean(-1).sum()
+        return torch.autograd.grad(loss, leaf)[0]
+
+    def timed(self, clock: Callable[[], float]) -> tuple[float, Tensor]:
+        """Seconds of a step by a clock, the device's part included, and its gradient."""
+        self._settle()
+        started = clock()
+        gradient = self.step()
+        self._settle()
+        return clock() - started, gradient
+
+    def _settle(self) -> None:
+        if self.x.is_cuda:
+            torch.cuda.synchronize(self.x.device)
+
+
+def contest(
+    network: Network,
+    images: Tensor,
+    precision: Precision,
+    candidates: Sequence[Kernels],
+    steps: int = STEPS,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Found:
+    """Time training steps by candidate, in turn.
+
+    Args:
+        network: the model, on its device.
+        images: of G clients, uint8 ``[G, B, 3, H, W]``, on the same device.
+        precision: in which clients train.
+        candidates: what is tried; the first is what others are compared with.
+        steps: of each, after one that is not counted.
+        clock: what the steps are timed by, in seconds.
+
+    Returns:
+        By candidate ``first_seconds`` (with compiling, by the time of day), ``seconds`` (median of a step), and
+        ``apart``, the distance of its gradient from the first candidate's in the other's norm; or ``error``, why it
+        cannot be had.
+    """
+    x = network.prepare(images.flatten(0, 1)).unflatten(0, images.shape[:2])
+    found: Found = {}
+    entries: dict[Kernels, Entry] = {}
+    base: Tensor | None = None
+    for name in candidates:
+        try:
+            entries[name] = Entry(network, x, precision, name)
+            seconds, gradient = entries[name].timed(time.perf_counter)
+        except Exception as error:  # whatever a compiler may say; only the first has to work
+            if base is None:
+                raise
+            entries.pop(name, None)
+            found[name] = {"error": f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}"}
+            continue
+        base = gradient if base is None else base
+        apart = float((gradient - base).norm() / base.norm().clamp_min(1e-30))
+        found[name] = {"first_seconds": round(seconds, 4), "apart": apart}
+    times: dict[Kernels, list[float]] = {name: [] for name in entries}
+    for turn in range(steps):
+        for name in list(entries) if turn % 2 == 0 else reversed(list(entries)):
+            times[name].append(entries[name].timed(clock)[0])
+    for name in entries:
+        found[name]["seconds"] = round(statistics.median(times[name]), 6)
+    return found
+
+
+def best(found: Found, precision: Precision) -> Kernels:
+    """The quickest of those that give the first one's numbers; the first where nothing saves enough.
+
+    >>> tried = {"eager": {"seconds": 1.0, "apart": 0.0}, "compile": {"seconds": 0.5, "apart": 0.5}}
+    >>> best(tried | {"channels-last": {"seconds": 0.8, "apart": 1e-6}}, "fp32")
+    'channels-last'
+    """
+    first = next(iter(found))
+    fit = {name: own["seconds"] for name, own in found.items() if own.get("apart", math.inf) <= LIMITS[precision]}
+    quickest = min(fit, key=lambda name: float(fit[name]))
+    return quickest if fit[quickest] < (1 - GAIN) * fit[first] else first

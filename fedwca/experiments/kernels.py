@@ -1,0 +1,105 @@
+"""Which kernels a run takes: those asked for, or what a few steps on its own images show before round 1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from fedwca.data.partition import ClientImages
+from fedwca.engine.precision import products
+from fedwca.engine.stacked.contest import Found, best, contest
+from fedwca.engine.stacked.kernels import Kernels
+from fedwca.errors import UsageError
+from fedwca.experiments.config import RunConfig
+from fedwca.experiments.engines import at_once, engine_name
+from fedwca.experiments.setup import architecture, resolve_device
+from fedwca.round import Method
+
+LONG = 600.0
+"""Seconds of training by eager steps above which compiling, a minute or two, is tried."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was taken and why."""
+
+    chosen: Kernels
+    why: str
+    measured: Found = field(default_factory=dict)
+    """By candidate, see `fedwca.engine.stacked.contest.contest`; empty: nothing was measured."""
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """For the run folder."""
+        return {"chosen": self.chosen, "why": self.why, "measured": self.measured}
+
+    @property
+    def sentence(self) -> str:
+        """For a person."""
+        told = [f"{name} {cell(own)}" for name, own in self.measured.items()]
+        return f"{self.chosen} ({self.why}{': ' + ', '.join(told) if told else ''})"
+
+
+def cell(own: dict[str, Any]) -> str:
+    """One candidate's step, or why there is none."""
+    return "failed" if "error" in own else f"{1000 * own['seconds']:.1f} ms a step"
+
+
+def choose_kernels(
+    config: RunConfig, methods: Sequence[tuple[Method, int]], classes: int, clients: Sequence[ClientImages]
+) -> Choice:
+    """The kernels of a run.
+
+    ``auto`` measures on a GPU. On a CPU it is eager: what is measured there depends on what else the machine does, and
+    with it would the last digits of the numbers.
+
+    Args:
+        config: what is run; ``kernels`` as asked for.
+        methods: with their rounds.
+        classes: M.
+        clients: unlabeled images of one federation.
+
+    Raises:
+        UsageError: kernels are asked for that only the stacked engine has.
+    """
+    if engine_name(config) != "stacked":
+        if config.kernels not in ("auto", "eager"):
+            raise UsageError(f"--kernels {config.kernels} needs --engine stacked; the loop has eager alone")
+        return Choice("eager", "the loop has no others")
+    device = torch.device(resolve_device(config.device))
+    if config.kernels != "auto":
+        return Choice(config.kernels, "asked for")
+    if device.type == "cpu":
+        return Choice("eager", "on a CPU nothing is measured")
+    return measured(config, methods, classes, clients, device)
+
+
+def measured(
+    config: RunConfig,
+    methods: Sequence[tuple[Method, int]],
+    classes: int,
+    clients: Sequence[ClientImages],
+    device: torch.device,
+) -> Choice:
+    """The quickest on the run's shapes: as many clients as go at a time, a full batch of each; arguments as above."""
+    network = architecture(config).build(classes, pretrained=False).to(device)
+    count, batch = at_once(config, network, clients), config.training.batch_size
+    some = sorted(clients, key=lambda client: -len(client.train))[:count]
+    batch = min(batch, len(some[-1].train))
+    images = torch.stack([client.train[:batch] for client in some]).to(device)
+    if batch < 2:
+        return Choice("eager", "clients have too few images to measure")
+    with products(config.precision, device):
+        found = contest(network, images, config.precision, ["eager", "channels-last"])
+        steps = -(-max(len(client.train) for client in clients) // config.training.batch_size)
+        steps *= -(-len(clients) // count) * config.training.epochs * sum(rounds for _, rounds in methods)
+        seconds = steps * config.trials * config.source_models * found["eager"]["seconds"]
+        why = "measured"
+        if seconds > LONG:
+            found |= {"compile": contest(network, images, config.precision, ["eager", "compile"])["compile"]}
+        else:
+            why = f"measured; {seconds:.0f} s of steps are too few to compile for"
+    return Choice(best(found, config.precision), why, found)

@@ -1,0 +1,126 @@
+"""Kernels of the stacked engine: other orders in memory and compiled steps are the same steps."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+import torch
+
+from fedwca.aggregators.fedavg import FedAvg
+from fedwca.data.partition import ClientImages
+from fedwca.engine.loop import Loop
+from fedwca.engine.randomness import Keys, fold, uniform
+from fedwca.engine.stacked import Stacked
+from fedwca.engine.stacked import contest as contests
+from fedwca.engine.stacked.contest import best, contest
+from fedwca.engine.stacked.kernels import Kernels, across
+from fedwca.engine.stacked.network import StackedNetwork
+from fedwca.engine.task import Training
+from fedwca.models.lenet import LeNet
+from fedwca.network import Network
+from fedwca.objectives.shot import Shot
+from fedwca.pseudo_labelers.two_model import TwoModel
+from fedwca.round import Method, begin, play
+
+
+def network() -> Network:
+    return LeNet(bottleneck=8).build(3, seed=1)
+
+
+def images(client: int, n: int) -> torch.Tensor:
+    drawn = uniform(fold([client, "kernels"]), torch.arange(n * 3 * 32 * 32)).view(n, 3, 32, 32)
+    return (255 * drawn).to(torch.uint8)
+
+
+def clients() -> list[ClientImages]:
+    """Of unequal size, so that steps have several shapes."""
+    return [ClientImages(images(k, n), images(k, 0), images(k, 0)) for k, n in enumerate((14, 14, 9))]
+
+
+def bank_after(engine: Loop | Stacked, rounds: int = 2) -> torch.Tensor:
+    """Models after rounds with mixed images and dropout."""
+    method = Method("wca", "FedAvg", FedAvg(), TwoModel(mu=0.5), (Shot(),))
+    server = begin(engine)
+    for index in range(rounds):
+        training = Training(epochs=2, lr=0.003, batch_size=8)
+        server, _ = play(index, server, method, engine, training, Keys(0), torch.zeros(3, dtype=torch.int64))
+    return engine.bank
+
+
+def apart(kernels: Kernels) -> float:
+    """How far a stacked engine's models are from the loop's, by the update's norm."""
+    loop = Loop(network(), clients(), "cpu", 1)
+    start = loop.bank.clone()
+    one, other = bank_after(loop), bank_after(Stacked(network(), clients(), "cpu", kernels=kernels))
+    return float(((other - one).norm(dim=1) / (one - start).norm(dim=1)).max())
+
+
+def test_across_lies_as_one_channels_last_batch() -> None:
+    x = torch.arange(2 * 3 * 4 * 5 * 6).view(2, 3, 4, 5, 6)
+    moved = across(x)
+    assert torch.equal(moved, x)
+    one = moved.permute(1, 0, 2, 3, 4).flatten(1, 2)
+    assert one.data_ptr() == moved.data_ptr(), "a view: nothing is copied on the way to a grouped convolution"
+    assert one.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_channels_last_gives_the_models_of_the_loop() -> None:
+    assert apart("channels-last") <= 1e-3
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_compiled_steps_give_the_models_of_the_loop() -> None:
+    assert apart("compile") <= 1e-3
+
+
+def test_compiled_steps_have_few_shapes() -> None:
+    compiled = StackedNetwork(network(), Loop(network(), clients()).layout, kernels="compile")
+    assert [compiled.places(mixed, 64) for mixed in (0, 1, 16, 17, 63, 64)] == [0, 16, 16, 32, 64, 64]
+    assert [compiled.places(mixed, 6) for mixed in (0, 1, 3, 5)] == [0, 2, 4, 6]
+    plain = StackedNetwork(network(), Loop(network(), clients()).layout)
+    assert [plain.places(mixed, 64) for mixed in (0, 17)] == [0, 17]
+
+
+def test_a_contest_measures_and_changes_nothing() -> None:
+    model = network()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    states = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()  # type: ignore[index]
+    found = contest(model, torch.stack([images(0, 6), images(1, 6)]), "fp32", ["eager", "channels-last"], steps=1)
+    assert set(found) == {"eager", "channels-last"}
+    assert found["eager"]["apart"] == 0
+    assert 0 <= found["channels-last"]["apart"] < 1e-5
+    assert all(own["seconds"] > 0 and own["first_seconds"] > 0 for own in found.values())
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), states[0])
+    assert np.random.get_state()[1].tolist() == states[1]  # type: ignore[index]
+    assert random.getstate() == states[2]
+
+
+def test_what_cannot_be_compiled_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object, **options: object) -> None:
+        raise RuntimeError("no compiler here\nand a long story")
+
+    monkeypatch.setattr(torch, "compile", refuse)
+    found = contest(network(), images(0, 6)[None], "fp32", ["eager", "compile"], steps=1)
+    assert found["compile"] == {"error": "RuntimeError: no compiler here"}
+    assert best(found, "fp32") == "eager"
+
+
+def test_wrong_numbers_and_small_gains_are_not_taken() -> None:
+    eager = {"seconds": 1.0, "apart": 0.0}
+    assert best({"eager": eager, "compile": {"seconds": 0.5, "apart": 0.02}}, "fp32") == "eager"
+    assert best({"eager": eager, "compile": {"seconds": 0.5, "apart": 0.02}}, "bf16") == "compile"
+    assert best({"eager": eager, "compile": {"seconds": 0.98, "apart": 0.0}}, "fp32") == "eager"
+    assert best({"eager": eager, "channels-last": {"seconds": 0.9, "apart": 1e-6}}, "fp32") == "channels-last"
+
+
+def test_an_error_of_eager_itself_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(entry: object, clock: object) -> None:
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(contests.Entry, "timed", fail)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        contest(network(), images(0, 6)[None], "fp32", ["eager"])

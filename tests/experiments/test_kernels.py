@@ -1,0 +1,81 @@
+"""Kernels that a run takes, what it writes down of them, and that a resumed run measures nothing anew."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fedwca.data.partition import ClientImages
+from fedwca.errors import UsageError
+from fedwca.experiments import kernels
+from fedwca.experiments.compose import compose
+from fedwca.experiments.config import RunConfig
+from fedwca.experiments.engines import choose_engine, choose_engines
+from fedwca.experiments.kernels import choose_kernels, measured
+from fedwca.network import Network
+
+
+def config(**options: object) -> RunConfig:
+    given = {"device": "cpu", "baselines": [], "components": {"model": {"lenet": {"bottleneck": 8}}}}
+    return RunConfig.model_validate({**given, **options})
+
+
+def choice(images: list[ClientImages], **options: object) -> kernels.Choice:
+    asked = config(**options)
+    return choose_kernels(asked, compose(asked), 3, images)
+
+
+def test_the_loop_has_no_others(images: list[ClientImages]) -> None:
+    assert choice(images).chosen == "eager"
+    with pytest.raises(UsageError, match="--kernels compile needs --engine stacked; the loop has eager alone"):
+        choice(images, kernels="compile")
+
+
+def test_what_is_asked_for_is_taken(images: list[ClientImages]) -> None:
+    found = choice(images, engine="stacked", kernels="channels-last")
+    assert found.record == {"chosen": "channels-last", "why": "asked for", "measured": {}}
+    assert found.sentence == "channels-last (asked for)"
+
+
+def test_on_a_cpu_nothing_is_measured(images: list[ClientImages], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "contest", None)
+    assert choice(images, engine="stacked").chosen == "eager"
+
+
+def test_a_measurement_on_the_runs_own_shapes(images: list[ClientImages], monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, shapes, tried = config(engine="stacked"), [], []
+    real = kernels.contest
+
+    def watched(network: Network, batch: torch.Tensor, precision: str, candidates: list[str]) -> object:
+        shapes.append(tuple(batch.shape))
+        tried.append(candidates)
+        return real(network, batch, precision, [c for c in candidates if c != "compile"], 1) | (
+            {"compile": {"error": "left out"}} if "compile" in candidates else {}
+        )
+
+    monkeypatch.setattr(kernels, "contest", watched)
+    found = measured(asked, compose(asked), 3, images, torch.device("cpu"))
+    least = min(len(client.train) for client in images)
+    assert shapes == [(len(images), min(64, least), *images[0].train.shape[1:])]
+    assert tried == [["eager", "channels-last"]], "such a short run is not compiled for"
+    assert "too few to compile for" in found.why
+    assert found.chosen in ("eager", "channels-last")
+    assert "ms a step" in found.sentence
+    monkeypatch.setattr(kernels, "LONG", 0.0)
+    longer = measured(asked, compose(asked), 3, images, torch.device("cpu"))
+    assert longer.measured["compile"] == {"error": "left out"}
+    assert "compile failed" in longer.sentence
+
+
+@pytest.mark.parametrize(("asked", "taken"), [("auto", "eager"), ("channels-last", "channels-last")])
+def test_the_engine_has_the_kernels(network: Network, images: list[ClientImages], asked: str, taken: str) -> None:
+    run = config(engine="stacked", kernels=asked)
+    assert choose_engine(run, network, images).stacked.kernels == taken  # type: ignore[attr-defined]
+    together = choose_engines(run, [(network, images), (network, images)])
+    assert {engine.stacked.kernels for engine in together.engines} == {taken}  # type: ignore[attr-defined]
+
+
+def test_there_is_nothing_to_measure_on_without_a_batch(images: list[ClientImages]) -> None:
+    asked = config(engine="stacked")
+    few = [ClientImages(client.train[:1], client.test, client.test) for client in images]
+    assert measured(asked, compose(asked), 3, few, torch.device("cpu")).chosen == "eager"
