@@ -17,9 +17,21 @@ SHARED = Path(os.environ.get("FEDWCA_SHARED", Path(__file__).resolve().parents[2
 
 
 @pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    """Tests run side by side (``-n``): each keeps to one core, and so do the processes it starts."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
 def private_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Nothing a test makes lands in the user's cache; one folder for the session, so that models are trained once."""
-    folder = tmp_path_factory.mktemp("cache")
+    """Nothing a test makes lands in the user's cache; one folder for the session, so that models are trained once.
+
+    Under ``-n`` all processes share it, as several runs of one user do.
+    """
+    session = tmp_path_factory.getbasetemp()
+    folder = (session.parent if "PYTEST_XDIST_WORKER" in os.environ else session) / "cache"
+    folder.mkdir(exist_ok=True)
     os.environ["FEDWCA_CACHE"] = str(folder)
     os.environ.pop("FEDWCA_DATA", None)
     return folder
