@@ -46,14 +46,12 @@ def shared_data() -> Path:
     return folder
 
 
-@pytest.fixture
-def network() -> Network:
+def a_network() -> Network:
     """A small network with random weights, three classes."""
     return LeNet(bottleneck=16).build(3, seed=1)
 
 
-@pytest.fixture
-def images() -> list[ClientImages]:
+def some_images() -> list[ClientImages]:
     """Four clients of unequal size with random images."""
     generator = torch.Generator().manual_seed(0)
 
@@ -61,6 +59,16 @@ def images() -> list[ClientImages]:
         return torch.randint(0, 256, (n, 3, 32, 32), dtype=torch.uint8, generator=generator)
 
     return [ClientImages(some(n), some(0), some(5)) for n in (13, 20, 9, 16)]
+
+
+@pytest.fixture
+def network() -> Network:
+    return a_network()
+
+
+@pytest.fixture
+def images() -> list[ClientImages]:
+    return some_images()
 
 
 @pytest.fixture

@@ -121,9 +121,9 @@ def test_one_sentence_for_all_ranks(shades: Path, tmp_path: Path, arguments: lis
     assert re.match(sentence, said[0])
 
 
-def test_other_commands_run_in_one_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_other_commands_run_in_one_process(shades: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
-    run = call("compare", "fedavg", "--clients", "2", "--out", str(tmp_path))
+    run = call("compare", "fedavg", "--data", str(shades), "--clients", "2", "--out", str(tmp_path))
     assert run.code == 2
     assert "under torchrun there are fedwca bench and fedwca resume" in run.err
 
