@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,13 @@ from fedwca.deploy.flower.records import from_record, to_record, weigh
 from fedwca.deploy.flower.simulate import simulate
 
 pytestmark = pytest.mark.filterwarnings("default")  # of Flower and Ray
+
+
+@pytest.fixture(autouse=True)
+def swept() -> Iterator[None]:
+    """Ray drops files and processes unclosed, in cycles; collected later, they would count against who runs then."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture(scope="module")
