@@ -67,7 +67,7 @@ def test_a_failed_run_is_a_failed_command(tmp_path: Path, shades: Path) -> None:
 
 def replace_rules(federation: Federation) -> Federation:
     """More uploads are needed than there will be clients."""
-    return federation.model_copy(update={"patience": 1, "join": 30.0, "deadline": 60.0})
+    return federation.model_copy(update={"patience": 1, "join": 30.0, "deadline": 30.0})
 
 
 @pytest.mark.timeout(1800)
