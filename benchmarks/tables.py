@@ -152,6 +152,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "federation-wire": federation_tables.wire,
     "federation-signature": federation_tables.signature,
     "federation-cost": federation_tables.cost,
+    "federation-defences": federation_tables.defences,
+    "federation-noise": federation_tables.noise,
 }
 
 
