@@ -283,7 +283,7 @@ def matrix(place: Place) -> dict[str, Any]:
 def kernels(place: Place) -> dict[str, Any]:
     """Training steps by kernels, model and precision: which are quickest, and whether they give eager's numbers."""
     sizes = {"lenet": (4, 8), "resnet18:weights=none,side=32": (2, 4)} if place.small else KERNELS
-    candidates: list[Kernels] = ["eager", "channels-last", *(() if place.small else ("compile",))]
+    candidates: list[Kernels] = ["eager", "channels-last", "products", *(() if place.small else ("compile",))]
     found: dict[str, Any] = {}
     for name, (clients, batch) in sizes.items():
         network = models.build(name).build(CLASSES, seed=0).to(place.device)

@@ -23,7 +23,7 @@ from fedwca.models import models
 
 MODELS = {"lenet": (4, 64), "resnet18:weights=none,side=64": (3, 16)}
 """Clients at a time and images of each in a step, by model."""
-CANDIDATES: tuple[Kernels, ...] = ("eager", "channels-last", "compile")
+CANDIDATES: tuple[Kernels, ...] = ("eager", "channels-last", "products", "compile")
 PRECISIONS: tuple[Precision, ...] = ("fp32", "bf16")
 STEPS = 7
 

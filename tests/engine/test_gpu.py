@@ -246,7 +246,7 @@ def test_device_memory_is_flat_over_twenty_rounds() -> None:
         assert peaks[-1] <= peaks[1], peaks
 
 
-@pytest.mark.parametrize("kernels", ["channels-last", "compile"])
+@pytest.mark.parametrize("kernels", ["channels-last", "products", "compile"])
 @pytest.mark.filterwarnings("ignore")
 def test_other_kernels_give_the_models_of_the_cpu(kernels: Kernels) -> None:
     from fedwca.engine.stacked import Stacked
@@ -261,7 +261,7 @@ def test_kernels_are_measured_on_the_device() -> None:
     from fedwca.engine.stacked.contest import best, contest
 
     images = torch.stack([some(16, client) for client in range(CLIENTS)]).cuda()
-    found = contest(network().cuda(), images, "fp32", ["eager", "channels-last", "compile"])
+    found = contest(network().cuda(), images, "fp32", ["eager", "channels-last", "products", "compile"])
     assert "error" not in found["channels-last"]
     assert all(own["apart"] <= 1e-3 for own in found.values() if "error" not in own)
     assert best(found, "fp32") in found
