@@ -11,7 +11,6 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-import torch
 import typer
 
 from fedwca.cli.loggers import logging
@@ -88,7 +87,7 @@ def carry_out(work: Work) -> Conducted:
             watching(work.plan, silent=work.as_json, quiet=work.quiet) as watched,
             profiling(traced, watched, folder) as progress,
             logging(work.loggers, folder.path, values, progress.warn) as log,
-            products(config.precision, torch.device(work.device)),
+            products(config.precision, work.device),
         ):
             share, given = work.share, (config, work.plan.methods, work.dataset, work.source)
             for record in share.merged(bench(*given, progress, work.keeper, share), folder.append, progress):

@@ -9,7 +9,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import torch
 import typer
 from pydantic import ValidationError
 
@@ -83,7 +82,7 @@ def prepare(wanted: Wanted) -> int:
     require_defences(rules, method, made.composition)
     require_thinnable(made.composition, network)
     rehearse(config, decided.methods, dataset)
-    with products("fp32", torch.device(resolve_device(config.device))):
+    with products("fp32", resolve_device(config.device)):
         model = source_model(config, dataset, source, 0)
     lay_out(wanted.folder, made, model.network, wanted.hosts, wanted.insecure)
     if federation is not None:

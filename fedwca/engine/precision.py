@@ -34,9 +34,7 @@ def check(precision: Precision, dtype: torch.dtype, device: torch.device) -> Non
         raise UsageError(f"precision {precision} needs a network of float32 weights, not {kind}; take precision fp32")
     if precision == "tf32":
         if device.type != "cuda" or torch.cuda.get_device_capability(device) < (8, 0):
-            raise UsageError(
-                f"precision tf32: TensorFloat-32 is there on GPUs since Ampere, not on {device}; take fp32"
-            )
+            raise UsageError(f"precision tf32: only GPUs since Ampere have TensorFloat-32, not {device}; take fp32")
         return
     if device.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
         name = torch.cuda.get_device_name(device)
@@ -54,12 +52,12 @@ def computing(precision: Precision, phase: Phase, device: torch.device) -> Abstr
 
 
 @contextmanager
-def products(precision: Precision, device: torch.device) -> Iterator[None]:
+def products(precision: Precision, device: str | torch.device) -> Iterator[None]:
     """Whether a GPU may round the factors of float32 products to TensorFloat-32: with ``tf32`` only.
 
     Torch lets convolutions do so unless told otherwise. Its settings are the process's; they are put back at the end.
     """
-    if device.type != "cuda":
+    if torch.device(device).type != "cuda":
         yield
         return
     convolutions, matrices = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32

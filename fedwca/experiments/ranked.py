@@ -93,5 +93,5 @@ def follow(world: World) -> None:
         raise DataError(f"the images of {dataset.name} here are not those of rank 0; all ranks need the same")
     units = left(config, methods, opening["begun"])
     share = TeamShare(world, units, opening["asked"])
-    with products(config.precision, torch.device(resolve_device(config.device))):
+    with products(config.precision, resolve_device(config.device)):
         share.followed(bench(config, methods, dataset, source, share.told(), Kept(share, opening["begun"]), share))

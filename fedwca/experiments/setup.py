@@ -155,7 +155,7 @@ def source_models(
         return source_model(config, dataset, source, index, tell)
 
     # In full float32 whatever clients compute in: source models are kept for runs of any precision.
-    full = products("fp32", torch.device(resolve_device(config.device)))
+    full = products("fp32", resolve_device(config.device))
     with one_thread(), full, ThreadPoolExecutor(max(1, min(len(chosen), cores()))) as pool:
         try:
             return list(pool.map(train, chosen))

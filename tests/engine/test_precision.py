@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -159,28 +161,39 @@ def test_tf32_is_a_gpus(network: Network, images: list[ClientImages]) -> None:
         Loop(network, images, "cpu", 1, precision="tf32")
 
 
+PRODUCTS = torch.backends.cudnn, torch.backends.cuda.matmul
+
+
+def rounded() -> tuple[bool, ...]:
+    """Whether convolutions and products of matrices may use TensorFloat-32."""
+    return tuple(place.allow_tf32 for place in PRODUCTS)
+
+
+@pytest.fixture(params=[(True, False), (False, True)])
+def settings(request: pytest.FixtureRequest) -> Iterator[tuple[bool, bool]]:
+    """Torch's settings as a user may have left them."""
+    found = rounded()
+    for place, value in zip(PRODUCTS, request.param, strict=True):
+        place.allow_tf32 = value  # type: ignore[union-attr]
+    yield request.param
+    for place, value in zip(PRODUCTS, found, strict=True):
+        place.allow_tf32 = value  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize(("precision", "inside"), [("fp32", False), ("tf32", True), ("bf16", False)])
-@pytest.mark.parametrize("before", [(True, False), (False, True)])
 def test_tensorfloat_is_used_where_asked_for_and_put_back(
-    monkeypatch: pytest.MonkeyPatch, precision: Precision, inside: bool, before: tuple[bool, bool]
+    settings: tuple[bool, bool], precision: Precision, inside: bool
 ) -> None:
-    places = torch.backends.cudnn, torch.backends.cuda.matmul
-    for place, value in zip(places, before, strict=True):
-        monkeypatch.setattr(place, "allow_tf32", value)
-
-    def now() -> tuple[bool, ...]:
-        return tuple(place.allow_tf32 for place in places)
-
-    with products(precision, torch.device("cpu")):
-        assert now() == before, "a CPU has nothing to do with it"
     seen: list[tuple[bool, ...]] = []
 
     def work() -> None:
-        with products(precision, torch.device("cuda")):
-            seen.append(now())
+        with products(precision, "cuda:0"):
+            seen.append(rounded())
             raise KeyError
 
+    with products(precision, "cpu"):
+        assert rounded() == settings, "a CPU has nothing to do with it"
     with pytest.raises(KeyError):
         work()
     assert seen == [(inside, inside)]
-    assert now() == before, "after an error too"
+    assert rounded() == settings, "after an error too"
