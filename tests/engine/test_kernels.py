@@ -90,8 +90,8 @@ def test_a_contest_measures_and_changes_nothing() -> None:
     states = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()  # type: ignore[index]
     found = contest(model, torch.stack([images(0, 6), images(1, 6)]), "fp32", ["eager", "channels-last"], steps=1)
     assert set(found) == {"eager", "channels-last"}
-    assert found["eager"]["apart"] == 0
-    assert 0 <= found["channels-last"]["apart"] < 1e-5
+    # Both are float32's rounding away from float64.
+    assert all(0 < own["apart"] < 1e-4 for own in found.values())
     assert all(own["seconds"] > 0 and own["first_seconds"] > 0 for own in found.values())
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert torch.equal(torch.get_rng_state(), states[0])
@@ -106,15 +106,15 @@ def test_what_cannot_be_compiled_is_recorded(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(torch, "compile", refuse)
     found = contest(network(), images(0, 6)[None], "fp32", ["eager", "compile"], steps=1)
     assert found["compile"] == {"error": "RuntimeError: no compiler here"}
-    assert best(found, "fp32") == "eager"
+    assert best(found) == "eager"
 
 
 def test_wrong_numbers_and_small_gains_are_not_taken() -> None:
-    eager = {"seconds": 1.0, "apart": 0.0}
-    assert best({"eager": eager, "compile": {"seconds": 0.5, "apart": 0.02}}, "fp32") == "eager"
-    assert best({"eager": eager, "compile": {"seconds": 0.5, "apart": 0.02}}, "bf16") == "compile"
-    assert best({"eager": eager, "compile": {"seconds": 0.98, "apart": 0.0}}, "fp32") == "eager"
-    assert best({"eager": eager, "channels-last": {"seconds": 0.9, "apart": 1e-6}}, "fp32") == "channels-last"
+    eager = {"seconds": 1.0, "apart": 1e-6}
+    assert best({"eager": eager, "compile": {"seconds": 0.5, "apart": 4e-6}}) == "eager"
+    assert best({"eager": {"seconds": 1.0, "apart": 0.02}, "compile": {"seconds": 0.5, "apart": 0.03}}) == "compile"
+    assert best({"eager": eager, "compile": {"seconds": 0.98, "apart": 1e-6}}) == "eager"
+    assert best({"eager": eager, "channels-last": {"seconds": 0.9, "apart": 2e-6}}) == "channels-last"
 
 
 def test_an_error_of_eager_itself_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
