@@ -34,12 +34,11 @@ def images(client: int, n: int) -> torch.Tensor:
     return (255 * drawn).to(torch.uint8)
 
 
-def clients() -> list[ClientImages]:
-    """Of unequal size, so that steps have several shapes."""
-    return [ClientImages(images(k, n), images(k, 0), images(k, 0)) for k, n in enumerate((14, 14, 9))]
+def clients(*sizes: int) -> list[ClientImages]:
+    return [ClientImages(images(k, n), images(k, 0), images(k, 0)) for k, n in enumerate(sizes or (14, 14, 9))]
 
 
-def bank_after(engine: Loop | Stacked, rounds: int = 2) -> torch.Tensor:
+def bank_after(engine: Loop | Stacked, rounds: int = 1) -> torch.Tensor:
     """Models after rounds with mixed images and dropout."""
     method = Method("wca", "FedAvg", FedAvg(), TwoModel(mu=0.5), (Shot(),))
     server = begin(engine)
@@ -49,11 +48,11 @@ def bank_after(engine: Loop | Stacked, rounds: int = 2) -> torch.Tensor:
     return engine.bank
 
 
-def apart(kernels: Kernels) -> float:
+def apart(kernels: Kernels, *sizes: int) -> float:
     """How far a stacked engine's models are from the loop's, by the update's norm."""
-    loop = Loop(network(), clients(), "cpu", 1)
+    loop = Loop(network(), clients(*sizes), "cpu", 1)
     start = loop.bank.clone()
-    one, other = bank_after(loop), bank_after(Stacked(network(), clients(), "cpu", kernels=kernels))
+    one, other = bank_after(loop), bank_after(Stacked(network(), clients(*sizes), "cpu", kernels=kernels))
     return float(((other - one).norm(dim=1) / (one - start).norm(dim=1)).max())
 
 
@@ -71,9 +70,11 @@ def test_channels_last_gives_the_models_of_the_loop() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 @pytest.mark.filterwarnings("ignore")
 def test_compiled_steps_give_the_models_of_the_loop() -> None:
-    assert apart("compile") <= 1e-3
+    """A few shapes, each half a minute of compiling: three clients, then two, with no and with mixed images."""
+    assert apart("compile", 16, 16, 8) <= 1e-3
 
 
 def test_compiled_steps_have_few_shapes() -> None:
