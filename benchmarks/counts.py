@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -22,16 +23,18 @@ from fedwca import Keys, Loop, Method, Training, begin, play
 from fedwca.aggregators import aggregators
 from fedwca.clusterers import clusterers
 from fedwca.data.partition import ClientImages
-from fedwca.engine.stacked import Stacked
+from fedwca.engine.stacked import Stacked, StackedTrials, desk
+from fedwca.engine.stacked.training import train
 from fedwca.models.lenet import LeNet
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.prototype import Prototype
 from fedwca.pseudo_labelers.two_model import TwoModel
-from fedwca.round import Server
+from fedwca.round import Server, prepare
 
 FILE = Path(__file__).parent / "counts.json"
 IMAGES, BATCH, CLASSES = 24, 12, 10
 CLIENTS, CLUSTERS, EPOCHS = (2, 4, 8), 2, 1
+TRIALS = (2, 3, 5)
 COST_EPOCHS, COST_CLUSTERS = 5, 4
 OPTIONAL = {"attr", "shellingham"}
 """What rich and typer load where it happens to be installed."""
@@ -128,6 +131,27 @@ def stacked_calls(name: str) -> dict[str, int]:
     return found
 
 
+def training_calls(name: str) -> dict[str, int]:
+    """Calls that training takes in a round of several trials together, by their number: always the same."""
+    found = {}
+    for trials in TRIALS:
+        engines = StackedTrials([LeNet().build(CLASSES, seed) for seed in range(trials)], [federation(2)] * trials)
+        made, counting = method(name), Counting()
+
+        def counted(*given: Any, counting: Counting = counting) -> Any:
+            with counting:
+                return train(*given)
+
+        with patch.object(desk, "train", counted):
+            given = (made, Training(epochs=EPOCHS, batch_size=BATCH), Keys(0), torch.arange(2))
+            parts = {
+                i: prepare(0, begin(engine), given[0], engine, *given[1:]) for i, engine in enumerate(engines.engines)
+            }
+            engines.run(parts)
+        found[str(trials)] = counting.calls
+    return found
+
+
 def flops(name: str) -> int:
     """FLOPs of round 1 for one client."""
     setting = Setting(name, COST_CLUSTERS, COST_CLUSTERS, COST_EPOCHS)
@@ -164,6 +188,7 @@ def counts() -> dict[str, Any]:
         "torch": torch.__version__.partition("+")[0],
         "round": {name: calls(name) for name in ("fedavg", "wca")},
         "stacked_calls": {name: stacked_calls(name) for name in ("fedavg", "wca")},
+        "training_calls_of_trials": {name: training_calls(name) for name in ("fedavg", "wca")},
         "flops_per_client": costs,
         "wca_in_fedavg_rounds": {
             "epochs": COST_EPOCHS,

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+from importlib.metadata import version
 from pathlib import Path
 
 from federation_trials import Case, Trials
@@ -73,8 +74,11 @@ def main() -> None:
 
     def write() -> None:
         ordered = [lines[case.what, case.aggregator] for case in cases if (case.what, case.aggregator) in lines]
+        around = environment("cpu")
+        if any(line["epsilon"] for line in ordered):
+            around["versions"]["dp-accounting"] = version("dp-accounting")
         result = {
-            **{"settings": trials.settings, "environment": environment("cpu"), "source_only": alone},
+            **{"settings": trials.settings, "environment": around, "source_only": alone},
             **{"predicted": predicted, "clusterings": clusterings, "lines": ordered},
         }
         given.out.write_text(json.dumps(result, indent=1) + "\n")

@@ -6,6 +6,7 @@ python benchmarks/federation_tables.py      draws the plot anew; tables.py write
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,39 @@ def signature() -> str:
         lines.append(f"| {name} | {', '.join(map(str, found['sizes']))} | {found['ari']:.2f} |")
     note = "FINCH after round 0, sizes of clusters and index against the true domains; same setting as above."
     return "\n".join([*lines, "", note])
+
+
+def defences() -> str:
+    """Accuracy of the honest clients with one liar, by defence."""
+    found = {(line["what"], line["aggregator"]): line["accuracy"] for line in read("federation")["lines"]}
+    shown = {
+        "no defence": "one of eight lies",
+        "`norm_bound=3`": "one lies, norm bound 3",
+        "`robust=median`": "one lies, median",
+        "`robust=trimmed`": "one lies, trimmed mean",
+    }
+    lines = ["| | FedAvg, uniform | FedWCA |", "|---|--:|--:|"]
+    for label, what in shown.items():
+        cells = [f"{found[what, aggregator]:.1f}" for aggregator in ("fedavg:weighting=uniform", "wca")]
+        lines.append(f"| {label} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def noise() -> str:
+    """Accuracy and what is spent, by clipping and noise."""
+    result = read("federation")["lines"]
+    plain = next(line for line in result if (line["what"], line["aggregator"]) == ("full precision", "fedavg"))
+    lines = [
+        "| `--clip` | `--noise` | ε | accuracy |",
+        "|--:|--:|--:|--:|",
+        f"| none | 0 | ∞ | {plain['accuracy']:.1f} |",
+    ]
+    for line in (line for line in result if line["what"].startswith("clip")):
+        clip, added = (part.split()[1] for part in line["what"].split(", "))
+        spent = float(f"{line['epsilon']:.2g}") if line["epsilon"] else math.inf
+        told = "∞" if math.isinf(spent) else f"{spent:,.1f}" if spent < 10 else f"{spent:,.0f}"
+        lines.append(f"| {clip} | {added if float(added) else 0} | {told} | {line['accuracy']:.1f} |")
+    return "\n".join(lines)
 
 
 def cost() -> str:

@@ -89,6 +89,8 @@ class Trials:
         self.settings = {
             **{"clients": len(self.dealt), "samples": samples, "rounds": rounds},
             "training": self.config.training.model_dump(),
+            # Seed, data, source and model as resolved; each line names its own aggregator.
+            "config": self.config.model_copy(update={"source": source}).model_dump(mode="json"),
         }
 
     def accuracy(self, weights: torch.Tensor, rows: torch.Tensor, without: int = 0) -> float:

@@ -159,6 +159,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "peers": speed_tables.peers,
     "many_clients": speed_tables.many_clients,
     "kernels": speed_tables.kernels,
+    "federation-defences": federation_tables.defences,
+    "federation-noise": federation_tables.noise,
 }
 
 

@@ -23,16 +23,22 @@ CLIENTS, IMAGES, EPOCHS = 4, 128, 1
 pytestmark = pytest.mark.benchmark(warmup=True, timer=time.process_time)
 
 
-def federation(clients: int = CLIENTS) -> list[ClientImages]:
+@pytest.fixture
+def each(benchmark) -> int:
+    """Images of a client; few where nothing is timed, and bodies are run once to see that they do."""
+    return IMAGES if benchmark.enabled else 16
+
+
+def federation(clients: int, each: int) -> list[ClientImages]:
     draw = torch.Generator().manual_seed(0)
-    images = torch.randint(0, 256, (clients, IMAGES, 3, 32, 32), dtype=torch.uint8, generator=draw)
+    images = torch.randint(0, 256, (clients, each, 3, 32, 32), dtype=torch.uint8, generator=draw)
     return [ClientImages(x, x[:0], x[:8]) for x in images]
 
 
-def test_plain_loop(benchmark) -> None:
+def test_plain_loop(benchmark, each: int) -> None:
     """Training alone, no labelling: the work a round cannot avoid."""
-    images = [(c.train.float() / 255 - 0.5) / 0.5 for c in federation()]
-    labels = torch.randint(0, 10, (IMAGES,))
+    images = [(c.train.float() / 255 - 0.5) / 0.5 for c in federation(CLIENTS, each)]
+    labels = torch.randint(0, 10, (each,))
     models = [PlainLeNet() for _ in images]
     benchmark(lambda: [train(m, x, labels, EPOCHS) for m, x in zip(models, images, strict=True)])
 
@@ -41,9 +47,9 @@ def test_plain_loop(benchmark) -> None:
 @pytest.mark.parametrize("model", ["lenet"])
 @pytest.mark.parametrize("name", ["fedavg", "one_hot", "wca"])
 @pytest.mark.parametrize("kind", ["loop", "stacked"])
-def test_round(benchmark, kind: str, name: str, model: str, clients: int) -> None:
+def test_round(benchmark, each: int, kind: str, name: str, model: str, clients: int) -> None:
     """A whole round on one core: evidence, labels, training, averaging; CPU seconds, and the rates they mean."""
-    network, own = models.build(model).build(10), federation(clients)
+    network, own = models.build(model).build(10), federation(clients, each)
     engine = Stacked(network, own) if kind == "stacked" else Loop(network, own, "cpu", workers=1)
     aggregator = aggregators.build(name)
     clusterer = clusterers.build("true") if aggregator.partition == "given" else None
@@ -52,7 +58,7 @@ def test_round(benchmark, kind: str, name: str, model: str, clients: int) -> Non
     server, _ = play(0, begin(engine), method, engine, training, Keys(0), domains)
     benchmark(lambda: play(1, server, method, engine, training, Keys(0), domains))
     if benchmark.stats is not None:
-        samples, median = clients * IMAGES * EPOCHS, benchmark.stats.stats.median
+        samples, median = clients * each * EPOCHS, benchmark.stats.stats.median
         steps = samples / training.batch_size
         benchmark.extra_info.update({"samples_per_second": samples / median, "steps_per_second": steps / median})
 

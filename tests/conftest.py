@@ -17,9 +17,21 @@ SHARED = Path(os.environ.get("FEDWCA_SHARED", Path(__file__).resolve().parents[2
 
 
 @pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    """Tests run side by side (``-n``): each keeps to one core, and so do the processes it starts."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
 def private_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Nothing a test makes lands in the user's cache; one folder for the session, so that models are trained once."""
-    folder = tmp_path_factory.mktemp("cache")
+    """Nothing a test makes lands in the user's cache; one folder for the session, so that models are trained once.
+
+    Under ``-n`` all processes share it, as several runs of one user do.
+    """
+    session = tmp_path_factory.getbasetemp()
+    folder = (session.parent if "PYTEST_XDIST_WORKER" in os.environ else session) / "cache"
+    folder.mkdir(exist_ok=True)
     os.environ["FEDWCA_CACHE"] = str(folder)
     os.environ.pop("FEDWCA_DATA", None)
     return folder
@@ -34,14 +46,12 @@ def shared_data() -> Path:
     return folder
 
 
-@pytest.fixture
-def network() -> Network:
+def a_network() -> Network:
     """A small network with random weights, three classes."""
     return LeNet(bottleneck=16).build(3, seed=1)
 
 
-@pytest.fixture
-def images() -> list[ClientImages]:
+def some_images() -> list[ClientImages]:
     """Four clients of unequal size with random images."""
     generator = torch.Generator().manual_seed(0)
 
@@ -49,6 +59,16 @@ def images() -> list[ClientImages]:
         return torch.randint(0, 256, (n, 3, 32, 32), dtype=torch.uint8, generator=generator)
 
     return [ClientImages(some(n), some(0), some(5)) for n in (13, 20, 9, 16)]
+
+
+@pytest.fixture
+def network() -> Network:
+    return a_network()
+
+
+@pytest.fixture
+def images() -> list[ClientImages]:
+    return some_images()
 
 
 @pytest.fixture

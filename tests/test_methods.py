@@ -378,12 +378,13 @@ def test_local_statistics_stay_as_they_were_received(network: Network, images: l
     assert all(torch.equal(seen[3 * k], value) for k in range(4) for value in seen[3 * k : 3 * k + 3])
 
 
-def test_ifca_keeps_two_clusters_on_digits_mini() -> None:
+@pytest.mark.parametrize("rounds", [4, pytest.param(10, marks=pytest.mark.slow)])
+def test_ifca_keeps_two_clusters_on_digits_mini(rounds: int) -> None:
     # Large enough that the outcome does not hang on rounding: of 8 clients with 19 images each, all may end as one.
     config = RunConfig(
         clients=4,
         samples=50,
-        rounds=10,
+        rounds=rounds,
         baselines=("ifca",),
         device="cpu",
         training=Training(epochs=3, lr=3e-3),
@@ -392,7 +393,7 @@ def test_ifca_keeps_two_clusters_on_digits_mini() -> None:
     dataset, source = load(config)
     ifca = [pair for pair in compose(config) if pair[0].name == "ifca"]
     records = [r for r in bench(config, ifca, dataset, source) if r["round"] >= 0]
-    assert len(records) == 10
+    assert len(records) == rounds
     for record in records:
         assert len(record["labels"].unique()) >= 2
         # How far the choices follow the domains is recorded, not promised: labels are the models' own guesses.

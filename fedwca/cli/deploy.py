@@ -139,9 +139,10 @@ def run(
 ) -> None:
     """Submit the deployment to the running server, wait, and fail if it failed."""
     need_flower()
-    from fedwca.deploy.flower.control import connect, register, submit, watch
+    from fedwca.deploy.flower.control import answers, connect, patiently, register, submit, watch
 
     env = connect(folder, server, insecure)
+    patiently(lambda: answers(env), lambda sentence: typer.echo(sentence, err=True))
     if not insecure:
         register(folder, env)
     number = submit(folder, env)

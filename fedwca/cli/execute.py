@@ -121,7 +121,7 @@ def _conduct(request: Request, world: World | None) -> Conducted:
             together = settled(decided.config, len(dataset.classes), federation.clients)
             needed = memory.estimate(together, decided.methods, len(dataset.classes), federation)
             memory.refuse(needed, free(device), device)
-            choice = choose_kernels(decided.config, decided.methods, len(dataset.classes), federation.clients)
+            choice = choose_kernels(together, decided.methods, len(dataset.classes), federation.clients)
             together = together.model_copy(update={"kernels": choice.chosen})
             del federation
         except BaseException:

@@ -19,7 +19,7 @@ def command(
 ) -> None:
     """Start the server of a deployment (Flower's SuperLink) until Ctrl-C; with TLS and node keys unless --insecure."""
     need_flower()
-    from fedwca.deploy.flower.control import connect, register_when_up
+    from fedwca.deploy.flower.control import answers, connect, patiently, register
     from fedwca.deploy.flower.processes import environment, keep, server_command
 
     arguments = server_command(folder / "server", host, port, insecure)
@@ -27,7 +27,13 @@ def command(
     def begun() -> None:
         if not insecure:
             here = "127.0.0.1" if host == "0.0.0.0" else host
-            count = register_when_up(folder, connect(folder, f"{here}:{port}", insecure))
-            typer.echo(f"{count} client keys are let in; add one to {folder}/server/keys and start again for more")
+            env = connect(folder, f"{here}:{port}", insecure)
+
+            def let_in() -> None:
+                answers(env)
+                count = register(folder, env)
+                typer.echo(f"{count} client keys are let in; add one to {folder}/server/keys and start again for more")
+
+            patiently(let_in)
 
     raise typer.Exit(keep(arguments, environment(folder / "server" / "flwr"), begun))

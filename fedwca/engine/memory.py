@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fedwca.engine.bank import Layout
+from fedwca.engine.stacked.convolution import as_products
 from fedwca.network import Network
 
 
@@ -29,12 +30,18 @@ class Footprint:
     """Bytes of a value."""
 
     @classmethod
-    def of(cls, network: Network) -> Footprint:
+    def of(cls, network: Network, products: bool = False) -> Footprint:
         """Counted by a training pass of a copy that has shapes but no values; it makes no copies for another order of
         memory, 3 % of a LeNet's activations.
+
+        Args:
+            network: the model.
+            products: whether training runs its convolutions as matrix products, which keep unfolded patches.
         """
         layout = Layout.of(network)
         like = copy.deepcopy(network).to("meta").train()
+        if products:
+            as_products(like)
         for parameter in like.parameters():
             parameter.requires_grad_(True)
         known = {tensor.untyped_storage()._cdata for tensor in (*like.parameters(), *like.buffers())}

@@ -79,6 +79,11 @@ def uniform(key: int | Tensor, counters: Tensor) -> Tensor:
     return whole(key, counters).double() * 2.0**-53
 
 
+def tensor_of(keys: Iterable[int], device: torch.device) -> Tensor:
+    """Keys as a tensor, one for each of them ``[G]`` int64, for `uniform`."""
+    return torch.tensor([_signed(key) for key in keys], dtype=torch.int64, device=device)
+
+
 def permutation(key: int, n: int) -> Tensor:
     """A uniformly drawn order of ``0..n-1`` ``[n]`` int64, on the CPU."""
     return uniform(key, torch.arange(n)).argsort(stable=True)

@@ -128,9 +128,21 @@ def settled(config: RunConfig, classes: int, clients: Sequence[ClientImages]) ->
     return config.model_copy(update={"trials_at_once": trials_at_once(config, network, clients)})
 
 
+def fit(config: RunConfig, network: Network, clients: Sequence[ClientImages], number: int, trials: int) -> bool:
+    """Whether ``number`` clients of each of some trials can be at work at a time, in four fifths of what is free."""
+    there = free(resolve_device(config.device))
+    fixed, each = _bytes(config, network, clients)
+    return there is None or trials * (fixed + number * each) <= there * 4 // 5
+
+
+def footprint(config: RunConfig, network: Network) -> Footprint:
+    """What one model and one image cost with a configuration's kernels."""
+    return Footprint.of(network, products=engine_name(config) == "stacked" and kernels(config) == "products")
+
+
 def _bytes(config: RunConfig, network: Network, clients: Sequence[ClientImages]) -> tuple[int, int]:
     """What a federation takes in any case, and each of its clients at work."""
-    one = Footprint.of(network)
+    one = footprint(config, network)
     stored = sum(client.train.numel() + client.test.numel() for client in clients)
     each = max(one.training(2 * config.training.batch_size), one.evaluation(network.chunk))
     return one.model * 2 * len(clients) + stored, each

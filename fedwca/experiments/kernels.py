@@ -14,7 +14,7 @@ from fedwca.engine.stacked.contest import Found, best, contest
 from fedwca.engine.stacked.kernels import Kernels
 from fedwca.errors import UsageError
 from fedwca.experiments.config import RunConfig
-from fedwca.experiments.engines import at_once, engine_name
+from fedwca.experiments.engines import at_once, engine_name, fit, trials_at_once
 from fedwca.experiments.setup import architecture, resolve_device
 from fedwca.round import Method
 
@@ -84,19 +84,26 @@ def measured(
     clients: Sequence[ClientImages],
     device: torch.device,
 ) -> Choice:
-    """The quickest on the run's shapes: as many clients as go at a time, a full batch of each; arguments as above."""
+    """The quickest on the run's shapes: as many clients as go at a time, of all trials, a full batch of each; arguments
+    as above.
+    """
     network = architecture(config).build(classes, pretrained=False).to(device)
     count, batch = at_once(config, network, clients), config.training.batch_size
     some = sorted(clients, key=lambda client: -len(client.train))[:count]
     batch = min(batch, len(some[-1].train))
     images = torch.stack([client.train[:batch] for client in some]).to(device)
+    trials = trials_at_once(config, network, clients)
+    images = images.repeat(trials, 1, 1, 1, 1)
+    candidates: list[Kernels] = ["eager", "channels-last"]
+    if fit(config.model_copy(update={"kernels": "products"}), network, clients, count, trials):
+        candidates.append("products")
     if batch < 2:
         return Choice("eager", "clients have too few images to measure")
     with products(config.precision, device):
-        found = contest(network, images, config.precision, ["eager", "channels-last"])
+        found = contest(network, images, config.precision, candidates)
         steps = -(-max(len(client.train) for client in clients) // config.training.batch_size)
         steps *= -(-len(clients) // count) * config.training.epochs * sum(rounds for _, rounds in methods)
-        seconds = steps * config.trials * config.source_models * found["eager"]["seconds"]
+        seconds = steps * -(-config.trials * config.source_models // trials) * found["eager"]["seconds"]
         why = "measured"
         if seconds > LONG:
             found |= {"compile": contest(network, images, config.precision, ["eager", "compile"])["compile"]}

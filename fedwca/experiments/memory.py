@@ -12,10 +12,10 @@ from typing import Any
 import torch
 
 from fedwca.data.partition import Federation
-from fedwca.engine.memory import Footprint, Need, need
+from fedwca.engine.memory import Need, need
 from fedwca.errors import UsageError
 from fedwca.experiments.config import RunConfig
-from fedwca.experiments.engines import at_once, trials_at_once
+from fedwca.experiments.engines import at_once, footprint, trials_at_once
 from fedwca.experiments.setup import architecture
 from fedwca.round import Method
 
@@ -37,7 +37,7 @@ def estimate(config: RunConfig, methods: Sequence[tuple[Method, int]], classes: 
     trials = trials_at_once(config, network, federation.clients)
     if trials > 1:
         workers = len(federation)
-    alone_need = need(Footprint.of(network), sizes, model.stored, rows, step, chunk, workers)
+    alone_need = need(footprint(config, network), sizes, model.stored, rows, step, chunk, workers)
     return alone_need.times(trials)
 
 

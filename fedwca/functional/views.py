@@ -40,14 +40,35 @@ def strong(images: Tensor, draws: Tensor) -> Tensor:
     """
     if not images.is_floating_point():
         return (strong(images.float() / 255, draws) * 255).round().to(images.dtype)
-    out = images.clone()
+    one_by_one = by_rows if images.device.type == "cpu" else by_selection
+    out = images
     for pair in draws.unflatten(1, (-1, 2)).unbind(1):
-        chosen, strength = (pair[:, 0] * len(OPERATIONS)).long(), pair[:, 1]
-        for number, operation in enumerate(OPERATIONS.values()):
-            rows = (chosen == number).nonzero()[:, 0]
-            if len(rows):
-                s = strength[rows].to(out.dtype).view(-1, 1, 1, 1)
-                out[rows] = operation(out[rows], s).clamp(0, 1)
+        out = one_by_one(out, (pair[:, 0] * len(OPERATIONS)).long(), pair[:, 1].to(out.dtype).view(-1, 1, 1, 1))
+    return out
+
+
+def by_rows(images: Tensor, chosen: Tensor, strength: Tensor) -> Tensor:
+    """Each image distorted by one operation, which sees no other images: the least work, but it looks at ``chosen``.
+
+    Args:
+        images: ``[B, 3, H, W]``, floating in [0, 1].
+        chosen: number of each image's operation ``[B]`` int64.
+        strength: ``[B, 1, 1, 1]`` in [0, 1).
+    """
+    out = images.clone()
+    for number, operation in enumerate(OPERATIONS.values()):
+        rows = (chosen == number).nonzero()[:, 0]
+        if len(rows):
+            out[rows] = operation(images[rows], strength[rows]).clamp(0, 1)
+    return out
+
+
+def by_selection(images: Tensor, chosen: Tensor, strength: Tensor) -> Tensor:
+    """The same by all operations on all images: the same calls whatever was drawn, so nobody waits for a GPU."""
+    out = images
+    for number, operation in enumerate(OPERATIONS.values()):
+        here = (chosen == number).view(-1, 1, 1, 1)
+        out = torch.where(here, operation(images, strength).clamp(0, 1), out)
     return out
 
 
@@ -60,8 +81,9 @@ def _signed(s: Tensor) -> Tensor:
 
 
 def _grey(x: Tensor) -> Tensor:
-    weights = torch.tensor([0.299, 0.587, 0.114], dtype=x.dtype, device=x.device)
-    return (x * weights.view(3, 1, 1)).sum(1, keepdim=True)
+    # Plain factors: a tensor of them would be copied to the device at every call.
+    red, green, blue = x.unbind(1)
+    return (0.299 * red + 0.587 * green + 0.114 * blue)[:, None]
 
 
 def _blurred(x: Tensor) -> Tensor:
@@ -84,7 +106,7 @@ def _posterized(x: Tensor, s: Tensor) -> Tensor:
 
 def _moved(x: Tensor, *rows: tuple[Tensor | float, Tensor | float, Tensor | float]) -> Tensor:
     """Each output place (x, y) in [-1, 1] shows the input at matrix · (x, y, 1)."""
-    entries = [torch.as_tensor(v, dtype=x.dtype, device=x.device).expand(len(x)) for row in rows for v in row]
+    entries = [v if isinstance(v, Tensor) else x.new_full((len(x),), v) for row in rows for v in row]
     grid = F.affine_grid(torch.stack(entries, 1).view(-1, 2, 3), list(x.shape), align_corners=False)
     return F.grid_sample(x, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
 

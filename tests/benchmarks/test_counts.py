@@ -53,6 +53,14 @@ def test_the_stacked_engine_makes_the_same_calls_for_any_number_of_clients(name:
     assert len(set(now.values())) == 1
 
 
+@same_torch
+@pytest.mark.parametrize("name", ["fedavg", "wca"])
+def test_training_makes_the_same_calls_for_any_number_of_trials(name: str) -> None:
+    now = counts.training_calls(name)
+    check(now, COMMITTED["training_calls_of_trials"][name])
+    assert len(set(now.values())) == 1
+
+
 def test_help_loads_no_torch() -> None:
     now = counts.imported()
     check(now, COMMITTED["help_imports"])

@@ -129,4 +129,4 @@ def test_kernels_were_chosen_by_their_numbers() -> None:
     assert {case["model"].partition(":")[0] for case in result["cases"]} == {"lenet", "resnet18"}
     for case in result["cases"]:
         assert best(case["candidates"]) == case["best"]
-        assert set(case["candidates"]) == {"eager", "channels-last", "compile"}
+        assert set(case["candidates"]) == {"eager", "channels-last", "products", "compile"}

@@ -12,25 +12,20 @@ from .scripts import script
 run = script("peers/run")
 
 
-def test_plain_and_fedwca_on_a_tiny_federation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sizes = [
-        "--clients",
-        "2",
-        "--images",
-        "8",
-        "--rounds",
-        "1",
-        "--repeats",
-        "1",
-        "--out",
-        str(tmp_path / "peers.json"),
-    ]
-    measured = run.main(["plain", "fedwca", *sizes])
+def test_plain_and_fedwca_on_a_tiny_federation_without_a_peer_that_is_not_here(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PFLLIB", str(tmp_path))
+    sizes = ["--clients", "2", "--images", "8", "--rounds", "1", "--repeats", "1", "--out", str(tmp_path / "out.json")]
+    measured = run.main(["plain", "pfllib", "fedwca", *sizes])
     assert {peer: len(rounds) for peer, rounds in measured.items()} == {"plain": 1, "fedwca": 1}
     assert all(seconds["wall"] > 0 for rounds in measured.values() for seconds in rounds)
-    written = json.loads((tmp_path / "peers.json").read_text())
+    written = json.loads((tmp_path / "out.json").read_text())
     assert written["rounds"] == measured
-    assert "--clients=2" in capsys.readouterr().out
+    assert "PFLLIB" in written["absent"]["pfllib"]
+    out = capsys.readouterr().out
+    assert "--clients=2" in out
+    assert "pfllib is left out: PFLlib is on no package index; let the variable PFLLIB" in out
 
 
 def test_losses_are_printed_as_well_as_wins() -> None:
@@ -44,16 +39,6 @@ def test_what_is_lost_to_a_peer_is_marked() -> None:
     lines = run.table({"plain": slow, "fedwca": own, "flower": quick}).splitlines()
     assert lines[1].split()[-2:] == ["0.50", "0.50"]
     assert lines[3].split()[-4:] == ["lost", "2.00", "lost", "2.00"]
-
-
-def test_a_peer_that_is_not_here_is_left_out(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("PFLLIB", str(tmp_path))
-    sizes = ["--clients", "1", "--images", "8", "--rounds", "1", "--repeats", "1", "--out", str(tmp_path / "out.json")]
-    assert list(run.main(["plain", "pfllib", *sizes])) == ["plain"]
-    assert "pfllib is left out: PFLlib is on no package index; let the variable PFLLIB" in capsys.readouterr().out
-    assert "PFLLIB" in json.loads((tmp_path / "out.json").read_text())["absent"]["pfllib"]
 
 
 def test_an_unknown_peer_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -68,6 +68,7 @@ def test_clients_shared_by_two_ranks(alone: Run, shades: Path, tmp_path: Path) -
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)  # seven federations, of which five start two interpreters each
 def test_trials_shared_by_two_ranks_a_kill_and_a_resume(
     bench: Callable[..., Run], shades: Path, tmp_path: Path
 ) -> None:
@@ -91,6 +92,10 @@ def test_trials_shared_by_two_ranks_a_kill_and_a_resume(
         assert code == 0, err
         assert before < len(result(folder)[0]) or "is finished" in err
         assert_same(tmp_path / "whole", folder)
+    code, out, err = torchrun("resume", str(tmp_path / "whole"))
+    assert code == 0, err
+    assert err.count(f"{tmp_path / 'whole'} is finished; nothing is left to do") == 1
+    assert out.count("Results, configuration and pictures") == 1
     assert_same(bench(*more).folder, tmp_path / "whole")
 
 
@@ -116,9 +121,9 @@ def test_one_sentence_for_all_ranks(shades: Path, tmp_path: Path, arguments: lis
     assert re.match(sentence, said[0])
 
 
-def test_other_commands_run_in_one_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_other_commands_run_in_one_process(shades: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
-    run = call("compare", "fedavg", "--clients", "2", "--out", str(tmp_path))
+    run = call("compare", "fedavg", "--data", str(shades), "--clients", "2", "--out", str(tmp_path))
     assert run.code == 2
     assert "under torchrun there are fedwca bench and fedwca resume" in run.err
 

@@ -6,6 +6,7 @@ without TensorFloat-32, which keeps ten bits of a factor and would hide a real m
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 
 import pytest
@@ -16,11 +17,17 @@ from fedwca.aggregators.wca import WCA
 from fedwca.clusterers.finch import Finch
 from fedwca.data.partition import ClientImages
 from fedwca.engine.loop import Loop, Statistics
+from fedwca.engine.protocol import OneByOne
 from fedwca.engine.randomness import Keys, fold, uniform
 from fedwca.engine.replica import Replica, masks
 from fedwca.engine.signature import BankSignatures
+from fedwca.engine.stacked import Stacked, StackedTrials
 from fedwca.engine.stacked.kernels import Kernels
+from fedwca.engine.stacked.sgd import Sgd
+from fedwca.engine.stacked.training import Step
 from fedwca.engine.task import Training
+from fedwca.experiments.compose import compose
+from fedwca.experiments.config import RunConfig
 from fedwca.experiments.join import join
 from fedwca.experiments.standing import Standing
 from fedwca.functional import alignment, soft_neighborhood_density
@@ -30,7 +37,7 @@ from fedwca.objectives.proximal import Proximal
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.prototype import Prototype
 from fedwca.pseudo_labelers.two_model import TwoModel
-from fedwca.round import Method, Outcome, Server, begin, play
+from fedwca.round import Method, Outcome, Server, begin, conclude, play, prepare
 
 pytestmark = [
     pytest.mark.gpu,
@@ -182,33 +189,42 @@ def test_a_newcomer_joins_the_same_cluster(by: str) -> None:
         close(value, results["cuda"].network.state_dict()[name], 2e-3)
 
 
-def test_the_stacked_engine_gives_the_models_of_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And none of its steps waits for the device, after the first has sent what all of them need."""
-    from fedwca.engine.stacked import Stacked
-    from fedwca.engine.stacked.training import Step
-
-    loop, stacked, made, keys = (
-        Loop(network(), clients(), "cpu", 1),
-        Stacked(network(), clients(), "cuda"),
-        method(),
-        Keys(0),
-    )
+@pytest.mark.parametrize("name", ["fedwca", "fedscal"])
+def test_the_stacked_engine_gives_the_models_of_the_cpu(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """And none of its steps waits for the device, after the first has sent what all of them need; nor strong views."""
     take, done = Step.take, 0
 
-    def watched(step: Step, sgd: object) -> None:
+    def watched(step: Step, sgd: Sgd) -> None:
         nonlocal done
         torch.cuda.set_sync_debug_mode("error" if done else "default")
         try:
-            take(step, sgd)  # type: ignore[arg-type]
+            take(step, sgd)
         finally:
             torch.cuda.set_sync_debug_mode("default")
         done += 1
 
     monkeypatch.setattr(Step, "take", watched)
+    made = compose(RunConfig(baselines=(name,)))[0][0]
+    loop, stacked = Loop(network(), clients(), "cpu", 1), Stacked(network(), clients(), "cuda")
     for engine in (loop, stacked):
-        play(0, begin(engine), made, engine, TRAINING, keys, DOMAINS)
+        play(0, begin(engine), made, engine, TRAINING, Keys(0), DOMAINS)
     assert done
     close(loop.bank, stacked.bank, 1e-4)
+
+
+def test_trials_together_give_the_models_of_the_cpu() -> None:
+    networks = [LeNet(bottleneck=16).build(3, seed=seed) for seed in (1, 2)]
+    together = StackedTrials([copy.deepcopy(own) for own in networks], [clients(), clients()], "cuda")
+    alone = OneByOne([Stacked(own, clients(), "cpu") for own in networks])
+    for trials in (alone, together):
+        parts = {
+            i: prepare(0, begin(engine), method(), engine, TRAINING, Keys(i), DOMAINS)
+            for i, engine in enumerate(trials.engines)
+        }
+        for i, uploads in trials.run(parts).items():
+            conclude(parts[i], uploads)
+    for one, other in zip(alone.engines, together.engines, strict=True):
+        close(one.bank, other.bank, 1e-4)
 
 
 def test_device_memory_is_flat_over_twenty_rounds() -> None:
@@ -230,7 +246,7 @@ def test_device_memory_is_flat_over_twenty_rounds() -> None:
         assert peaks[-1] <= peaks[1], peaks
 
 
-@pytest.mark.parametrize("kernels", ["channels-last", "compile"])
+@pytest.mark.parametrize("kernels", ["channels-last", "products", "compile"])
 @pytest.mark.filterwarnings("ignore")
 def test_other_kernels_give_the_models_of_the_cpu(kernels: Kernels) -> None:
     from fedwca.engine.stacked import Stacked
@@ -245,7 +261,7 @@ def test_kernels_are_measured_on_the_device() -> None:
     from fedwca.engine.stacked.contest import best, contest
 
     images = torch.stack([some(16, client) for client in range(CLIENTS)]).cuda()
-    found = contest(network().cuda(), images, "fp32", ["eager", "channels-last", "compile"])
+    found = contest(network().cuda(), images, "fp32", ["eager", "channels-last", "products", "compile"])
     assert "error" not in found["channels-last"]
     assert all(own["apart"] <= 1e-3 for own in found.values() if "error" not in own)
     assert best(found) in found

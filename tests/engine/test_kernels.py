@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import math
 import random
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from fedwca.aggregators.fedavg import FedAvg
 from fedwca.data.partition import ClientImages
@@ -15,10 +18,12 @@ from fedwca.engine.randomness import Keys, fold, uniform
 from fedwca.engine.stacked import Stacked
 from fedwca.engine.stacked import contest as contests
 from fedwca.engine.stacked.contest import best, contest
+from fedwca.engine.stacked.convolution import ProductConv, as_products
 from fedwca.engine.stacked.kernels import Kernels, across
 from fedwca.engine.stacked.network import StackedNetwork
 from fedwca.engine.task import Training
 from fedwca.models.lenet import LeNet
+from fedwca.models.resnet18 import ResNet18
 from fedwca.network import Network
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.two_model import TwoModel
@@ -65,8 +70,55 @@ def test_across_lies_as_one_channels_last_batch() -> None:
     assert one.is_contiguous(memory_format=torch.channels_last)
 
 
-def test_channels_last_gives_the_models_of_the_loop() -> None:
-    assert apart("channels-last") <= 1e-3
+@pytest.mark.parametrize("kernels", ["channels-last", "products"])
+def test_they_give_the_models_of_the_loop(kernels: Kernels) -> None:
+    assert apart(kernels) <= 1e-3
+
+
+GEOMETRIES = [
+    nn.Conv2d(3, 5, 5),
+    nn.Conv2d(4, 6, 3, stride=2, padding=1, bias=False),
+    nn.Conv2d(4, 6, 1),
+    nn.Conv2d(4, 6, 1, stride=2),
+    nn.Conv2d(2, 3, (3, 2), (2, 1), (1, 0), (1, 2)),
+]
+
+
+@pytest.mark.parametrize("convolution", GEOMETRIES, ids=str)
+def test_a_product_is_the_convolution(convolution: nn.Conv2d) -> None:
+    convolution = copy.deepcopy(convolution).double()
+    size = (2, convolution.in_channels, 11, 9)
+    x = uniform(fold(["product"]), torch.arange(math.prod(size))).view(size).requires_grad_()
+    product = ProductConv(convolution)
+    torch.testing.assert_close(product(x), convolution(x), rtol=0, atol=1e-12)
+    theirs, ours = (torch.autograd.grad(f(x).square().sum(), (x, convolution.weight)) for f in (convolution, product))
+    for one, other in zip(theirs, ours, strict=True):
+        torch.testing.assert_close(other, one, rtol=0, atol=1e-9)
+
+
+def test_what_is_no_plain_convolution_stays() -> None:
+    others = [nn.Conv2d(4, 4, 3, groups=2), nn.Conv2d(4, 4, 3, padding="same"), nn.Linear(4, 4)]
+    assert not any(map(ProductConv.fits, [*others, nn.Conv2d(4, 4, 3, padding=1, padding_mode="reflect")]))
+    frozen = ResNet18.model_validate({"weights": "none", "side": 32, "frozen": True}).build(3)
+    assert as_products(frozen) == []
+    plain = LeNet(bottleneck=8).build(3)
+    names = plain.state_dict().keys()
+    assert len(as_products(plain)) == 2
+    assert plain.state_dict().keys() == names
+
+
+def test_only_training_steps_are_products() -> None:
+    stacked = Stacked(network(), clients(), "cpu", kernels="products").stacked
+    seen = []
+    for convolution in stacked.convolutions:
+        convolution.register_forward_hook(lambda module, given, made: seen.append(module.products))
+    layout, row = stacked.layout, stacked.layout.read(network())[None]
+    named = {slot.name: slot.of(row) for slot in layout.parameters}
+    measured = {slot.name: slot.of(row) for slot in layout.statistics}
+    x = network().prepare(images(0, 4))[None]
+    stacked(named, measured, x)
+    stacked(named, measured, x, training=True)
+    assert seen == [False, False, True, True]
 
 
 @pytest.mark.slow
@@ -89,9 +141,11 @@ def test_a_contest_measures_and_changes_nothing() -> None:
     model = network()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     states = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()  # type: ignore[index]
-    found = contest(model, torch.stack([images(0, 6), images(1, 6)]), "fp32", ["eager", "channels-last"], steps=1)
-    assert set(found) == {"eager", "channels-last"}
-    # Both are float32's rounding away from float64.
+    found = contest(
+        model, torch.stack([images(0, 6), images(1, 6)]), "fp32", ["eager", "channels-last", "products"], steps=1
+    )
+    assert set(found) == {"eager", "channels-last", "products"}
+    # All are float32's rounding away from float64.
     assert all(0 < own["apart"] < 1e-4 for own in found.values())
     assert all(own["seconds"] > 0 and own["first_seconds"] > 0 for own in found.values())
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())

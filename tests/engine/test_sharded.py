@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 import torch.multiprocessing as mp
 
 from fedwca.aggregators.wca import WCA
@@ -17,7 +18,7 @@ from fedwca.engine.loop import Loop
 from fedwca.engine.packing import packed, unpacked
 from fedwca.engine.protocol import Engine
 from fedwca.engine.randomness import Keys
-from fedwca.engine.ranks import Mail, join
+from fedwca.engine.ranks import Mail, World, join
 from fedwca.engine.sharded import Sharded, own
 from fedwca.engine.task import Training
 from fedwca.errors import FedwcaError, RankFailed
@@ -65,40 +66,50 @@ def results(found: Engine) -> dict[str, Any]:
     }
 
 
-def work(rank: int, port: int, folder: str, kind: str) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}.items():
-            patch.setenv(name, str(value))
-        torch.set_num_threads(1)
-        world = join()
-        mail = Mail(world)
-        everybody, images = world.everyone, clients()
-        sharded = Sharded(engine(own(images, everybody)), everybody, [c.train for c in images])
-        if kind == "same":
-            found: Any = results(sharded)
-            if rank:
-                mail.post({"from": rank, "x": torch.arange(3)})
-            else:
-                found["mail"] = mail.receive(1)
+KINDS = ("same", "differ", "fail")
+
+
+def work(rank: int, ports: list[int], folder: str) -> None:
+    """A rank: every kind of federation in turn, in a world of its own; what it gave goes into a file."""
+    torch.set_num_threads(1)
+    for kind, port in zip(KINDS, ports, strict=True):
+        with pytest.MonkeyPatch.context() as patch:
+            world_of_two = {"RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+            for name, value in world_of_two.items():
+                patch.setenv(name, str(value))
+            torch.save(found(kind, join()), Path(folder) / f"{kind}-{rank}.pt")
+        dist.destroy_process_group()
+
+
+def found(kind: str, world: World) -> Any:
+    """What a rank of a federation of this kind ends with."""
+    mail = Mail(world)
+    everybody, images = world.everyone, clients()
+    sharded = Sharded(engine(own(images, everybody)), everybody, [c.train for c in images])
+    if kind == "same":
+        came = results(sharded)
+        if world.rank:
+            mail.post({"from": world.rank, "x": torch.arange(3)})
         else:
-            try:
-                if kind == "differ":
-                    offer = method_offer(0.5 + rank / 4)
-                    sharded.run(offer, sharded.bank[:2], lambda k: None, lambda k, desk: 0, [])  # type: ignore[arg-type, return-value]
-                elif rank:
-                    raise FedwcaError("the cat sat on the disk")
-                else:
-                    everybody.exchange(0)
-                found = "nothing"
-            except FedwcaError as error:
-                if not isinstance(error, RankFailed):
-                    world.fail(str(error), 7)
-                found = (type(error).__name__, str(error), error.exit_code)
-                if rank == 0:
-                    world.conclude()
-                else:
-                    world.concluded(20)
-        torch.save(found, Path(folder) / f"{rank}.pt")
+            came["mail"] = mail.receive(1)
+        return came
+    try:
+        if kind == "differ":
+            offer = method_offer(0.5 + world.rank / 4)
+            sharded.run(offer, sharded.bank[:2], lambda k: None, lambda k, desk: 0, [])  # type: ignore[arg-type, return-value]
+        elif world.rank:
+            raise FedwcaError("the cat sat on the disk")
+        else:
+            everybody.exchange(0)
+    except FedwcaError as error:
+        if not isinstance(error, RankFailed):
+            world.fail(str(error), 7)
+        if world.rank == 0:
+            world.conclude()
+        else:
+            world.concluded(20)
+        return type(error).__name__, str(error), error.exit_code
+    return "nothing"
 
 
 def method_offer(share: float) -> Any:
@@ -108,16 +119,20 @@ def method_offer(share: float) -> Any:
     return Offer(weights.expand(5, 1, 2), torch.zeros(0, 2, dtype=torch.float64))
 
 
-def spawned(folder: Path, kind: str) -> list[Any]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    mp.spawn(work, (port, str(folder), kind), nprocs=2)
-    return [torch.load(folder / f"{rank}.pt", weights_only=False) for rank in (0, 1)]
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
+    """What two ranks ended with, by the kind of federation."""
+    folder, ports = tmp_path_factory.mktemp("ranks"), []
+    for _ in KINDS:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            ports.append(free.getsockname()[1])
+    mp.spawn(work, (ports, str(folder)), nprocs=2)
+    return {kind: [torch.load(folder / f"{kind}-{r}.pt", weights_only=False) for r in (0, 1)] for kind in KINDS}
 
 
-def test_two_ranks_give_the_numbers_of_one_process(tmp_path: Path) -> None:
-    one, two = spawned(tmp_path, "same")
+def test_two_ranks_give_the_numbers_of_one_process(ended: dict[str, list[Any]]) -> None:
+    one, two = ended["same"]
     mail = one.pop("mail")
     assert mail["from"] == 1
     assert mail["x"].tolist() == [0, 1, 2]
@@ -127,15 +142,15 @@ def test_two_ranks_give_the_numbers_of_one_process(tmp_path: Path) -> None:
     torch.testing.assert_close(two, alone, rtol=0, atol=0, equal_nan=True)
 
 
-def test_a_failure_of_one_rank_is_the_failure_of_all(tmp_path: Path) -> None:
-    assert spawned(tmp_path, "fail") == [
+def test_a_failure_of_one_rank_is_the_failure_of_all(ended: dict[str, list[Any]]) -> None:
+    assert ended["fail"] == [
         ("RankFailed", "rank 1: the cat sat on the disk", 7),
         ("FedwcaError", "the cat sat on the disk", 1),
     ]
 
 
-def test_ranks_that_would_send_different_models_stop(tmp_path: Path) -> None:
-    for kind, sentence, _ in spawned(tmp_path, "differ"):
+def test_ranks_that_would_send_different_models_stop(ended: dict[str, list[Any]]) -> None:
+    for kind, sentence, _ in ended["differ"]:
         assert kind in ("FedwcaError", "RankFailed")
         assert "came to different numbers" in sentence
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedwca.aggregators.wca import WCA
 from fedwca.clusterers.true import TrueDomains
@@ -21,9 +21,9 @@ from fedwca.experiments.compose import compose
 from fedwca.experiments.config import RunConfig
 from fedwca.experiments.names import baseline_names
 from fedwca.kinds import Objective
-from fedwca.models.lenet import LeNet
+from fedwca.models.lenet import LeNet, _LeNet
 from fedwca.models.resnet18 import ResNet18
-from fedwca.network import Network
+from fedwca.network import Drop, Network
 from fedwca.objectives.proximal import Proximal
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.two_model import TwoModel
@@ -49,8 +49,19 @@ def clients(side: int = 32, sizes: tuple[int, ...] = SIZES) -> list[ClientImages
     return [ClientImages(some(n, k, side), some(0, k, side), some(3 + k % 2, k, side)) for k, n in enumerate(sizes)]
 
 
+class Thin(LeNet):
+    """A LeNet with a tenth of the work: fewer channels, and all else as it is."""
+
+    def backbone(self) -> _LeNet:
+        made = _LeNet(self.channel_dropout)
+        made.width = 8 * 5 * 5
+        made.conv1, made.conv2 = nn.Conv2d(3, 6, 5), nn.Conv2d(6, 8, 5)
+        made.drops = (Drop(self.channel_dropout, (8, 1, 1)),)
+        return made
+
+
 def lenet(dtype: torch.dtype = torch.float64) -> Network:
-    return LeNet(bottleneck=16).build(3, seed=1).to(dtype)
+    return Thin(bottleneck=16).build(3, seed=1).to(dtype)
 
 
 def rounds(engine: Engine, method: Method, count: int = 2, **options: object) -> tuple[Server, list[Outcome]]:

@@ -45,7 +45,7 @@ def played(trials: OneByOne, method: Method, rounds: int = 2, **options: object)
     outcomes: list[list[Outcome]] = [[] for _ in servers]
     for number in range(rounds):
         parts = {
-            i: prepare(number, servers[i], method, engine, TRAINING, Keys(i), DOMAINS, **options)  # type: ignore[arg-type]
+            i: prepare(number, servers[i], method, engine, TRAINING, Keys(i), DOMAINS[: len(engine.images)], **options)  # type: ignore[arg-type]
             for i, engine in enumerate(trials.engines)
         }
         for i, uploads in trials.run(parts).items():

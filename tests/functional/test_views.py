@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from fedwca.engine.randomness import fold, uniform
 from fedwca.functional import strong
-from fedwca.functional.views import OPERATIONS
+from fedwca.functional.views import OPERATIONS, by_rows, by_selection
 
 NAMES = list(OPERATIONS)
 
@@ -102,3 +103,12 @@ def test_an_image_does_not_depend_on_its_neighbours() -> None:
     together = strong(images, draws)
     assert all(torch.equal(strong(images[i : i + 1], draws[i : i + 1])[0], together[i]) for i in range(30))
     assert len({tuple((row * len(NAMES)).long().tolist()) for row in draws[:, [0, 2]]}) > 20
+
+
+def test_selection_gives_what_rows_give() -> None:
+    chosen = torch.arange(4 * len(OPERATIONS)) % len(OPERATIONS)
+    images = uniform(fold(["selected"]), torch.arange(len(chosen) * 3 * 12 * 10)).view(-1, 3, 12, 10)
+    strength = uniform(fold(["strength"]), torch.arange(len(chosen))).view(-1, 1, 1, 1)
+    one, other = by_rows(images, chosen, strength), by_selection(images, chosen, strength)
+    torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
+    assert (one - images).abs().amax((1, 2, 3))[chosen > 0].gt(0.01).float().mean() > 0.9

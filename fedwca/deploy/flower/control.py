@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +20,11 @@ def connect(folder: Path, address: str, insecure: bool) -> dict[str, str]:
     found = environment(home)
     certificate = json.dumps(str((folder / "server" / "certs" / "ca.crt").resolve()))
     how = "insecure = true" if insecure else f"root-certificates = {certificate}"
-    (home / "config.toml").write_text(
-        f'[superlink]\ndefault = "fedwca"\n\n[superlink.fedwca]\naddress = {json.dumps(address)}\n{how}\n'
-    )
+    text = f'[superlink]\ndefault = "fedwca"\n\n[superlink.fedwca]\naddress = {json.dumps(address)}\n{how}\n'
+    # The server and a run that is submitted both write it, perhaps while the other's command reads it.
+    fresh = home / f".config-{os.getpid()}.toml"
+    fresh.write_text(text)
+    fresh.replace(home / "config.toml")
     return found
 
 
@@ -58,21 +62,35 @@ def register(folder: Path, env: dict[str, str]) -> int:
     return new
 
 
-def register_when_up(folder: Path, env: dict[str, str], timeout: float = 90) -> int:
-    """As `register`, once the server that was just started answers.
+def answers(env: dict[str, str]) -> None:
+    """Ask the server for anything at all.
 
     Raises:
-        FedwcaError: it does not answer in time.
+        FedwcaError: it does not answer, or has another certificate.
     """
-    until = time.monotonic() + timeout
-    while True:
+    flwr(["list", "fedwca"], env, 30)
+
+
+def patiently(ask: Callable[[], None], tell: Callable[[str], None] = lambda sentence: None, tries: int = 20) -> None:
+    """Ask a server that may have been started a moment ago, until it answers.
+
+    Args:
+        ask: what is asked; it takes Flower's command some seconds, and a pause follows.
+        tell: told once that there is something to wait for.
+        tries: how often; a minute or so, and longer on a machine that is busy.
+
+    Raises:
+        FedwcaError: it never answered; that of the last try.
+    """
+    for left in reversed(range(1, tries)):
         try:
-            flwr(["list", "fedwca"], env, 30)
-            return register(folder, env)
+            ask()
+            return
         except FedwcaError:
-            if time.monotonic() > until:
-                raise
+            if left == tries - 1:
+                tell("The server does not answer yet; trying again")
             time.sleep(2)
+    ask()
 
 
 def submit(folder: Path, env: dict[str, str]) -> str:

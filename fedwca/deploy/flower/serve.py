@@ -48,6 +48,13 @@ def _main(grid: Grid, context: Context) -> None:
         handler.close()
 
 
+def wait_for(grid: Grid, count: int, seconds: float) -> None:
+    """Wait until ``count`` nodes can be reached, or until the seconds are over."""
+    until = time.monotonic() + seconds
+    while len(list(grid.get_node_ids())) < count and time.monotonic() < until:
+        time.sleep(POLL)
+
+
 class Served:
     """One run of a federation.
 
@@ -74,9 +81,11 @@ class Served:
             FedwcaError: a round got too few answers too often.
         """
         session, federation, tries = self.session, self.federation, 0
-        self._gather_nodes()
+        wait_for(self.grid, federation.rules.clients, federation.join)
         while session.memory.round < federation.rounds:
             number = session.memory.round
+            # A try counts against clients that are there and do not answer, not against a network that is away.
+            wait_for(self.grid, federation.rules.least, federation.deadline)
             nodes = self._present()
             parcels = session.open(nodes)
             self._exchange({client: (nodes[client], parcel) for client, parcel in parcels.items()}, number)
@@ -93,12 +102,6 @@ class Served:
         finals = {client: (nodes[client], parcel) for client, parcel in session.finish().items() if client in nodes}
         self._exchange(finals, federation.rounds)
         log.info("FEDWCA RUN COMPLETE after %d rounds", session.memory.round)
-
-    def _gather_nodes(self) -> None:
-        """Wait for all clients, or until ``join`` seconds are over."""
-        until = time.monotonic() + self.federation.join
-        while len(list(self.grid.get_node_ids())) < self.federation.rules.clients and time.monotonic() < until:
-            time.sleep(POLL)
 
     def _present(self) -> dict[int, int]:
         """Client → node of those that can be reached; nodes not seen before are asked which place they wish."""

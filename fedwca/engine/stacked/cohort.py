@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from fedwca.engine.randomness import tensor_of
 from fedwca.engine.stacked.lesson import CrowdLesson, CrowdTargets, rejoined
 from fedwca.engine.stacked.network import Heads
 from fedwca.errors import FedwcaError
@@ -32,9 +33,10 @@ class Cohort:
         sizes = [size for desk in desks for size in desk.crowd.sizes]
         order = sorted(range(len(sizes)), key=lambda client: -sizes[client])
         self.sizes = [sizes[client] for client in order]
-        self._order = torch.tensor(order, device=self.device)
-        """Where each client is among the desks' clients, one desk behind the other."""
-        self._back = self._order.argsort()
+        # Where each client is among the desks' clients, one desk behind the other, and the way back.
+        self._places = order
+        self._order = torch.tensor(order if self.several else [], device=self.device, dtype=torch.int64)
+        self._back = self._order.argsort() if self.several else self._order
         self._keys: dict[str, Tensor] = {}
         self.counts = self.joined([desk.crowd.counts for desk in desks])
         """Images of each client ``[G]``."""
@@ -59,8 +61,11 @@ class Cohort:
 
     def keys(self, purpose: str) -> Tensor:
         """Each client's key of its draws ``[G]`` int64."""
+        if not self.several:
+            return self.desks[0].keys(purpose)
         if purpose not in self._keys:
-            self._keys[purpose] = self.joined([desk.keys(purpose) for desk in self.desks])
+            keys = [task.keys(purpose) for desk in self.desks for task in desk.tasks]
+            self._keys[purpose] = tensor_of((keys[place] for place in self._places), self.device)
         return self._keys[purpose]
 
     def take(self, rows: slice, places: Tensor) -> Tensor:

@@ -6,9 +6,10 @@ from typing import Literal
 
 from torch import Tensor
 
-Kernels = Literal["eager", "channels-last", "compile"]
+Kernels = Literal["eager", "channels-last", "products", "compile"]
 """eager: call by call; channels-last: images ``[B, H, W, G·3]`` in memory, so that grouped convolutions that begin
-with them are in channels-last order; compile: by torch.compile, once for each shape of a step."""
+with them are in channels-last order; products: convolutions as one batched matrix product; compile: by torch.compile,
+once for each shape of a step."""
 
 
 def across(x: Tensor) -> Tensor:

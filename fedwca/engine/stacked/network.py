@@ -14,6 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedwca.engine.bank import Layout
 from fedwca.engine.precision import Phase, Precision, computing
+from fedwca.engine.stacked.convolution import as_products
 from fedwca.engine.stacked.kernels import Kernels, across
 from fedwca.network import Network
 
@@ -123,6 +124,7 @@ class StackedNetwork:
         self.network = copy.deepcopy(network).requires_grad_(False).eval()
         self.layout, self.precision = layout, precision
         self.norms = _replace(self.network)
+        self.convolutions = as_products(self.network) if kernels == "products" else []
         for module in self.network.modules():
             # What is done in place has no rule for many models at once.
             if isinstance(getattr(module, "inplace", None), bool):
@@ -168,8 +170,10 @@ class StackedNetwork:
             norm.train(training)
         some = () if rows is None else (rows,)
         share = () if momentum is None else (momentum,)
-        each = self._each
-        if training and torch.is_grad_enabled():
+        each, learning = self._each, training and torch.is_grad_enabled()
+        for convolution in self.convolutions:
+            convolution.products = learning
+        if learning:
             each = self._trained
             x = across(x) if self.kernels == "channels-last" else x
         with nullcontext() if phase is None else computing(self.precision, phase, x.device):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fedwca.engine.clock import Clock
-from fedwca.engine.randomness import uniform
+from fedwca.engine.randomness import tensor_of, uniform
 from fedwca.engine.stacked.batched import every
 from fedwca.engine.stacked.crowd import Crowd
 from fedwca.engine.task import Task
@@ -54,9 +54,7 @@ class CrowdView(Clock):
     def keys(self, purpose: str) -> Tensor:
         """Each client's key of its draws ``[G]`` int64; made and sent to the device once."""
         if purpose not in self._keys:
-            keys = [task.keys(purpose) for task in self.tasks]
-            signed = [key - (1 << 64) if key >> 63 else key for key in keys]
-            self._keys[purpose] = torch.tensor(signed, device=self.crowd.device)
+            self._keys[purpose] = tensor_of((task.keys(purpose) for task in self.tasks), self.crowd.device)
         return self._keys[purpose]
 
     def model(self, column: int) -> Tensor:
