@@ -109,4 +109,4 @@ def measured(
             found |= {"compile": contest(network, images, config.precision, ["eager", "compile"])["compile"]}
         else:
             why = f"measured; {seconds:.0f} s of steps are too few to compile for"
-    return Choice(best(found, config.precision), why, found)
+    return Choice(best(found), why, found)

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from fedwca.engine.stacked.contest import best
 from fedwca.experiments.engines import ENGINES
 
-from .scripts import BENCHMARKS
+from .scripts import BENCHMARKS, script
 
 RESULTS = BENCHMARKS / "results"
+run = script("peers/run")
 FILES = sorted(RESULTS.rglob("*"))
 MEASURED = [file for file in FILES if file.suffix == ".json" and file.parent == RESULTS]
 ids = [str(file.relative_to(RESULTS)) for file in FILES]
@@ -97,3 +99,34 @@ def test_the_page_shows_the_measured_numbers() -> None:
     for case in json.loads((RESULTS / "finch_scale.json").read_text())["cases"]:
         if case["clients"] == 100_000:
             assert all(str(case[key]) in page for key in ("recall", "cpu_seconds", "seconds", "mb_peak"))
+
+
+def test_many_clients_cost_what_the_file_says() -> None:
+    result = json.loads((RESULTS / "many_clients.json").read_text())
+    assert [case["clients"] for case in result["cases"]] == [100, 500, 2000]
+    for case in result["cases"]:
+        assert case["present"] == 100
+        assert {"round", "evaluate", "record"} == set(case["seconds"])
+        assert case["cpu_seconds_a_round"] > 0
+        assert case["bank_mb"] <= case["peak_mb"]
+        assert case["load_average"] >= 0
+    assert result["environment"]["commit"]
+
+
+def test_peers_did_the_same_work_in_turn() -> None:
+    result = json.loads((RESULTS / "peers.json").read_text())
+    assert (result["sizes"]["clients"], result["sizes"]["images"]) == (32, 640)
+    assert set(result["rounds"]) | set(result["absent"]) == set(run.PEERS)
+    assert {"plain", "fedwca", "flower", "pfl"} <= set(result["rounds"])
+    for rounds in result["rounds"].values():
+        assert len(rounds) == result["repeats"] * result["sizes"]["rounds"]
+        assert all(seconds["cpu"] > 0 and seconds["wall"] > 0 and "load_average" in seconds for seconds in rounds)
+    assert result["environment"]["commit"]
+
+
+def test_kernels_were_chosen_by_their_numbers() -> None:
+    result = json.loads((RESULTS / "kernels.json").read_text())
+    assert {case["model"].partition(":")[0] for case in result["cases"]} == {"lenet", "resnet18"}
+    for case in result["cases"]:
+        assert best(case["candidates"]) == case["best"]
+        assert set(case["candidates"]) == {"eager", "channels-last", "products", "compile"}

@@ -264,4 +264,4 @@ def test_kernels_are_measured_on_the_device() -> None:
     found = contest(network().cuda(), images, "fp32", ["eager", "channels-last", "products", "compile"])
     assert "error" not in found["channels-last"]
     assert all(own["apart"] <= 1e-3 for own in found.values() if "error" not in own)
-    assert best(found, "fp32") in found
+    assert best(found) in found

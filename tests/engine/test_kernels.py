@@ -39,12 +39,11 @@ def images(client: int, n: int) -> torch.Tensor:
     return (255 * drawn).to(torch.uint8)
 
 
-def clients() -> list[ClientImages]:
-    """Of unequal size, so that steps have several shapes."""
-    return [ClientImages(images(k, n), images(k, 0), images(k, 0)) for k, n in enumerate((14, 14, 9))]
+def clients(*sizes: int) -> list[ClientImages]:
+    return [ClientImages(images(k, n), images(k, 0), images(k, 0)) for k, n in enumerate(sizes or (14, 14, 9))]
 
 
-def bank_after(engine: Loop | Stacked, rounds: int = 2) -> torch.Tensor:
+def bank_after(engine: Loop | Stacked, rounds: int = 1) -> torch.Tensor:
     """Models after rounds with mixed images and dropout."""
     method = Method("wca", "FedAvg", FedAvg(), TwoModel(mu=0.5), (Shot(),))
     server = begin(engine)
@@ -54,11 +53,11 @@ def bank_after(engine: Loop | Stacked, rounds: int = 2) -> torch.Tensor:
     return engine.bank
 
 
-def apart(kernels: Kernels) -> float:
+def apart(kernels: Kernels, *sizes: int) -> float:
     """How far a stacked engine's models are from the loop's, by the update's norm."""
-    loop = Loop(network(), clients(), "cpu", 1)
+    loop = Loop(network(), clients(*sizes), "cpu", 1)
     start = loop.bank.clone()
-    one, other = bank_after(loop), bank_after(Stacked(network(), clients(), "cpu", kernels=kernels))
+    one, other = bank_after(loop), bank_after(Stacked(network(), clients(*sizes), "cpu", kernels=kernels))
     return float(((other - one).norm(dim=1) / (one - start).norm(dim=1)).max())
 
 
@@ -123,9 +122,11 @@ def test_only_training_steps_are_products() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 @pytest.mark.filterwarnings("ignore")
 def test_compiled_steps_give_the_models_of_the_loop() -> None:
-    assert apart("compile") <= 1e-3
+    """A few shapes, each half a minute of compiling: three clients, then two, with no and with mixed images."""
+    assert apart("compile", 16, 16, 8) <= 1e-3
 
 
 def test_compiled_steps_have_few_shapes() -> None:
@@ -144,8 +145,8 @@ def test_a_contest_measures_and_changes_nothing() -> None:
         model, torch.stack([images(0, 6), images(1, 6)]), "fp32", ["eager", "channels-last", "products"], steps=1
     )
     assert set(found) == {"eager", "channels-last", "products"}
-    assert found["eager"]["apart"] == 0
-    assert all(0 <= found[name]["apart"] < 1e-5 for name in ("channels-last", "products"))
+    # All are float32's rounding away from float64.
+    assert all(0 < own["apart"] < 1e-4 for own in found.values())
     assert all(own["seconds"] > 0 and own["first_seconds"] > 0 for own in found.values())
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert torch.equal(torch.get_rng_state(), states[0])
@@ -160,15 +161,15 @@ def test_what_cannot_be_compiled_is_recorded(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(torch, "compile", refuse)
     found = contest(network(), images(0, 6)[None], "fp32", ["eager", "compile"], steps=1)
     assert found["compile"] == {"error": "RuntimeError: no compiler here"}
-    assert best(found, "fp32") == "eager"
+    assert best(found) == "eager"
 
 
 def test_wrong_numbers_and_small_gains_are_not_taken() -> None:
-    eager = {"seconds": 1.0, "apart": 0.0}
-    assert best({"eager": eager, "compile": {"seconds": 0.5, "apart": 0.02}}, "fp32") == "eager"
-    assert best({"eager": eager, "compile": {"seconds": 0.5, "apart": 0.02}}, "bf16") == "compile"
-    assert best({"eager": eager, "compile": {"seconds": 0.98, "apart": 0.0}}, "fp32") == "eager"
-    assert best({"eager": eager, "channels-last": {"seconds": 0.9, "apart": 1e-6}}, "fp32") == "channels-last"
+    eager = {"seconds": 1.0, "apart": 1e-6}
+    assert best({"eager": eager, "compile": {"seconds": 0.5, "apart": 4e-6}}) == "eager"
+    assert best({"eager": {"seconds": 1.0, "apart": 0.02}, "compile": {"seconds": 0.5, "apart": 0.03}}) == "compile"
+    assert best({"eager": eager, "compile": {"seconds": 0.98, "apart": 1e-6}}) == "eager"
+    assert best({"eager": eager, "channels-last": {"seconds": 0.9, "apart": 2e-6}}) == "channels-last"
 
 
 def test_an_error_of_eager_itself_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
