@@ -38,6 +38,8 @@ def loads(cases: list[dict[str, Any]]) -> str:
 
 def peers() -> str:
     """A row a peer: median seconds of a round, their range, and ours over theirs; what is lost is marked."""
+    if not (RESULTS / "peers.json").exists():
+        return "Not measured at full size yet."
     result = read("peers")
     median = {
         peer: {clock: statistics.median(r[clock] for r in rounds) for clock in ("cpu", "wall")}

@@ -6,6 +6,7 @@ import copy
 import math
 import statistics
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -98,8 +99,10 @@ def contest(
     exact = Entry(copy.deepcopy(network).double(), x[:1].double(), "fp32", "eager").step()[0]
     for name in candidates:
         try:
-            entries[name] = Entry(network, x, precision, name)
-            seconds, gradient = entries[name].timed(time.perf_counter)
+            # What torch says of candidates that lose is of no use to anybody.
+            with warnings.catch_warnings(action="ignore"):
+                entries[name] = Entry(network, x, precision, name)
+                seconds, gradient = entries[name].timed(time.perf_counter)
         except Exception as error:  # whatever a compiler may say
             if name == candidates[0]:
                 raise
