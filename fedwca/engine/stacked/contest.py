@@ -22,7 +22,7 @@ from fedwca.network import Network
 STEPS = 5
 SLACK, LIMIT = 3.0, 0.03
 """How far from the gradient in float64 a candidate's may be: so many times eager's distance, or this share of the norm,
-whichever is more. One unit that rounding moves across zero changes the gradient of a residual network by a hundredth."""
+whichever is more. One unit that rounding moves across zero changes a residual network's gradient by a hundredth."""
 GAIN = 0.03
 """Share of eager's time that others must save; less is noise."""
 
