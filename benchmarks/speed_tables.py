@@ -84,9 +84,10 @@ def many_clients() -> str:
     setting = result["setting"]
     lines += [
         "",
-        f"FedAvg, LeNet with a bottleneck of {setting['model']['lenet']['bottleneck']}, {setting['images']} images a client "
-        "before the split, one worker; medians of later",
-        "rounds, checkpoints included; training and evaluation in seconds by the clock; the peak is of the whole process.",
+        f"FedAvg, LeNet with a bottleneck of {setting['model']['lenet']['bottleneck']}, {setting['images']} images a "
+        "client before the split, one worker; medians of",
+        "later rounds, checkpoints included; training and evaluation in seconds by the clock; the peak is of the whole",
+        "process.",
         f"{made(result)}, under load (load averages of {loads(result['cases'])}): CPU seconds say",
         "more than wall time.",
     ]
