@@ -33,7 +33,7 @@ def python(*arguments: str, path: Path | None = None) -> subprocess.CompletedPro
     root = Path(__file__).resolve().parents[1]
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [environment["PYTHONPATH"], str(root)]))
     command = [sys.executable, *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=250, check=False)
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["bench", "--help"], ["list"], ["--version"], ["list", "--json"]])

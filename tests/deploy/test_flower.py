@@ -24,7 +24,7 @@ from .processes import PARTS, laid_out, message_by_message, require_same, stacke
 pytest.importorskip("flwr")
 
 from fedwca.deploy.flower import serve
-from fedwca.deploy.flower.processes import QUIET
+from fedwca.deploy.flower.processes import QUIET, environment, server_command
 from fedwca.deploy.flower.records import from_record, to_record, weigh
 from fedwca.deploy.flower.simulate import simulate
 
@@ -91,6 +91,21 @@ def test_a_whole_federation_survives_the_wire(federation: Callable[..., Composed
 def test_nothing_is_told_to_strangers() -> None:
     assert {QUIET[name] for name in ("FLWR_TELEMETRY_ENABLED", "RAY_USAGE_STATS_ENABLED")} == {"0"}
     assert QUIET["FLWR_DISABLE_UPDATE_CHECK"] == QUIET["FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION"] == "1"
+
+
+@pytest.mark.parametrize("asked_for", [False, True])
+def test_packages_are_installed_at_run_time_where_that_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, asked_for: bool
+) -> None:
+    from flwr.superlink.cli.flower_superlink import _parse_args_run_superlink
+
+    name = "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION"
+    monkeypatch.delenv(name, raising=False)
+    if asked_for:
+        monkeypatch.setenv(name, "0")
+    monkeypatch.setenv(name, environment(tmp_path)[name])
+    arguments = server_command(tmp_path, "127.0.0.1", 1, insecure=True)[1:]
+    assert _parse_args_run_superlink().parse_args(arguments).runtime_dependency_install is asked_for
 
 
 class Coming:

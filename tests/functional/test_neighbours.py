@@ -176,7 +176,7 @@ for backend in sys.argv[1:]:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 def test_a_forked_process_is_refused_where_it_would_wait_forever() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", FORKED, *BACKENDS], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", FORKED, *BACKENDS], capture_output=True, text=True, timeout=250, check=False
     )
     assert done.stdout.splitlines() == [f"{backend} 0" for backend in BACKENDS], done.stderr
 

@@ -101,7 +101,7 @@ def test_wandb(tmp_path: Path) -> None:
         "from tests.loggers.test_loggers import *\n"
         f"log(loggers.build('wandb:project=mine'), Path({str(tmp_path / 'run')!r}), 1)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=250, check=False)
     assert done.returncode == 0, done.stderr
     (file,) = (tmp_path / "run/wandb").glob("offline-run-*/*.wandb")
     assert b"wca/0-1/accuracy" in file.read_bytes()
@@ -123,7 +123,7 @@ def test_a_plugin_of_ones_own(tmp_path: Path) -> None:
     arguments = ["bench", "--data", str(shades), *SMALL, "--baseline", "none", "--out", str(run), "--json"]
     command = [sys.executable, "-m", "fedwca", *arguments, "--logger", "lines:file=mine.txt"]
     environment = installed(tmp_path)
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=250, check=False)
     assert done.returncode == 0, done.stderr
     lines = (run / "mine.txt").read_text().splitlines()
     accuracies = [sum(record["accuracy"]) / 4 for record in read_records(run)]
@@ -133,7 +133,7 @@ def test_a_plugin_of_ones_own(tmp_path: Path) -> None:
     # Continued: the loggers of the run's configuration are there again.
     (run / "summary.json").unlink()
     again = [sys.executable, "-m", "fedwca", "resume", str(run), "--json"]
-    assert subprocess.run(again, env=environment, capture_output=True, timeout=120, check=False).returncode == 0
+    assert subprocess.run(again, env=environment, capture_output=True, timeout=250, check=False).returncode == 0
     assert (run / "mine.txt").read_text().count("begin") == 2
 
 

@@ -61,7 +61,7 @@ def server_command(server: Path, host: str, port: int, insecure: bool) -> list[s
     return [
         program("flower-superlink"),
         *(["--insecure"] if insecure else secure),
-        *("--host", host, "--port", str(port), "--disable-runtime-dependency-installation"),
+        *("--host", host, "--port", str(port)),
     ]
 
 
