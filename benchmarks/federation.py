@@ -1,9 +1,10 @@
 """What leaving out of uploads, defences and noise cost, measured message by message in one process.
 
     python benchmarks/federation.py uploads OUT.json [--clients 2 --samples 120 --rounds 4]
-    python benchmarks/federation.py defences OUT.json
+    python benchmarks/federation.py defences OUT.json [--seeds 3]
 
-Eight clients of digits-mini (two for each of four domains); each line is one federation from the same source model.
+Eight clients of digits-mini (two for each of four domains); each line is one federation from the same source model, or
+with several seeds one for each, every seed with a source model and a split of its own.
 Lines that OUT.json holds with the same settings are not measured again. Lines with noise need dp-accounting.
 """
 
@@ -14,6 +15,8 @@ import json
 import logging
 from importlib.metadata import version
 from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
 
 from federation_trials import Case, Trials
 
@@ -56,6 +59,16 @@ def defences() -> list[Case]:
     return found
 
 
+def measured(every: list[Trials], case: Case) -> dict[str, Any]:
+    """One line: what the first seed shows, and the accuracies of all."""
+    found = [trials.measure(case) for trials in every]
+    accuracies = [line["accuracy"] for line in found]
+    spread = round(stdev(accuracies), 2) if len(every) > 1 else None
+    seen = [line["clusters"] for line in found]
+    told = {"accuracy": round(mean(accuracies), 2), "std": spread, "accuracies": accuracies, "clusters": seen}
+    return {**found[0], **(told if len(every) > 1 else {})}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("part", choices=["uploads", "defences"])
@@ -63,12 +76,15 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=2)
     parser.add_argument("--samples", type=int, default=120)
     parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--seeds", type=int, default=1)
     given = parser.parse_args()
     cases = uploads() if given.part == "uploads" else defences()
     logging.disable(logging.WARNING)
-    trials = Trials(given.clients, given.samples, given.rounds)
+    every = [Trials(given.clients, given.samples, given.rounds, seed) for seed in range(given.seeds)]
+    trials = every[0]
     kept = json.loads(given.out.read_text()) if given.out.exists() else {}
-    same = kept.get("settings") == plain(trials.settings)
+    settings = trials.settings | ({"seeds": given.seeds} if given.seeds > 1 else {})
+    same = kept.get("settings") == plain(settings)
     lines = {(line["what"], line["aggregator"]): line for line in kept.get("lines", ()) if same and "labels" in line}
     predicted = kept.get("predicted", {}) if same else {}
 
@@ -78,12 +94,12 @@ def main() -> None:
         if any(line["epsilon"] for line in ordered):
             around["versions"]["dp-accounting"] = version("dp-accounting")
         result = {
-            **{"settings": trials.settings, "environment": around, "source_only": alone},
+            **{"settings": settings, "environment": around, "source_only": alone},
             **{"predicted": predicted, "clusterings": clusterings, "lines": ordered},
         }
         given.out.write_text(json.dumps(result, indent=1) + "\n")
 
-    alone = trials.source_only()
+    alone = trials.source_only() if len(every) == 1 else [one.source_only() for one in every]
     clusterings = kept.get("clusterings", {}) if same else {}
     if given.part == "uploads" and not clusterings:
         clusterings = trials.clusterings()
@@ -92,7 +108,7 @@ def main() -> None:
             predicted[aggregator] = trials.predicted(aggregator)
     for case in cases:
         if (case.what, case.aggregator) not in lines:
-            lines[case.what, case.aggregator] = trials.measure(case)
+            lines[case.what, case.aggregator] = measured(every, case)
             write()
     write()
 

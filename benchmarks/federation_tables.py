@@ -69,9 +69,10 @@ def signature() -> str:
 
 
 def defences() -> str:
-    """Accuracy of the honest clients with one liar, by defence."""
-    found = {(line["what"], line["aggregator"]): line["accuracy"] for line in read("federation")["lines"]}
+    """Accuracy of the honest clients with one liar, by defence; first of all clients where nobody lies."""
+    found = {(line["what"], line["aggregator"]): line for line in read("federation")["lines"]}
     shown = {
+        "nobody lies": "full precision",
         "no defence": "one of eight lies",
         "`norm_bound=3`": "one lies, norm bound 3",
         "`robust=median`": "one lies, median",
@@ -79,9 +80,15 @@ def defences() -> str:
     }
     lines = ["| | FedAvg, uniform | FedWCA |", "|---|--:|--:|"]
     for label, what in shown.items():
-        cells = [f"{found[what, aggregator]:.1f}" for aggregator in ("fedavg:weighting=uniform", "wca")]
+        fedavg = "fedavg" if what == "full precision" else "fedavg:weighting=uniform"
+        cells = [_spread(found[what, aggregator]) for aggregator in (fedavg, "wca")]
         lines.append(f"| {label} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _spread(line: dict[str, Any]) -> str:
+    """Mean ± std over seeds."""
+    return f"{line['accuracy']:.1f}±{line['std']:.1f}"
 
 
 def noise() -> str:
@@ -91,13 +98,13 @@ def noise() -> str:
     lines = [
         "| `--clip` | `--noise` | ε | accuracy |",
         "|--:|--:|--:|--:|",
-        f"| none | 0 | ∞ | {plain['accuracy']:.1f} |",
+        f"| none | 0 | ∞ | {_spread(plain)} |",
     ]
     for line in (line for line in result if line["what"].startswith("clip")):
         clip, added = (part.split()[1] for part in line["what"].split(", "))
         spent = float(f"{line['epsilon']:.2g}") if line["epsilon"] else math.inf
         told = "∞" if math.isinf(spent) else f"{spent:,.1f}" if spent < 10 else f"{spent:,.0f}"
-        lines.append(f"| {clip} | {added if float(added) else 0} | {told} | {line['accuracy']:.1f} |")
+        lines.append(f"| {clip} | {added if float(added) else 0} | {told} | {_spread(line)} |")
     return "\n".join(lines)
 
 

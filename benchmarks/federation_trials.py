@@ -80,8 +80,8 @@ class Weighing(Client):
 class Trials:
     """The data, the source model, and one federation after another."""
 
-    def __init__(self, clients: int, samples: int, rounds: int) -> None:
-        self.layer = {"clients": clients, "samples": samples, "rounds": rounds, "baselines": []}
+    def __init__(self, clients: int, samples: int, rounds: int, seed: int = 0) -> None:
+        self.layer = {"clients": clients, "samples": samples, "rounds": rounds, "baselines": [], "seed": seed}
         self.config = plan(self.layer).config
         self.dataset, source = load(self.config)
         self.dealt = draw(self.config, self.dataset, source, 0, 0)
