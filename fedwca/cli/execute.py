@@ -31,7 +31,7 @@ from fedwca.experiments.ranked import follow, lead
 from fedwca.experiments.request import Plan, plan
 from fedwca.experiments.room import free
 from fedwca.experiments.setup import load, rehearse, resolve_device
-from fedwca.experiments.share import Share
+from fedwca.experiments.share import Share, together_at_most
 from fedwca.registry import Registry
 from fedwca.results.checkpoints import Checkpoints, Keep
 from fedwca.results.runs import identity, read_about
@@ -118,9 +118,13 @@ def _conduct(request: Request, world: World | None) -> Conducted:
             federation = draw(decided.config, dataset, source, 0, 0)
             domains = federation.metrics.domains
             rehearse(decided.config, decided.methods, dataset)
-            together = settled(decided.config, len(dataset.classes), federation.clients)
+            federations = decided.config.source_models * decided.config.trials
+            trained = sum(rounds > 0 for _, rounds in decided.methods)
+            ranks = 1 if world is None else world.size
+            most = together_at_most(ranks, federations, trained, request.ranks_per_trial)
+            together = settled(decided.config, len(dataset.classes), federation.clients, most)
             needed = memory.estimate(together, decided.methods, len(dataset.classes), federation)
-            memory.refuse(needed, free(device), device)
+            memory.refuse(needed, free(device), device, together.trials_at_once or 1)
             choice = choose_kernels(together, decided.methods, len(dataset.classes), federation.clients)
             together = together.model_copy(update={"kernels": choice.chosen})
             del federation

@@ -88,7 +88,7 @@ class _Lines:
         if math.isnan(self.started):  # source training is over
             self.started = time.monotonic()
 
-    def on_earlier(self, rounds: int) -> None:
+    def on_earlier(self, rounds: int, clients: int) -> None:
         self.done += rounds
 
     def on_elsewhere(self, rounds: int) -> None:
@@ -135,9 +135,9 @@ class _Bars:
         self.clients, self._accuracy = clients, ""
         self.bars.reset(self.now, total=max(1, rounds * clients), visible=rounds > 0, description=label, note="")
 
-    def on_earlier(self, rounds: int) -> None:
+    def on_earlier(self, rounds: int, clients: int) -> None:
         self.bars.advance(self.all, rounds)
-        self.bars.advance(self.now, rounds * self.clients)
+        self.bars.advance(self.now, rounds * clients)
 
     def on_elsewhere(self, rounds: int) -> None:
         self.bars.advance(self.all, rounds)

@@ -115,7 +115,7 @@ def _continue(
     from fedwca.experiments import memory
     from fedwca.experiments.bench import draw, groups
     from fedwca.experiments.checkpoint import Kept
-    from fedwca.experiments.engines import engine_name
+    from fedwca.experiments.engines import engine_name, settled_again
     from fedwca.experiments.ranked import lead
     from fedwca.experiments.request import Plan
     from fedwca.experiments.room import free
@@ -125,18 +125,24 @@ def _continue(
     from fedwca.results.checkpoints import Checkpoints, Keep, Unit
     from fedwca.results.runs import identity
 
-    # Who goes together is as it was: sums over other groups may differ in their last digits.
-    # So are kernels.
-    kernels = about.get("kernels", "eager")
-    config = decided.config.model_copy(update={"trials_at_once": about.get("trials_at_once", 1), "kernels": kernels})
-    decided = Plan(config, decided.methods, decided.origins)
-    device = resolve_device(config.device)
+    device = resolve_device(decided.config.device)
     if dataset.digest() != about["data_digest"]:
         raise DataError(f"{folder.path}: the images of {dataset.name} are not those the run began with; run it anew")
     if (device if ranks[0] is None else device.partition(":")[0]) != about["device"]:
         typer.echo(f"Warning: begun on {about['device']}, going on on {device}: last digits may differ", err=True)
-    needed = memory.estimate(config, decided.methods, len(dataset.classes), draw(config, dataset, source, 0, 0))
-    memory.refuse(needed, free(device), device)
+    federation = draw(decided.config, dataset, source, 0, 0)
+    before = about.get("trials_at_once", 1)
+    config = settled_again(decided.config, len(dataset.classes), federation.clients, before)
+    if config.trials_at_once != before:
+        now = f"{before} trials went through rounds together, and now {config.trials_at_once}"
+        typer.echo(f"Warning: {now}: last digits may differ", err=True)
+    # Other kernels would give other last digits.
+    kernels = about.get("kernels", "eager")
+    config = config.model_copy(update={"kernels": kernels})
+    decided = Plan(config, decided.methods, decided.origins)
+    needed = memory.estimate(config, decided.methods, len(dataset.classes), federation)
+    memory.refuse(needed, free(device), device, config.trials_at_once or 1)
+    del federation
     checkpoints = Checkpoints(folder.path, identity(about), Keep.parse(about["keep"]))
     folder.sweep()
     checkpoints.sweep()
@@ -164,7 +170,7 @@ def _continue(
     for unit in units:
         saved = begun.get(unit)
         checkpoints.rewind(unit, saved.round if saved else None)
-    before = sum(spent(record) for record in folder.records())
+    earlier = sum(spent(record) for record in folder.records())
     if not as_json:
         told = f"{kernels} (as before)" if engine_name(config) == "stacked" else ""
         print_plan(decided, dataset, source, device, folder.path, memory.sentence(needed), told)
@@ -181,7 +187,7 @@ def _continue(
         share=share,
         needed=needed,
         device=device,
-        before=before,
+        before=earlier,
     )
     return carry_out(work)
 

@@ -19,6 +19,7 @@ from fedwca.experiments.record import Cautions, accuracies
 from fedwca.experiments.share import Share
 from fedwca.results.checkpoints import Unit
 from fedwca.round import Method, begin
+from fedwca.source import Source
 
 
 def draw(config: RunConfig, dataset: FederatedDataset, source: str, index: int, trial: int) -> Federation:
@@ -58,51 +59,88 @@ def bench(
         at: [(method, rounds) for method, rounds in methods if not keeper.finished(Unit(*at, method.name), rounds)]
         for at in federations
     }
-    progress.earlier(len(federations) * sum(r for _, r in methods) - sum(r for some in left.values() for _, r in some))
-    models = share.models(config, dataset, source, progress.source) if any(left.values()) else []
-    mine = share.mine({Unit(*at, method.name): rounds for at, some in left.items() for method, rounds in some})
+    finished = len(federations) * sum(r for _, r in methods) - sum(r for some in left.values() for _, r in some)
+    progress.earlier(finished, 0)
+    if not any(left.values()):
+        share.mine([])
+        return
+    models = share.models(config, dataset, source, progress.source)
     at_once = 1
-    if models and len(federations) > 1:
-        at_once = share.trials_at_once(config, models[0].network, draw(config, dataset, source, 0, 0).clients)
-    for group in groups(federations, at_once):
-        here = [at for at in group if any(Unit(*at, method.name) in mine for method, _ in methods)]
-        if not here:
+    if len(federations) > 1:
+        networks = [model.network for model in models]
+        at_once = share.trials_at_once(config, networks, draw(config, dataset, source, 0, 0).clients)
+    together = groups(federations, at_once)
+    bundles = [
+        {Unit(*at, method.name): rounds for at in group if (method, rounds) in left[at]}
+        for group in together
+        for method, rounds in methods
+    ]
+    mine = share.mine([bundle for bundle in bundles if bundle])
+    for group in together:
+        # What a group holds goes with the generator, before the next one's images and models are made.
+        yield from _together(config, methods, dataset, source, group, federations, models, mine, progress, keeper,
+                             share, caution)  # fmt: skip
+
+
+def _together(
+    config: RunConfig,
+    methods: Sequence[tuple[Method, int]],
+    dataset: FederatedDataset,
+    source: str,
+    group: Sequence[tuple[int, int]],
+    federations: Sequence[tuple[int, int]],
+    models: Sequence[Source],
+    mine: set[Unit],
+    progress: Progress,
+    keeper: Keeper,
+    share: Share,
+    caution: Cautions,
+) -> Iterator[dict[str, Any]]:
+    """All methods on federations that go through rounds together; ``mine`` is what is to be done."""
+    here = [at for at in group if any(Unit(*at, method.name) in mine for method, _ in methods)]
+    if not here:
+        return
+    drawn = [draw(config, dataset, source, *at) for at in here]
+    given = [(models[at[0]].network, federation.clients) for at, federation in zip(here, drawn, strict=True)]
+    engines = share.engines(config, given)
+    several = len(federations) > 1
+    trials = [
+        Trial(
+            own.metrics, Keys(config.seed + index, trial), f"source model {index}, trial {trial}: " if several else ""
+        )
+        for (index, trial), own in zip(here, drawn, strict=True)
+    ]
+    for method, rounds in methods:
+        units = {i: unit for i, at in enumerate(here) if (unit := Unit(*at, method.name)) in mine}
+        if not units:
             continue
-        drawn = [draw(config, dataset, source, *at) for at in here]
-        given = [(models[at[0]].network, federation.clients) for at, federation in zip(here, drawn, strict=True)]
-        engines = share.engines(config, given)
-        trials = [Trial(own.metrics, Keys(config.seed + at[0], at[1])) for at, own in zip(here, drawn, strict=True)]
-        for method, rounds in methods:
-            units = {i: unit for i, at in enumerate(here) if (unit := Unit(*at, method.name)) in mine}
-            if not units:
-                continue
-            label = f"{method.label}{_which(list(units.values()), federations)}"
-            progress.begin(label, rounds, sum(len(drawn[i]) for i in units))
-            points, accuracy = {}, dict.fromkeys(units, math.nan)
-            for i, unit in units.items():
-                model, engine = models[unit.source_model], engines.engines[i]
-                point = keeper.restore(unit, engine, model.digest)
-                if point is None:
-                    point = Point(-1, begin(engine))
-                    first = accuracies(trials[i].metrics, engine)
-                    accuracy[i] = mean(first)
-                    home = {"source_accuracy": model.accuracy, "source_digest": model.digest}
-                    yield {**_tag(unit), "round": -1, "accuracy": first, **home}
-                    keeper.save(unit, point, engine, model.digest, last=rounds == 0)
-                if point.round >= 0:
-                    progress.earlier(point.round + 1)
-                points[i] = point
-            for i, record, after in federate(config, method, rounds, engines, trials, points, caution, progress):
-                unit, accuracy[i] = units[i], mean(record["accuracy"])
-                yield {**_tag(unit), **record}
-                # Who goes together keeps the point before the last until all have ended: it is where a run that is
-                # stopped in between goes on with all of them.
-                last = after.round == rounds - 1 and len(units) == 1
-                keeper.save(unit, after, engines.engines[i], models[unit.source_model].digest, last)
-            if len(units) > 1:
-                for unit in units.values():
-                    keeper.end(unit)
-            progress.end(label, mean(list(accuracy.values())))
+        label = f"{method.label}{_which(list(units.values()), federations)}"
+        progress.begin(label, rounds, sum(len(drawn[i]) for i in units))
+        points, accuracy = {}, dict.fromkeys(units, math.nan)
+        for i, unit in units.items():
+            model, engine = models[unit.source_model], engines.engines[i]
+            point = keeper.restore(unit, engine, model.digest)
+            if point is None:
+                point = Point(-1, begin(engine))
+                first = accuracies(trials[i].metrics, engine)
+                accuracy[i] = mean(first)
+                home = {"source_accuracy": model.accuracy, "source_digest": model.digest}
+                yield {**_tag(unit), "round": -1, "accuracy": first, **home}
+                keeper.save(unit, point, engine, model.digest, last=rounds == 0)
+            if point.round >= 0:
+                progress.earlier(point.round + 1, len(drawn[i]))
+            points[i] = point
+        for i, record, after in federate(config, method, rounds, engines, trials, points, caution, progress):
+            unit, accuracy[i] = units[i], mean(record["accuracy"])
+            yield {**_tag(unit), **record}
+            # Who goes together keeps the point before the last until all have ended: it is where a run that is
+            # stopped in between goes on with all of them.
+            last = after.round == rounds - 1 and len(units) == 1
+            keeper.save(unit, after, engines.engines[i], models[unit.source_model].digest, last)
+        if len(units) > 1:
+            for unit in units.values():
+                keeper.end(unit)
+        progress.end(label, mean(list(accuracy.values())))
 
 
 def groups(federations: Sequence[tuple[int, int]], at_once: int) -> list[list[tuple[int, int]]]:
@@ -125,4 +163,6 @@ def _which(units: Sequence[Unit], federations: Sequence[tuple[int, int]]) -> str
         return ""
     if len(numbers) == 1:
         return f", run {numbers[0]} of {len(federations)}"
-    return f", runs {numbers[0]} to {numbers[-1]} of {len(federations)}"
+    unbroken = numbers == list(range(numbers[0], numbers[-1] + 1))
+    which = f"{numbers[0]} to {numbers[-1]}" if unbroken and len(numbers) > 2 else ", ".join(map(str, numbers))
+    return f", runs {which} of {len(federations)}"

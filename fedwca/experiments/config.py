@@ -86,10 +86,11 @@ class RunConfig(BaseModel):
     """How the stacked engine carries out a training step; auto: on a GPU what a few steps before round 1 show to be the
     quickest, on a CPU eager."""
     workers: PositiveInt | None = None
-    """Clients at the same time; changes the time, never the numbers. None: one per core, stacked all that fit."""
+    """Clients at the same time; changes the time, and of the numbers last digits of the stacked engine at most. None:
+    one per core, stacked all that fit."""
     trials_at_once: PositiveInt | None = None
     """Trials, of all source models, that the stacked engine takes through each round together, all their clients in
-    one step; changes the time, never the numbers. None: as many as fit on a GPU, one on a CPU."""
+    one step; changes the time, and of the numbers last digits at most. None: as many as fit on a GPU, one on a CPU."""
     probes: tuple[str, ...] = ()
     """Further clusterers, such as finch:signature=2, whose partition of the clients after round 0 is recorded."""
     evidence: bool = False

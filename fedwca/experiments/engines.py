@@ -94,7 +94,7 @@ def trials_at_once(config: RunConfig, network: Network, clients: Sequence[Client
         clients: unlabeled images of one federation.
 
     Raises:
-        UsageError: several are asked for, and the engine takes one after the other.
+        UsageError: several are asked for, and the engine takes one after the other, or ``workers`` has no room.
     """
     most, asked = config.source_models * config.trials, config.trials_at_once
     if engine_name(config) != "stacked":
@@ -102,7 +102,13 @@ def trials_at_once(config: RunConfig, network: Network, clients: Sequence[Client
             raise UsageError(f"--trials-at-once {asked} needs --engine stacked; the loop takes trials one by one")
         return 1
     if asked is not None:
-        return min(asked, most)
+        asked = min(asked, most)
+        if config.workers is not None and asked > 1 and config.workers < asked * len(clients):
+            raise UsageError(
+                f"--trials-at-once {asked} has {asked * len(clients)} clients at work at a time, more than --workers "
+                f"{config.workers}; give one of the two"
+            )
+        return asked
     if config.workers is not None:
         return max(1, min(config.workers // len(clients), most))
     device = torch.device(resolve_device(config.device))
@@ -113,19 +119,39 @@ def trials_at_once(config: RunConfig, network: Network, clients: Sequence[Client
     return max(1, min(most, there * 4 // 5 // (fixed + len(clients) * each)))
 
 
-def settled(config: RunConfig, classes: int, clients: Sequence[ClientImages]) -> RunConfig:
+def settled(config: RunConfig, classes: int, clients: Sequence[ClientImages], most: int) -> RunConfig:
     """The configuration with a number for ``trials_at_once``, which depends on what is free now.
 
     Args:
         config: to be run.
         classes: M.
         clients: unlabeled images of one federation.
+        most: where nobody asks for a number, the most that leaves no rank without work; see
+            `fedwca.experiments.share.together_at_most`.
 
     Raises:
         UsageError: see `trials_at_once`.
     """
     network = architecture(config).build(classes, pretrained=False)
-    return config.model_copy(update={"trials_at_once": trials_at_once(config, network, clients)})
+    number = trials_at_once(config, network, clients)
+    return config.model_copy(update={"trials_at_once": min(number, config.trials_at_once or most)})
+
+
+def settled_again(config: RunConfig, classes: int, clients: Sequence[ClientImages], before: int) -> RunConfig:
+    """The configuration of a run that goes on, with the number of trials that went together before, if it still can be.
+
+    Args:
+        config: as it was asked for.
+        classes: M.
+        clients: unlabeled images of one federation.
+        before: trials that went together.
+    """
+    network, number = architecture(config).build(classes, pretrained=False), before
+    if engine_name(config) != "stacked":
+        number = 1
+    elif before > 1 and config.trials_at_once is None and not fit(config, network, clients, len(clients), before):
+        number = min(before, trials_at_once(config, network, clients))
+    return config.model_copy(update={"trials_at_once": number})
 
 
 def fit(config: RunConfig, network: Network, clients: Sequence[ClientImages], number: int, trials: int) -> bool:

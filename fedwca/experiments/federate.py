@@ -10,6 +10,7 @@ from typing import Any
 from fedwca.data.metrics import Metrics, mean
 from fedwca.engine.protocol import OneByOne
 from fedwca.engine.randomness import Keys
+from fedwca.errors import Diverged
 from fedwca.experiments.checkpoint import Point
 from fedwca.experiments.config import RunConfig
 from fedwca.experiments.probe import clusterings, evidence
@@ -25,6 +26,8 @@ class Trial:
     metrics: Metrics
     keys: Keys
     """Where its random numbers come from."""
+    name: str = ""
+    """Says which it is in front of an error, where there are several."""
 
 
 def federate(
@@ -67,9 +70,13 @@ def federate(
         uploads = engines.run(turns)
         # What they did together is shared out evenly, so that the seconds of all records add up to the clock's.
         spent = (time.perf_counter() - started) / len(here)
+        accuracies_here: list[float] = []
         for i in here:
             began = time.perf_counter()
-            server, outcome = conclude(turns[i], uploads.pop(i))
+            try:
+                server, outcome = conclude(turns[i], uploads.pop(i))
+            except Diverged as error:
+                raise Diverged(f"{trials[i].name}{error}") from error
             # Laid out as a checkpoint gives them back: a sum's order may depend on strides.
             state = {name: value.contiguous() for name, value in server.state.items()}
             server = Server(server.rows.contiguous(), state, server.source)
@@ -78,8 +85,10 @@ def federate(
             record["seconds"]["round"] = spent_here
             caution(record, outcome, method)
             points[i] = Point(number, server, outcome.labels)
-            progress.round(number + 1, mean(record["accuracy"]))
+            accuracies_here.append(mean(record["accuracy"]))
             yield i, record, points[i]
+        progress.elsewhere(len(here) - 1)
+        progress.round(number + 1, mean(accuracies_here))
 
 
 def recorded(

@@ -49,7 +49,7 @@ SMALLER = {
 }
 
 
-def refuse(needed: Need, there: int | None, device: str) -> None:
+def refuse(needed: Need, there: int | None, device: str, trials: int = 1) -> None:
     """Nothing where a run fits.
 
     Raises:
@@ -62,6 +62,7 @@ def refuse(needed: Need, there: int | None, device: str) -> None:
     raise UsageError(
         f"this run needs about {size(needed.total)} of memory on {device}, and {size(there)} are free; most of it, "
         f"{size(parts[most])}, is {WHAT[most]}: take {SMALLER[most]}"
+        + (f", or fewer --trials-at-once than {trials}" if trials > 1 else "")
     )
 
 

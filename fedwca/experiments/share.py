@@ -8,6 +8,7 @@ from typing import Any
 from fedwca.data.dataset import FederatedDataset
 from fedwca.data.partition import ClientImages
 from fedwca.engine.protocol import OneByOne
+from fedwca.engine.stacked import alike
 from fedwca.experiments.config import RunConfig
 from fedwca.experiments.engines import choose_engines, trials_at_once
 from fedwca.experiments.progress import Progress
@@ -25,17 +26,24 @@ class Share:
     ranks: Mapping[str, int] | None = None
     """How many ranks there are and how many do a trial; None: this process is alone."""
 
-    def mine(self, units: Mapping[Unit, int]) -> set[Unit]:
-        """Which of the units that are left, each with its rounds, this process does."""
-        return set(units)
+    def mine(self, bundles: Sequence[Mapping[Unit, int]]) -> set[Unit]:
+        """Which of the units that are left, each with its rounds, this process does; a bundle goes together."""
+        return {unit for bundle in bundles for unit in bundle}
 
     def models(self, config: RunConfig, dataset: FederatedDataset, source: str, progress: Tell) -> list[Source]:
         """All source models."""
         return source_models(config, dataset, source, progress)
 
-    def trials_at_once(self, config: RunConfig, network: Network, clients: Sequence[ClientImages]) -> int:
-        """Federations that go through each round together, see `fedwca.experiments.engines.trials_at_once`."""
-        return trials_at_once(config, network, clients)
+    def trials_at_once(self, config: RunConfig, networks: Sequence[Network], clients: Sequence[ClientImages]) -> int:
+        """Federations that go through each round together, see `fedwca.experiments.engines.trials_at_once`.
+
+        Args:
+            config: of the run.
+            networks: all source models.
+            clients: of one federation.
+        """
+        number = trials_at_once(config, networks[0], clients)
+        return number if alike(networks) else 1
 
     def engines(self, config: RunConfig, given: Sequence[tuple[Network, Sequence[ClientImages]]]) -> OneByOne:
         """Engines for federations that go together, each of a source model and clients."""
@@ -62,17 +70,34 @@ def per_trial(ranks: int, units: int, asked: int | None) -> int:
     return asked or next(n for n in range(1, ranks + 1) if ranks % n == 0 and ranks // n <= max(1, units))
 
 
-def dealt(units: Mapping[Unit, int], teams: int) -> list[list[Unit]]:
-    """Units of each team: each in turn to the team with the fewest rounds so far.
+def together_at_most(ranks: int, federations: int, methods: int, asked: int | None) -> int:
+    """The most federations that can go through rounds together and leave every rank something to do.
 
-    >>> a, b, c = (Unit(0, 0, name) for name in "abc")
-    >>> [[unit.method for unit in some] for some in dealt({a: 5, b: 10, c: 5}, 2)]
-    [['a', 'c'], ['b']]
+    Args:
+        ranks: in the world.
+        federations: source models times trials.
+        methods: those with rounds.
+        asked: ranks that share a trial's clients, as the user wants it.
+
+    >>> [together_at_most(ranks, 15, 2, None) for ranks in (1, 2, 4, 64)]
+    [15, 15, 7, 1]
+    """
+    if per_trial(ranks, federations * methods, asked) > 1:
+        return 1
+    return min(federations, max(1, federations * methods // ranks))
+
+
+def dealt(bundles: Sequence[Mapping[Unit, int]], teams: int) -> list[list[Unit]]:
+    """Units of each team: each bundle in turn to the team with the fewest rounds so far.
+
+    >>> a, b, c, d = (Unit(0, 0, name) for name in "abcd")
+    >>> [[unit.method for unit in some] for some in dealt([{a: 5}, {b: 10}, {c: 2, d: 2}], 2)]
+    [['a', 'c', 'd'], ['b']]
     """
     found: list[list[Unit]] = [[] for _ in range(teams)]
     rounds = [0] * teams
-    for unit, number in units.items():
+    for bundle in bundles:
         least = rounds.index(min(rounds))
-        found[least].append(unit)
-        rounds[least] += number
+        found[least].extend(bundle)
+        rounds[least] += sum(bundle.values())
     return found

@@ -48,16 +48,35 @@ def survey(
             begun[unit] = None
     for group in together:
         for method in dict.fromkeys(unit.method for unit in units):
-            _level(checkpoints, begun, [Unit(*at, method) for at in group])
+            if not _level(
+                checkpoints, begun, {unit: units[unit] for at in group if (unit := Unit(*at, method)) in units}
+            ):
+                damaged.append(
+                    f"trials of {method} that went through rounds together stand at different ones; they go on apart, "
+                    "so last digits may differ"
+                )
     return begun, damaged
 
 
-def _level(checkpoints: Checkpoints, begun: dict[Unit, Saved | None], units: Sequence[Unit]) -> None:
-    """Put units that go together back to the last round that all of them have, where its points are still there."""
-    if not any(begun.get(unit) for unit in units) or any(unit in begun and begun[unit] is None for unit in units):
-        return
-    stand = {unit: saved.round if (saved := begun.get(unit)) else -1 for unit in units}
-    to = min(stand.values())
-    back = {unit: checkpoints.latest(unit, to)[0] for unit in units if stand[unit] > to}
-    if all(saved is not None and saved.round == to for saved in back.values()):
-        begun |= back
+def _level(checkpoints: Checkpoints, begun: dict[Unit, Saved | None], units: Mapping[Unit, int]) -> bool:
+    """Put units that went together back to the last round that all of them have; whether they stand at one now.
+
+    Whoever goes together is at most one round apart. Who is further is not so because of that, and loses nothing.
+    """
+    stand = {unit: _round(begun, unit, rounds) for unit, rounds in units.items()}
+    to = min(stand.values(), default=-1)
+    if max(stand.values(), default=-1) - to > 1:
+        return False
+    back = {unit: checkpoints.at(unit, to) for unit, round in stand.items() if round > to}
+    if any(saved is None for saved in back.values()):
+        return False
+    begun |= back
+    return True
+
+
+def _round(begun: Mapping[Unit, Saved | None], unit: Unit, rounds: int) -> int:
+    """Where a unit stands; -1 before round 0."""
+    if unit not in begun:
+        return -1
+    saved = begun[unit]
+    return rounds - 1 if saved is None else saved.round

@@ -18,7 +18,7 @@ from fedwca.experiments.checkpoint import Folder
 from fedwca.experiments.config import RunConfig
 from fedwca.experiments.engines import choose_engine
 from fedwca.experiments.progress import Progress
-from fedwca.experiments.setup import Tell, architecture, source_models
+from fedwca.experiments.setup import Tell, architecture, resolve_device, source_models
 from fedwca.experiments.share import Record, Share, dealt, per_trial
 from fedwca.network import Network
 from fedwca.results.checkpoints import Unit
@@ -57,9 +57,9 @@ class TeamShare(Share):
         self.mail = Mail(world)
         self._stop: Exception | None = None
 
-    def mine(self, units: Mapping[Unit, int]) -> set[Unit]:
+    def mine(self, bundles: Sequence[Mapping[Unit, int]]) -> set[Unit]:
         """As for one process."""
-        return set(dealt(units, self.world.size // self.size)[self.world.rank // self.size])
+        return set(dealt(bundles, self.world.size // self.size)[self.world.rank // self.size])
 
     def models(self, config: RunConfig, dataset: FederatedDataset, source: str, progress: Tell) -> list[Source]:
         """Each trained by one rank, in turn, and given to all."""
@@ -74,15 +74,15 @@ class TeamShare(Share):
             if here is None:
                 network = architecture(config).build(len(dataset.classes), pretrained=False)
                 network.load_state_dict(state)
-                here = Source(network.eval(), accuracy, digest)
+                here = Source(network.eval().to(resolve_device(config.device)), accuracy, digest)
             found.append(here)
         epochs = config.source_models * config.source_training.epochs
         progress(epochs, epochs, found[-1].accuracy)
         return found
 
-    def trials_at_once(self, config: RunConfig, network: Network, clients: Sequence[ClientImages]) -> int:
+    def trials_at_once(self, config: RunConfig, networks: Sequence[Network], clients: Sequence[ClientImages]) -> int:
         """As for one process; one where ranks share its clients."""
-        return super().trials_at_once(config, network, clients) if self.size == 1 else 1
+        return super().trials_at_once(config, networks, clients) if self.size == 1 else 1
 
     def engines(self, config: RunConfig, given: Sequence[tuple[Network, Sequence[ClientImages]]]) -> OneByOne:
         """As for one process, with this rank's part of the clients."""

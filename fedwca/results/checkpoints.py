@@ -114,7 +114,7 @@ class Checkpoints:
             about = {"schema": SCHEMA, "identity": self.identity, "unit": [*unit], "round": round, **facts}
             values = _unshared(tensors)
             about["checksum"] = _checksum(sorted(values), values.__getitem__)
-            path = self._folder(unit) / f"{round + 1:06d}.safetensors"
+            path = self._path(unit, round)
             write_atomically(path, lambda file: _write(values, file, {"fedwca": json.dumps(about)}))
         self._prune(unit, most)
 
@@ -155,6 +155,14 @@ class Checkpoints:
             )
         return None, []
 
+    def at(self, unit: Unit, round: int) -> Saved | None:
+        """The checkpoint that was made after a round; None where there is none, or it is damaged."""
+        path = self._path(unit, round)
+        try:
+            return self.read(path, unit) if path.exists() else None
+        except Truncated:
+            return None
+
     def read(self, path: Path, unit: Unit) -> Saved:
         """One checkpoint file.
 
@@ -188,6 +196,9 @@ class Checkpoints:
         """Remove temporary files that a killed process left."""
         for file in self.path.glob("*/.*.safetensors") if self.path.is_dir() else ():
             file.unlink(missing_ok=True)
+
+    def _path(self, unit: Unit, round: int) -> Path:
+        return self._folder(unit) / f"{round + 1:06d}.safetensors"
 
     def _folder(self, unit: Unit) -> Path:
         return self.path / f"{unit.source_model}-{unit.trial}-{quote(unit.method, safe='')}"

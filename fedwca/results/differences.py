@@ -9,7 +9,9 @@ from fedwca.results.store import plain
 
 
 def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Dotted keys in which two runs' configurations or methods differ, with both values; ``workers`` does not count.
+    """Dotted keys in which two runs' configurations or methods differ, with both values.
+
+    How many clients and trials are at work at a time does not count: it moves last digits at most.
 
     Args:
         one: what ``config.json`` of a run holds.
@@ -26,7 +28,8 @@ def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tup
 def _leaves(about: Mapping[str, Any]) -> dict[str, Any]:
     """Configuration and components as dotted keys; those of a method as ``method.kind.name.field``."""
     found = dict(_flat(plain(about["config"])))
-    found.pop("workers", None)
+    for name in ("workers", "trials_at_once"):
+        found.pop(name, None)
     for name, method in about["methods"].items():
         found[f"{name}.rounds"] = method["rounds"]
         for part in plain(method["components"]):

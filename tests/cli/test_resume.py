@@ -197,6 +197,22 @@ def test_kernels_stay_as_they_were(bench: Make) -> None:
     assert "Kernels: channels-last (as before)" in again.out
 
 
+def test_a_run_of_trials_together_goes_on_where_they_cannot_be(bench: Make) -> None:
+    run = bench(*TOGETHER, "--json", "--keep", "all")
+    assert run.code == 0, run.err
+    (run.folder / "summary.json").unlink()
+    about = json.loads((run.folder / "config.json").read_text())
+    about["config"]["engine"], about["config"]["trials_at_once"] = "auto", None  # as it would have been on a GPU
+    (run.folder / "config.json").write_text(json.dumps(about))
+    for file in run.folder.glob("checkpoints/*"):
+        shutil.rmtree(file)
+    (run.folder / "rounds.jsonl").write_text("")
+    again = resume(run.folder)
+    assert again.code == 0, again.err
+    assert "Warning: 2 trials went through rounds together, and now 1: last digits may differ" in again.err
+    assert len((run.folder / "rounds.jsonl").read_text().splitlines()) == 3 * (3 + 3)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_killed_at_a_random_moment(whole: Path, shades: Path, tmp_path: Path, seed: int) -> None:

@@ -143,6 +143,7 @@ def test_flowers_simulation_ends_with_the_same_models(tmp_path: Path, shades: Pa
     require_same(found, federation, tmp_path / "d")
 
 
+@pytest.mark.timeout(600)
 def test_thinned_uploads_over_flower(tmp_path: Path, shades: Path) -> None:
     pytest.importorskip("ray")
     federation = laid_out(tmp_path / "d", shades, "fedavg", "--top", "0.1", "--feedback")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from fedwca.data.partition import ClientImages
 from fedwca.engine.loop import Loop
@@ -11,7 +12,7 @@ from fedwca.engine.stacked import StackedTrials
 from fedwca.errors import UsageError
 from fedwca.experiments import engines
 from fedwca.experiments.config import RunConfig
-from fedwca.experiments.engines import ENGINES, choose_engine, choose_engines, trials_at_once
+from fedwca.experiments.engines import ENGINES, choose_engine, choose_engines, settled_again, trials_at_once
 from fedwca.models.lenet import LeNet
 from fedwca.models.resnet18 import ResNet18
 from fedwca.network import Network
@@ -66,6 +67,26 @@ def test_on_a_gpu_as_many_trials_as_fit(
     for free, number in ((40_000, 2), (1_000, 1), (10**9, 15)):
         monkeypatch.setattr(engines, "free", lambda device, there=free: there)
         assert trials_at_once(config, network, images) == number
+
+
+def test_workers_without_room_for_the_trials_that_are_asked_for(network: Network, images: list[ClientImages]) -> None:
+    config = RunConfig(engine="stacked", device="cpu", trials=3, trials_at_once=2, workers=7)
+    with pytest.raises(UsageError, match="--trials-at-once 2 has 8 clients at work at a time, more than --workers 7"):
+        trials_at_once(config, network, images)
+
+
+def test_a_run_that_goes_on_takes_the_same_trials_together_if_it_can(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = [ClientImages(torch.zeros(4, 3, 32, 32, dtype=torch.uint8), *[torch.zeros(0, 3, 32, 32)] * 2)] * 4
+    stacked = RunConfig(engine="stacked", device="cpu", trials=4)
+    assert settled_again(stacked, 3, given, 2).trials_at_once == 2
+    # Begun on a GPU, going on on a CPU: auto is the loop there.
+    assert settled_again(RunConfig(engine="auto", device="cpu", trials=4), 3, given, 3).trials_at_once == 1
+    monkeypatch.setattr(engines, "free", lambda device: 10_000)
+    assert settled_again(stacked, 3, given, 2).trials_at_once == 1
+    asked = stacked.model_copy(update={"trials_at_once": 2})
+    assert settled_again(asked, 3, given, 2).trials_at_once == 2
 
 
 def test_the_loop_takes_trials_one_by_one(network: Network, images: list[ClientImages]) -> None:

@@ -66,7 +66,11 @@ class Pile:
 
     def __init__(self, images: Sequence[Tensor], device: torch.device) -> None:
         self.sizes = [len(own) for own in images]
-        self.images = torch.cat([own.to(device) for own in images]).contiguous(memory_format=torch.channels_last)
+        size, layout = (sum(self.sizes), *images[0].shape[1:]), torch.channels_last
+        # Filled piece by piece: images are many, and there is no room for them twice.
+        self.images = torch.empty(size, dtype=images[0].dtype, device=device, memory_format=layout)
+        for here, own in zip(self.images.split(self.sizes), images, strict=True):
+            here.copy_(own)
         self.starts = torch.tensor([0, *self.sizes]).cumsum(0)[:-1].to(device)
         self.first = 0
         """Where the first client's images begin; other trials' may lie before and behind."""
