@@ -16,6 +16,8 @@ NAMES = {
     "pfllib": "PFLlib",
 }
 OURS = "fedwca"
+DISTURBED = 1.3
+"""The most CPU seconds of a round over the fewest, above which a peer was disturbed."""
 
 
 def read(name: str) -> dict[str, Any]:
@@ -36,6 +38,12 @@ def loads(cases: list[dict[str, Any]]) -> str:
     return f"{min(seen)} to {max(seen)}" if min(seen) < max(seen) else f"{seen[0]}"
 
 
+def disturbed(rounds: list[dict[str, float]]) -> bool:
+    """Whether rounds of a peer, all of the same work, took too different CPU seconds."""
+    cpu = [each["cpu"] for each in rounds]
+    return max(cpu) > DISTURBED * min(cpu)
+
+
 def peers() -> str:
     """A row a peer: median seconds of a round, their range, and ours over theirs; what is lost is marked."""
     if not (RESULTS / "peers.json").exists():
@@ -54,6 +62,8 @@ def peers() -> str:
         for clock in ("cpu", "wall"):
             ratio = median[OURS][clock] / median[peer][clock]
             ratios.append("" if peer == OURS else f"**lost** {ratio:.2f}" if ratio > 1 else f"{ratio:.2f}")
+        if disturbed(rounds):
+            ratios = ["–", "–"]
         name, own = "; ".join([NAMES[peer], *result["peers"][peer]]), median[peer]
         spread = f"{min(cpu):.1f} to {max(cpu):.1f}"
         lines.append(f"| {name} | {own['cpu']:.1f} | {spread} | {own['wall']:.1f} | {ratios[0]} | {ratios[1]} |")
@@ -62,9 +72,14 @@ def peers() -> str:
         "",
         f"{sizes['clients']} clients of {sizes['images']} images, {sizes['epochs']} epoch, {sizes['workers']} workers "
         f"(the plain loop and PFLlib: one process); medians of {len(every) // len(result['rounds'])} rounds",
-        f"each, {result['repeats']} runs of each peer in turn. {made(result)}, under load: load averages of",
+        f"each, runs of each peer in turn: {result['repeats']}. {made(result)}, under load: load averages of",
         f"{loads(every)}. Wall times say little then; CPU seconds are over all processes of a peer.",
     ]
+    for peer, rounds in result["rounds"].items():
+        if disturbed(rounds):
+            lines.append(
+                f"CPU seconds of {NAMES[peer]} differ too much between rounds to be its own: other work got in."
+            )
     lines += [f"Left out: {why}." for why in result["absent"].values()]
     return "\n".join(lines)
 
