@@ -54,7 +54,8 @@ def defences() -> list[Case]:
     found = [Case("full precision", name) for name in METHODS[:2]]
     uniform = "fedavg:weighting=uniform"
     found += [Case(what, name, rules=given, liar=True) for name in (uniform, "wca") for what, given in DEFENCES.items()]
-    found.append(Case("nobody lies, median", uniform, rules={"robust": "median"}))
+    found += [Case("nobody lies", name, apart=True) for name in (uniform, "wca")]
+    found.append(Case("nobody lies, median", uniform, rules={"robust": "median"}, apart=True))
     found += [Case(f"clip {clip}, noise {noise}", "fedavg", privacy=Privacy(clip, noise)) for clip, noise in NOISE]
     return found
 

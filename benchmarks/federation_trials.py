@@ -36,6 +36,9 @@ class Case:
     upload: dict[str, Any] = field(default_factory=dict)
     rules: dict[str, Any] = field(default_factory=dict)
     liar: bool = False
+    """Whether client 0 lies; it does not count then."""
+    apart: bool = False
+    """Whether client 0 does not count though it is honest, to compare with."""
     privacy: Privacy | None = None
 
 
@@ -130,7 +133,7 @@ class Trials:
         return {
             "what": case.what,
             "aggregator": case.aggregator,
-            "accuracy": self.accuracy(weights, server.rows, without=int(case.liar)),
+            "accuracy": self.accuracy(weights, server.rows, without=int(case.liar or case.apart)),
             "bytes_down": clients[1].down[:-1],
             "bytes_up": up,
             "clusters": len(server.rows),
