@@ -17,7 +17,9 @@ NAMES = {
 }
 OURS = "fedwca"
 DISTURBED = 1.3
-"""The most CPU seconds of a round over the fewest, above which a peer was disturbed."""
+"""CPU seconds of a round over the fewest, above which it was disturbed."""
+FEW = 4
+"""Rounds of which a disturbed one shows in the median; of more the median passes over it."""
 
 
 def read(name: str) -> dict[str, Any]:
@@ -39,9 +41,9 @@ def loads(cases: list[dict[str, Any]]) -> str:
 
 
 def disturbed(rounds: list[dict[str, float]]) -> bool:
-    """Whether rounds of a peer, all of the same work, took too different CPU seconds."""
+    """Whether what stands for a peer's rounds, all of the same work, is too far from the least disturbed of them."""
     cpu = [each["cpu"] for each in rounds]
-    return max(cpu) > DISTURBED * min(cpu)
+    return (max(cpu) if len(cpu) < FEW else statistics.median(cpu)) > DISTURBED * min(cpu)
 
 
 def peers() -> str:
@@ -72,9 +74,11 @@ def peers() -> str:
         "",
         f"{sizes['clients']} clients of {sizes['images']} images, {sizes['epochs']} epoch, {sizes['workers']} workers "
         f"(the plain loop and PFLlib: one process); medians of {len(every) // len(result['rounds'])} rounds",
-        f"each, runs of each peer in turn: {result['repeats']}. {made(result)}, under load: load averages of",
-        f"{loads(every)}. Wall times say little then; CPU seconds are over all processes of a peer.",
+        f"each, runs of each peer in turn: {result['repeats']}. {made(result)}; load averages of",
+        f"{loads(every)}. CPU seconds are over all processes of a peer.",
     ]
+    if max(each["load_average"] for each in every) > 2 * result["environment"]["cores"]:
+        lines.append("The cores had more to do than this, so wall times say little.")
     for peer, rounds in result["rounds"].items():
         if disturbed(rounds):
             lines.append(
