@@ -115,7 +115,7 @@ SHARED: dict[str, Any] = {
     "kernels": _kind(
         str,
         "--kernels",
-        text="Steps of the stacked engine: auto (default; measured on a GPU), eager, channels-last or compile.",
+        text="Steps of the stacked engine: auto (default; measured on a GPU), eager, channels-last, products, compile.",
         panel=RUN,
     ),
     "workers": _kind(int, "--workers", text="Clients at the same time; never changes the numbers.", panel=RUN),

@@ -131,14 +131,13 @@ def _continue(
     if (device if ranks[0] is None else device.partition(":")[0]) != about["device"]:
         typer.echo(f"Warning: begun on {about['device']}, going on on {device}: last digits may differ", err=True)
     federation = draw(decided.config, dataset, source, 0, 0)
-    before = about.get("trials_at_once", 1)
-    config = settled_again(decided.config, len(dataset.classes), federation.clients, before)
+    # Other kernels would give other last digits.
+    before, kernels = about.get("trials_at_once", 1), about.get("kernels", "eager")
+    config = decided.config.model_copy(update={"kernels": kernels})
+    config = settled_again(config, len(dataset.classes), federation.clients, before)
     if config.trials_at_once != before:
         now = f"{before} trials went through rounds together, and now {config.trials_at_once}"
         typer.echo(f"Warning: {now}: last digits may differ", err=True)
-    # Other kernels would give other last digits.
-    kernels = about.get("kernels", "eager")
-    config = config.model_copy(update={"kernels": kernels})
     decided = Plan(config, decided.methods, decided.origins)
     needed = memory.estimate(config, decided.methods, len(dataset.classes), federation)
     memory.refuse(needed, free(device), device, config.trials_at_once or 1)

@@ -62,7 +62,6 @@ def bench(
     finished = len(federations) * sum(r for _, r in methods) - sum(r for some in left.values() for _, r in some)
     progress.earlier(finished, 0)
     if not any(left.values()):
-        share.mine([])
         return
     models = share.models(config, dataset, source, progress.source)
     at_once = 1
