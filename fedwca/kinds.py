@@ -116,6 +116,11 @@ class PseudoLabeler(Component):
     renew: Literal["round", "epoch"] = "round"
     """Labels are made once per round and kept, or anew before each epoch from the model as it then is."""
 
+    @property
+    def mixes(self) -> bool:
+        """False: no image is ever mixed with another, so that engines need not look; True where that is open."""
+        return True
+
     @abstractmethod
     def __call__(self, predictions: Mapping[str, Predictions], draws: Tensor, mask: Tensor | None = None) -> Targets:
         """Targets of one client's N samples.

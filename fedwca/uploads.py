@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fedwca.engine.protocol import Work
+from fedwca.engine.transfer import fetched
 from fedwca.errors import Diverged, FedwcaError
 from fedwca.kinds import Objective
 from fedwca.types import Blend, Bounded, Offer, Simplex, State, Targets
@@ -37,11 +38,14 @@ class Upload:
 def uploaded(
     blend: Blend, work: Work, targets: Sequence[Targets], collected: Sequence[Mapping[str, Tensor]]
 ) -> list[Upload]:
-    """One upload for each of the clients that worked together; their time is shared out evenly."""
+    """One upload for each of the clients that worked together; their time is shared out evenly.
+
+    Values may be read once the engine has come to the end of its part of the round.
+    """
     clients = len(targets)
-    weights = (blend.start.double()[:, None] @ work.weights)[:, 0].cpu().unbind()
-    report = {name: value.cpu().split(1) for name, value in blend.report.items()}
-    labels = None if blend.labels is None else blend.labels.cpu().split(1)
+    weights = fetched((blend.start.double()[:, None] @ work.weights)[:, 0]).unbind()
+    report = {name: fetched(value).split(1) for name, value in blend.report.items()}
+    labels = None if blend.labels is None else fetched(blend.labels).split(1)
     seconds = {phase: time / clients for phase, time in work.seconds.items()}
     return [
         Upload(

@@ -116,6 +116,7 @@ def _continue(
     from fedwca.experiments.bench import draw, groups
     from fedwca.experiments.checkpoint import Kept
     from fedwca.experiments.engines import engine_name, settled_again
+    from fedwca.experiments.kernels import kernels_again
     from fedwca.experiments.ranked import lead
     from fedwca.experiments.request import Plan
     from fedwca.experiments.room import free
@@ -132,7 +133,7 @@ def _continue(
         typer.echo(f"Warning: begun on {about['device']}, going on on {device}: last digits may differ", err=True)
     federation = draw(decided.config, dataset, source, 0, 0)
     # Other kernels would give other last digits.
-    before, kernels = about.get("trials_at_once", 1), about.get("kernels", "eager")
+    before, kernels = about.get("trials_at_once", 1), kernels_again(about.get("kernels", "eager"), device)
     config = decided.config.model_copy(update={"kernels": kernels})
     config = settled_again(config, len(dataset.classes), federation.clients, before)
     if config.trials_at_once != before:

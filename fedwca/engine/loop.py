@@ -18,6 +18,7 @@ from fedwca.engine.client import Desk
 from fedwca.engine.precision import Precision, check
 from fedwca.engine.replica import Replica
 from fedwca.engine.task import Received, Task
+from fedwca.engine.transfer import arrived
 from fedwca.network import Network
 from fedwca.types import Offer
 
@@ -109,7 +110,9 @@ class Loop:
             finally:
                 self._replicas.put(replica)
 
-        return self._map(work, clients, done)
+        found = self._map(work, clients, done)
+        arrived(self.device)
+        return found
 
     def mix(self, weights: Tensor, rows: Tensor) -> Tensor:
         """Mixtures of models ``[..., R] @ [R, P]``, BatchNorm statistics as ``statistics`` says."""

@@ -28,15 +28,18 @@ class Footprint:
     """Bytes of the largest output of an operation, per image."""
     item: int = 4
     """Bytes of a value."""
+    recorded: bool = False
+    """Whether training steps are recorded and keep memory of their own for it."""
 
     @classmethod
-    def of(cls, network: Network, products: bool = False) -> Footprint:
+    def of(cls, network: Network, products: bool = False, recorded: bool = False) -> Footprint:
         """Counted by a training pass of a copy that has shapes but no values; it makes no copies for another order of
         memory, 3 % of a LeNet's activations.
 
         Args:
             network: the model.
             products: whether training runs its convolutions as matrix products, which keep unfolded patches.
+            recorded: whether its steps are CUDA graphs.
         """
         layout = Layout.of(network)
         like = copy.deepcopy(network).to("meta").train()
@@ -68,7 +71,8 @@ class Footprint:
         saved = sum(tensor.untyped_storage().nbytes() for place, tensor in seen.items() if place not in known)
         total = sum(parameter.numel() for parameter in network.parameters())
         item, frozen = next(network.parameters()).element_size(), max(0, total - layout.trained)
-        return cls(layout.width, frozen, saved // images, max(largest, x.untyped_storage().nbytes()) // images, item)
+        largest = max(largest, x.untyped_storage().nbytes())
+        return cls(layout.width, frozen, saved // images, largest // images, item, recorded)
 
     @property
     def model(self) -> int:
@@ -77,9 +81,11 @@ class Footprint:
 
     def training(self, images: int) -> int:
         """Bytes of a model in training on a step of so many images: gradients, momenta, the mixture it starts from and
-        one to compare with, activations, and the gradient of the largest one with room to work.
+        one to compare with, activations, and the gradient of the largest one with room to work. Recorded steps have
+        gradients, activations and that room in memory of their own, beside what steps take that are not recorded.
         """
-        return 4 * self.model + self.item * self.frozen + images * (self.saved + 2 * self.largest)
+        step = self.model + images * (self.saved + 2 * self.largest)
+        return 3 * self.model + self.item * self.frozen + step * (2 if self.recorded else 1)
 
     def evaluation(self, images: int) -> int:
         """Bytes of a model that predicts so many images at once: the mixture, and an operation's input and output."""

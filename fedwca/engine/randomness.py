@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fedwca.engine.transfer import sent
+
 _MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
 _MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
@@ -81,7 +83,7 @@ def uniform(key: int | Tensor, counters: Tensor) -> Tensor:
 
 def tensor_of(keys: Iterable[int], device: torch.device) -> Tensor:
     """Keys as a tensor, one for each of them ``[G]`` int64, for `uniform`."""
-    return torch.tensor([_signed(key) for key in keys], dtype=torch.int64, device=device)
+    return sent([_signed(key) for key in keys], device)
 
 
 def permutation(key: int, n: int) -> Tensor:

@@ -82,7 +82,7 @@ class RunConfig(BaseModel):
     precision: Precision = "fp32"
     """How clients compute: fp32; tf32: TensorFloat-32 in a GPU's products; bf16: training in bfloat16 over weights in
     float32; bf16-all: evidence in it too."""
-    kernels: Literal["auto", "eager", "channels-last", "products", "compile"] = "auto"
+    kernels: Literal["auto", "eager", "channels-last", "products", "compile", "graphs"] = "auto"
     """How the stacked engine carries out a training step; auto: on a GPU what a few steps before round 1 show to be the
     quickest, on a CPU eager."""
     workers: PositiveInt | None = None

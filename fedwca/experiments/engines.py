@@ -163,7 +163,8 @@ def fit(config: RunConfig, network: Network, clients: Sequence[ClientImages], nu
 
 def footprint(config: RunConfig, network: Network) -> Footprint:
     """What one model and one image cost with a configuration's kernels."""
-    return Footprint.of(network, products=engine_name(config) == "stacked" and kernels(config) == "products")
+    taken = kernels(config) if engine_name(config) == "stacked" else "eager"
+    return Footprint.of(network, products=taken == "products", recorded=taken == "graphs")
 
 
 def _bytes(config: RunConfig, network: Network, clients: Sequence[ClientImages]) -> tuple[int, int]:

@@ -63,18 +63,25 @@ def choose_kernels(
         clients: unlabeled images of one federation.
 
     Raises:
-        UsageError: kernels are asked for that only the stacked engine has.
+        UsageError: kernels are asked for that the engine or the device has not.
     """
     if engine_name(config) != "stacked":
         if config.kernels not in ("auto", "eager"):
             raise UsageError(f"--kernels {config.kernels} needs --engine stacked; the loop has eager alone")
         return Choice("eager", "the loop has no others")
     device = torch.device(resolve_device(config.device))
+    if config.kernels == "graphs" and device.type != "cuda":
+        raise UsageError(f"--kernels graphs needs a CUDA device, not {device}; take eager")
     if config.kernels != "auto":
         return Choice(config.kernels, "asked for")
     if device.type == "cpu":
         return Choice("eager", "on a CPU nothing is measured")
     return measured(config, methods, classes, clients, device)
+
+
+def kernels_again(before: Kernels, device: str) -> Kernels:
+    """What a run goes on with that had some kernels before: the same, unless the device has become one without them."""
+    return "eager" if before == "graphs" and torch.device(device).type != "cuda" else before
 
 
 def measured(
@@ -97,16 +104,20 @@ def measured(
     candidates: list[Kernels] = ["eager", "channels-last"]
     if fit(config.model_copy(update={"kernels": "products"}), network, clients, count, trials):
         candidates.append("products")
+    if fit(config.model_copy(update={"kernels": "graphs"}), network, clients, count, trials):
+        candidates.append("graphs")
     if batch < 2:
         return Choice("eager", "clients have too few images to measure")
+    mixes = any(method.pseudo_labeler.mixes for method, _ in methods)
     with products(config.precision, device):
-        found = contest(network, images, config.precision, candidates)
+        found = contest(network, images, config.precision, candidates, mixes=mixes)
         steps = -(-max(len(client.train) for client in clients) // config.training.batch_size)
         steps *= -(-len(clients) // count) * config.training.epochs * sum(rounds for _, rounds in methods)
         seconds = steps * -(-config.trials * config.source_models // trials) * found["eager"]["seconds"]
         why = "measured"
         if seconds > LONG:
-            found |= {"compile": contest(network, images, config.precision, ["eager", "compile"])["compile"]}
+            pair = contest(network, images, config.precision, ["eager", "compile"], mixes=mixes)
+            found |= {"compile": pair["compile"]}
         else:
             why = f"measured; {seconds:.0f} s of steps are too few to compile for"
     return Choice(best(found), why, found)

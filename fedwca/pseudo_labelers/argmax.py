@@ -37,6 +37,11 @@ class Argmax(PseudoLabeler):
         """The model that predicts."""
         return (self.model,)
 
+    @property
+    def mixes(self) -> bool:
+        """Images stay as they are."""
+        return False
+
     def __call__(self, predictions: Mapping[str, Predictions], draws: Tensor, mask: Tensor | None = None) -> Targets:
         """The predicted class of every sample, at weight 1 where it is kept and 0 elsewhere, unmixed."""
         probabilities = predictions[self.model].probabilities

@@ -33,6 +33,11 @@ class Prototype(PseudoLabeler):
     min_count: NonNegativeInt = 0
     """Samples a class must be predicted for to be assigned; 1 as in SHOT's code for objects, 0 for no such rule."""
 
+    @property
+    def mixes(self) -> bool:
+        """Images stay as they are."""
+        return False
+
     def __call__(self, predictions: Mapping[str, Predictions], draws: Tensor, mask: Tensor | None = None) -> Targets:
         """Every sample gets a label, at full weight, unmixed."""
         start = predictions["start"]

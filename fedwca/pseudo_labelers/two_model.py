@@ -44,6 +44,11 @@ class TwoModel(PseudoLabeler):
     min_count: NonNegativeInt = 0
     """Samples a class must be predicted for to be assigned; 1 as in SHOT's code for objects, 0 for no such rule."""
 
+    @property
+    def mixes(self) -> bool:
+        """Unless that is turned off."""
+        return self.mixup and self.mu > 0
+
     def __call__(self, predictions: Mapping[str, Predictions], draws: Tensor, mask: Tensor | None = None) -> Targets:
         """Targets of Algorithm 2; with two equal models these are plain prototype labels."""
         start, cluster = predictions["start"], predictions["cluster"]

@@ -24,7 +24,7 @@ from fedwca.engine.signature import BankSignatures
 from fedwca.engine.stacked import Stacked, StackedTrials
 from fedwca.engine.stacked.kernels import Kernels
 from fedwca.engine.stacked.sgd import Sgd
-from fedwca.engine.stacked.training import Step
+from fedwca.engine.stacked.step import Step
 from fedwca.engine.task import Training
 from fedwca.experiments.compose import compose
 from fedwca.experiments.config import RunConfig

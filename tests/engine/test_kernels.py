@@ -19,8 +19,7 @@ from fedwca.engine.stacked import Stacked
 from fedwca.engine.stacked import contest as contests
 from fedwca.engine.stacked.contest import best, contest
 from fedwca.engine.stacked.convolution import ProductConv, as_products
-from fedwca.engine.stacked.kernels import Kernels, across
-from fedwca.engine.stacked.network import StackedNetwork
+from fedwca.engine.stacked.kernels import Kernels, across, places
 from fedwca.engine.task import Training
 from fedwca.models.lenet import LeNet
 from fedwca.models.resnet18 import ResNet18
@@ -28,6 +27,8 @@ from fedwca.network import Network
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.two_model import TwoModel
 from fedwca.round import Method, begin, play
+
+from .tape import Tapes
 
 
 def network() -> Network:
@@ -129,12 +130,32 @@ def test_compiled_steps_give_the_models_of_the_loop() -> None:
     assert apart("compile", 16, 16, 8) <= 1e-3
 
 
-def test_compiled_steps_have_few_shapes() -> None:
-    compiled = StackedNetwork(network(), Loop(network(), clients()).layout, kernels="compile")
-    assert [compiled.places(mixed, 64) for mixed in (0, 1, 16, 17, 63, 64)] == [0, 16, 16, 32, 64, 64]
-    assert [compiled.places(mixed, 6) for mixed in (0, 1, 3, 5)] == [0, 2, 4, 6]
-    plain = StackedNetwork(network(), Loop(network(), clients()).layout)
-    assert [plain.places(mixed, 64) for mixed in (0, 17)] == [0, 17]
+def test_compiled_steps_have_few_shapes_and_recorded_ones_have_one() -> None:
+    assert [places("compile", mixed, 64) for mixed in (0, 1, 16, 17, 63, 64)] == [0, 16, 16, 32, 64, 64]
+    assert [places("compile", mixed, 6) for mixed in (0, 1, 3, 5)] == [0, 2, 4, 6]
+    assert [places("eager", mixed, 64) for mixed in (0, 17)] == [0, 17]
+    assert [places("graphs", mixed, 64) for mixed in (0, 17)] == [64, 64]
+
+
+def test_recorded_steps_are_in_the_contest_and_have_room_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    entries, made = {}, contests.Entry.__init__
+
+    def watched(entry: contests.Entry, *given: object) -> None:
+        made(entry, *given)  # type: ignore[arg-type]
+        entries[given[3]] = entry
+
+    monkeypatch.setattr(contests.Entry, "__init__", watched)
+    some = torch.stack([images(0, 6), images(1, 6)])
+    refused = contest(network(), some, "fp32", ["eager", "graphs"], steps=1)
+    assert refused["graphs"] == {"error": "UsageError: kernels graphs needs a CUDA device, not cpu; take eager"}
+    monkeypatch.setattr(contests, "CudaGraphs", Tapes)
+    for mixes, images_of_each in ((False, (6, 6)), (True, (9, 12))):
+        found = contest(network(), some, "fp32", ["eager", "graphs"], steps=2, mixes=mixes)
+        assert all(0 < own["apart"] < 1e-4 for own in found.values())
+        assert (entries["eager"].x.shape[1], entries["graphs"].x.shape[1]) == images_of_each
+        record = entries["graphs"]._record
+        assert isinstance(record, Tapes)
+        assert (record.recorded, record.played) == (1, 3)
 
 
 def test_a_contest_measures_and_changes_nothing() -> None:

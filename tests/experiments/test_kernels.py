@@ -11,7 +11,7 @@ from fedwca.experiments import kernels
 from fedwca.experiments.compose import compose
 from fedwca.experiments.config import RunConfig
 from fedwca.experiments.engines import choose_engine, choose_engines
-from fedwca.experiments.kernels import choose_kernels, measured
+from fedwca.experiments.kernels import choose_kernels, kernels_again, measured
 from fedwca.network import Network
 
 
@@ -37,6 +37,14 @@ def test_what_is_asked_for_is_taken(images: list[ClientImages]) -> None:
     assert found.sentence == "channels-last (asked for)"
 
 
+def test_graphs_need_a_gpu(images: list[ClientImages]) -> None:
+    with pytest.raises(UsageError, match="--kernels graphs needs a CUDA device, not cpu; take eager"):
+        choice(images, engine="stacked", kernels="graphs", device="cpu")
+    assert kernels_again("graphs", "cuda:1") == "graphs"
+    assert kernels_again("graphs", "cpu") == "eager"
+    assert kernels_again("channels-last", "cpu") == "channels-last"
+
+
 def test_on_a_cpu_nothing_is_measured(images: list[ClientImages], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "contest", None)
     assert choice(images, engine="stacked").chosen == "eager"
@@ -46,10 +54,11 @@ def test_a_measurement_on_the_runs_own_shapes(images: list[ClientImages], monkey
     asked, shapes, tried = config(engine="stacked"), [], []
     real = kernels.contest
 
-    def watched(network: Network, batch: torch.Tensor, precision: str, candidates: list[str]) -> object:
+    def watched(network: Network, batch: torch.Tensor, precision: str, candidates: list[str], mixes: bool) -> object:
+        assert mixes, "FedWCA is among the methods"
         shapes.append(tuple(batch.shape))
         tried.append(candidates)
-        return real(network, batch, precision, [c for c in candidates if c != "compile"], 1) | (
+        return real(network, batch, precision, [c for c in candidates if c != "compile"], 1, mixes=mixes) | (
             {"compile": {"error": "left out"}} if "compile" in candidates else {}
         )
 
@@ -57,9 +66,10 @@ def test_a_measurement_on_the_runs_own_shapes(images: list[ClientImages], monkey
     found = measured(asked, compose(asked), 3, images, torch.device("cpu"))
     least = min(len(client.train) for client in images)
     assert shapes == [(len(images), min(64, least), *images[0].train.shape[1:])]
-    assert tried == [["eager", "channels-last", "products"]], "such a short run is not compiled for"
+    assert tried == [["eager", "channels-last", "products", "graphs"]], "such a short run is not compiled for"
     assert "too few to compile for" in found.why
     assert found.chosen in ("eager", "channels-last", "products")
+    assert "graphs failed" in found.sentence, "there are none on a CPU"
     assert "ms a step" in found.sentence
     monkeypatch.setattr(kernels, "LONG", 0.0)
     longer = measured(asked, compose(asked), 3, images, torch.device("cpu"))

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from fedwca.engine.randomness import tensor_of
+from fedwca.engine.stacked.heads import Heads
 from fedwca.engine.stacked.lesson import CrowdLesson, CrowdTargets, rejoined
-from fedwca.engine.stacked.network import Heads
+from fedwca.engine.transfer import sent
 from fedwca.errors import FedwcaError
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class Cohort:
         self.sizes = [sizes[client] for client in order]
         # Where each client is among the desks' clients, one desk behind the other, and the way back.
         self._places = order
-        self._order = torch.tensor(order if self.several else [], device=self.device, dtype=torch.int64)
+        self._order = sent(order if self.several else [], self.device)
         self._back = self._order.argsort() if self.several else self._order
         self._keys: dict[str, Tensor] = {}
         self.counts = self.joined([desk.crowd.counts for desk in desks])

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from fedwca.engine.bank import Layout
 from fedwca.engine.precision import Precision
-from fedwca.engine.stacked.kernels import Kernels
+from fedwca.engine.stacked.graphs import CudaGraphs, Record
+from fedwca.engine.stacked.kernels import Kernels, places
 from fedwca.engine.stacked.network import StackedNetwork
 from fedwca.network import Network
 
@@ -23,6 +24,8 @@ STEPS = 5
 SLACK, LIMIT = 3.0, 0.03
 """How far from the gradient in float64 a candidate's may be: so many times eager's distance, or this share of the norm,
 whichever is more. One unit that rounding moves across zero changes a residual network's gradient by a hundredth."""
+MIXED = 0.5
+"""Share of a step's images for which clients that mix have places: 0.3 to 0.6 in results/mixed.json."""
 GAIN = 0.03
 """Share of eager's time that others must save; less is noise."""
 
@@ -37,23 +40,44 @@ class Entry:
         x: prepared images ``[G, B, 3, H, W]``.
         precision: in which they are done.
         kernels: how.
+        mixes: whether steps have places for mixed images too; nothing that is there counts in the gradient.
     """
 
-    def __init__(self, network: Network, x: Tensor, precision: Precision, kernels: Kernels) -> None:
-        layout = Layout.of(network)
-        self.stacked, self.layout, self.x = StackedNetwork(network, layout, precision, kernels), layout, x
-        self.row = layout.read(network)
+    def __init__(
+        self, network: Network, x: Tensor, precision: Precision, kernels: Kernels, mixes: bool = False
+    ) -> None:
+        layout, self.images = Layout.of(network), x.shape[1]
+        self.stacked, self.layout = StackedNetwork(network, layout, precision, kernels), layout
+        self.row, self.x, self.real = layout.read(network), x, None
+        if mixes:
+            more = places(kernels, round(MIXED * self.images), self.images)
+            self.x = torch.cat([x, x[:, :more]], 1)
+            real = torch.arange(self.images + more, device=x.device) < self.images
+            self.real = real.expand(len(x), -1)
         # Nothing is dropped and nothing is drawn: random numbers stay where they are.
-        self.masks = [x.new_ones(*x.shape[:2], *drop.shape) for drop in network.drops]
+        self.masks = [x.new_ones(*self.x.shape[:2], *drop.shape) for drop in network.drops]
+        self._record: Record | None = CudaGraphs(x.device) if kernels == "graphs" else None
+        self._play: Callable[[], None] | None = None
+        self._gradient = x.new_zeros(len(x), layout.trained)
 
     def step(self) -> Tensor:
-        """The gradient of a cross-entropy ``[G, P]``."""
+        """The gradient of a cross-entropy ``[G, P]``; for graphs, where it is recorded."""
+        if self._record is None:
+            return self._step()
+        if self._play is None:
+            self._step()
+            self._play = self._record(lambda: self._gradient.copy_(self._step()))
+        self._play()
+        return self._gradient
+
+    def _step(self) -> Tensor:
         rows, slots = self.row.repeat(len(self.x), 1), self.layout.parameters
         leaf = rows[:, : self.layout.trained].detach().requires_grad_()
         parts = leaf.split([slot.stop - slot.start for slot in slots], 1)
         named = {slot.name: part.unflatten(1, slot.shape) for slot, part in zip(slots, parts, strict=True)}
         measured = {slot.name: slot.of(rows) for slot in self.layout.statistics}
-        logits, _, _ = self.stacked(named, measured, self.x, self.masks, training=True, phase="train")
+        logits, _, _ = self.stacked(named, measured, self.x, self.masks, self.real, training=True, phase="train")
+        logits = logits[:, : self.images]
         labels = torch.arange(logits.shape[1], device=logits.device) % logits.shape[-1]
         loss = -logits.log_softmax(-1)[:, torch.arange(len(labels), device=logits.device), labels].mean(-1).sum()
         return torch.autograd.grad(loss, leaf)[0]
@@ -78,6 +102,7 @@ def contest(
     candidates: Sequence[Kernels],
     steps: int = STEPS,
     clock: Callable[[], float] = time.perf_counter,
+    mixes: bool = False,
 ) -> Found:
     """Time training steps by candidate, in turn.
 
@@ -88,6 +113,7 @@ def contest(
         candidates: what is tried; the first has to work.
         steps: of each, after one that is not counted.
         clock: what the steps are timed by, in seconds.
+        mixes: whether labels mix images, which takes more room with some candidates than with others.
 
     Returns:
         By candidate ``first_seconds`` (with compiling, by the time of day), ``seconds`` (median of a step), and
@@ -102,7 +128,7 @@ def contest(
         try:
             # What torch says of candidates that lose is of no use to anybody.
             with warnings.catch_warnings(action="ignore"):
-                entries[name] = Entry(network, x, precision, name)
+                entries[name] = Entry(network, x, precision, name, mixes)
                 seconds, gradient = entries[name].timed(time.perf_counter)
         except Exception as error:  # whatever a compiler may say
             if name == candidates[0]:

@@ -10,6 +10,7 @@ from torch import Tensor
 from fedwca.engine.precision import Phase
 from fedwca.engine.stacked.network import StackedNetwork
 from fedwca.engine.stacked.pile import Pile, alike, spans
+from fedwca.engine.transfer import sent
 from fedwca.types import Predictions
 
 
@@ -27,8 +28,8 @@ class Crowd:
         self.clients = list(clients)
         self.sizes = [pile.sizes[client] for client in self.clients]
         self.device = pile.images.device
-        self.numbers = torch.tensor(self.clients, device=self.device)
-        self.counts = torch.tensor(self.sizes, device=self.device)
+        self.numbers = sent(self.clients, self.device)
+        self.counts = sent(self.sizes, self.device)
         self.alike = alike(self.sizes)
         # About as many images a pass as one client alone would do at four passes at once, spread over the clients.
         passes = 4 if self.device.type == "cpu" else 16

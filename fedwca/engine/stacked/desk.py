@@ -13,6 +13,7 @@ from fedwca.engine.stacked.cohort import Cohort
 from fedwca.engine.stacked.lesson import CrowdLesson, CrowdTargets, rejoined
 from fedwca.engine.stacked.training import train
 from fedwca.engine.stacked.view import CrowdView, observed
+from fedwca.engine.transfer import fetched
 from fedwca.kinds import Objective
 from fedwca.types import Blend, Predictions, Targets
 
@@ -88,7 +89,7 @@ class CrowdDesk(CrowdView):
             trained = zip(found.logits, found.features, self.crowd.sizes, targets, strict=True)
             return [
                 {
-                    f"{objective.name}.{name}": value.cpu()
+                    f"{objective.name}.{name}": fetched(value)
                     for objective in asking
                     for name, value in objective.collect(Predictions(logits[:n], features[:n]), own).items()
                 }

@@ -15,10 +15,12 @@ from fedwca.engine.precision import Precision, check
 from fedwca.engine.protocol import Work
 from fedwca.engine.stacked.crowd import Crowd
 from fedwca.engine.stacked.desk import CrowdDesk
+from fedwca.engine.stacked.graphs import CudaGraphs, Record
 from fedwca.engine.stacked.kernels import Kernels
 from fedwca.engine.stacked.network import StackedNetwork
 from fedwca.engine.stacked.pile import Pile
 from fedwca.engine.task import Task
+from fedwca.engine.transfer import arrived, sent
 from fedwca.network import Network
 from fedwca.types import Offer
 
@@ -58,6 +60,8 @@ class Stacked:
         self.layout = Layout.of(network)
         self.network = network.to(self.device)
         self.stacked = StackedNetwork(self.network, self.layout, precision, kernels)
+        self.record: Record | None = CudaGraphs(self.device) if kernels == "graphs" else None
+        """How training steps are recorded."""
         self._train = train or Pile([client.train for client in clients], self.device)
         self._test = Pile([client.test for client in clients], self.device)
         self.images = self._train.each()
@@ -80,6 +84,7 @@ class Stacked:
             found |= zip(crowd.clients, step(crowd.clients, self._desk(crowd, offer, rows, task)), strict=True)
             for client in crowd.clients:
                 done(client)
+        arrived(self.device)
         return [found[client] for client in clients]
 
     def desk(self, offer: Offer, rows: Tensor, task: Callable[[int], Task], clients: Sequence[int]) -> CrowdDesk:
@@ -92,7 +97,7 @@ class Stacked:
             [offer.personal[crowd.clients], offer.shared.expand(len(crowd.clients), *offer.shared.shape)], 1
         )
         personal, tasks = offer.personal.shape[1], [task(client) for client in crowd.clients]
-        return CrowdDesk(self, crowd, weights.to(self.device), personal, rows, tasks)
+        return CrowdDesk(self, crowd, sent(weights, self.device), personal, rows, tasks)
 
     def _crowds(self, clients: Sequence[int], pile: Pile, at_once: int | None = None) -> list[Crowd]:
         """Slices of clients, the largest clients first, so that those of one slice are of similar size."""
@@ -112,7 +117,7 @@ class Stacked:
     def settled(self, crowd: Crowd, models: Tensor) -> Tensor:
         """Mixed models ``[G, P]`` as they are at the clients of a crowd: with their statistics where not mixed."""
         if self.statistics == "local":
-            models[:, self.layout.trained :] = self.bank[crowd.clients, self.layout.trained :]
+            models[:, self.layout.trained :] = self.bank[crowd.numbers, self.layout.trained :]
         elif self.statistics == "recalibrated":
             crowd.recalibrate(models)
         return models
@@ -121,7 +126,7 @@ class Stacked:
         """Models as they are at the clients ``[K, P]``: mixtures ``[K, R]`` of rows ``[R, P]``."""
         delivered = torch.empty_like(self.bank)
         for crowd in self._crowds(range(len(self.images)), self._train):
-            delivered[crowd.clients] = self.settled(crowd, self.mix(weights[crowd.clients], rows))
+            delivered[crowd.numbers] = self.settled(crowd, self.mix(weights[crowd.clients], rows))
         return delivered
 
     def classify(
@@ -131,7 +136,7 @@ class Stacked:
         chosen = range(len(self.images)) if clients is None else clients
         found = {client: torch.zeros(0, dtype=torch.int64) for client in chosen}
         for tests in self._crowds([client for client in found if self._test.sizes[client]], self._test):
-            models = self.bank[tests.clients]
+            models = self.bank[tests.numbers]
             if weights is not None and rows is not None:
                 here = Crowd(self.stacked, self._train, tests.clients)
                 models = self.settled(here, self.mix(weights[tests.clients], rows))

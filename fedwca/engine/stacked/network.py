@@ -5,70 +5,18 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedwca.engine.bank import Layout
 from fedwca.engine.precision import Phase, Precision, computing
 from fedwca.engine.stacked.convolution import as_products
+from fedwca.engine.stacked.heads import Heads
 from fedwca.engine.stacked.kernels import Kernels, across
+from fedwca.engine.stacked.norm import replaced
 from fedwca.network import Network
-
-
-class CrowdNorm(nn.Module):
-    """BatchNorm over the rows of a batch that are real; new running statistics are left in ``fresh``.
-
-    Torch's own module updates its statistics in place, which cannot be done for many models at once, and has no masks.
-    """
-
-    def __init__(self, norm: _BatchNorm) -> None:
-        super().__init__()
-        self.weight, self.bias = norm.weight, norm.bias
-        self.register_buffer("running_mean", norm.running_mean)
-        self.register_buffer("running_var", norm.running_var)
-        self.running_mean: Tensor
-        self.running_var: Tensor
-        self.eps = norm.eps
-        self.standard = 0.1 if norm.momentum is None else norm.momentum
-        self.rows: Tensor | None = None
-        """Which rows count ``[B]`` in {0, 1}; None: all."""
-        self.momentum: Tensor | float = self.standard
-        """Share of the batch in the new running statistics."""
-        self.fresh: tuple[Tensor, Tensor] | None = None
-
-    def forward(self, x: Tensor) -> Tensor:
-        """``[B, c, …]`` in the same shape."""
-        shape = (1, -1, *(1,) * (x.ndim - 2))
-        mean, var = self.running_mean, self.running_var
-        if self.training:
-            mean, var = self._measure(x)
-        # Two factors a channel, so that activations are passed over once.
-        scale = self.weight * torch.rsqrt(var + self.eps)
-        shift = self.bias - mean * scale
-        return torch.addcmul(shift.view(shape), x.to(scale.dtype), scale.view(shape)).to(x.dtype)
-
-    def _measure(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        over = [d for d in range(x.ndim) if d != 1]
-        places = x[0, 0].numel()
-        wide = x.to(self.running_mean.dtype)
-        if self.rows is None:
-            n: Tensor | int = len(x) * places
-            var, mean = torch.var_mean(wide, over, correction=0)
-        else:
-            weights = self.rows.to(wide.dtype).view(-1, *(1,) * (x.ndim - 1))
-            n = self.rows.sum().to(wide.dtype) * places
-            mean = (wide * weights).sum(over) / n
-            var = ((wide - mean.view(1, -1, *(1,) * (x.ndim - 2))).square() * weights).sum(over) / n
-        with torch.no_grad():
-            unbiased = var * (n / (n - 1))
-            # A number stays one: made a tensor, it would be waited for on its way to the device in every step.
-            new = self.running_mean.lerp(mean, self.momentum), self.running_var.lerp(unbiased, self.momentum)
-        self.fresh = new[0].detach(), new[1].detach()
-        return mean, var
 
 
 class _Extractor(nn.Module):
@@ -80,32 +28,6 @@ class _Extractor(nn.Module):
 
     def forward(self, x: Tensor, masks: Sequence[Tensor]) -> Tensor:
         return self.network.extract(x, masks)
-
-
-@dataclass(frozen=True)
-class Heads:
-    """Frozen classifiers of G models that began from different source models."""
-
-    weight: Tensor
-    """``[G, q, M]``, transposed."""
-    bias: Tensor
-    """``[G, 1, M]``"""
-
-    @classmethod
-    def of(cls, networks: Sequence[Network], counts: Sequence[int]) -> Heads:
-        """Those of networks, each for so many models."""
-        repeats = torch.tensor(counts)
-        rows = torch.repeat_interleave(torch.arange(len(counts)), repeats).to(networks[0].class_vectors.device)
-        weight = torch.stack([network.class_vectors for network in networks])
-        bias = torch.stack([network.classifier.bias.detach() for network in networks])
-        return cls(weight[rows].transpose(1, 2).contiguous(), bias[rows][:, None])
-
-    def __getitem__(self, rows: slice | Tensor) -> Heads:
-        return Heads(self.weight[rows], self.bias[rows])
-
-    def __call__(self, features: Tensor) -> Tensor:
-        """``[G, B, q]`` to logits ``[G, B, M]``."""
-        return torch.baddbmm(self.bias, features, self.weight)
 
 
 class StackedNetwork:
@@ -123,7 +45,7 @@ class StackedNetwork:
     ) -> None:
         self.network = copy.deepcopy(network).requires_grad_(False).eval()
         self.layout, self.precision = layout, precision
-        self.norms = _replace(self.network)
+        self.norms = replaced(self.network)
         self.convolutions = as_products(self.network) if kernels == "products" else []
         for module in self.network.modules():
             # What is done in place has no rule for many models at once.
@@ -133,13 +55,6 @@ class StackedNetwork:
         self.kernels = kernels
         # Sizes as symbols are refused under vmap, so that each shape is compiled by itself; see `places`.
         self._trained = torch.compile(self._each, dynamic=False) if kernels == "compile" else self._each
-
-    def places(self, mixed: int, images: int) -> int:
-        """Places for mixed images in a step of so many images: as many as are mixed, or quarters of all if compiled."""
-        if self.kernels != "compile":
-            return mixed
-        quarter = -(-images // 4)
-        return min(images, quarter * -(-mixed // quarter))
 
     def __call__(
         self,
@@ -218,15 +133,3 @@ class StackedNetwork:
                 # Tensors of a finished vmap must not be met again.
                 norm.rows, norm.momentum, norm.fresh = None, norm.standard, None
         return found
-
-
-def _replace(network: Network) -> dict[str, CrowdNorm]:
-    """Put a `CrowdNorm` for each BatchNorm that is not frozen; the new modules by name."""
-    kept = set(network.backbone.modules()) if network.backbone.frozen else set()
-    found = {}
-    for name, module in list(network.named_modules()):
-        if isinstance(module, _BatchNorm) and module not in kept:
-            owner, _, own = name.rpartition(".")
-            found[name] = CrowdNorm(module)
-            setattr(network.get_submodule(owner), own, found[name])
-    return found

@@ -17,6 +17,7 @@ from fedwca.engine.stacked.desk import trained
 from fedwca.engine.stacked.engine import Stacked
 from fedwca.engine.stacked.kernels import Kernels
 from fedwca.engine.stacked.pile import Pile
+from fedwca.engine.transfer import arrived
 from fedwca.network import Network
 
 T = TypeVar("T")
@@ -71,6 +72,7 @@ class StackedTrials(OneByOne):
             found[i] = [by_client[client] for client in part.clients]
             for client in order:
                 part.done(client)
+        arrived(self.engines[0].device)
         return found
 
 

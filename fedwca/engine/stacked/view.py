@@ -13,6 +13,7 @@ from fedwca.engine.randomness import tensor_of, uniform
 from fedwca.engine.stacked.batched import every
 from fedwca.engine.stacked.crowd import Crowd
 from fedwca.engine.task import Task
+from fedwca.engine.transfer import sent
 from fedwca.functional import alignment, soft_neighborhood_density
 from fedwca.kinds import Objective
 from fedwca.types import Batch, Predictions
@@ -163,7 +164,7 @@ class CrowdView(Clock):
 
     def common(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """What is the same for all clients, where and as models are."""
-        return {name: value.to(self.vectors.device, self.vectors.dtype) for name, value in values.items()}
+        return {name: sent(value.to(self.vectors.dtype), self.vectors.device) for name, value in values.items()}
 
 
 def _cut(tree: Any, first: int, stop: int, images: int) -> Any:

@@ -1,0 +1,112 @@
+"""Steps that are recorded once and then played again as a single call: CUDA graphs.
+
+A large device finishes a step of small models sooner than the host has asked for its hundreds of calls.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping
+
+import torch
+from torch import Tensor
+
+from fedwca.errors import UsageError
+
+Record = Callable[[Callable[[], object]], Callable[[], None]]
+"""Takes work on a device and does none of it; what it gives does that work each time, on the same memory."""
+OFTEN = 4
+"""Steps of a kind from which on it is recorded: the first runs as it is, and recording costs about as much again."""
+
+
+class CudaGraphs:
+    """Records work as CUDA graphs; all of them share one pool of memory, which stays when they are gone.
+
+    Args:
+        device: where the work is done.
+
+    Raises:
+        UsageError: the device has no CUDA graphs.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        if device.type != "cuda":
+            raise UsageError(f"kernels graphs needs a CUDA device, not {device}; take eager")
+        self.device = device
+        self._begun: tuple[torch.cuda.Stream, torch.cuda._POOL_HANDLE, torch.cuda.CUDAGraph] | None = None
+
+    def __call__(self, work: Callable[[], object]) -> Callable[[], None]:
+        """The work as a graph; see `Record`.
+
+        Raises:
+            RuntimeError: it cannot be recorded, for it waits for the device or asks it for a number.
+        """
+        with torch.cuda.device(self.device):
+            if self._begun is None:
+                stream, pool = torch.cuda.Stream(), torch.cuda.graph_pool_handle()
+                # A pool lasts as long as one of its graphs; this one is never played.
+                self._begun = stream, pool, _recorded(lambda: torch.zeros(1, device=self.device), stream, pool)
+            stream, pool, _ = self._begun
+            graph = _recorded(work, stream, pool)
+        return graph.replay
+
+
+def _recorded(
+    work: Callable[[], object], stream: torch.cuda.Stream, pool: torch.cuda._POOL_HANDLE
+) -> torch.cuda.CUDAGraph:
+    # Not `torch.cuda.graph`: it waits for the device and empties its memory first, which is too much once a round.
+    graph = torch.cuda.CUDAGraph()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        graph.capture_begin(pool=pool, capture_error_mode="thread_local")
+        try:
+            work()
+        finally:
+            graph.capture_end()
+    torch.cuda.current_stream().wait_stream(stream)
+    return graph
+
+
+class Recorder:
+    """Runs the steps between two labellings: the first of a kind as it is, then by a recording of the second.
+
+    Args:
+        record: how steps are recorded; None: all of them run as they are.
+        often: how many steps of each kind there will be.
+    """
+
+    def __init__(self, record: Record | None, often: Mapping[Hashable, int]) -> None:
+        self._record, self._often = record, often
+        self._seen: Counter[Hashable] = Counter()
+        self._kept: dict[Hashable, tuple[tuple[Tensor, ...], Callable[[], None]]] = {}
+
+    def run(self, kind: Hashable, values: tuple[Tensor, ...], step: Callable[..., None]) -> None:
+        """One step.
+
+        Args:
+            kind: steps of the same kind differ in ``values`` alone, and these have the same shapes.
+            values: what it is called with.
+            step: changes tensors that stay where they are for all steps.
+
+        Warns:
+            UserWarning: steps cannot be recorded; they run as they are.
+        """
+        self._seen[kind] += 1
+        if self._record is None or self._often.get(kind, 0) < OFTEN or self._seen[kind] == 1:
+            step(*values)
+            return
+        if kind not in self._kept:
+            own = tuple(value.clone() for value in values)
+            try:
+                self._kept[kind] = own, self._record(lambda: step(*own))
+            except RuntimeError as error:
+                self._record = None
+                why = str(error).strip().partition("\n")[0][:160]
+                warnings.warn(f"steps cannot be recorded as CUDA graphs, so they run as they are: {why}", stacklevel=2)
+                step(*values)
+                return
+        mine, play = self._kept[kind]
+        for place, value in zip(mine, values, strict=True):
+            place.copy_(value)
+        play()

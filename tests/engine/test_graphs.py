@@ -1,0 +1,123 @@
+"""Steps that are recorded once and played again: the same models, by a tape that stands in for CUDA graphs."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fedwca.engine.loop import Loop
+from fedwca.engine.protocol import OneByOne
+from fedwca.engine.randomness import Keys
+from fedwca.engine.stacked import Stacked, StackedTrials
+from fedwca.engine.stacked import engine as engines
+from fedwca.engine.stacked.graphs import OFTEN, CudaGraphs, Recorder
+from fedwca.engine.task import Training
+from fedwca.errors import UsageError
+from fedwca.experiments.compose import compose
+from fedwca.experiments.config import RunConfig
+from fedwca.functional import views
+from fedwca.models.lenet import LeNet
+from fedwca.network import Network
+from fedwca.round import begin, conclude, prepare
+
+from .tape import Tapes
+from .test_stacked import DOMAINS, METHODS, clients, lenet
+
+SIZES = (44, 44, 44, 9)
+"""With batches of 8, four full steps of the same clients in an epoch."""
+TRAINING = Training(epochs=2, lr=0.003, batch_size=8)
+
+
+@pytest.fixture(autouse=True)
+def tapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "CudaGraphs", Tapes)
+    # As on a GPU: strong views by rows make shapes of what was drawn.
+    monkeypatch.setattr(views, "by_rows", views.by_selection)
+
+
+def after(trials: OneByOne, name: str, rounds: int = 2) -> list[torch.Tensor]:
+    """Every trial's models after some rounds."""
+    method = compose(RunConfig(baselines=(name,)))[0][0]
+    servers = [begin(engine) for engine in trials.engines]
+    for number in range(rounds):
+        parts = {
+            i: prepare(number, servers[i], method, engine, TRAINING, Keys(i), DOMAINS)
+            for i, engine in enumerate(trials.engines)
+        }
+        servers = [conclude(parts[i], uploads)[0] for i, uploads in trials.run(parts).items()]
+    return [engine.bank for engine in trials.engines]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_registered_method_is_recorded_and_played(name: str) -> None:
+    stacked, unrecorded = (Stacked(lenet(), clients(sizes=SIZES), kernels="graphs") for _ in range(2))
+    unrecorded.record, start = None, stacked.bank.clone()
+    (found,), (plain,) = after(OneByOne([stacked]), name), after(OneByOne([unrecorded]), name)
+    assert float((found - start).abs().max()) > 1e-3
+    assert torch.equal(found, plain), "the same calls on the same values"
+    record = stacked.record
+    assert isinstance(record, Tapes)
+    assert record.recorded >= 2, "steps of both rounds"
+    assert record.played > record.recorded
+
+
+def test_room_for_all_mixed_images_changes_nothing() -> None:
+    own = clients(sizes=SIZES)
+    loop, stacked = Loop(lenet(), own, "cpu", 1), Stacked(lenet(), own, kernels="graphs")
+    (one,), (other,) = after(OneByOne([loop]), "fedwca"), after(OneByOne([stacked]), "fedwca")
+    assert float((one - other).abs().max()) <= 1e-9
+
+
+def networks() -> list[Network]:
+    return [LeNet(bottleneck=16).build(3, seed=seed).double() for seed in (1, 2)]
+
+
+def test_trials_together() -> None:
+    own = [clients(sizes=SIZES), clients(sizes=(24, 24, 30, 16))]
+    alone = OneByOne([Stacked(network, some) for network, some in zip(networks(), own, strict=True)])
+    together = StackedTrials(networks(), own, kernels="graphs")
+    for one, other in zip(after(alone, "fedwca"), after(together, "fedwca"), strict=True):
+        assert float((one - other).abs().max()) <= 1e-9
+    first = together.engines[0]
+    assert isinstance(first, Stacked)
+    assert isinstance(first.record, Tapes)
+    assert first.record.played
+
+
+def test_a_rare_kind_of_step_is_not_recorded() -> None:
+    tapes, seen = Tapes(), []
+    recorder = Recorder(tapes, {"often": OFTEN, "rare": OFTEN - 1})
+    for number in range(OFTEN):
+        for kind in ("often", "rare"):
+            recorder.run(kind, (torch.tensor([number]),), lambda value, kind=kind: seen.append((kind, int(value))))  # type: ignore[misc]
+    # The second one of a kind is recorded, which the tape does by running it; played, a list hears nothing.
+    assert [own for kind, own in seen if kind == "rare"] == list(range(OFTEN))
+    assert (tapes.recorded, tapes.played) == (1, OFTEN - 1)
+
+
+def test_values_of_a_step_go_where_the_recording_reads_them() -> None:
+    total = torch.zeros(1, dtype=torch.int64)
+    recorder = Recorder(Tapes(), {"step": 6})
+    for number in range(6):
+        recorder.run("step", (torch.tensor([number]),), total.add_)
+    assert int(total) == sum(range(6)), "each step once: recording does none"
+
+
+def test_what_cannot_be_recorded_runs_as_it_is_and_says_so() -> None:
+    def refuse(work: object) -> None:
+        raise RuntimeError("operation not permitted when stream is capturing\nat some place")
+
+    total = torch.zeros(1, dtype=torch.int64)
+    recorder = Recorder(refuse, {"step": 5})  # type: ignore[arg-type]
+    recorder.run("step", (torch.tensor([0]),), total.add_)
+    with pytest.warns(UserWarning, match="so they run as they are: operation not permitted when stream is capturing$"):
+        recorder.run("step", (torch.tensor([1]),), total.add_)
+    for number in (2, 3, 4):
+        recorder.run("step", (torch.tensor([number]),), total.add_)
+    assert int(total) == sum(range(5))
+
+
+def test_a_cpu_has_no_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "CudaGraphs", CudaGraphs)
+    with pytest.raises(UsageError, match="kernels graphs needs a CUDA device, not cpu; take eager"):
+        Stacked(lenet(), clients(), kernels="graphs")

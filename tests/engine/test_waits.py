@@ -1,0 +1,175 @@
+"""Clients' part of a round on a device whose values nobody can read: nothing there waits for the device.
+
+Tensors on torch's ``meta`` device have shapes and no values. Whoever asks one for a number gets an error, so what runs
+to its end there would run on a GPU without the host waiting for it. The one exception is named and counted.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import fedwca
+from fedwca.engine.loop import Loop, Statistics
+from fedwca.engine.randomness import Keys
+from fedwca.engine.stacked import Stacked
+from fedwca.engine.stacked import engine as engines
+from fedwca.engine.stacked.desk import CrowdDesk, trained
+from fedwca.engine.stacked.plan import Plan
+from fedwca.engine.stacked.trials import StackedTrials
+from fedwca.experiments.compose import compose
+from fedwca.experiments.config import RunConfig
+from fedwca.models.lenet import LeNet
+from fedwca.models.resnet18 import ResNet18
+from fedwca.network import Network
+from fedwca.pseudo_labelers import pseudo_labelers
+from fedwca.round import Method, Turn, begin, play, prepare
+
+from .tape import tensors
+from .test_stacked import DOMAINS, METHODS, TRAINING, Thin, clients
+
+FAR = torch.device("meta")
+OURS = str(Path(fedwca.__file__).parent)
+
+
+class Border(TorchDispatchMode):
+    """Keeps who moves values between the host and the far device, other than by `fedwca.engine.transfer`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.crossed: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        # A number on the host is no tensor that travels.
+        if len({x.device.type for x in tensors((args, kwargs, found)) if x.ndim}) > 1:
+            ours = [(f.filename, f.lineno) for f in traceback.extract_stack() if f.filename.startswith(OURS)]
+            if not ours or not ours[-1][0].endswith("transfer.py"):
+                self.crossed.append(f"{func} in {ours[-1:]}")
+        return found
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_made_there_of_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`torch.tensor` on a device copies from ordinary memory, and waits."""
+    real = torch.tensor
+
+    def here(*args: Any, **kwargs: Any) -> Tensor:
+        assert torch.device(kwargs.get("device") or "cpu").type == "cpu", "numbers go to a device by transfer.sent"
+        return real(*args, **kwargs)
+
+    # Recordings are made by running the work; played, it runs again.
+    monkeypatch.setattr(engines, "CudaGraphs", lambda device: lambda work: work)
+    monkeypatch.setattr(torch, "tensor", here)
+
+
+def networks(count: int = 1) -> list[Network]:
+    return [Thin(bottleneck=16).build(3, seed=seed) for seed in range(1, 1 + count)]
+
+
+def far(network: Network, method: Method, engine: Stacked, statistics: Statistics = "mixed") -> Turn:
+    """Round 1 of a federation, round 0 of which was played here; the server's rows are far away."""
+    loop = Loop(network, clients(), "cpu", 1, statistics)
+    server, _ = play(0, begin(loop), method, loop, TRAINING, Keys(0), DOMAINS)
+    turn = prepare(1, server, method, loop, TRAINING, Keys(0), DOMAINS)
+    moved = replace(server, rows=server.rows.to(FAR), source=server.source.to(FAR))
+    return replace(turn, engine=engine, server=moved)
+
+
+def work(turns: Sequence[Turn], engines: Sequence[Stacked]) -> list[str]:
+    """Evidence, start, labels and training of all clients; what crossed the border meanwhile."""
+    with Border() as border:
+        desks: list[CrowdDesk] = []
+        for turn, engine in zip(turns, engines, strict=True):
+            desks.append(engine.desk(turn.offer, turn.rows, turn.task, turn.clients))
+        found = trained(desks, [turn.blend(desk) for turn, desk in zip(turns, desks, strict=True)])
+    assert all(targets.labels.device == FAR for own in found for targets in own)
+    return border.crossed
+
+
+def named(name: str) -> Method:
+    return compose(RunConfig(baselines=(name,)))[0][0]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_recorded_steps_leave_nothing_to_wait_for(name: str) -> None:
+    (network,), (twin,) = networks(), networks()
+    engine = Stacked(twin, clients(), FAR, kernels="graphs")
+    assert work([far(network, named(name), engine)], [engine]) == []
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_otherwise_the_host_waits_once_a_labelling_if_images_are_mixed(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = 0
+
+    def count(plan: Plan, mix: Tensor) -> list[list[list[int]]]:
+        nonlocal counted
+        counted += 1
+        return [[[3] * plan.steps for _ in plan.epochs] for _ in mix]
+
+    monkeypatch.setattr(Plan, "_count", count)
+    (network,), (twin,), method = networks(), networks(), named(name)
+    engine = Stacked(twin, clients(), FAR)
+    assert work([far(network, method, engine)], [engine]) == []
+    labellings = TRAINING.epochs if method.pseudo_labeler.renew == "epoch" else 1
+    assert counted == (labellings if method.pseudo_labeler.mixes else 0)
+
+
+@pytest.mark.parametrize("name", ["fedwca", "fedscal"])
+def test_nor_do_trials_together(name: str) -> None:
+    here = networks(2)
+    engines = StackedTrials(networks(2), [clients(), clients()], FAR, kernels="graphs").engines
+    both = [engine for engine in engines if isinstance(engine, Stacked)]
+    turns = [far(network, named(name), engine) for network, engine in zip(here, both, strict=True)]
+    assert work(turns, both) == []
+
+
+@pytest.mark.parametrize("statistics", ["pooled", "local", "recalibrated"])
+def test_nor_does_any_policy_for_batchnorm(statistics: Statistics) -> None:
+    (network,), (twin,) = networks(), networks()
+    engine = Stacked(twin, clients(), FAR, statistics=statistics, kernels="graphs")
+    assert work([far(network, named("fedwca"), engine, statistics)], [engine]) == []
+
+
+def test_nor_do_residual_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+    architecture = ResNet18.model_validate({"weights": "none", "side": 32, "bottleneck": 8})
+    own = clients(architecture.stored, (8, 16))
+    network, twin, method = architecture.build(3, seed=1), architecture.build(3, seed=1), named("fedwca")
+    engine = Stacked(twin, own, FAR, kernels="graphs")
+    loop = Loop(network, own, "cpu", 1)
+    server, _ = play(0, begin(loop), method, loop, TRAINING, Keys(0), DOMAINS[:2])
+    turn = prepare(1, server, method, loop, TRAINING, Keys(0), DOMAINS[:2])
+    moved = replace(server, rows=server.rows.to(FAR), source=server.source.to(FAR))
+    assert work([replace(turn, engine=engine, server=moved)], [engine]) == []
+
+
+def test_the_border_is_watched() -> None:
+    with Border() as border:
+        torch.ones(3).to(FAR)
+    assert len(border.crossed) == 1
+    with pytest.raises(RuntimeError, match="meta"):
+        bool(torch.ones(1, device=FAR))
+    with pytest.raises(AssertionError, match="transfer"):
+        torch.tensor([1], device=FAR)
+
+
+@pytest.mark.parametrize("name", list(pseudo_labelers.names()))
+def test_labelers_that_say_so_mix_nothing(name: str) -> None:
+    labeler = pseudo_labelers.build(name)
+    loop = Loop(LeNet(bottleneck=8).build(3, seed=1), clients(), "cpu", 1)
+    method = replace(named("fedwca"), pseudo_labeler=labeler)
+    server, _ = play(0, begin(loop), method, loop, TRAINING, Keys(0), DOMAINS)
+    _, outcome = play(1, server, method, loop, TRAINING, Keys(0), DOMAINS)
+    mixed = any(bool((upload.targets.mix > 0).any()) for upload in outcome.uploads.values())
+    assert labeler.mixes == (name == "two_model")
+    assert mixed <= labeler.mixes
