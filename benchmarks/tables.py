@@ -12,6 +12,7 @@ from typing import Any
 
 import federation_tables
 import readings
+import reproduction_tables
 import speed_tables
 
 from fedwca.results.statistics import interval
@@ -20,7 +21,8 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 PAGES = (
     "README.md",
-    *(f"docs/{name}.md" for name in ("results", "tutorial", "data", "decisions", "deploy", "performance")),
+    *(f"docs/{name}.md" for name in ("results", "reproductions", "tutorial", "data")),
+    *(f"docs/{name}.md" for name in ("decisions", "deploy", "performance")),
 )
 
 
@@ -161,6 +163,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "kernels": speed_tables.kernels,
     "federation-defences": federation_tables.defences,
     "federation-noise": federation_tables.noise,
+    **reproduction_tables.BLOCKS,
 }
 
 

@@ -11,7 +11,6 @@ from typing import Any
 import typer
 
 from fedwca.cli.execute import Request, conduct, described_plan
-from fedwca.cli.ranks import need_one_process
 from fedwca.errors import InvalidConfig
 from fedwca.experiments.config import RunConfig, validate
 from fedwca.experiments.request import Plan, plan
@@ -127,7 +126,6 @@ def place(request: Request, out: Path, name: str) -> Path:
 
 def conduct_or_resume(request: Request, say: Callable[[str], None]) -> Run:
     """Run into ``request.out``; an unfinished run that is there goes on, to the same bits."""
-    need_one_process("this command")
     assert request.out is not None
     begun = (request.out / "config.json").is_file()
     if begun:

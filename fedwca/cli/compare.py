@@ -9,6 +9,7 @@ import typer
 
 from fedwca.cli import complete
 from fedwca.cli.options import KEEP, WHAT, Asked, Form, Format, folder, option, run_options
+from fedwca.cli.ranks import need_one_process
 from fedwca.errors import UsageError
 
 
@@ -38,6 +39,7 @@ def command(
 
     Runs that are in the --out folder already are reused. For example: fedwca compare fedavg fedwca --trials 3
     """
+    need_one_process("fedwca compare")
     from fedwca.cli.collect import dataset_name, gather
     from fedwca.cli.execute import Request
     from fedwca.cli.sources import chosen_sources

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -113,13 +114,22 @@ def init(
         insecure,
     )
     count = prepare(wanted)
+    typer.echo(next_steps(folder, count, deal is not None, insecure))
+
+
+def next_steps(folder: Path, count: int, dealt: bool, insecure: bool) -> str:
+    """What comes after `init`, as lines that can be pasted: the server, the first client, the run."""
     flag = " --insecure" if insecure else ""
-    where = f"{folder}/data/client-0.npz" if deal is not None else "IMAGES"
-    typer.echo(
-        f"Wrote {folder} for {count} clients. Next, each in a terminal of its own:\n"
-        f"  fedwca server {folder}{flag}\n"
-        f"  fedwca client {folder}/clients/0 --data {where}{flag}      (and so on, to clients/{count - 1})\n"
-        f"  fedwca deploy run {folder}{flag}"
+    others = f"clients 1 to {count - 1}" if count > 2 else "client 1"
+    images = quote(f"{folder}/data/client-0.npz") if dealt else "IMAGES"
+    notes = [f"{others} likewise"] if count > 1 else []
+    notes += [] if dealt else ["IMAGES is the folder of a client's own images"]
+    said = f" ({'; '.join(notes)})" if notes else ""
+    return (
+        f"Wrote {folder} for {count} clients. Next, each in a terminal of its own{said}:\n"
+        f"  fedwca server {quote(str(folder))}{flag}\n"
+        f"  fedwca client {quote(f'{folder}/clients/0')} --data {images} --seat 0{flag}\n"
+        f"  fedwca deploy run {quote(str(folder))}{flag}"
     )
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from fedwca.cli.options import KEEP, WHAT, Asked, Form, Format, folder, option, run_options
+from fedwca.cli.ranks import need_one_process
 
 
 def _known() -> list[str]:
@@ -49,6 +50,7 @@ def command(
     Runs in the --out folder are reused, so a stopped reproduction goes on. For example:
     fedwca reproduce table2 --quick --dataset digit-five --data DATA --source mnist
     """
+    need_one_process("fedwca reproduce")
     from dataclasses import replace
 
     from fedwca.cli.reproduction import Job, announce, jobs, show

@@ -9,6 +9,7 @@ import typer
 
 from fedwca.cli import complete
 from fedwca.cli.options import Asked, Form, Format, folder, option, run_options
+from fedwca.cli.ranks import need_one_process
 from fedwca.errors import UsageError
 
 SEARCH = "Search"
@@ -64,6 +65,7 @@ def command(
 
     For example: fedwca sweep fedwca --param aggregator.ta=0.001..0.1:log --tries 10
     """
+    need_one_process("fedwca sweep")
     from fedwca.cli.execute import Request
     from fedwca.cli.search import Search, report, search
     from fedwca.experiments import sweep

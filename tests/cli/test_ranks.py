@@ -121,11 +121,21 @@ def test_one_sentence_for_all_ranks(shades: Path, tmp_path: Path, arguments: lis
     assert re.match(sentence, said[0])
 
 
-def test_other_commands_run_in_one_process(shades: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [["compare", "fedavg"], ["reproduce", "table2"], ["reproduce", "table2", "--dry-run"], ["sweep", "--grid", "wca"]],
+    ids=" ".join,
+)
+def test_other_commands_run_in_one_process(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: list[str]
+) -> None:
+    # There are no images: that is not got to.
     monkeypatch.setenv("WORLD_SIZE", "2")
-    run = call("compare", "fedavg", "--data", str(shades), "--clients", "2", "--out", str(tmp_path))
+    run = call(*arguments, "--data", str(tmp_path / "none"), "--out", str(tmp_path / "out"))
     assert run.code == 2
-    assert "under torchrun there are fedwca bench and fedwca resume" in run.err
+    said = f"fedwca {arguments[0]} runs in one process; under torchrun there are fedwca bench and fedwca resume"
+    assert run.err == f"Error: {said}\n"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_ranks_per_trial_needs_ranks(bench: Callable[..., Run]) -> None:

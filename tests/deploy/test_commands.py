@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -29,7 +31,8 @@ def shades(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def flower(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedwca.cli.deploy.need_flower", lambda: None)
+    for command in ("deploy", "server", "client"):
+        monkeypatch.setattr(f"fedwca.cli.{command}.need_flower", lambda: None)
 
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,6 +57,46 @@ def test_a_deployment_is_written(tmp_path: Path, shades: Path) -> None:
     with np.load(folder / "data" / "client-3.npz") as archive:
         assert archive.files == ["images"]
     assert call(*arguments).code == 2
+
+
+@pytest.mark.usefixtures("flower")
+@pytest.mark.parametrize("insecure", [True, False], ids=["insecure", "TLS"])
+def test_the_lines_that_init_prints_work_as_they_stand(
+    tmp_path: Path, shades: Path, monkeypatch: pytest.MonkeyPatch, insecure: bool
+) -> None:
+    begun: list[list[str]] = []
+
+    def begin(command: list[str], *more: object) -> int:
+        begun.append(command)
+        return 0
+
+    processes = "fedwca.deploy.flower.processes"
+    monkeypatch.setattr(f"{processes}.program", lambda name: name)
+    monkeypatch.setattr(f"{processes}.keep", begin)
+    monkeypatch.setattr(f"{processes}.keep_trying", begin)
+    folder = tmp_path / "a trial"
+    small = SMALL if insecure else [word for word in SMALL if word != "--insecure"]
+    run = call("deploy", "init", str(folder), "--data", str(shades), "--deal", "1", *small)
+    assert run.code == 0, run.err
+    assert "(client 1 likewise)" in run.out
+    lines = [shlex.split(line) for line in run.out.splitlines() if line.startswith("  fedwca ")]
+    server, client, _ = (line[1:] for line in lines)
+    assert lines[2][1:] == ["deploy", "run", str(folder), *(["--insecure"] if insecure else [])]
+    for line in (server, client):
+        done = call(*line)
+        assert done.code == 0, done.err
+    settings = begun[1][begun[1].index("--node-config") + 1]
+    data, state = folder / "data" / "client-0.npz", folder / "clients" / "0"
+    assert settings == f'data={json.dumps(str(data))} state={json.dumps(str(state))} device="cpu" seat=0'
+    assert [("--insecure" in command) for command in begun] == [insecure, insecure]
+
+
+@pytest.mark.usefixtures("flower")
+def test_init_says_what_to_put_for_images_that_it_did_not_deal(tmp_path: Path, shades: Path) -> None:
+    run = call("deploy", "init", str(tmp_path / "d"), "--data", str(shades), "--clients", "3", *SMALL)
+    assert run.code == 0, run.err
+    assert "(clients 1 to 2 likewise; IMAGES is the folder of a client's own images)" in run.out
+    assert f"fedwca client {tmp_path}/d/clients/0 --data IMAGES --seat 0 --insecure\n" in run.out
 
 
 @pytest.mark.usefixtures("flower")

@@ -1,7 +1,9 @@
-"""Asking a server that is not there yet."""
+"""Asking a server that is not there yet, or that does not always answer."""
 
 from __future__ import annotations
 
+import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -55,3 +57,61 @@ def test_the_settings_of_flowers_command_are_whole_whenever_they_are_read(tmp_pa
     control.connect(tmp_path, "127.0.0.1:2", insecure=True)
     assert [path.name for path in (tmp_path / "flwr").iterdir()] == ["config.toml"]
     assert 'address = "127.0.0.1:2"' in (tmp_path / "flwr" / "config.toml").read_text()
+
+
+STALLS = "stalls"
+RUNNING = {"status": "running"}
+FINISHED = {
+    "status": "finished:completed",
+    "network-traffic": {"inbound-bytes": 5, "outbound-bytes": 7},
+}
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch, pauses: list[float]) -> Callable[..., list[list[str]]]:
+    """A server by what it answers in turn, each a state of the run, STALLS or a complaint; holds what was asked."""
+
+    def build(*states: dict[str, object] | str) -> list[list[str]]:
+        asked: list[list[str]] = []
+
+        def run(command: list[str], timeout: float, **more: object) -> subprocess.CompletedProcess[str]:
+            state = states[min(len(asked), len(states) - 1)]
+            asked.append(command)
+            if state == STALLS:
+                raise subprocess.TimeoutExpired(command, timeout)
+            if isinstance(state, str):
+                return subprocess.CompletedProcess(command, 1, "", state)
+            return subprocess.CompletedProcess(command, 0, json.dumps({"success": True, "runs": [state]}), "")
+
+        monkeypatch.setattr(control, "program", lambda name: name)
+        monkeypatch.setattr(control.subprocess, "run", run)
+        return asked
+
+    return build
+
+
+def test_a_status_call_that_stalls_or_fails_is_tried_again(
+    server: Callable[..., list[list[str]]], pauses: list[float]
+) -> None:
+    # Never as many in a row as it would take to give up, however many in all.
+    asked = server(*[STALLS, "no route", STALLS, "no route", RUNNING] * 3, FINISHED)
+    assert control.watch("7", {}, 1e6) == ("completed", 5, 7)
+    assert (len(asked), len(pauses)) == (16, 15)
+    assert asked[0] == ["flwr", "list", "--run-id", "7", "fedwca", "--format", "json"]
+
+
+@pytest.mark.parametrize(
+    ("state", "why"),
+    [
+        (STALLS, "flwr list did not answer in 120 s; is the server running?"),
+        ("no route", "flwr list --run-id failed: no"),
+    ],
+)
+def test_a_server_that_never_says_how_a_run_stands(
+    server: Callable[..., list[list[str]]], pauses: list[float], state: str, why: str
+) -> None:
+    asked = server(RUNNING, state)
+    with pytest.raises(FedwcaError, match="run 7 may still go on, but the server was asked 5 times") as raised:
+        control.watch("7", {}, 1e6)
+    assert why in str(raised.value)
+    assert (len(asked), len(pauses)) == (6, 5)

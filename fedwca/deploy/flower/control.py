@@ -13,6 +13,9 @@ from typing import Any
 from fedwca.deploy.flower.processes import environment, program
 from fedwca.errors import FedwcaError
 
+MISSES = 5
+"""Questions in a row, how a run stands, that may go unanswered before it is given up; ten minutes where each stalls."""
+
 
 def connect(folder: Path, address: str, insecure: bool) -> dict[str, str]:
     """Tell Flower's command where the server is; returns the environment to call it in."""
@@ -101,15 +104,27 @@ def submit(folder: Path, env: dict[str, str]) -> str:
 def watch(run: str, env: dict[str, str], timeout: float, poll: float = 3.0) -> tuple[str, int, int]:
     """Wait for a run to end; returns ``completed``, ``failed`` or ``stopped``, and bytes into and out of the server.
 
+    A question that stalls or fails is asked again: the run goes on without it, and may have hours behind it.
+
     Raises:
-        FedwcaError: it has not ended in ``timeout`` seconds.
+        FedwcaError: it has not ended in ``timeout`` seconds, or `MISSES` questions in a row were not answered.
     """
-    until = time.monotonic() + timeout
+    until, missed = time.monotonic() + timeout, 0
     while time.monotonic() < until:
-        (row,) = flwr(["list", "--run-id", run, "fedwca"], env)["runs"]
-        status, _, detail = str(row["status"]).partition(":")
-        if status == "finished":
-            traffic = row["network-traffic"]
-            return detail, int(traffic["inbound-bytes"]), int(traffic["outbound-bytes"])
+        try:
+            (row,) = flwr(["list", "--run-id", run, "fedwca"], env)["runs"]
+        except FedwcaError as error:
+            missed += 1
+            if missed == MISSES:
+                raise FedwcaError(
+                    f"run {run} may still go on, but the server was asked {MISSES} times how it stands "
+                    f"and did not say: {error}"
+                ) from None
+        else:
+            missed = 0
+            status, _, detail = str(row["status"]).partition(":")
+            if status == "finished":
+                traffic = row["network-traffic"]
+                return detail, int(traffic["inbound-bytes"]), int(traffic["outbound-bytes"])
         time.sleep(poll)
     raise FedwcaError(f"run {run} has not ended after {timeout:.0f} s")

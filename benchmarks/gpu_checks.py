@@ -1,0 +1,118 @@
+"""Pieces of gpu.py that look at one thing: parity, the plain loop, matrix products, kernels, memory; no script."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+import torch
+from beside import CLASSES, plain
+from gpu_setting import PRECISIONS, Place, Run, federation, tf32
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
+
+from fedwca.engine.stacked.contest import best, contest
+from fedwca.engine.stacked.kernels import Kernels
+from fedwca.models import models
+
+KERNELS = {"lenet": (32, 64), "resnet18:weights=none": (9, 64)}
+"""Clients at a time and images of each in a step, by model."""
+
+
+def parity(place: Place) -> dict[str, Any]:
+    """The two engines on the same rounds in full float32: how far models come apart, by the update's norm."""
+    tf32(False)
+    sizes = [70, 70, 50, 40] if place.small else [700, 700, 500, 400]
+    runs = [Run(place, "wca", "lenet", sizes, engine, "fp32", epochs=2) for engine in ("loop", "stacked")]
+    start = runs[0].engine.bank.clone()
+    for run in runs:
+        run.round()
+    one, other = (run.engine.bank for run in runs)
+    apart = float(((other - one).norm(dim=1) / (one - start).norm(dim=1)).max())
+    return {"largest_difference_in_update_norms": apart, "limit": 1e-3, "met": apart <= 1e-3}
+
+
+def beside_plain(place: Place) -> dict[str, Any]:
+    """Local epochs of 32 LeNets against a loop over plain modules on the same device, with images on it."""
+    tf32(False)
+    clients, each = (4, 64) if place.small else (32, 2720)
+    base = plain(clients, each, device=place.device)
+    base()
+    theirs = [place.timed(base) for _ in range(3)]
+    run = Run(place, "fedavg", "lenet", [each] * clients, "stacked", "fp32", epochs=1)
+    ours = run.seconds(3)
+    ratio = statistics.median(theirs) / statistics.median(ours)
+    return {
+        "clients": clients,
+        "images": each,
+        "plain_seconds": theirs,
+        "stacked_seconds": ours,
+        "note": "the engine's round holds evaluation passes for labels and an average beside the epoch",
+        "times_as_fast": round(ratio, 2),
+        "target": 20,
+        "met": ratio >= 20,
+    }
+
+
+def matrix(place: Place) -> dict[str, Any]:
+    """The card's own rate on large matrix products, and what share of it a FedWCA round of 32 LeNets achieves."""
+    n = 256 if place.small else 8192
+    rates, shares = {}, {}
+    sizes = [64] * 4 if place.small else [2720] * 32
+    run = Run(place, "wca", "lenet", [64] * 4, "loop", "fp32", epochs=1)
+    run.round()
+    with FlopCounterMode(display=False) as counter:
+        run.round()
+    flops = counter.get_total_flops() * sum(sizes) / (64 * 4)
+    for name, (precision, allowed) in PRECISIONS.items():
+        tf32(allowed)
+        a = torch.randn(n, n, device=place.device, dtype=torch.bfloat16 if precision == "bf16" else torch.float32)
+
+        def product(a: Tensor = a) -> Tensor:
+            return a @ a
+
+        product()
+        rates[name] = 2 * n**3 / min(place.timed(product) for _ in range(5))
+        seconds = Run(place, "wca", "lenet", sizes, "stacked", precision, epochs=1).seconds(2)
+        shares[name] = flops / statistics.median(seconds) / rates[name]
+    return {"matrix_flops_per_second": rates, "share_achieved": shares, "flops_of_a_round": flops}
+
+
+def kernels(place: Place) -> dict[str, Any]:
+    """Training steps by kernels, model and precision: which are quickest, and whether they give eager's numbers."""
+    sizes = {"lenet": (4, 8), "resnet18:weights=none,side=32": (2, 4)} if place.small else KERNELS
+    candidates: list[Kernels] = ["eager", "channels-last", "products", *(() if place.small else ("compile",))]
+    found: dict[str, Any] = {}
+    for name, (clients, batch) in sizes.items():
+        network = models.build(name).build(CLASSES, seed=0).to(place.device)
+        drawn = [own.train for own in federation([batch] * clients, models.build(name).stored)]
+        images = torch.stack(drawn).to(place.device)
+        found[name] = {"clients": clients, "batch": batch, "precisions": {}}
+        for precision in ("fp32", "bf16"):
+            kind, allowed = PRECISIONS[precision]
+            tf32(allowed)
+            tried = contest(network, images, kind, candidates)
+            found[name]["precisions"][precision] = {"best": best(tried), "candidates": tried}
+    return {"models": found}
+
+
+def memory(place: Place) -> dict[str, Any]:
+    """Bytes of tensors on the device after each of twenty rounds, and their peak in each: flat or growing.
+
+    Peaks are judged with FedAvg, whose steps have one size; how many images FedWCA mixes differs from round to round.
+    """
+    tf32(False)
+    rounds, sizes = (4, [40] * 3) if place.small else (20, [640] * 32)
+    found: dict[str, Any] = {"clients": len(sizes), "images": sizes[0]}
+    flat = []
+    for name in ("fedavg", "wca"):
+        run = Run(place, name, "lenet", sizes, "stacked", "fp32", epochs=1)
+        held, peaks = [], []
+        for _ in range(rounds):
+            place.peak()
+            run.round()
+            held.append(place.held())
+            peaks.append(place.peak() or 0)
+        found[name] = {"bytes_after_each_round": held, "peak_bytes_in_each": peaks}
+        flat.append(set(held[1:]) == {held[1]} and (name == "wca" or max(peaks[1:]) <= peaks[1]))
+    return {**found, "met": all(flat) if place.device.startswith("cuda") else None}

@@ -1,0 +1,86 @@
+"""Pieces of gpu.py that time whole runs: Digit-Five alone and as trials together, and PACS; no script."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+from counts import formula
+from gpu_setting import DOMAINS, PRECISIONS, Place, Run, tf32
+
+DIGITS = [2720] * 24 + [744] * 8
+"""Training images of 32 clients of Digit-Five: three domains of 34,000 images and USPS, 64 % of them for training."""
+ROUNDS = 100
+
+
+def whole_run(place: Place, model: str, sizes: list[int], rounds: int, target: float) -> dict[str, Any]:
+    """Seconds of FedWCA rounds by precision, and of the rounds of a whole run in the quickest of them."""
+    tried: dict[str, Any] = {}
+    for name, (precision, allowed) in PRECISIONS.items():
+        tf32(allowed)
+        tried[name] = {"seconds": Run(place, "wca", model, sizes, "stacked", precision).seconds(2)}
+    best = min(tried, key=lambda name: statistics.median(tried[name]["seconds"]))
+    precision, allowed = PRECISIONS[best]
+    tf32(allowed)
+    place.peak()
+    seconds = Run(place, "wca", model, sizes, "stacked", precision).seconds(rounds)
+    peak, median = place.peak(), statistics.median(seconds)
+    price = statistics.median(Run(place, "fedavg", model, sizes, "stacked", precision).seconds(2))
+    return {
+        "model": model,
+        "clients": len(sizes),
+        "images": sizes,
+        "epochs": 5,
+        "precisions": tried,
+        "chosen": best,
+        "seconds_a_round": seconds,
+        "peak_bytes": peak,
+        "extrapolated_minutes_of_100_rounds": round(median * ROUNDS / 60, 2),
+        "target_minutes": target,
+        "met": median * ROUNDS / 60 <= target,
+        "in_fedavg_rounds": {"formula": formula(5, DOMAINS), "measured": round(median / price, 3)},
+    }
+
+
+def digit_five(place: Place) -> dict[str, Any]:
+    """Full-size Digit-Five: 32 clients, LeNet, 20 rounds; 100 are extrapolated."""
+    sizes = [96] * 3 + [40] if place.small else DIGITS
+    return whole_run(place, "lenet", sizes, 2 if place.small else 20, 3.0)
+
+
+def trials(place: Place) -> dict[str, Any]:
+    """Fifteen trials of full-size Digit-Five in every step, beside one alone; three rounds, 100 are extrapolated."""
+    sizes, number = ([96] * 3 + [40], 3) if place.small else (DIGITS, 15)
+    tried: dict[str, Any] = {}
+    for name, (precision, allowed) in PRECISIONS.items():
+        tf32(allowed)
+        alone = Run(place, "wca", "lenet", sizes, "stacked", precision).seconds(3)
+        place.peak()
+        together = Run(place, "wca", "lenet", sizes, "stacked", precision, trials=number).seconds(3)
+        ratio = number * statistics.median(alone) / statistics.median(together)
+        tried[name] = {
+            "alone_seconds": alone,
+            "together_seconds": together,
+            "peak_bytes": place.peak(),
+            "times_as_fast": round(ratio, 2),
+        }
+    best = min(tried, key=lambda name: statistics.median(tried[name]["together_seconds"]))
+    minutes = statistics.median(tried[best]["together_seconds"]) * ROUNDS / 60
+    return {
+        "model": "lenet",
+        "clients": len(sizes),
+        "trials": number,
+        "images": sizes,
+        "epochs": 5,
+        "precisions": tried,
+        "chosen": best,
+        "extrapolated_minutes_of_100_rounds": round(minutes, 2),
+        "target_minutes": 15.0,
+        "met": minutes <= 15.0,
+    }
+
+
+def pacs(place: Place) -> dict[str, Any]:
+    """PACS: nine clients, ResNet-18 at 224 px; three rounds."""
+    model = "resnet18:weights=none,side=32" if place.small else "resnet18:weights=none"
+    return whole_run(place, model, [8] * 3 if place.small else [560] * 9, 1 if place.small else 3, 15.0)
