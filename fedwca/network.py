@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, cast
 
@@ -53,6 +53,25 @@ class Backbone(nn.Module):
     def forward(self, x: Tensor, masks: Sequence[Tensor]) -> Tensor:
         """``[N, 3, H, W] -> [N, width]``; ``masks`` is empty in eval mode."""
         raise NotImplementedError
+
+    def together(self, parameters: Mapping[str, Tensor], x: Tensor, masks: Sequence[Tensor]) -> Tensor:
+        """`forward` of G backbones with weights of their own, batched by hand; where this is missing, `vmap` does it.
+
+        Args:
+            parameters: weights by name ``[G, …]``.
+            x: each one's images ``[G, B, 3, H, W]``.
+            masks: as for `forward` ``[G, B, …]``.
+
+        Returns:
+            ``[G, B, width]``.
+        """
+        raise NotImplementedError
+
+    @property
+    def by_hand(self) -> bool:
+        """Whether there is a `together` that says what `forward` says: in the same class, or in one made from it."""
+        owner = next(cls for cls in type(self).__mro__ if {"together", "forward"} & vars(cls).keys())
+        return "together" in vars(owner) and owner is not Backbone and not self.frozen
 
 
 class Network(nn.Module):
@@ -137,10 +156,13 @@ class Network(nn.Module):
 
     def extract(self, x: Tensor, masks: Sequence[Tensor] = ()) -> Tensor:
         """Prepared images to features ``[N, q]``; with one mask per entry of ``drops`` in training, none otherwise."""
-        z = self.bottleneck(self.backbone(x, masks[:-1]))
+        return self.finish(self.bottleneck(self.backbone(x, masks[:-1])), masks[-1:])
+
+    def finish(self, z: Tensor, masks: Sequence[Tensor] = ()) -> Tensor:
+        """What comes behind the bottleneck: ``[N, q]`` to features ``[N, q]``, with its mask in training."""
         # Under autocast the bottleneck gives bfloat16; what comes behind it is in the network's own precision.
         z = self.norm(z.to(self.norm.weight.dtype))
-        return cast(Tensor, z * masks[-1] if masks else z)
+        return z * masks[0] if masks else z
 
     def forward(self, x: Tensor, masks: Sequence[Tensor] = ()) -> tuple[Tensor, Tensor]:
         """Logits ``[N, M]`` and features ``[N, q]`` of prepared images."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 import torch.nn.functional as F
@@ -30,6 +30,22 @@ class _LeNet(Backbone):
         # A channel's mask is constant and not negative, so it commutes with pooling: a quarter of the work.
         x = F.relu(x * masks[0] if masks else x)
         return x.flatten(1)
+
+    def together(self, parameters: Mapping[str, Tensor], x: Tensor, masks: Sequence[Tensor]) -> Tensor:
+        """As `forward`, all channels of all models side by side, so that nothing is moved between two layers."""
+        models = len(x)
+        x = x.transpose(0, 1).flatten(1, 2)
+        x = F.relu(F.max_pool2d(_grouped(x, parameters, "conv1"), 2))
+        x = F.max_pool2d(_grouped(x, parameters, "conv2"), 2)
+        x = F.relu(x * masks[0].transpose(0, 1).flatten(1, 2) if masks else x)
+        features: Tensor = x.unflatten(1, (models, -1)).transpose(0, 1).flatten(2)
+        return features
+
+
+def _grouped(x: Tensor, parameters: Mapping[str, Tensor], name: str) -> Tensor:
+    """A convolution of each model's channels: ``[B, G·c, H, W] -> [B, G·o, H', W']``."""
+    weight, bias = parameters[f"{name}.weight"], parameters[f"{name}.bias"]
+    return F.conv2d(x, weight.flatten(0, 1), bias.flatten(), groups=len(weight))
 
 
 @register("lenet")

@@ -20,6 +20,7 @@ from fedwca.engine.stacked import contest as contests
 from fedwca.engine.stacked.contest import best, contest
 from fedwca.engine.stacked.convolution import ProductConv, as_products
 from fedwca.engine.stacked.kernels import Kernels, across, places
+from fedwca.engine.stacked.network import StackedNetwork
 from fedwca.engine.task import Training
 from fedwca.models.lenet import LeNet
 from fedwca.models.resnet18 import ResNet18
@@ -106,6 +107,46 @@ def test_what_is_no_plain_convolution_stays() -> None:
     names = plain.state_dict().keys()
     assert len(as_products(plain)) == 2
     assert plain.state_dict().keys() == names
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_by_hand_or_by_vmap(training: bool) -> None:
+    model = LeNet(bottleneck=8).build(3, seed=1).double()
+    layout = Loop(model, clients()).layout
+    rows = layout.read(model) * torch.tensor([[1.0], [1.1], [0.9]], dtype=torch.float64)
+    named = {slot.name: slot.of(rows) for slot in layout.parameters}
+    measured = {slot.name: slot.of(rows).abs() for slot in layout.statistics}
+    x = torch.stack([model.prepare(images(k, 6)) for k in range(3)])
+    masks = [uniform(fold(["mask"]), torch.arange(18 * drop.shape[0])).view(3, 6, *drop.shape) for drop in model.drops]
+    real = torch.arange(6).expand(3, 6) < 5
+    found = []
+    for by_hand in (True, False):
+        stacked = StackedNetwork(model, layout, by_hand=by_hand)
+        assert stacked.by_hand == by_hand
+        found.append(stacked(named, measured, x, masks if training else (), real, training))
+    for one, other in zip(found[0][:2], found[1][:2], strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
+    assert found[0][2].keys() == found[1][2].keys()
+    for name, value in found[0][2].items():
+        torch.testing.assert_close(value, found[1][2][name], rtol=0, atol=1e-12)
+
+
+def test_what_is_done_by_hand_says_what_forward_says() -> None:
+    lenet = LeNet(bottleneck=8).build(3).backbone
+
+    class Changed(type(lenet)):  # type: ignore[misc]
+        def forward(self, x: torch.Tensor, masks: object) -> torch.Tensor:
+            return super().forward(x, masks) * 2
+
+    class Renamed(type(lenet)):  # type: ignore[misc]
+        pass
+
+    assert lenet.by_hand
+    assert Renamed(0.5).by_hand
+    assert not Changed(0.5).by_hand, "it would be trained as what it was made from"
+    assert not ResNet18.model_validate({"weights": "none", "side": 32}).build(3).backbone.by_hand
+    products = StackedNetwork(network(), Loop(network(), clients()).layout, kernels="products")
+    assert not products.by_hand, "its convolutions are others"
 
 
 def test_only_training_steps_are_products() -> None:

@@ -41,13 +41,20 @@ class Entry:
         precision: in which they are done.
         kernels: how.
         mixes: whether steps have places for mixed images too; nothing that is there counts in the gradient.
+        by_hand: see `fedwca.engine.stacked.network.StackedNetwork`.
     """
 
     def __init__(
-        self, network: Network, x: Tensor, precision: Precision, kernels: Kernels, mixes: bool = False
+        self,
+        network: Network,
+        x: Tensor,
+        precision: Precision,
+        kernels: Kernels,
+        mixes: bool = False,
+        by_hand: bool = True,
     ) -> None:
         layout, self.images = Layout.of(network), x.shape[1]
-        self.stacked, self.layout = StackedNetwork(network, layout, precision, kernels), layout
+        self.stacked, self.layout = StackedNetwork(network, layout, precision, kernels, by_hand), layout
         self.row, self.x, self.real = layout.read(network), x, None
         if mixes:
             more = places(kernels, round(MIXED * self.images), self.images)

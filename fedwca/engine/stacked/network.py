@@ -20,28 +20,34 @@ from fedwca.network import Network
 
 
 class _Extractor(nn.Module):
-    """A network up to its classifier, so that autocast may end there."""
+    """A network up to its classifier, so that autocast may end there; from the bottleneck on where that is done."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, begun: bool) -> None:
         super().__init__()
-        self.network = network
+        self.network, self.begun = network, begun
 
     def forward(self, x: Tensor, masks: Sequence[Tensor]) -> Tensor:
-        return self.network.extract(x, masks)
+        return self.network.finish(x, masks) if self.begun else self.network.extract(x, masks)
 
 
 class StackedNetwork:
-    """Runs G models of one architecture on G batches.
+    """Runs G models of one architecture on G batches, by `torch.func.vmap` or as their backbone does it by hand.
 
     Args:
         network: gives the code, the frozen parts and the classifier.
         layout: where a model's tensors lie in its row.
         precision: in which it computes.
         kernels: how training steps are carried out; see `fedwca.engine.stacked.kernels`.
+        by_hand: False: by vmap even where the backbone could do it by hand.
     """
 
     def __init__(
-        self, network: Network, layout: Layout, precision: Precision = "fp32", kernels: Kernels = "eager"
+        self,
+        network: Network,
+        layout: Layout,
+        precision: Precision = "fp32",
+        kernels: Kernels = "eager",
+        by_hand: bool = True,
     ) -> None:
         self.network = copy.deepcopy(network).requires_grad_(False).eval()
         self.layout, self.precision = layout, precision
@@ -51,7 +57,9 @@ class StackedNetwork:
             # What is done in place has no rule for many models at once.
             if isinstance(getattr(module, "inplace", None), bool):
                 module.inplace = False  # type: ignore[assignment]
-        self._extractor = _Extractor(self.network)
+        # Matrix products stand in for the backbone's own convolutions.
+        self.by_hand = by_hand and self.network.backbone.by_hand and kernels != "products"
+        self._extractor = _Extractor(self.network, self.by_hand)
         self.kernels = kernels
         # Sizes as symbols are refused under vmap, so that each shape is compiled by itself; see `places`.
         self._trained = torch.compile(self._each, dynamic=False) if kernels == "compile" else self._each
@@ -126,6 +134,11 @@ class StackedNetwork:
                     fresh[f"{name}.running_mean"], fresh[f"{name}.running_var"] = norm.fresh
             return features, fresh
 
+        if self.by_hand:
+            own = {name.removeprefix("backbone."): value for name, value in parameters.items()}
+            z = self.network.backbone.together(own, x, masks[:-1])
+            weight, bias = parameters["bottleneck.weight"], parameters["bottleneck.bias"]
+            x, masks = torch.baddbmm(bias[:, None], z, weight.transpose(1, 2)), masks[-1:]
         try:
             found: tuple[Tensor, dict[str, Tensor]] = vmap(one)(parameters, statistics, x, masks, rows, share)
         finally:
