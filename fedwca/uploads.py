@@ -46,7 +46,7 @@ def uploaded(
     weights = fetched((blend.start.double()[:, None] @ work.weights)[:, 0]).unbind()
     report = {name: fetched(value).split(1) for name, value in blend.report.items()}
     labels = None if blend.labels is None else fetched(blend.labels).split(1)
-    seconds = {phase: time / clients for phase, time in work.seconds.items()}
+    seconds = work.seconds.shared(clients)
     return [
         Upload(
             weights[i],

@@ -127,6 +127,8 @@ def _conduct(request: Request, world: World | None) -> Conducted:
             memory.refuse(needed, free(device), device, together.trials_at_once or 1)
             choice = choose_kernels(together, decided.methods, len(dataset.classes), federation.clients)
             together = together.model_copy(update={"kernels": choice.chosen})
+            # Some kernels take more than the ones it was asked for with.
+            needed = memory.estimate(together, decided.methods, len(dataset.classes), federation)
             del federation
         except BaseException:
             folder.discard()

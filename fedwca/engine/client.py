@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
@@ -26,7 +25,7 @@ class Desk(Clock):
     def __init__(
         self, replica: Replica, images: Tensor, received: Received, personal: int, slot: Tensor, task: Task
     ) -> None:
-        super().__init__()
+        super().__init__(slot.device)
         self.replica, self.images, self.received, self.slot, self.task = replica, images, received, slot, task
         self._identity = torch.eye(received.weights.shape[0], dtype=received.weights.dtype)
         self.own = self.model(0)
@@ -149,7 +148,7 @@ class Desk(Clock):
             self._seen.clear()
         row = self.slot.copy_(self.received.mix(blend.start[0]))
         lesson = Lesson(targets, taught, anchors, observed, self._here(task.shared))
-        started = time.perf_counter()
+        started = self.mark()
         step = 0
         self.replica.bind(row)
         self.replica.begin()
@@ -166,7 +165,7 @@ class Desk(Clock):
                 if len(here) > 1:
                     self._step(here, mixing.nonzero()[:, 0].to(here.device), lesson, step)
                 step += 1
-        self.seconds["train"] += time.perf_counter() - started
+        self.lap("train", started)
         return [targets]
 
     def collect(self, targets: Sequence[Targets]) -> list[dict[str, Tensor]]:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fedwca.engine.bank import Layout
+from fedwca.engine.clock import Phases
 from fedwca.engine.task import Task
 from fedwca.network import Network
 from fedwca.types import Blend, Offer, Predictions, Targets, View
@@ -25,7 +26,7 @@ class Work(View, Protocol):
         """``[K, Q+S, R]``: the models each client was sent, as mixtures of the server's rows."""
 
     @property
-    def seconds(self) -> Mapping[str, float]:
+    def seconds(self) -> Phases:
         """Time spent so far by phase, of these clients together."""
 
     @property
@@ -33,7 +34,7 @@ class Work(View, Protocol):
         """Evaluation passes over each client's images so far."""
 
     def clock(self, phase: str) -> AbstractContextManager[None]:
-        """Adds the time spent inside to ``seconds[phase]``."""
+        """Adds the time spent inside to a phase."""
 
     def outputs(self, mixtures: Tensor) -> list[Predictions]:
         """What each client's own mixture ``[K, Q+S]`` says of its images, one entry a client."""

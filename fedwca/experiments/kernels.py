@@ -120,4 +120,7 @@ def measured(
             found |= {"compile": pair["compile"]}
         else:
             why = f"measured; {seconds:.0f} s of steps are too few to compile for"
+    if device.type == "cuda":
+        # What was tried is gone; torch keeps its memory, and what is free decides how many clients go at a time.
+        torch.cuda.empty_cache()
     return Choice(best(found), why, found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -60,7 +61,13 @@ class Tapes:
     """Stands in for `fedwca.engine.stacked.graphs.CudaGraphs`; counts what it recorded and played."""
 
     def __init__(self, device: torch.device | None = None) -> None:
-        self.recorded = self.played = 0
+        self.recorded = self.played = self.watching = 0
+        self.refused = False
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        self.watching += 1
+        yield
 
     def __call__(self, work: Callable[[], object]) -> Callable[[], None]:
         tape = Tape()

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
 import pytest
 import torch
 
@@ -103,18 +107,43 @@ def test_values_of_a_step_go_where_the_recording_reads_them() -> None:
     assert int(total) == sum(range(6)), "each step once: recording does none"
 
 
-def test_what_cannot_be_recorded_runs_as_it_is_and_says_so() -> None:
-    def refuse(work: object) -> None:
+class Refusing(Tapes):
+    """Like a device that is asked for a number: at once, or only while it is recorded."""
+
+    def __init__(self, at_once: bool) -> None:
+        super().__init__()
+        self.at_once = at_once
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        if self.at_once:
+            raise RuntimeError("called a synchronizing operation\nat some place")
+        yield
+
+    def __call__(self, work: object) -> Callable[[], None]:
         raise RuntimeError("operation not permitted when stream is capturing\nat some place")
 
-    total = torch.zeros(1, dtype=torch.int64)
-    recorder = Recorder(refuse, {"step": 5})  # type: ignore[arg-type]
-    recorder.run("step", (torch.tensor([0]),), total.add_)
-    with pytest.warns(UserWarning, match="so they run as they are: operation not permitted when stream is capturing$"):
-        recorder.run("step", (torch.tensor([1]),), total.add_)
-    for number in (2, 3, 4):
-        recorder.run("step", (torch.tensor([number]),), total.add_)
-    assert int(total) == sum(range(5))
+
+@pytest.mark.parametrize(("at_once", "why"), [(True, "called a synchronizing op"), (False, "operation not permitted")])
+def test_what_cannot_be_recorded_runs_as_it_is_and_says_so_once(at_once: bool, why: str) -> None:
+    total, record = torch.zeros(1, dtype=torch.int64), Refusing(at_once)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            recorder = Recorder(record, {"step": 5})
+            for number in range(5):
+                recorder.run("step", (torch.tensor([number]),), total.add_)
+    assert int(total) == 3 * sum(range(5))
+    assert [str(one.message).partition(": ")[2].startswith(why) for one in told] == [True]
+    assert record.refused
+
+
+def test_steps_are_watched_before_they_are_recorded() -> None:
+    tapes = Tapes()
+    recorder = Recorder(tapes, {"often": OFTEN, "rare": 1})
+    for kind in ("often", "rare", "often"):
+        recorder.run(kind, (torch.tensor([1]),), lambda value: None)
+    assert tapes.watching == 1
 
 
 def test_a_cpu_has_no_graphs(monkeypatch: pytest.MonkeyPatch) -> None:

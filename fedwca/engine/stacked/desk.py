@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -109,11 +108,10 @@ def trained(desks: Sequence[CrowdDesk], blends: Sequence[Blend]) -> list[list[Ta
     """
     cohort = Cohort(desks)
     lesson = cohort.lesson([desk.lesson(blend) for desk, blend in zip(desks, blends, strict=True)])
-    started = time.perf_counter()
+    started = desks[0].mark()
     models = cohort.joined([desk.mixed(blend.start) for desk, blend in zip(desks, blends, strict=True)])
     lesson = train(cohort, blends, models, lesson)
     for desk, own in zip(desks, cohort.parted(models), strict=True):
         desk.engine.bank[desk.crowd.numbers] = own
-        share = len(desk.crowd.sizes) / len(cohort.sizes)
-        desk.seconds["train"] += share * (time.perf_counter() - started)
+        desk.lap("train", started, len(desk.crowd.sizes) / len(cohort.sizes))
     return [targets.split(desk.crowd.sizes) for desk, targets in zip(desks, cohort.apart(lesson.targets), strict=True)]

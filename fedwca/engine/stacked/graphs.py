@@ -7,21 +7,41 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from fedwca.errors import UsageError
 
-Record = Callable[[Callable[[], object]], Callable[[], None]]
-"""Takes work on a device and does none of it; what it gives does that work each time, on the same memory."""
 OFTEN = 4
 """Steps of a kind from which on it is recorded: the first runs as it is, and recording costs about as much again."""
 
 
+class Record(Protocol):
+    """Takes work on a device and does none of it; what it gives does that work each time, on the same memory."""
+
+    refused: bool
+    """Whether some work could not be recorded; nothing is tried again."""
+
+    def __call__(self, work: Callable[[], object]) -> Callable[[], None]:
+        """The work, to be done as often as the result is called.
+
+        Raises:
+            RuntimeError: it cannot be recorded.
+        """
+
+    def watched(self) -> AbstractContextManager[None]:
+        """In which work that is to be recorded later shows whether it can be: what waits for the device fails."""
+
+
 class CudaGraphs:
     """Records work as CUDA graphs; all of them share one pool of memory, which stays when they are gone.
+
+    Graphs of one round have to be gone before those of the next are made: some versions of torch free what cuBLAS works
+    with on a stream when any graph that was recorded on it is destroyed.
 
     Args:
         device: where the work is done.
@@ -33,15 +53,11 @@ class CudaGraphs:
     def __init__(self, device: torch.device) -> None:
         if device.type != "cuda":
             raise UsageError(f"kernels graphs needs a CUDA device, not {device}; take eager")
-        self.device = device
+        self.device, self.refused = device, False
         self._begun: tuple[torch.cuda.Stream, torch.cuda._POOL_HANDLE, torch.cuda.CUDAGraph] | None = None
 
     def __call__(self, work: Callable[[], object]) -> Callable[[], None]:
-        """The work as a graph; see `Record`.
-
-        Raises:
-            RuntimeError: it cannot be recorded, for it waits for the device or asks it for a number.
-        """
+        """The work as a graph; see `Record`."""
         with torch.cuda.device(self.device):
             if self._begun is None:
                 stream, pool = torch.cuda.Stream(), torch.cuda.graph_pool_handle()
@@ -50,6 +66,19 @@ class CudaGraphs:
             stream, pool, _ = self._begun
             graph = _recorded(work, stream, pool)
         return graph.replay
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """See `Record`: some versions of torch do not get over a recording that failed, so that none should begin."""
+        before = torch.cuda.get_sync_debug_mode()
+        with warnings.catch_warnings():
+            # It says that it does not see everything.
+            warnings.simplefilter("ignore", UserWarning)
+            torch.cuda.set_sync_debug_mode("error")
+        try:
+            yield
+        finally:
+            torch.cuda.set_sync_debug_mode(before)
 
 
 def _recorded(
@@ -62,8 +91,12 @@ def _recorded(
         graph.capture_begin(pool=pool, capture_error_mode="thread_local")
         try:
             work()
-        finally:
-            graph.capture_end()
+        except BaseException:
+            # The stream must be given back, and says only that something went wrong before.
+            with suppress(RuntimeError):
+                graph.capture_end()
+            raise
+        graph.capture_end()
     torch.cuda.current_stream().wait_stream(stream)
     return graph
 
@@ -93,20 +126,35 @@ class Recorder:
             UserWarning: steps cannot be recorded; they run as they are.
         """
         self._seen[kind] += 1
-        if self._record is None or self._often.get(kind, 0) < OFTEN or self._seen[kind] == 1:
+        if self._record is None or self._record.refused or self._often.get(kind, 0) < OFTEN:
             step(*values)
             return
-        if kind not in self._kept:
-            own = tuple(value.clone() for value in values)
-            try:
-                self._kept[kind] = own, self._record(lambda: step(*own))
-            except RuntimeError as error:
-                self._record = None
-                why = str(error).strip().partition("\n")[0][:160]
-                warnings.warn(f"steps cannot be recorded as CUDA graphs, so they run as they are: {why}", stacklevel=2)
+        if (first := self._seen[kind] == 1) or kind not in self._kept:
+            if not self._tried(self._record, kind, values, step, first):
+                # Nothing was changed: a step ends with its only change.
                 step(*values)
+                return
+            if first:
                 return
         mine, play = self._kept[kind]
         for place, value in zip(mine, values, strict=True):
             place.copy_(value)
         play()
+
+    def _tried(
+        self, record: Record, kind: Hashable, values: tuple[Tensor, ...], step: Callable[..., None], first: bool
+    ) -> bool:
+        """Run a step as it is, or record it; whether that could be done."""
+        try:
+            if first:
+                with record.watched():
+                    step(*values)
+            else:
+                own = tuple(value.clone() for value in values)
+                self._kept[kind] = own, record(lambda: step(*own))
+        except RuntimeError as error:
+            record.refused = True
+            why = str(error).strip().partition("\n")[0][:160]
+            warnings.warn(f"steps cannot be recorded as CUDA graphs, so they run as they are: {why}", stacklevel=3)
+            return False
+        return True

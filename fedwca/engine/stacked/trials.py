@@ -47,12 +47,14 @@ class StackedTrials(OneByOne):
         kernels: Kernels = "eager",
     ) -> None:
         piles = Pile.several([[own.train for own in some] for some in clients], torch.device(device))
-        super().__init__(
-            [
-                Stacked(network, some, device, None, statistics, precision, pile, kernels)
-                for network, some, pile in zip(networks, clients, piles, strict=True)
-            ]
-        )
+        engines = [
+            Stacked(network, some, device, None, statistics, precision, pile, kernels)
+            for network, some, pile in zip(networks, clients, piles, strict=True)
+        ]
+        for engine in engines:
+            # One pool of memory for what is recorded, whichever trials are in a round.
+            engine.record = engines[0].record
+        super().__init__(engines)
 
     def run(self, parts: Mapping[int, Part[T]]) -> dict[int, list[T]]:
         """As `OneByOne.run`; the parts' ways of training are the same."""

@@ -35,7 +35,7 @@ class CrowdView(Clock):
     def __init__(
         self, engine: Stacked, crowd: Crowd, weights: Tensor, personal: int, rows: Tensor, tasks: Sequence[Task]
     ) -> None:
-        super().__init__()
+        super().__init__(engine.device)
         self.engine, self.crowd, self.weights, self.rows, self.tasks = engine, crowd, weights, rows, tasks
         self.source = engine.layout.read(engine.network)
         sent = weights.shape[1]
