@@ -1,0 +1,200 @@
+"""CUDA graphs on a GPU: eager's models, flat memory, no waiting, and a way back where steps cannot be recorded."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from torch import Tensor
+
+from fedwca.aggregators.fedavg import FedAvg
+from fedwca.engine.precision import Precision
+from fedwca.engine.protocol import OneByOne
+from fedwca.engine.randomness import Keys
+from fedwca.engine.stacked import Stacked, StackedTrials
+from fedwca.engine.stacked import engine as engines
+from fedwca.engine.stacked.graphs import CudaGraphs
+from fedwca.engine.stacked.kernels import Kernels
+from fedwca.engine.stacked.plan import Plan
+from fedwca.engine.task import Training
+from fedwca.experiments.compose import compose
+from fedwca.experiments.config import RunConfig
+from fedwca.kinds import Objective
+from fedwca.models.lenet import LeNet
+from fedwca.objectives.shot import Shot
+from fedwca.pseudo_labelers.two_model import TwoModel
+from fedwca.round import Method, begin, conclude, play, prepare
+from fedwca.types import Batch
+
+from .test_gpu import DOMAINS, clients, close, network
+
+DEVICE = "cuda"
+TRAINING = Training(epochs=3, lr=0.003, batch_size=4)
+"""Five and more steps of the same clients in an epoch, so that they are recorded."""
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device; there is none"),
+]
+
+
+@pytest.fixture(autouse=True)
+def same_algorithms() -> Iterator[None]:
+    """cuDNN's deterministic algorithms, in full float32."""
+    before = torch.backends.cudnn.deterministic, torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.deterministic, torch.backends.cudnn.allow_tf32 = True, False
+    yield
+    torch.backends.cudnn.deterministic, torch.backends.cudnn.allow_tf32 = before
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows by one with each recording."""
+    found: list[int] = []
+    real = CudaGraphs.__call__
+
+    def watched(graphs: CudaGraphs, work: Callable[[], object]) -> Callable[[], None]:
+        found.append(1)
+        return real(graphs, work)
+
+    monkeypatch.setattr(CudaGraphs, "__call__", watched)
+    return found
+
+
+def named(name: str) -> Method:
+    return compose(RunConfig(baselines=(name,)))[0][0]
+
+
+def after(trials: OneByOne, method: Method, rounds: int = 2) -> list[Tensor]:
+    servers = [begin(engine) for engine in trials.engines]
+    for number in range(rounds):
+        parts = {
+            i: prepare(number, servers[i], method, engine, TRAINING, Keys(i), DOMAINS)
+            for i, engine in enumerate(trials.engines)
+        }
+        servers = [conclude(parts[i], uploads)[0] for i, uploads in trials.run(parts).items()]
+    return [engine.bank for engine in trials.engines]
+
+
+def alone(kernels: Kernels, precision: Precision = "fp32") -> OneByOne:
+    return OneByOne([Stacked(network(), clients(), DEVICE, precision=precision, kernels=kernels)])
+
+
+def unrecorded(trials: OneByOne) -> OneByOne:
+    """The same calls, one by one: room for all mixed images as in recordings, whose sums are in the same order."""
+    for engine in trials.engines:
+        assert isinstance(engine, Stacked)
+        engine.record = None
+    return trials
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("name", ["fedwca", "fedscal", "fedpcl_pl", "fedprox"])
+def test_recorded_steps_give_eagers_models(name: str, precision: Precision, recorded: list[int]) -> None:
+    (eager,) = after(unrecorded(alone("graphs", precision)), named(name))
+    assert not recorded
+    (graphs,) = after(alone("graphs", precision), named(name))
+    assert recorded
+    close(eager, graphs, 1e-3 if precision == "fp32" else 3e-2)
+
+
+@pytest.mark.filterwarnings("error")
+def test_trials_together(recorded: list[int]) -> None:
+    networks = [LeNet(bottleneck=16).build(3, seed=seed) for seed in (1, 2)]
+    one, other = (
+        StackedTrials([copy.deepcopy(own) for own in networks], [clients(), clients()], DEVICE, kernels="graphs")
+        for _ in range(2)
+    )
+    found = after(unrecorded(one), named("fedwca")), after(other, named("fedwca"))
+    assert recorded
+    for eager, graphs in zip(*found, strict=True):
+        close(eager, graphs, 1e-3)
+
+
+def test_memory_is_flat_over_twenty_rounds() -> None:
+    """What tensors hold, and what torch has taken from the device; recordings come and go every round."""
+    (engine,) = alone("graphs").engines
+    server, held, taken = begin(engine), [], []
+    for number in range(20):
+        server, outcome = play(number, server, named("fedwca"), engine, TRAINING, Keys(0), DOMAINS)
+        del outcome
+        held.append(torch.cuda.memory_allocated())
+        taken.append(torch.cuda.memory_reserved())
+    assert set(held[1:]) == {held[1]}, held
+    assert max(taken[2:]) <= taken[2], taken
+
+
+@pytest.mark.parametrize("kernels", ["eager", "graphs"])
+def test_the_clients_part_of_a_round_waits_for_nothing(monkeypatch: pytest.MonkeyPatch, kernels: Kernels) -> None:
+    """From the first message to the uploads; but for the one count of mixed images that eager steps need."""
+    (engine,) = alone(kernels).engines
+    method = named("fedwca")
+    server, _ = play(0, begin(engine), method, engine, TRAINING, Keys(0), DOMAINS)
+    server, _ = play(1, server, method, engine, TRAINING, Keys(0), DOMAINS)
+    counted = 0
+
+    def lifted(real: Callable[..., object]) -> Callable[..., object]:
+        def call(*given: object) -> object:
+            nonlocal counted
+            counted += 1
+            torch.cuda.set_sync_debug_mode("default")
+            try:
+                return real(*given)
+            finally:
+                torch.cuda.set_sync_debug_mode("error")
+
+        return call
+
+    monkeypatch.setattr(engines, "arrived", lifted(engines.arrived))
+    monkeypatch.setattr(Plan, "_count", lifted(Plan._count))
+    turn = prepare(2, server, method, engine, TRAINING, Keys(0), DOMAINS)
+    with warnings.catch_warnings(action="ignore"):
+        torch.cuda.set_sync_debug_mode("error")
+    try:
+        uploads = engine.run(turn.offer, turn.rows, turn.task, turn.step, turn.clients)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert counted == (1 if kernels == "graphs" else 2)
+    conclude(turn, uploads)
+
+
+class Asking(Objective):
+    """Reads a number in every step."""
+
+    label = "asking"
+
+    def __call__(self, batch: Batch) -> Tensor:
+        return batch.logits.square().mean() * float(batch.logits.detach().abs().max() > 0)
+
+
+@pytest.mark.filterwarnings("ignore:the objectives cannot be run for all clients at once")
+def test_what_asks_the_device_for_a_number_runs_as_it_is(recorded: list[int]) -> None:
+    method = Method("asking", "asking", FedAvg(), TwoModel(), (Shot(), Asking()))
+    (eager,) = after(alone("eager"), method)
+    with pytest.warns(UserWarning, match="steps cannot be recorded as CUDA graphs"):
+        (graphs,) = after(alone("graphs"), method)
+    assert not recorded, "it is seen before"
+    close(eager, graphs, 1e-3)
+    torch.cuda.empty_cache()
+
+
+def test_after_a_recording_that_failed_all_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Should something slip through what is watched."""
+
+    def bad(value: Tensor) -> None:
+        if torch.cuda.is_current_stream_capturing():
+            value.sum().item()
+
+    graphs = CudaGraphs(torch.device(DEVICE))
+    value = torch.ones(3, device=DEVICE)
+    with pytest.raises(RuntimeError):
+        graphs(lambda: bad(value))
+    assert float(value.sum()) == 3
+    total = torch.zeros(3, device=DEVICE)
+    again = CudaGraphs(torch.device(DEVICE))(lambda: total.add_(value))
+    again()
+    again()
+    assert total.tolist() == [2, 2, 2]
