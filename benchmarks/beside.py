@@ -25,6 +25,10 @@ class Fixed(PseudoLabeler):
 
     models = ()
 
+    @property
+    def mixes(self) -> bool:
+        return False
+
     def __call__(self, predictions, draws, mask=None) -> Targets:  # type: ignore[no-untyped-def]
         everyone = torch.arange(len(draws), device=draws.device)
         ones = torch.ones(len(draws), device=draws.device)

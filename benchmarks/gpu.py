@@ -14,20 +14,22 @@ from pathlib import Path
 
 import torch
 from digits import keep
-from gpu_checks import beside_plain, kernels, matrix, memory, parity
+from gpu_checks import beside_plain, by_hand, kernels, matrix, memory, parity, waits
 from gpu_runs import digit_five, pacs, trials
 from gpu_setting import Place
 from provenance import provenance
 
 OUT = Path(__file__).parent / "results" / "gpu"
-PIECES = {f.__name__: f for f in (parity, digit_five, trials, pacs, beside_plain, matrix, kernels, memory)}
+PIECES = {
+    f.__name__: f for f in (parity, kernels, beside_plain, digit_five, trials, pacs, matrix, by_hand, waits, memory)
+}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("pieces", nargs="*", choices=[*PIECES, []], help="default: those that have no file yet")
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--small", action="store_true", help="a rehearsal of a minute")
+    parser.add_argument("--small", action="store_true", help="a rehearsal of some minutes")
     parser.add_argument("--out", type=Path, default=OUT)
     given = parser.parse_args()
     if given.device.startswith("cuda") and not torch.cuda.is_available():
@@ -42,7 +44,7 @@ def main() -> int:
     for name in given.pieces or [name for name in PIECES if not (given.out / f"{name}.json").exists()]:
         started = time.perf_counter()
         found = PIECES[name](place)
-        result = {"what": (PIECES[name].__doc__ or "").strip(), "small": given.small, **found}
+        result = {"what": " ".join((PIECES[name].__doc__ or "").split()), "small": given.small, **found}
         result |= {"seconds": round(time.perf_counter() - started, 1), "environment": provenance(given.device)}
         keep(given.out / f"{name}.json", result)
         failed = failed or (name == "parity" and not found["met"])

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import statistics
+import warnings
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import torch
-from beside import CLASSES, plain
-from gpu_setting import PRECISIONS, Place, Run, federation, tf32
+from beside import CLASSES, engine, plain
+from by_hand import beside
+from gpu_setting import PRECISIONS, Place, Run, candidates, federation, quickest, tf32
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from fedwca.engine.stacked.contest import best, contest
-from fedwca.engine.stacked.kernels import Kernels
 from fedwca.models import models
 
 KERNELS = {"lenet": (32, 64), "resnet18:weights=none": (9, 64)}
@@ -36,18 +39,25 @@ def beside_plain(place: Place) -> dict[str, Any]:
     """Local epochs of 32 LeNets against a loop over plain modules on the same device, with images on it."""
     tf32(False)
     clients, each = (4, 64) if place.small else (32, 2720)
+    kernels, measured = quickest(place, "fedavg", "lenet", [each] * clients, "fp32")
     base = plain(clients, each, device=place.device)
+    same = engine(clients, each, workers=None, device=place.device, kind="stacked", kernels=kernels)
     base()
-    theirs = [place.timed(base) for _ in range(3)]
-    run = Run(place, "fedavg", "lenet", [each] * clients, "stacked", "fp32", epochs=1)
-    ours = run.seconds(3)
+    same()
+    theirs, ours = [], []
+    for _ in range(3):
+        theirs.append(place.timed(base))
+        ours.append(place.timed(same))
+    whole = Run(place, "fedavg", "lenet", [each] * clients, "stacked", "fp32", epochs=1, kernels=kernels).seconds(3)
     ratio = statistics.median(theirs) / statistics.median(ours)
     return {
         "clients": clients,
         "images": each,
         "plain_seconds": theirs,
+        "kernels": {"chosen": kernels, "measured": measured},
         "stacked_seconds": ours,
-        "note": "the engine's round holds evaluation passes for labels and an average beside the epoch",
+        "round_seconds": whole,
+        "note": "stacked_seconds: the same epochs, and an average; round_seconds: passes for labels as well",
         "times_as_fast": round(ratio, 2),
         "target": 20,
         "met": ratio >= 20,
@@ -73,7 +83,8 @@ def matrix(place: Place) -> dict[str, Any]:
 
         product()
         rates[name] = 2 * n**3 / min(place.timed(product) for _ in range(5))
-        seconds = Run(place, "wca", "lenet", sizes, "stacked", precision, epochs=1).seconds(2)
+        taken, _ = quickest(place, "wca", "lenet", sizes, precision)
+        seconds = Run(place, "wca", "lenet", sizes, "stacked", precision, epochs=1, kernels=taken).seconds(2)
         shares[name] = flops / statistics.median(seconds) / rates[name]
     return {"matrix_flops_per_second": rates, "share_achieved": shares, "flops_of_a_round": flops}
 
@@ -81,7 +92,7 @@ def matrix(place: Place) -> dict[str, Any]:
 def kernels(place: Place) -> dict[str, Any]:
     """Training steps by kernels, model and precision: which are quickest, and whether they give eager's numbers."""
     sizes = {"lenet": (4, 8), "resnet18:weights=none,side=32": (2, 4)} if place.small else KERNELS
-    candidates: list[Kernels] = ["eager", "channels-last", "products", *(() if place.small else ("compile",))]
+    tried_here = [*candidates(place), *(() if place.small else ("compile",))]
     found: dict[str, Any] = {}
     for name, (clients, batch) in sizes.items():
         network = models.build(name).build(CLASSES, seed=0).to(place.device)
@@ -91,9 +102,41 @@ def kernels(place: Place) -> dict[str, Any]:
         for precision in ("fp32", "bf16"):
             kind, allowed = PRECISIONS[precision]
             tf32(allowed)
-            tried = contest(network, images, kind, candidates)
+            tried = contest(network, images, kind, tried_here, mixes=True)
             found[name]["precisions"][precision] = {"best": best(tried), "candidates": tried}
     return {"models": found}
+
+
+def by_hand(place: Place) -> dict[str, Any]:
+    """A training step of 32 LeNets batched by hand, as the engine does, and by torch.func.vmap."""
+    tf32(False)
+    return beside(4 if place.small else 32, 8 if place.small else 64, place.device, 3 if place.small else 15)
+
+
+def waits(place: Place) -> dict[str, Any]:
+    """How often the host waits for the device in a round of FedWCA, by kernels: in all, and before the clients' end.
+
+    Recorded steps leave none but the one in which uploads arrive; eager ones count mixed images once.
+    """
+    tf32(False)
+    found: dict[str, Any] = {}
+    for kernels in candidates(place):
+        run = Run(place, "wca", "lenet", [32] * 4 if place.small else [640] * 32, "stacked", "fp32", 1, kernels=kernels)
+        run.round()
+        run.round()
+        if not place.device.startswith("cuda"):
+            found[kernels] = None
+            continue
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            torch.cuda.set_sync_debug_mode("warn")
+            try:
+                run.round()
+            finally:
+                torch.cuda.set_sync_debug_mode("default")
+        places = [f"{Path(one.filename).name}:{one.lineno}" for one in told if "synchroniz" in str(one.message)]
+        found[kernels] = {"waits": len(places), "places": Counter(places)}
+    return {"by_kernels": found}
 
 
 def memory(place: Place) -> dict[str, Any]:

@@ -17,6 +17,8 @@ from fedwca.data.partition import ClientImages
 from fedwca.engine.precision import Precision
 from fedwca.engine.protocol import OneByOne
 from fedwca.engine.stacked import Stacked, StackedTrials
+from fedwca.engine.stacked.contest import Found, best, contest
+from fedwca.engine.stacked.kernels import Kernels
 from fedwca.models import models
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.prototype import Prototype
@@ -92,15 +94,20 @@ class Run:
         precision: Precision,
         epochs: int = 5,
         trials: int = 1,
+        kernels: Kernels = "eager",
     ) -> None:
         architecture = models.build(model)
         own = federation(sizes, architecture.stored)
         networks = [architecture.build(CLASSES, seed=seed) for seed in range(trials)]
         if trials > 1:
-            self.engines: OneByOne = StackedTrials(networks, [own] * trials, place.device, precision=precision)
+            self.engines: OneByOne = StackedTrials(
+                networks, [own] * trials, place.device, precision=precision, kernels=kernels
+            )
+        elif engine == "stacked":
+            stacked = Stacked(networks[0], own, place.device, precision=precision, kernels=kernels)
+            self.engines = OneByOne([stacked])
         else:
-            kind = Stacked if engine == "stacked" else Loop
-            self.engines = OneByOne([kind(networks[0], own, place.device, precision=precision)])
+            self.engines = OneByOne([Loop(networks[0], own, place.device, precision=precision)])
         self.engine = self.engines.engines[0]
         self.place, self.method, self.training = place, method(name), Training(epochs=epochs)
         self.domains = torch.arange(len(sizes)) * DOMAINS // len(sizes)
@@ -119,6 +126,26 @@ class Run:
         """Of each of some rounds, after one that is not counted."""
         self.round()
         return [round(self.place.timed(self.round), 4) for _ in range(rounds)]
+
+
+def candidates(place: Place) -> list[Kernels]:
+    """Kernels that are tried where a run chooses some; compiling takes longer than a piece may."""
+    return ["eager", "channels-last", "products", *(["graphs"] if place.device.startswith("cuda") else [])]
+
+
+def quickest(
+    place: Place, name: str, model: str, sizes: list[int], precision: Precision, trials: int = 1
+) -> tuple[Kernels, Found]:
+    """What a run would take by ``--kernels auto``, and what was measured for it."""
+    network = models.build(model).build(CLASSES, seed=0).to(place.device)
+    batch = min(64, *sizes)
+    drawn = torch.stack([own.train for own in federation([batch] * len(sizes), models.build(model).stored)])
+    images = drawn.to(place.device).repeat(trials, 1, 1, 1, 1)
+    mixes = method(name).pseudo_labeler.mixes
+    found = contest(network, images, precision, candidates(place), 2 if place.small else 5, mixes=mixes)
+    if place.device.startswith("cuda"):
+        torch.cuda.empty_cache()
+    return best(found), found
 
 
 def tf32(allowed: bool) -> None:

@@ -1,4 +1,4 @@
-"""The tables of docs/performance.md, from the results of peers/run.py, many_clients.py and kernels.py."""
+"""The tables of docs/performance.md, from what peers/run.py, many_clients.py and others wrote."""
 
 from __future__ import annotations
 
@@ -143,3 +143,32 @@ def kernels() -> str:
         f"{made(result)}, load averages of {loads(result['cases'])}.",
     ]
     return "\n".join(lines)
+
+
+def mixed() -> str:
+    """A row a round: images that are mixed, places there are for them, and what all places would cost."""
+    result = read("mixed")
+    lines = [
+        "| round | mixed, share of a step's images | places | rows of a step with a place for all, over counted |",
+        "|--:|--:|--:|--:|",
+    ]
+    for own in result["rounds"]:
+        shares = f"{own['mixed']:.2f} | {own['places']:.2f} | {own['all_places_over_counted']:.2f}"
+        lines.append(f"| {own['round']} | {shares} |")
+    told = "16 clients, source mnist, seed 0, `python benchmarks/mixed.py`; in round 0 both labels are the same model's."
+    return "\n".join([*lines, "", told])
+
+
+def by_hand() -> str:
+    """A row a number of clients."""
+    result = read("by_hand")
+    lines = [
+        "| clients × images | by hand, CPU s | vmap, CPU s | vmap over by hand, median of pairs | quarters |",
+        "|---|--:|--:|--:|---|",
+    ]
+    for case in result["cases"]:
+        seconds, ratio = case["seconds"], case["vmap_over_by_hand"]
+        low, high = ratio["quarters"]
+        own = f"{seconds['by_hand']:.3f} | {seconds['vmap']:.3f} | {ratio['median']:.2f} | {low:.2f} to {high:.2f}"
+        lines.append(f"| {case['clients']} × {case['batch']} | {own} |")
+    return "\n".join([*lines, "", f"{made(result)}; {result['cases'][0]['steps']} pairs in turn."])

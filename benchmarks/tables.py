@@ -161,6 +161,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "peers": speed_tables.peers,
     "many_clients": speed_tables.many_clients,
     "kernels": speed_tables.kernels,
+    "mixed": speed_tables.mixed,
+    "by_hand": speed_tables.by_hand,
     "federation-defences": federation_tables.defences,
     "federation-noise": federation_tables.noise,
     **reproduction_tables.BLOCKS,

@@ -1,0 +1,73 @@
+"""How many images FedWCA mixes in a step, and how many places a step of all clients has for them.
+
+python benchmarks/mixed.py DATA; about five minutes. Clients of a step have as many places as the one that mixes most;
+recorded steps (``--kernels graphs``) have a place for every image, since they cannot depend on it. The count costs the
+host one wait a round; this says what it saves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from digits import keep
+from provenance import provenance
+
+from fedwca.cli import main as fedwca
+from fedwca.engine.stacked.cohort import Cohort
+from fedwca.engine.stacked.plan import Plan
+
+ARGUMENTS = [
+    *("--engine", "stacked", "--dataset", "digit-five", "--source", "mnist", "--clients", "4", "--samples", "400"),
+    *("--epochs", "5", "--rounds", "5", "--lr", "0.003", "--source-models", "1"),
+    *("--baseline", "source-only"),
+]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "mixed.json")
+    given = parser.parse_args()
+    rounds: list[dict[str, Any]] = []
+    real = Plan.__init__
+
+    def watched(plan: Plan, cohort: Cohort, *rest: Any) -> None:
+        real(plan, cohort, *rest)
+        if not plan._mixed:
+            return
+        images = mixed = places = 0
+        for epoch in plan.epochs:
+            for step, spans in enumerate(plan.spans):
+                for span in spans:
+                    clients = range(span.first, span.stop)
+                    images += span.images * len(clients)
+                    places += plan.places(epoch, step, span) * len(clients)
+                    mixed += sum(plan._mixed[client][epoch][step] for client in clients)
+        found = {
+            "mixed": mixed / images,
+            "places": places / images,
+            "all_places_over_counted": 2 / (1 + places / images),
+        }
+        rounds.append({"round": len(rounds), **{name: round(value, 3) for name, value in found.items()}})
+
+    with tempfile.TemporaryDirectory() as folder, patch.object(Plan, "__init__", watched):
+        sys.argv = ["fedwca", "bench", *ARGUMENTS, "--data", str(given.data), "--out", f"{folder}/run"]
+        try:
+            fedwca()
+        except SystemExit as end:
+            if end.code:
+                raise
+    what = (
+        "shares of a step's images, of all clients' steps of a FedWCA round on Digit-Five files, source mnist, seed 0"
+    )
+    keep(given.out, {"what": what, "arguments": ARGUMENTS, "rounds": rounds, "environment": provenance("cpu")})
+    print(rounds)
+
+
+if __name__ == "__main__":
+    main()
