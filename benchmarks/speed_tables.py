@@ -155,7 +155,9 @@ def mixed() -> str:
     for own in result["rounds"]:
         shares = f"{own['mixed']:.2f} | {own['places']:.2f} | {own['all_places_over_counted']:.2f}"
         lines.append(f"| {own['round']} | {shares} |")
-    told = "16 clients, source mnist, seed 0, `python benchmarks/mixed.py`; in round 0 both labels are the same model's."
+    told = (
+        "16 clients, source mnist, seed 0, `python benchmarks/mixed.py`; in round 0 both labels are the same model's."
+    )
     return "\n".join([*lines, "", told])
 
 

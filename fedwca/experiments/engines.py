@@ -45,9 +45,9 @@ def choose_engine(config: RunConfig, network: Network, clients: Sequence[ClientI
     return engine(*given, kernels=kernels(config)) if issubclass(engine, Stacked) else engine(*given)
 
 
-def kernels(config: RunConfig) -> Kernels:
-    """What a configuration names; ``auto``, which `fedwca.experiments.kernels` replaces before a run, is eager."""
-    return "eager" if config.kernels == "auto" else config.kernels
+def kernels(config: RunConfig) -> Kernels | None:
+    """What a configuration names; None for ``auto``, which `fedwca.experiments.kernels` replaces before a run."""
+    return None if config.kernels == "auto" else config.kernels
 
 
 def choose_engines(config: RunConfig, given: Sequence[tuple[Network, Sequence[ClientImages]]]) -> OneByOne:

@@ -11,7 +11,7 @@ import torch
 from fedwca.data.partition import ClientImages
 from fedwca.engine.precision import products
 from fedwca.engine.stacked.contest import Found, best, contest
-from fedwca.engine.stacked.kernels import Kernels
+from fedwca.engine.stacked.kernels import Kernels, usual
 from fedwca.errors import UsageError
 from fedwca.experiments.config import RunConfig
 from fedwca.experiments.engines import at_once, engine_name, fit, trials_at_once
@@ -53,8 +53,8 @@ def choose_kernels(
 ) -> Choice:
     """The kernels of a run.
 
-    ``auto`` measures on a GPU. On a CPU it is eager: what is measured there depends on what else the machine does, and
-    with it would the last digits of the numbers.
+    ``auto`` measures on a GPU. On a CPU it is what usually is the quickest: what is measured there depends on what else
+    the machine does, and with it would the last digits of the numbers.
 
     Args:
         config: what is run; ``kernels`` as asked for.
@@ -75,7 +75,8 @@ def choose_kernels(
     if config.kernels != "auto":
         return Choice(config.kernels, "asked for")
     if device.type == "cpu":
-        return Choice("eager", "on a CPU nothing is measured")
+        network = architecture(config).build(classes, pretrained=False)
+        return Choice(usual(network, device), "usual on a CPU, where nothing is measured")
     return measured(config, methods, classes, clients, device)
 
 

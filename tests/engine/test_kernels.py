@@ -19,7 +19,7 @@ from fedwca.engine.stacked import Stacked
 from fedwca.engine.stacked import contest as contests
 from fedwca.engine.stacked.contest import best, contest
 from fedwca.engine.stacked.convolution import ProductConv, as_products
-from fedwca.engine.stacked.kernels import Kernels, across, places
+from fedwca.engine.stacked.kernels import Kernels, across, places, usual
 from fedwca.engine.stacked.network import StackedNetwork
 from fedwca.engine.task import Training
 from fedwca.models.lenet import LeNet
@@ -72,7 +72,7 @@ def test_across_lies_as_one_channels_last_batch() -> None:
     assert one.is_contiguous(memory_format=torch.channels_last)
 
 
-@pytest.mark.parametrize("kernels", ["channels-last", "products"])
+@pytest.mark.parametrize("kernels", ["eager", "channels-last", "products"])
 def test_they_give_the_models_of_the_loop(kernels: Kernels) -> None:
     assert apart(kernels) <= 1e-3
 
@@ -129,6 +129,13 @@ def test_by_hand_or_by_vmap(training: bool) -> None:
     assert found[0][2].keys() == found[1][2].keys()
     for name, value in found[0][2].items():
         torch.testing.assert_close(value, found[1][2][name], rtol=0, atol=1e-12)
+
+
+def test_what_is_usual() -> None:
+    residual = ResNet18.model_validate({"weights": "none", "side": 32}).build(3)
+    cpu, far = torch.device("cpu"), torch.device("meta")
+    assert [usual(network(), cpu), usual(residual, cpu), usual(network(), far)] == ["channels-last", "eager", "eager"]
+    assert Stacked(network(), clients()).stacked.kernels == "channels-last"
 
 
 def test_what_is_done_by_hand_says_what_forward_says() -> None:

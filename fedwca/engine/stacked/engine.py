@@ -16,7 +16,7 @@ from fedwca.engine.protocol import Work
 from fedwca.engine.stacked.crowd import Crowd
 from fedwca.engine.stacked.desk import CrowdDesk
 from fedwca.engine.stacked.graphs import CudaGraphs, Record
-from fedwca.engine.stacked.kernels import Kernels
+from fedwca.engine.stacked.kernels import Kernels, usual
 from fedwca.engine.stacked.network import StackedNetwork
 from fedwca.engine.stacked.pile import Pile
 from fedwca.engine.task import Task
@@ -40,7 +40,7 @@ class Stacked:
         statistics: as for the loop.
         precision: in which clients compute; see `fedwca.engine.precision`.
         train: the clients' training images where they are on the device already, beside those of other trials.
-        kernels: how training steps are carried out; see `fedwca.engine.stacked.kernels`.
+        kernels: how training steps are carried out; None: the usual ones, see `fedwca.engine.stacked.kernels`.
     """
 
     def __init__(
@@ -52,13 +52,14 @@ class Stacked:
         statistics: Statistics = "mixed",
         precision: Precision = "fp32",
         train: Pile | None = None,
-        kernels: Kernels = "eager",
+        kernels: Kernels | None = None,
     ) -> None:
         self.statistics, self.precision = statistics, precision
         self.device = torch.device(device)
         check(precision, network.class_vectors.dtype, self.device)
         self.layout = Layout.of(network)
         self.network = network.to(self.device)
+        kernels = kernels or usual(self.network, self.device)
         self.stacked = StackedNetwork(self.network, self.layout, precision, kernels)
         self.record: Record | None = CudaGraphs(self.device) if kernels == "graphs" else None
         """How training steps are recorded."""

@@ -98,7 +98,8 @@ class StackedNetwork:
             convolution.products = learning
         if learning:
             each = self._trained
-            x = across(x) if self.kernels == "channels-last" else x
+        if self.kernels == "channels-last":
+            x = across(x)
         with nullcontext() if phase is None else computing(self.precision, phase, x.device):
             features, fresh = each(parameters, statistics, x, tuple(masks), some, share)
         return self.network.classifier(features) if heads is None else heads(features), features, fresh

@@ -44,7 +44,7 @@ class StackedTrials(OneByOne):
         device: str | torch.device = "cpu",
         statistics: Statistics = "mixed",
         precision: Precision = "fp32",
-        kernels: Kernels = "eager",
+        kernels: Kernels | None = None,
     ) -> None:
         piles = Pile.several([[own.train for own in some] for some in clients], torch.device(device))
         engines = [
