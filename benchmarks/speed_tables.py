@@ -155,22 +155,21 @@ def mixed() -> str:
     for own in result["rounds"]:
         shares = f"{own['mixed']:.2f} | {own['places']:.2f} | {own['all_places_over_counted']:.2f}"
         lines.append(f"| {own['round']} | {shares} |")
-    told = (
-        "16 clients, source mnist, seed 0, `python benchmarks/mixed.py`; in round 0 both labels are the same model's."
-    )
+    told = "16 clients, source mnist, seed 0 (`python benchmarks/mixed.py`); in round 0 one model gives both labels."
     return "\n".join([*lines, "", told])
 
 
 def by_hand() -> str:
-    """A row a number of clients."""
+    """A row a number of clients: CPU seconds of each way, and the first over vmap."""
     result = read("by_hand")
+    ways = list(result["cases"][0]["seconds"])
     lines = [
-        "| clients × images | by hand, CPU s | vmap, CPU s | vmap over by hand, median of pairs | quarters |",
-        "|---|--:|--:|--:|---|",
+        f"| clients × images | {' | '.join(f'{way}, CPU s' for way in ways)} | first over last, median | quarters |",
+        f"|---|{'--:|' * (len(ways) + 1)}---|",
     ]
     for case in result["cases"]:
-        seconds, ratio = case["seconds"], case["vmap_over_by_hand"]
-        low, high = ratio["quarters"]
-        own = f"{seconds['by_hand']:.3f} | {seconds['vmap']:.3f} | {ratio['median']:.2f} | {low:.2f} to {high:.2f}"
-        lines.append(f"| {case['clients']} × {case['batch']} | {own} |")
-    return "\n".join([*lines, "", f"{made(result)}; {result['cases'][0]['steps']} pairs in turn."])
+        low, high = case["first_over_last"]["quarters"]
+        seconds = " | ".join(f"{case['seconds'][way]:.3f}" for way in ways)
+        ratio = f"{case['first_over_last']['median']:.2f} | {low:.2f} to {high:.2f}"
+        lines.append(f"| {case['clients']} × {case['batch']} | {seconds} | {ratio} |")
+    return "\n".join([*lines, "", f"{made(result)}; {result['cases'][0]['steps']} rounds, each way in turn."])

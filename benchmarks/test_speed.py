@@ -43,8 +43,7 @@ def test_plain_loop(benchmark, each: int) -> None:
     benchmark(lambda: [train(m, x, labels, EPOCHS) for m, x in zip(models, images, strict=True)])
 
 
-@pytest.mark.parametrize("clients", [4, 16])
-@pytest.mark.parametrize("model", ["lenet"])
+@pytest.mark.parametrize(("model", "clients"), [("lenet", 4), ("lenet", 16), ("resnet18:weights=none,side=32", 4)])
 @pytest.mark.parametrize("name", ["fedavg", "one_hot", "wca"])
 @pytest.mark.parametrize("kind", ["loop", "stacked"])
 def test_round(benchmark, each: int, kind: str, name: str, model: str, clients: int) -> None:

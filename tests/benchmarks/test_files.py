@@ -132,3 +132,19 @@ def test_kernels_were_chosen_by_their_numbers() -> None:
     for case in result["cases"]:
         assert best(case["candidates"]) == case["best"]
         assert set(case["candidates"]) == {"eager", "channels-last", "products", "compile"}
+
+
+def test_places_for_mixed_images_are_between_those_mixed_and_all() -> None:
+    result = json.loads((RESULTS / "mixed.json").read_text())
+    for own in result["rounds"]:
+        assert 0 <= own["mixed"] <= own["places"] <= 1
+        assert own["all_places_over_counted"] == pytest.approx(2 / (1 + own["places"]), abs=2e-3)
+    assert result["environment"]["commit"]
+
+
+def test_batching_by_hand_is_worth_it() -> None:
+    result = json.loads((RESULTS / "by_hand.json").read_text())
+    for case in result["cases"]:
+        assert case["apart"] < 1e-3
+        assert case["first_over_last"]["median"] < 1
+        assert min(case["seconds"], key=case["seconds"].get) == "by hand, channels-last"

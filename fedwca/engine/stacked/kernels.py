@@ -11,8 +11,9 @@ from fedwca.network import Network
 
 Kernels = Literal["eager", "channels-last", "products", "compile", "graphs"]
 """eager: call by call; channels-last: images ``[B, H, W, G·3]`` in memory, in all passes, so that grouped convolutions
-that begin with them are in channels-last order; products: convolutions as one batched matrix product; compile: by torch.compile,
-once for each shape of a step; graphs: eager's calls, recorded once a round and played again as one CUDA graph."""
+that begin with them are in channels-last order; products: convolutions as one batched matrix product; compile: by
+torch.compile, once for each shape of a step; graphs: eager's calls, recorded once a round and played again as one CUDA
+graph."""
 
 
 def usual(network: Network, device: torch.device) -> Kernels:
