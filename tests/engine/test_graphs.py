@@ -12,9 +12,9 @@ import torch
 from fedwca.engine.loop import Loop
 from fedwca.engine.protocol import OneByOne
 from fedwca.engine.randomness import Keys
-from fedwca.engine.stacked import Stacked, StackedTrials
+from fedwca.engine.stacked import Stacked, StackedTrials, graphs
 from fedwca.engine.stacked import engine as engines
-from fedwca.engine.stacked.graphs import OFTEN, CudaGraphs, Recorder
+from fedwca.engine.stacked.graphs import CudaGraphs, Recorder
 from fedwca.engine.task import Training
 from fedwca.errors import UsageError
 from fedwca.experiments.compose import compose
@@ -27,14 +27,15 @@ from fedwca.round import begin, conclude, prepare
 from .tape import Tapes
 from .test_stacked import DOMAINS, METHODS, clients, lenet
 
-SIZES = (44, 44, 44, 9)
-"""With batches of 8, four full steps of the same clients in an epoch."""
+SIZES = (36, 36, 36, 9)
+"""With batches of 8, three full steps of the same clients in an epoch."""
 TRAINING = Training(epochs=2, lr=0.003, batch_size=8)
 
 
 @pytest.fixture(autouse=True)
 def tapes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines, "CudaGraphs", Tapes)
+    monkeypatch.setattr(graphs, "OFTEN", 3)
     # As on a GPU: strong views by rows make shapes of what was drawn.
     monkeypatch.setattr(views, "by_rows", views.by_selection)
 
@@ -77,7 +78,7 @@ def networks() -> list[Network]:
 
 
 def test_trials_together() -> None:
-    own = [clients(sizes=SIZES), clients(sizes=(24, 24, 30, 16))]
+    own = [clients(sizes=SIZES), clients(sizes=(36, 36, 28, 9))]
     alone = OneByOne([Stacked(network, some) for network, some in zip(networks(), own, strict=True)])
     together = StackedTrials(networks(), own, kernels="graphs")
     for one, other in zip(after(alone, "fedwca"), after(together, "fedwca"), strict=True):
@@ -90,13 +91,13 @@ def test_trials_together() -> None:
 
 def test_a_rare_kind_of_step_is_not_recorded() -> None:
     tapes, seen = Tapes(), []
-    recorder = Recorder(tapes, {"often": OFTEN, "rare": OFTEN - 1})
-    for number in range(OFTEN):
+    recorder = Recorder(tapes, {"often": 3, "rare": 2})
+    for number in range(3):
         for kind in ("often", "rare"):
             recorder.run(kind, (torch.tensor([number]),), lambda value, kind=kind: seen.append((kind, int(value))))  # type: ignore[misc]
     # The second one of a kind is recorded, which the tape does by running it; played, a list hears nothing.
-    assert [own for kind, own in seen if kind == "rare"] == list(range(OFTEN))
-    assert (tapes.recorded, tapes.played) == (1, OFTEN - 1)
+    assert [own for kind, own in seen if kind == "rare"] == list(range(3))
+    assert (tapes.recorded, tapes.played) == (1, 2)
 
 
 def test_values_of_a_step_go_where_the_recording_reads_them() -> None:
@@ -140,7 +141,7 @@ def test_what_cannot_be_recorded_runs_as_it_is_and_says_so_once(at_once: bool, w
 
 def test_steps_are_watched_before_they_are_recorded() -> None:
     tapes = Tapes()
-    recorder = Recorder(tapes, {"often": OFTEN, "rare": 1})
+    recorder = Recorder(tapes, {"often": 3, "rare": 1})
     for kind in ("often", "rare", "often"):
         recorder.run(kind, (torch.tensor([1]),), lambda value: None)
     assert tapes.watching == 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from fedwca.models.lenet import LeNet
 from fedwca.models.resnet18 import ResNet18
 from fedwca.network import Network
 from fedwca.pseudo_labelers import pseudo_labelers
-from fedwca.round import Method, Turn, begin, play, prepare
+from fedwca.round import Method, Server, Turn, begin, play, prepare
 
 from .tape import Tapes, tensors
 from .test_stacked import DOMAINS, METHODS, TRAINING, Thin, clients
@@ -86,11 +87,17 @@ def networks(count: int = 1) -> list[Network]:
     return [Thin(bottleneck=16).build(3, seed=seed) for seed in range(1, 1 + count)]
 
 
-def far(network: Network, method: Method, engine: Stacked, statistics: Statistics = "mixed") -> Turn:
-    """Round 1 of a federation, round 0 of which was played here; the server's rows are far away."""
-    loop = Loop(network, clients(), "cpu", 1, statistics)
+@cache
+def begun(name: str, seed: int, statistics: Statistics) -> tuple[Server, Turn]:
+    """A federation after round 0, and its turn in round 1."""
+    loop, method = Loop(networks(seed)[-1], clients(), "cpu", 1, statistics), named(name)
     server, _ = play(0, begin(loop), method, loop, TRAINING, Keys(0), DOMAINS)
-    turn = prepare(1, server, method, loop, TRAINING, Keys(0), DOMAINS)
+    return server, prepare(1, server, method, loop, TRAINING, Keys(0), DOMAINS)
+
+
+def far(name: str, engine: Stacked, seed: int = 1, statistics: Statistics = "mixed") -> Turn:
+    """Round 1 of a federation, round 0 of which was played here; the server's rows are far away."""
+    server, turn = begun(name, seed, statistics)
     moved = replace(server, rows=server.rows.to(FAR), source=server.source.to(FAR))
     return replace(turn, engine=engine, server=moved)
 
@@ -113,9 +120,8 @@ def named(name: str) -> Method:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_recorded_steps_leave_nothing_to_wait_for(name: str) -> None:
-    (network,), (twin,) = networks(), networks()
-    engine = Stacked(twin, clients(), FAR, kernels="graphs")
-    assert work([far(network, named(name), engine)], [engine]) == []
+    engine = Stacked(networks()[0], clients(), FAR, kernels="graphs")
+    assert work([far(name, engine)], [engine]) == []
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -130,27 +136,24 @@ def test_otherwise_the_host_waits_once_a_labelling_if_images_are_mixed(
         return [[[3] * plan.steps for _ in plan.epochs] for _ in mix]
 
     monkeypatch.setattr(Plan, "_count", count)
-    (network,), (twin,), method = networks(), networks(), named(name)
-    engine = Stacked(twin, clients(), FAR)
-    assert work([far(network, method, engine)], [engine]) == []
+    engine, method = Stacked(networks()[0], clients(), FAR), named(name)
+    assert work([far(name, engine)], [engine]) == []
     labellings = TRAINING.epochs if method.pseudo_labeler.renew == "epoch" else 1
     assert counted == (labellings if method.pseudo_labeler.mixes else 0)
 
 
 @pytest.mark.parametrize("name", ["fedwca", "fedscal"])
 def test_nor_do_trials_together(name: str) -> None:
-    here = networks(2)
     trials = StackedTrials(networks(2), [clients(), clients()], FAR, kernels="graphs")
     both = [engine for engine in trials.engines if isinstance(engine, Stacked)]
-    turns = [far(network, named(name), engine) for network, engine in zip(here, both, strict=True)]
+    turns = [far(name, engine, seed) for seed, engine in enumerate(both, 1)]
     assert work(turns, both, trials) == []
 
 
 @pytest.mark.parametrize("statistics", ["pooled", "local", "recalibrated"])
 def test_nor_does_any_policy_for_batchnorm(statistics: Statistics) -> None:
-    (network,), (twin,) = networks(), networks()
-    engine = Stacked(twin, clients(), FAR, statistics=statistics, kernels="graphs")
-    assert work([far(network, named("fedwca"), engine, statistics)], [engine]) == []
+    engine = Stacked(networks()[0], clients(), FAR, statistics=statistics, kernels="graphs")
+    assert work([far("fedwca", engine, statistics=statistics)], [engine]) == []
 
 
 def test_nor_do_residual_networks(monkeypatch: pytest.MonkeyPatch) -> None:
