@@ -114,7 +114,7 @@ def by_hand(place: Place) -> dict[str, Any]:
 
 
 def waits(place: Place) -> dict[str, Any]:
-    """How often the host waits for the device in a round of FedWCA, by kernels: in all, and before the clients' end.
+    """How often the host waits for the device in a round of FedWCA, and where, by kernels.
 
     Recorded steps leave none but the one in which uploads arrive; eager ones count mixed images once.
     """

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.optim.sgd import sgd
 
 from fedwca.engine.bank import Layout
+from fedwca.engine.descent import descend
 from fedwca.engine.precision import Phase, Precision, computing
 from fedwca.engine.randomness import whole
 from fedwca.engine.task import Training
@@ -115,18 +115,7 @@ class Replica:
                 # As torch.nn.utils.clip_grad_norm_ does it, on the parameters of all layers together.
                 length = torch.stack([gradient.norm() for gradient in gradients]).norm()
                 torch._foreach_mul_(gradients, (training.clip / (length + 1e-6)).clamp_max(1))
-            sgd(
-                list(self._leaves),
-                gradients,
-                self._momenta,  # type: ignore[arg-type]
-                fused=True,
-                lr=training.lr,
-                momentum=training.momentum,
-                weight_decay=training.weight_decay,
-                dampening=0.0,
-                nesterov=training.nesterov,
-                maximize=False,
-            )
+            descend(self._leaves, gradients, self._momenta, training)
 
 
 def masks(drops: Sequence[Drop], key: int, step: int, positions: Tensor, stride: int) -> list[Tensor]:

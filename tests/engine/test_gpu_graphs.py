@@ -30,6 +30,7 @@ from fedwca.round import Method, begin, conclude, play, prepare
 from fedwca.types import Batch
 
 from .test_gpu import DOMAINS, clients, close, network
+from .test_trials import played
 
 DEVICE = "cuda"
 TRAINING = Training(epochs=3, lr=0.003, batch_size=4)
@@ -67,14 +68,8 @@ def named(name: str) -> Method:
     return compose(RunConfig(baselines=(name,)))[0][0]
 
 
-def after(trials: OneByOne, method: Method, rounds: int = 2) -> list[Tensor]:
-    servers = [begin(engine) for engine in trials.engines]
-    for number in range(rounds):
-        parts = {
-            i: prepare(number, servers[i], method, engine, TRAINING, Keys(i), DOMAINS)
-            for i, engine in enumerate(trials.engines)
-        }
-        servers = [conclude(parts[i], uploads)[0] for i, uploads in trials.run(parts).items()]
+def after(trials: OneByOne, method: Method) -> list[Tensor]:
+    played(trials, method, training=TRAINING, domains=DOMAINS)
     return [engine.bank for engine in trials.engines]
 
 

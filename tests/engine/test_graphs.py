@@ -11,7 +11,6 @@ import torch
 
 from fedwca.engine.loop import Loop
 from fedwca.engine.protocol import OneByOne
-from fedwca.engine.randomness import Keys
 from fedwca.engine.stacked import Stacked, StackedTrials, graphs
 from fedwca.engine.stacked import engine as engines
 from fedwca.engine.stacked.graphs import CudaGraphs, Recorder
@@ -22,10 +21,10 @@ from fedwca.experiments.config import RunConfig
 from fedwca.functional import views
 from fedwca.models.lenet import LeNet
 from fedwca.network import Network
-from fedwca.round import begin, conclude, prepare
 
 from .tape import Tapes
-from .test_stacked import DOMAINS, METHODS, clients, lenet
+from .test_stacked import METHODS, clients, lenet
+from .test_trials import played
 
 SIZES = (36, 36, 36, 9)
 """With batches of 8, three full steps of the same clients in an epoch."""
@@ -40,16 +39,9 @@ def tapes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(views, "by_rows", views.by_selection)
 
 
-def after(trials: OneByOne, name: str, rounds: int = 2) -> list[torch.Tensor]:
-    """Every trial's models after some rounds."""
-    method = compose(RunConfig(baselines=(name,)))[0][0]
-    servers = [begin(engine) for engine in trials.engines]
-    for number in range(rounds):
-        parts = {
-            i: prepare(number, servers[i], method, engine, TRAINING, Keys(i), DOMAINS)
-            for i, engine in enumerate(trials.engines)
-        }
-        servers = [conclude(parts[i], uploads)[0] for i, uploads in trials.run(parts).items()]
+def after(trials: OneByOne, name: str) -> list[torch.Tensor]:
+    """Every trial's models after two rounds."""
+    played(trials, compose(RunConfig(baselines=(name,)))[0][0], training=TRAINING)
     return [engine.bank for engine in trials.engines]
 
 

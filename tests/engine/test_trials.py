@@ -15,6 +15,7 @@ from fedwca.engine.loop import Statistics
 from fedwca.engine.protocol import OneByOne
 from fedwca.engine.randomness import Keys
 from fedwca.engine.stacked import Stacked, StackedTrials, alike
+from fedwca.engine.task import Training
 from fedwca.errors import FedwcaError
 from fedwca.experiments.compose import compose
 from fedwca.experiments.config import RunConfig
@@ -40,12 +41,19 @@ def networks(dtype: torch.dtype = torch.float64) -> list[Network]:
     return [first, second, first]
 
 
-def played(trials: OneByOne, method: Method, rounds: int = 2, **options: object) -> list[tuple[Server, list[Outcome]]]:
+def played(
+    trials: OneByOne,
+    method: Method,
+    rounds: int = 2,
+    training: Training = TRAINING,
+    domains: Tensor = DOMAINS,
+    **options: object,
+) -> list[tuple[Server, list[Outcome]]]:
     servers = [begin(engine) for engine in trials.engines]
     outcomes: list[list[Outcome]] = [[] for _ in servers]
     for number in range(rounds):
         parts = {
-            i: prepare(number, servers[i], method, engine, TRAINING, Keys(i), DOMAINS[: len(engine.images)], **options)  # type: ignore[arg-type]
+            i: prepare(number, servers[i], method, engine, training, Keys(i), domains[: len(engine.images)], **options)  # type: ignore[arg-type]
             for i, engine in enumerate(trials.engines)
         }
         for i, uploads in trials.run(parts).items():

@@ -18,6 +18,7 @@ from fedwca.engine.precision import Precision
 from fedwca.engine.stacked.graphs import CudaGraphs, Record
 from fedwca.engine.stacked.kernels import Kernels, places
 from fedwca.engine.stacked.network import StackedNetwork
+from fedwca.engine.stacked.sgd import leaves
 from fedwca.network import Network
 
 STEPS = 5
@@ -78,11 +79,7 @@ class Entry:
         return self._gradient
 
     def _step(self) -> Tensor:
-        rows, slots = self.row.repeat(len(self.x), 1), self.layout.parameters
-        leaf = rows[:, : self.layout.trained].detach().requires_grad_()
-        parts = leaf.split([slot.stop - slot.start for slot in slots], 1)
-        named = {slot.name: part.unflatten(1, slot.shape) for slot, part in zip(slots, parts, strict=True)}
-        measured = {slot.name: slot.of(rows) for slot in self.layout.statistics}
+        leaf, named, measured = leaves(self.layout, self.row.repeat(len(self.x), 1))
         logits, _, _ = self.stacked(named, measured, self.x, self.masks, self.real, training=True, phase="train")
         logits = logits[:, : self.images]
         labels = torch.arange(logits.shape[1], device=logits.device) % logits.shape[-1]

@@ -6,7 +6,6 @@ A large device finishes a step of small models sooner than the host has asked fo
 from __future__ import annotations
 
 import warnings
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Protocol
@@ -111,7 +110,7 @@ class Recorder:
 
     def __init__(self, record: Record | None, often: Mapping[Hashable, int]) -> None:
         self._record, self._often = record, often
-        self._seen: Counter[Hashable] = Counter()
+        self._seen: set[Hashable] = set()
         self._kept: dict[Hashable, tuple[tuple[Tensor, ...], Callable[[], None]]] = {}
 
     def run(self, kind: Hashable, values: tuple[Tensor, ...], step: Callable[..., None]) -> None:
@@ -125,36 +124,27 @@ class Recorder:
         Warns:
             UserWarning: steps cannot be recorded; they run as they are.
         """
-        self._seen[kind] += 1
-        if self._record is None or self._record.refused or self._often.get(kind, 0) < OFTEN:
+        record = self._record
+        if record is None or record.refused or self._often.get(kind, 0) < OFTEN:
             step(*values)
             return
-        if (first := self._seen[kind] == 1) or kind not in self._kept:
-            if not self._tried(self._record, kind, values, step, first):
-                # Nothing was changed: a step ends with its only change.
-                step(*values)
-                return
-            if first:
-                return
-        mine, play = self._kept[kind]
-        for place, value in zip(mine, values, strict=True):
-            place.copy_(value)
-        play()
-
-    def _tried(
-        self, record: Record, kind: Hashable, values: tuple[Tensor, ...], step: Callable[..., None], first: bool
-    ) -> bool:
-        """Run a step as it is, or record it; whether that could be done."""
         try:
-            if first:
+            if kind not in self._seen:
+                self._seen.add(kind)
                 with record.watched():
                     step(*values)
-            else:
+                return
+            if kind not in self._kept:
                 own = tuple(value.clone() for value in values)
                 self._kept[kind] = own, record(lambda: step(*own))
         except RuntimeError as error:
-            record.refused = True
-            why = str(error).strip().partition("\n")[0][:160]
-            warnings.warn(f"steps cannot be recorded as CUDA graphs, so they run as they are: {why}", stacklevel=3)
-            return False
-        return True
+            record.refused, why = True, str(error).strip().partition("\n")[0][:160]
+        else:
+            mine, play = self._kept[kind]
+            for place, value in zip(mine, values, strict=True):
+                place.copy_(value)
+            play()
+            return
+        warnings.warn(f"steps cannot be recorded as CUDA graphs, so they run as they are: {why}", stacklevel=2)
+        # Nothing was changed: a step ends with its only change.
+        step(*values)

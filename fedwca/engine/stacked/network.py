@@ -61,7 +61,7 @@ class StackedNetwork:
         self.by_hand = by_hand and self.network.backbone.by_hand and kernels != "products"
         self._extractor = _Extractor(self.network, self.by_hand)
         self.kernels = kernels
-        # Sizes as symbols are refused under vmap, so that each shape is compiled by itself; see `places`.
+        # Sizes as symbols are refused under vmap, so that each shape is compiled by itself.
         self._trained = torch.compile(self._each, dynamic=False) if kernels == "compile" else self._each
 
     def __call__(
