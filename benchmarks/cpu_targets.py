@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from beside import cpu, engine, plain, wall
 
-from fedwca.results.store import environment
+from fedwca.results.run_folder import environment
 
 Work = Callable[[], None]
 CLIENTS, IMAGES = 32, 640

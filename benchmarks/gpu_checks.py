@@ -15,7 +15,7 @@ from gpu_setting import PRECISIONS, Place, Run, candidates, federation, quickest
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from fedwca.engine.stacked.contest import best, contest
+from fedwca.engine.stacked.tuning.benchmark import benchmark_kernels, pick_kernels
 from fedwca.models import models
 
 KERNELS = {"lenet": (32, 64), "resnet18:weights=none": (9, 64)}
@@ -102,8 +102,8 @@ def kernels(place: Place) -> dict[str, Any]:
         for precision in ("fp32", "bf16"):
             kind, allowed = PRECISIONS[precision]
             tf32(allowed)
-            tried = contest(network, images, kind, tried_here, mixes=True)
-            found[name]["precisions"][precision] = {"best": best(tried), "candidates": tried}
+            tried = benchmark_kernels(network, images, kind, tried_here, mixes=True)
+            found[name]["precisions"][precision] = {"best": pick_kernels(tried), "candidates": tried}
     return {"models": found}
 
 

@@ -18,8 +18,8 @@ from digits import keep
 from provenance import provenance
 
 from fedwca.engine.precision import Precision
-from fedwca.engine.stacked.contest import best, contest
-from fedwca.engine.stacked.kernels import Kernels
+from fedwca.engine.stacked.tuning.benchmark import benchmark_kernels, pick_kernels
+from fedwca.engine.stacked.tuning.kernels import Kernels
 from fedwca.models import models
 
 CASES: tuple[tuple[str, int, int, Precision], ...] = (
@@ -40,10 +40,10 @@ def measure(
     draw = torch.Generator().manual_seed(0)
     size = (clients, batch, 3, architecture.stored, architecture.stored)
     images = torch.randint(0, 256, size, dtype=torch.uint8, generator=draw)
-    tried = contest(architecture.build(10, seed=0), images, precision, candidates, STEPS, time.process_time)
+    tried = benchmark_kernels(architecture.build(10, seed=0), images, precision, candidates, STEPS, time.process_time)
     load = round(os.getloadavg()[0], 1)
     about = {"model": name, "clients": clients, "batch": batch, "precision": precision, "load_average": load}
-    return {**about, "best": best(tried), "candidates": tried}
+    return {**about, "best": pick_kernels(tried), "candidates": tried}
 
 
 def main() -> None:

@@ -6,11 +6,11 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from fedwca.results.store import environment
+from fedwca.results.run_folder import environment
 
 
 def provenance(device: str) -> dict[str, Any]:
-    """`fedwca.results.store.environment` and the commit; None where this is no checkout, ``+`` where files differ."""
+    """What `environment` says and the commit; None where this is no checkout, ``+`` where files differ."""
     return {**environment(device), "commit": commit()}
 
 

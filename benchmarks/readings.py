@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from fedwca.results.statistics import Difference, difference
+from fedwca.results.statistics import Difference, paired_difference
 
 
 def table(results: list[dict[str, Any]]) -> str:
@@ -24,7 +24,7 @@ def table(results: list[dict[str, Any]]) -> str:
         cells = []
         for column in columns:
             ours, theirs = ({run: v for run, v in accuracy[r].items() if run[0] in column} for r in (reading, base))
-            cells.append(apart(difference(ours, theirs)))
+            cells.append(apart(paired_difference(ours, theirs)))
         lines.append(f"| {reading} | {base} | {question} | {' | '.join(cells)} |")
     config = results[0]["config"]
     bases = [reading for reading in accuracy if reading in {base for _, base in compared.values()}]

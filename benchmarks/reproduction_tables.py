@@ -10,8 +10,8 @@ from typing import Any
 
 from sklearn.metrics import adjusted_rand_score
 
-from fedwca.experiments.reproduce import definition, probe, published
-from fedwca.experiments.spec import parse
+from fedwca.config.method_spec import parse_method
+from fedwca.reproduce.definitions import definition, layer_clusterer, published
 
 RUNS = Path(__file__).resolve().parent / "results" / "reproduce"
 NAMES = {"mnist": "MNIST", "synth": "SYNTH", "art_painting": "Art Painting"}
@@ -38,7 +38,7 @@ def accuracies(table: str, dataset: str, sources: Sequence[str]) -> str:
         {name: entry for _, summary in folders(dataset, source, False) for name, entry in summary["methods"].items()}
         for source in sources
     ]
-    entries = {row: [by[parse(word).name] for by in by_source] for row, word in definition(table).rows.items()}
+    entries = {row: [by[parse_method(word).name] for by in by_source] for row, word in definition(table).rows.items()}
     means = {row: statistics.fmean(entry["mean"] for entry in own) for row, own in entries.items()}
     printed, one = published(table, dataset), len(sources) == 1
     order = sorted(means, key=lambda row: (row != "Source Only", means[row])) if printed else list(means)
@@ -67,7 +67,7 @@ def layers() -> str:
     assert printed
     alike: dict[tuple[int, int], list[tuple[str, Sequence[Any], Sequence[Any]]]] = {}
     for layer, signature in definition("table11").signatures.items():
-        ours, theirs = first["probes"][probe(signature)]["labels"], printed.clusters[layer]
+        ours, theirs = first["probes"][layer_clusterer(signature)]["labels"], printed.clusters[layer]
         alike.setdefault((len(set(ours)), len(set(theirs))), []).append((layer, ours, theirs))
     lines = ["| Layers | ours | printed |", "|---|---|---|"]
     for (ours, theirs), rows in alike.items():

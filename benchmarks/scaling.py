@@ -19,9 +19,9 @@ import torch
 from beside import cpu
 from counts import Setting
 
-from fedwca.engine.bank import mix
+from fedwca.engine.layout import mix_rows
 from fedwca.functional import finch, soft_neighborhood_density
-from fedwca.results.store import environment
+from fedwca.results.run_folder import environment
 
 ROOT = Path(__file__).resolve().parents[1]
 CLIENTS, IMAGES = (4, 8, 16, 32), (64, 128, 256, 512)
@@ -50,7 +50,7 @@ def mixing(clients: int) -> Work:
     """A model for each client out of eight."""
     draw = torch.Generator().manual_seed(0)
     rows, weights = torch.randn(8, 347_850, generator=draw), torch.rand(clients, 8, generator=draw).softmax(1)
-    return lambda: mix(weights, rows)
+    return lambda: mix_rows(weights, rows)
 
 
 def curves() -> Iterator[tuple[str, str, dict[int, Callable[[], Work]]]]:

@@ -14,67 +14,34 @@ import fedwca
 ROOT = Path(fedwca.__file__).parent
 COMPONENTS = ("aggregators", "clusterers", "pseudo_labelers", "objectives", "models", "datasets", "loggers")
 BASE = {"errors", "registry"}
-VALUES = {*BASE, "types", "kinds", "functional"}
+VALUES = {*BASE, "core", "functional"}
+ENGINES = {*VALUES, "data", "engine", "federated"}
+RUNS = {*ENGINES, *COMPONENTS, "_version", "config", "results", "runs"}
 ALLOWED: dict[str, set[str]] = {
     "_version": set(),
+    "_deprecated": set(),
     "errors": set(),
     "registry": {"errors"},
-    "types": set(),
     "functional": {"errors"},
-    "kinds": {"functional", "registry", "types"},
-    "network": {"errors", "functional", "registry"},
-    "checkpoints": {"errors"},
+    "core": {*BASE, "functional"},
     **dict.fromkeys(COMPONENTS, VALUES),
-    "models": {*VALUES, "checkpoints", "network"},
     "datasets": {*BASE, "data"},
     "loggers": BASE,
     "data": BASE,
-    "engine": {*VALUES, "network", "data"},
-    "source": {*BASE, "checkpoints", "data", "engine", "network"},
-    "uploads": {*VALUES, "engine"},
-    "grouping": {*VALUES, "engine", "uploads"},
-    "round": {*VALUES, "engine", "grouping", "uploads"},
-    "results": {*BASE, "data"},
-    "handover": {*BASE, "data", "engine", "models", "network"},
-    "experiments": {
-        *VALUES,
-        *COMPONENTS,
-        "_version",
-        "data",
-        "engine",
-        "grouping",
-        "handover",
-        "network",
-        "results",
-        "round",
-        "source",
-        "uploads",
-    },
-    "deploy": {
-        *VALUES,
-        "_version",
-        "data",
-        "engine",
-        "experiments",
-        "grouping",
-        "network",
-        "round",
-        "source",
-        "uploads",
-    },
-    "cli": {
-        *BASE,
-        "_version",
-        "data",
-        "datasets",
-        "deploy",
-        "engine",
-        "experiments",
-        "handover",
-        "loggers",
-        "results",
-    },
-    "__init__": {"_version", "data", "datasets", "engine", "round", "source"},
+    "engine": {*VALUES, "data"},
+    "federated": {*VALUES, "data", "engine"},
+    "results": {*BASE, "core", "data"},
+    "config": {*ENGINES, *COMPONENTS},
+    "runs": RUNS - {"runs"},
+    "newcomers": RUNS,
+    "search": RUNS,
+    "reproduce": RUNS,
+    "export": {*RUNS, "newcomers"},
+    "deploy": RUNS,
+    "cli": {*RUNS, "deploy", "export", "newcomers", "reproduce", "search"},
+    # Old names: each knows where its content went.
+    **{old: {"_deprecated"} for old in ("types", "kinds", "network", "checkpoints", "round", "source")},
+    "__init__": {"_deprecated", "_version", "data", "datasets", "engine", "federated"},
     "__main__": {"cli"},
 }
 """Layer by layer: what each part of the package may import of the rest of it."""
@@ -136,7 +103,7 @@ def test_heavy_libraries_are_imported_where_they_are_used(part: str, name: str, 
         for full in imported(ast.Module([node], []))
     }
     assert not top & {"matplotlib", "sklearn"}
-    if part in ("registry", "errors", "cli") and name not in ("fedwca.cli.execute", "fedwca.cli.progress"):
+    if part in ("registry", "errors", "cli") and name not in ("fedwca.runs.execute", "fedwca.cli.progress"):
         assert not top & {"torch", "numpy"}
 
 
@@ -156,10 +123,23 @@ def test_only_the_command_line_talks_and_only_keepers_write(part: str, name: str
     names = called(tree)
     if part != "cli":
         assert not names & CONSOLE
-    if part not in ("cli", "deploy", "results", "data", "source", "handover"):
+    if part not in ("cli", "deploy", "results", "data", "federated", "export"):
         # dataclasses.replace and str.replace are no file's.
         assert not names & (WRITES - {"replace"})
-    if part not in ("cli", "deploy", "results", "data", "source", "checkpoints", "handover", "datasets", "experiments"):
+    if part not in (
+        "cli",
+        "core",
+        "deploy",
+        "results",
+        "data",
+        "federated",
+        "export",
+        "datasets",
+        "config",
+        "runs",
+        "search",
+        "reproduce",
+    ):
         assert not names & READS
 
 

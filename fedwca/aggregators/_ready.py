@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from fedwca.kinds import Aggregator
-from fedwca.types import Blend, Offer, State, View
+from fedwca.core.interfaces import Aggregator
+from fedwca.core.messages import Blend, Offer, State, View
 
 
 class Ready(Aggregator):

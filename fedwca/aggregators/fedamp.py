@@ -7,8 +7,8 @@ from pydantic import PositiveFloat
 from torch import Tensor
 
 from fedwca.aggregators import register
-from fedwca.kinds import Aggregator
-from fedwca.types import Offer, State
+from fedwca.core.interfaces import Aggregator
+from fedwca.core.messages import Offer, State
 
 
 @register("fedamp")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from fedwca.aggregators import register
-from fedwca.kinds import Aggregator
+from fedwca.core.interfaces import Aggregator
 
 
 @register("fedavg")

@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from fedwca.aggregators import register
-from fedwca.kinds import Aggregator
-from fedwca.types import Blend, Offer, State, View
+from fedwca.core.interfaces import Aggregator
+from fedwca.core.messages import Blend, Offer, State, View
 
 
 @register("ifca")

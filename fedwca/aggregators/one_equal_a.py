@@ -8,8 +8,8 @@ from torch import Tensor
 
 from fedwca.aggregators import register
 from fedwca.aggregators._ready import Ready
+from fedwca.core.messages import Blend, Simplex, View
 from fedwca.functional import tempered_softmax
-from fedwca.types import Blend, Simplex, View
 
 
 @register("one_equal_a")

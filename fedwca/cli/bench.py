@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fedwca.cli import complete
-from fedwca.cli.options import HOW, KEEP, RUN, Asked, option, run_options
+from fedwca.cli.options import HOW, KEEP, RUN, RunOptions, option, run_options
 from fedwca.errors import UsageError
 
 
 @run_options
 def command(
-    asked: Asked,
+    asked: RunOptions,
     aggregator: Annotated[
         str | None,
         option(
@@ -98,7 +98,7 @@ def command(
 
     For example: fedwca bench --aggregator wca --clusterer finch
     """
-    from fedwca.cli.execute import Request, execute
+    from fedwca.runs.execute import RunRequest, execute
 
     composed: dict[str, Any] = {
         "aggregator": aggregator,
@@ -109,7 +109,7 @@ def command(
         "name": name,
     }
     layer = {**asked.layer, **{key: value for key, value in composed.items() if value is not None}}
-    request = Request(
+    request = RunRequest(
         layer,
         asked.pairs,
         asked.preset,
@@ -128,7 +128,7 @@ def command(
     if backend != "flower":
         raise UsageError(f"--backend {backend}: there is only flower; leave it out for fedwca's own engines")
     from fedwca.cli.deploy import need_flower
-    from fedwca.cli.deployment import simulated
+    from fedwca.deploy.prepare import simulate_deployment
 
     need_flower()
-    simulated(request)
+    simulate_deployment(request)

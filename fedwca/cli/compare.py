@@ -8,14 +8,14 @@ from typing import Annotated
 import typer
 
 from fedwca.cli import complete
-from fedwca.cli.options import KEEP, WHAT, Asked, Form, Format, folder, option, run_options
+from fedwca.cli.options import KEEP, WHAT, Form, Format, RunOptions, folder, option, run_options
 from fedwca.cli.ranks import need_one_process
 from fedwca.errors import UsageError
 
 
 @run_options
 def command(
-    asked: Asked,
+    asked: RunOptions,
     methods: Annotated[
         list[str],
         typer.Argument(
@@ -40,24 +40,24 @@ def command(
     Runs that are in the --out folder already are reused. For example: fedwca compare fedavg fedwca --trials 3
     """
     need_one_process("fedwca compare")
-    from fedwca.cli.collect import dataset_name, gather
-    from fedwca.cli.execute import Request
-    from fedwca.cli.sources import chosen_sources
     from fedwca.cli.tables import comparison_grid, print_in
-    from fedwca.experiments.spec import parse
+    from fedwca.config.method_spec import parse_method
     from fedwca.results.comparison import Comparison
+    from fedwca.runs.execute import RunRequest
+    from fedwca.runs.reuse import collect_runs, dataset_name
+    from fedwca.runs.sources import chosen_sources
 
-    names = [parse(method).name for method in methods]
-    base = parse(reference).name if reference else "fedavg"
+    names = [parse_method(method).name for method in methods]
+    base = parse_method(reference).name if reference else "fedavg"
     if reference and base not in names:
         raise UsageError(f"--reference {reference}: is not one of the methods {', '.join(names)}")
     layer = {**asked.layer, "baselines": methods, "composed": False}
     own = dict.fromkeys(["composed", *([] if source else ["source"])], "compare")
     quiet = form is not Format.table
-    request = Request(layer, asked.pairs, asked.preset, asked.file, None, quiet, said=own)
+    request = RunRequest(layer, asked.pairs, asked.preset, asked.file, None, quiet, said=own)
     tables, config = {}, None
     for one in chosen_sources(request, source or []):
-        gathered = gather(one, out)
+        gathered = collect_runs(one, out)
         config = gathered.config
         tables[str(config.source)] = gathered.table
     assert config is not None

@@ -76,7 +76,7 @@ def init(
     For example: fedwca deploy init trial --aggregator wca --deal 2 --rounds 3
     """
     need_flower()
-    from fedwca.cli.deployment import Wanted, prepare
+    from fedwca.deploy.prepare import DeployRequest, prepare
 
     given: dict[str, Any] = {
         "aggregator": aggregator,
@@ -96,7 +96,7 @@ def init(
     training = {key: value for key, value in {"epochs": epochs, "lr": lr}.items() if value is not None}
     if training:
         layer["training"] = training
-    wanted = Wanted(
+    wanted = DeployRequest(
         folder,
         layer,
         [pair(text) for text in set_ or []],
@@ -149,10 +149,10 @@ def run(
 ) -> None:
     """Submit the deployment to the running server, wait, and fail if it failed."""
     need_flower()
-    from fedwca.deploy.flower.control import answers, connect, patiently, register, submit, watch
+    from fedwca.deploy.flower.flwr_cli import answers, connect, register, retry, submit, watch
 
     env = connect(folder, server, insecure)
-    patiently(lambda: answers(env), lambda sentence: typer.echo(sentence, err=True))
+    retry(lambda: answers(env), lambda sentence: typer.echo(sentence, err=True))
     if not insecure:
         register(folder, env)
     number = submit(folder, env)

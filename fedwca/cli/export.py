@@ -24,12 +24,12 @@ def command(
 
     For example: fedwca export runs/first --client 0 --out client0.onnx
     """
-    from fedwca.experiments.exporting import chosen
-    from fedwca.experiments.reopen import reopen
-    from fedwca.handover.formats import export, kind_of
+    from fedwca.export.formats import export, kind_of
+    from fedwca.export.from_run import model_of
+    from fedwca.runs.open import open_run
 
     kind = kind_of(out, to)
-    network, about = chosen(reopen(run, method, source_model, trial), client, cluster)
+    network, about = model_of(open_run(run, method, source_model, trial), client, cluster)
     card = export(out, kind, network, about)
     measured = "no test images" if about.accuracy is None else f"{about.accuracy:.1f} % of {about.images} test images"
     typer.echo(f"{about.label}, {about.holder}, {about.domain}: {measured}")

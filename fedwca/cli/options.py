@@ -32,7 +32,7 @@ Form = Annotated[Format, typer.Option("--format", help="How tables are printed."
 
 
 @dataclass(frozen=True)
-class Asked:
+class RunOptions:
     """What the run options of a command line said."""
 
     layer: dict[str, Any] = field(default_factory=dict)
@@ -144,9 +144,9 @@ TRAINING = ("epochs", "lr", "batch_size")
 
 
 def run_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of a run; those that it does not take itself arrive as one `Asked`.
+    """Give a command the options of a run; those that it does not take itself arrive as one `RunOptions`.
 
-    The command's parameter called ``asked`` is filled; every other one is an option or argument of its own.
+    The command's parameter called ``parse_run_options`` is filled; every other one is an option or argument of its own.
     """
     own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "asked"]
     mine = {parameter.name for parameter in own}
@@ -163,7 +163,9 @@ def run_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def wrapper(**values: Any) -> None:
-        command(asked=asked({p.name: values[p.name] for p in shared}), **{name: values[name] for name in mine})
+        command(
+            asked=parse_run_options({p.name: values[p.name] for p in shared}), **{name: values[name] for name in mine}
+        )
 
     order = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
     del wrapper.__wrapped__
@@ -172,13 +174,13 @@ def run_options(command: Callable[..., None]) -> Callable[..., None]:
     return wrapper
 
 
-def asked(values: dict[str, Any]) -> Asked:
+def parse_run_options(values: dict[str, Any]) -> RunOptions:
     """Values of the shared options as what they say of a run."""
     given = {key: value for key, value in values.items() if value is not None}
     training = {key: given.pop(key) for key in TRAINING if key in given}
     pairs, preset, file = given.pop("set_", []), given.pop("preset", "default"), given.pop("config", None)
     layer = {**given, **({"training": training} if training else {})}
-    return Asked(layer, [pair(text) for text in pairs], preset, file)
+    return RunOptions(layer, [pair(text) for text in pairs], preset, file)
 
 
 def pair(text: str) -> tuple[str, str]:

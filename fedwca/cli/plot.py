@@ -57,7 +57,7 @@ def command(
     For example: fedwca plot runs/first bars weights --format svg
     """
     from fedwca.registry import canonical
-    from fedwca.results.pictures.catalogue import PICTURES, Choice, check_unit, find
+    from fedwca.results.pictures.catalogue import PICTURES, PictureRequest, check_unit, find_pictures
     from fedwca.results.pictures.style import save
     from fedwca.results.reading import read_results
 
@@ -65,7 +65,7 @@ def command(
         for name, picture in PICTURES.items():
             typer.echo(f"{name:<18}  {picture.about}")
         return
-    wanted = find(names or [])
+    wanted = find_pictures(names or [])
     results = read_results(Path(run))
     one = (source_model, trial)
     chosen = None if method is None else canonical(method)
@@ -73,10 +73,10 @@ def command(
 
     @cache
     def models() -> Models | FedwcaError:
-        from fedwca.experiments.inspect import inspect
+        from fedwca.runs.predictions import predict_for_pictures
 
         try:
-            return inspect(results.path, chosen, *one)
+            return predict_for_pictures(results.path, chosen, *one)
         except FedwcaError as error:
             return error
 
@@ -86,7 +86,7 @@ def command(
             raise found
         return found
 
-    choice = Choice(results, need_models, chosen, one, how.value)
+    choice = PictureRequest(results, need_models, chosen, one, how.value)
     folder = to or results.path / "pictures"
     missing: list[FedwcaError] = []
     for name in wanted:

@@ -10,9 +10,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from fedwca.experiments.bench import Progress
-from fedwca.results.profile import PHASES, TRACE, Tracer, phases
-from fedwca.results.store import RunFolder
+from fedwca.results.profile import PHASES, TRACE, Tracer, phase_seconds
+from fedwca.results.run_folder import RunFolder
+from fedwca.runs.bench import Progress
 
 
 @contextmanager
@@ -41,7 +41,7 @@ def profiling(label: str | None, progress: Progress, folder: RunFolder) -> Itera
         yield replace(progress, begin=begin, round=round)
     finally:
         trace = tracer.write(folder.path)
-        seconds = phases(folder.records())
+        seconds = phase_seconds(folder.records())
         folder.write("profile.json", {"seconds": seconds, "trace": TRACE if trace else None, "of": tracer.of})
 
 

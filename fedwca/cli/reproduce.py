@@ -7,19 +7,19 @@ from typing import Annotated
 
 import typer
 
-from fedwca.cli.options import KEEP, WHAT, Asked, Form, Format, folder, option, run_options
+from fedwca.cli.options import KEEP, WHAT, Form, Format, RunOptions, folder, option, run_options
 from fedwca.cli.ranks import need_one_process
 
 
 def _known() -> list[str]:
-    from fedwca.experiments.reproduce import names
+    from fedwca.reproduce.definitions import reproduction_names
 
-    return names()
+    return reproduction_names()
 
 
 @run_options
 def command(
-    asked: Asked,
+    asked: RunOptions,
     table: Annotated[
         str,
         typer.Argument(
@@ -53,8 +53,8 @@ def command(
     need_one_process("fedwca reproduce")
     from dataclasses import replace
 
-    from fedwca.cli.reproduction import Job, announce, jobs, show
-    from fedwca.experiments.reproduce import definition
+    from fedwca.reproduce.definitions import definition
+    from fedwca.reproduce.run import Job, announce, jobs, show
 
     found = definition(table).chosen(row or [])
     found.check(table)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from fedwca.cli.carry_out import Conducted
+    from fedwca.config.layers import RunPlan
     from fedwca.data.dataset import FederatedDataset
-    from fedwca.engine.ranks import World
-    from fedwca.experiments.request import Plan
-    from fedwca.results.store import RunFolder
+    from fedwca.engine.distributed.process_group import RankWorld
+    from fedwca.results.run_folder import RunFolder
+    from fedwca.runs.carry_out import FinishedRun
 
 
 def command(
@@ -31,27 +31,27 @@ def command(
     ] = None,
 ) -> None:
     """Continue a run that was stopped, to the same numbers as if it had not been; a finished one shows its table."""
-    from fedwca.cli.execute import show
-    from fedwca.cli.ranks import joined
+    from fedwca.cli.ranks import joined_ranks
     from fedwca.results.runs import find_run
+    from fedwca.runs.execute import show
 
-    with joined(ranks_per_trial) as world:
+    with joined_ranks(ranks_per_trial) as world:
         if world is None or world.rank == 0:
-            show(go_on(find_run(run), as_json, quiet, world=world, ranks_per_trial=ranks_per_trial), as_json)
+            show(resume_run(find_run(run), as_json, quiet, world=world, ranks_per_trial=ranks_per_trial), as_json)
             return
-        from fedwca.experiments.ranked import follow
+        from fedwca.runs.rank_lifecycle import follow_run
 
-        follow(world)
+        follow_run(world)
 
 
-def go_on(
+def resume_run(
     path: Path,
     as_json: bool = False,
     quiet: bool = False,
     loaded: tuple[FederatedDataset, str] | None = None,
-    world: World | None = None,
+    world: RankWorld | None = None,
     ranks_per_trial: int | None = None,
-) -> Conducted:
+) -> FinishedRun:
     """Continue the run in a folder; one that is finished is read.
 
     Args:
@@ -66,19 +66,19 @@ def go_on(
         UsageError: it cannot be continued, or another process is at work on it.
         FedwcaError: its checkpoints, its data or what is installed do not fit it any more.
     """
-    from fedwca.cli.carry_out import Conducted, tabulate
+    from fedwca.config.layers import RunPlan
+    from fedwca.config.methods import compose
+    from fedwca.config.run_config import validate
     from fedwca.errors import UsageError
-    from fedwca.experiments.compose import compose
-    from fedwca.experiments.config import validate
-    from fedwca.experiments.request import Plan
-    from fedwca.experiments.setup import load
+    from fedwca.results.run_folder import RunFolder, read_records
     from fedwca.results.runs import read_about, read_run
-    from fedwca.results.store import RunFolder, read_records
+    from fedwca.runs.carry_out import FinishedRun, tabulate
+    from fedwca.runs.setup import load
 
     started = time.perf_counter()
     about = read_about(path)
     config = validate(about["config"])
-    decided = Plan(config, compose(config), dict(about.get("origins", {})))
+    decided = RunPlan(config, compose(config), dict(about.get("origins", {})))
     if about.get("schema", 1) < 2:
         raise UsageError(f"{path}: was run before checkpoints were kept (schema 1), so it cannot be continued")
     _same_methods(path, about, decided)
@@ -89,7 +89,7 @@ def go_on(
         summary = dict(read_run(path).summary)
         if not (as_json or quiet):
             typer.echo(f"{path} is finished; nothing is left to do", err=True)
-        return Conducted(decided, dataset, tabulate(decided, read_records(path), about["domains"]), summary, path)
+        return FinishedRun(decided, dataset, tabulate(decided, read_records(path), about["domains"]), summary, path)
     with RunFolder(path, again=True) as folder:
         dataset, source = loaded or load(config)
         ranks = (world, ranks_per_trial)
@@ -99,51 +99,51 @@ def go_on(
 def _continue(
     folder: RunFolder,
     about: Mapping[str, Any],
-    decided: Plan,
+    decided: RunPlan,
     dataset: FederatedDataset,
     source: str,
     started: float,
     as_json: bool,
     quiet: bool,
-    ranks: tuple[World | None, int | None],
-) -> Conducted:
+    ranks: tuple[RankWorld | None, int | None],
+) -> FinishedRun:
     """Go back to the last checkpoint of every unit, and carry out what is left."""
-    from fedwca.cli.carry_out import Work, carry_out, spent
-    from fedwca.cli.loggers import built
     from fedwca.cli.tables import print_plan
+    from fedwca.config.layers import RunPlan
+    from fedwca.engine.free_memory import free_bytes
     from fedwca.errors import DataError
-    from fedwca.experiments import memory
-    from fedwca.experiments.bench import draw, groups
-    from fedwca.experiments.checkpoint import Kept
-    from fedwca.experiments.engines import engine_name, settled_again
-    from fedwca.experiments.kernels import kernels_again
-    from fedwca.experiments.ranked import lead
-    from fedwca.experiments.request import Plan
-    from fedwca.experiments.room import free
-    from fedwca.experiments.setup import resolve_device
-    from fedwca.experiments.share import Share
-    from fedwca.experiments.survey import survey
-    from fedwca.results.checkpoints import Checkpoints, Keep, Unit
-    from fedwca.results.runs import identity
+    from fedwca.results.checkpoints import Checkpoints, RetentionPolicy, Unit
+    from fedwca.results.runs import run_identity
+    from fedwca.runs import memory_estimate as memory
+    from fedwca.runs.bench import group_trials, split_trial
+    from fedwca.runs.carry_out import PreparedRun, carry_out, seconds_spent
+    from fedwca.runs.log_to import build_loggers
+    from fedwca.runs.rank_lifecycle import lead_run
+    from fedwca.runs.resume_points import find_resume_points
+    from fedwca.runs.round_state import FileCheckpointer
+    from fedwca.runs.schedule import Schedule
+    from fedwca.runs.select_engine import engine_name, restore_trials_at_once
+    from fedwca.runs.select_kernels import restore_kernels
+    from fedwca.runs.setup import resolve_device
 
     device = resolve_device(decided.config.device)
     if dataset.digest() != about["data_digest"]:
         raise DataError(f"{folder.path}: the images of {dataset.name} are not those the run began with; run it anew")
     if (device if ranks[0] is None else device.partition(":")[0]) != about["device"]:
         typer.echo(f"Warning: begun on {about['device']}, going on on {device}: last digits may differ", err=True)
-    federation = draw(decided.config, dataset, source, 0, 0)
+    federation = split_trial(decided.config, dataset, source, 0, 0)
     # Other kernels would give other last digits.
-    before, kernels = about.get("trials_at_once", 1), kernels_again(about.get("kernels", "eager"), device)
+    before, kernels = about.get("trials_at_once", 1), restore_kernels(about.get("kernels", "eager"), device)
     config = decided.config.model_copy(update={"kernels": kernels})
-    config = settled_again(config, len(dataset.classes), federation.clients, before)
+    config = restore_trials_at_once(config, len(dataset.classes), federation.clients, before)
     if config.trials_at_once != before:
         now = f"{before} trials went through rounds together, and now {config.trials_at_once}"
         typer.echo(f"Warning: {now}: last digits may differ", err=True)
-    decided = Plan(config, decided.methods, decided.origins)
-    needed = memory.estimate(config, decided.methods, len(dataset.classes), federation)
-    memory.refuse(needed, free(device), device, config.trials_at_once or 1)
+    decided = RunPlan(config, decided.methods, decided.origins)
+    needed = memory.estimate_run(config, decided.methods, len(dataset.classes), federation)
+    memory.refuse_if_too_large(needed, free_bytes(device), device, config.trials_at_once or 1)
     del federation
-    checkpoints = Checkpoints(folder.path, identity(about), Keep.parse(about["keep"]))
+    checkpoints = Checkpoints(folder.path, run_identity(about), RetentionPolicy.parse(about["keep"]))
     folder.sweep()
     checkpoints.sweep()
     units = {
@@ -153,8 +153,8 @@ def _continue(
         for method, rounds in decided.methods
     }
     federations = list(dict.fromkeys((unit.source_model, unit.trial) for unit in units))
-    together = groups(federations, config.trials_at_once or 1)
-    begun, damaged = survey(checkpoints, units, folder.records(), together)
+    together = group_trials(federations, config.trials_at_once or 1)
+    begun, damaged = find_resume_points(checkpoints, units, folder.records(), together)
     for sentence in damaged:
         typer.echo(f"Warning: {sentence}", err=True)
 
@@ -170,17 +170,17 @@ def _continue(
     for unit in units:
         saved = begun.get(unit)
         checkpoints.rewind(unit, saved.round if saved else None)
-    earlier = sum(spent(record) for record in folder.records())
+    earlier = sum(seconds_spent(record) for record in folder.records())
     if not as_json:
         told = f"{kernels} (as before)" if engine_name(config) == "stacked" else ""
-        print_plan(decided, dataset, source, device, folder.path, memory.sentence(needed), told)
+        print_plan(decided, dataset, source, device, folder.path, memory.describe_memory(needed), told)
         done = sum(record["round"] >= 0 for record in folder.records())
         typer.echo(f"Going on after {done} of {sum(units.values())} rounds")
-    keeper, loggers = Kept(checkpoints, begun), built(about["loggers"])
-    domains, share = about["domains"], Share()
+    keeper, loggers = FileCheckpointer(checkpoints, begun), build_loggers(about["loggers"])
+    domains, share = about["domains"], Schedule()
     if ranks[0] is not None:
-        share = lead(ranks[0], config, decided.methods, keeper, about["data_digest"], ranks[1])
-    work = Work(
+        share = lead_run(ranks[0], config, decided.methods, keeper, about["data_digest"], ranks[1])
+    work = PreparedRun(
         *(folder, decided, dataset, source, domains, keeper, started, loggers),
         as_json=as_json,
         quiet=quiet,
@@ -197,34 +197,34 @@ def same_request(path: Path, asked: Mapping[str, Any]) -> None:
 
     Args:
         path: folder of the run that is there.
-        asked: what is asked for now, as `fedwca.cli.execute.described_plan` gives it.
+        asked: what is asked for now, as `fedwca.runs.execute.described_plan` gives it.
 
     Raises:
         UsageError: they differ; says in what.
     """
+    from fedwca.config.run_config import validate
     from fedwca.errors import UsageError
-    from fedwca.experiments.config import validate
-    from fedwca.results.differences import differing
+    from fedwca.results.compare_runs import differing_settings
     from fedwca.results.runs import read_about
 
     about = read_about(path)
     stored = {**about, "config": validate(about["config"]).model_dump(mode="json")}
-    if different := differing(stored, asked):
+    if different := differing_settings(stored, asked):
         shown = ", ".join(f"{key} is {there} there, {here} here" for key, (there, here) in list(different.items())[:3])
         raise UsageError(f"{path}: holds a run of another configuration: {shown}; name another folder")
 
 
-def _same_methods(path: Path, about: Mapping[str, Any], decided: Plan) -> None:
+def _same_methods(path: Path, about: Mapping[str, Any], decided: RunPlan) -> None:
     """Refuse to go on with methods that have become others.
 
     Raises:
         UsageError: a component has other fields now than when the run began.
     """
-    from fedwca.cli.execute import described_plan
     from fedwca.errors import UsageError
-    from fedwca.results.differences import differing
+    from fedwca.results.compare_runs import differing_settings
+    from fedwca.runs.execute import described_plan
 
-    if different := differing(about, {**described_plan(decided), "config": about["config"]}):
+    if different := differing_settings(about, {**described_plan(decided), "config": about["config"]}):
         key, (there, here) = next(iter(different.items()))
         raise UsageError(
             f"{path}: was begun with other components than are installed now: {key} was {there}, is {here}; run it anew"

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 if TYPE_CHECKING:
-    from fedwca.results.runs import Run
+    from fedwca.results.runs import RunSummary
 
 app = typer.Typer(help="Runs: list, show, compare, export, remove.", invoke_without_command=True)
 
@@ -68,7 +68,7 @@ def list_runs(
     console.print(table)
 
 
-def _line(run: Run) -> dict[str, Any]:
+def _line(run: RunSummary) -> dict[str, Any]:
     config = run.about["config"]
     data = config["dataset"] if config.get("source") is None else f"{config['dataset']}, source {config['source']}"
     return {
@@ -80,8 +80,8 @@ def _line(run: Run) -> dict[str, Any]:
 @app.command("show")
 def show_run(run: Name, as_json: Json = False) -> None:
     """Show what a run was, every method's accuracy, and how far it came."""
+    from fedwca.results.run_folder import read_records
     from fedwca.results.runs import find_run, read_run
-    from fedwca.results.store import read_records
 
     found = read_run(find_run(run))
     records = read_records(found.path)
@@ -111,11 +111,11 @@ def show_run(run: Name, as_json: Json = False) -> None:
 @app.command("diff")
 def diff_runs(a: Name, b: Name, as_json: Json = False) -> None:
     """Show in which settings two runs differ, and the accuracies of methods both have."""
-    from fedwca.results.differences import differing
+    from fedwca.results.compare_runs import differing_settings
     from fedwca.results.runs import find_run, read_run
 
     one, other = read_run(find_run(a)), read_run(find_run(b))
-    settings = differing(one.about, other.about)
+    settings = differing_settings(one.about, other.about)
     means = [run.summary.get("methods", {}) for run in (one, other)]
     accuracy = {name: (means[0][name]["mean"], means[1][name]["mean"]) for name in means[0] if name in means[1]}
     if as_json:
@@ -136,13 +136,13 @@ def export_run(
     out: Annotated[Path | None, typer.Option("--out", help="File to write; default <run>/rounds.<to>.")] = None,
 ) -> None:
     """Write a run's rounds as one flat table: a row per method, source model, trial, round and client."""
-    from fedwca.results.export import export, flatten
+    from fedwca.results.flat_table import export_table, flatten_records
+    from fedwca.results.run_folder import read_records
     from fedwca.results.runs import find_run, read_about
-    from fedwca.results.store import read_records
 
     path = find_run(run)
     target = out or path / f"rounds.{to}"
-    export(flatten(read_records(path), read_about(path).get("domains", ())), to, target)
+    export_table(flatten_records(read_records(path), read_about(path).get("domains", ())), to, target)
     typer.echo(f"wrote {target}")
 
 
@@ -150,7 +150,7 @@ def export_run(
 def remove_run(run: Name, yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False) -> None:
     """Remove a run and all it holds."""
     from fedwca.errors import UsageError
-    from fedwca.results.runs import find_run, read_run, remove
+    from fedwca.results.runs import find_run, read_run, remove_run
 
     path = find_run(run)
     if read_run(path).state == "running":
@@ -158,5 +158,5 @@ def remove_run(run: Name, yes: Annotated[bool, typer.Option("--yes", "-y", help=
     if not yes and not typer.confirm(f"Remove {path} and everything in it?"):
         typer.echo("Kept.")
         raise typer.Exit(1)
-    remove(path)
+    remove_run(path)
     typer.echo(f"removed {path}")

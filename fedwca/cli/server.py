@@ -19,7 +19,7 @@ def command(
 ) -> None:
     """Start the server of a deployment (Flower's SuperLink) until Ctrl-C; with TLS and node keys unless --insecure."""
     need_flower()
-    from fedwca.deploy.flower.control import answers, connect, patiently, register
+    from fedwca.deploy.flower.flwr_cli import answers, connect, register, retry
     from fedwca.deploy.flower.processes import environment, keep, server_command
 
     arguments = server_command(folder / "server", host, port, insecure)
@@ -34,6 +34,6 @@ def command(
                 count = register(folder, env)
                 typer.echo(f"{count} client keys are let in; add one to {folder}/server/keys and start again for more")
 
-            patiently(let_in)
+            retry(let_in)
 
     raise typer.Exit(keep(arguments, environment(folder / "server" / "flwr"), begun))

@@ -11,19 +11,19 @@ from typing import Any
 import typer
 from rich.console import Console
 
-from fedwca.cli.drawing import draw_grid
 from fedwca.cli.options import Format
-from fedwca.experiments.request import Plan, provenance
+from fedwca.cli.wide_tables import draw_grid
+from fedwca.config.layers import RunPlan, provenance
 from fedwca.results.comparison import Comparison
-from fedwca.results.formats import Grid, comma_separated, shown, shown_difference
-from fedwca.results.reading import counted
+from fedwca.results.reading import count_of
+from fedwca.results.run_folder import to_plain
 from fedwca.results.statistics import FEWEST, Difference
-from fedwca.results.store import plain
 from fedwca.results.summary import Row
+from fedwca.results.text_tables import TextTable, comma_separated, format_difference, format_number
 
 
 def print_plan(
-    decided: Plan, dataset: Any, source: str, device: str, folder: Path, memory: str, kernels: str = ""
+    decided: RunPlan, dataset: Any, source: str, device: str, folder: Path, memory: str, kernels: str = ""
 ) -> None:
     """What will run, on what, and where each value that was set came from."""
     console = Console()
@@ -33,7 +33,7 @@ def print_plan(
     def say(text: str) -> None:
         console.print(text, markup=False, soft_wrap=True)
 
-    each = counted(config.clients, "client")
+    each = count_of(config.clients, "client")
     say(f"{dataset.name}: source {source}; targets {', '.join(targets)}; {each} each; on {device}")
     say("Methods: " + ", ".join(f"{method.label} ({method.name})" for method, _ in decided.methods))
     for origin, values in provenance(decided).items():
@@ -44,7 +44,7 @@ def print_plan(
     say(f"Everything else is a field's default, written out in {folder / 'config.json'}")
 
 
-def print_table(decided: Plan, table: Sequence[Row], name: str, summary: dict[str, Any], folder: Path) -> None:
+def print_table(decided: RunPlan, table: Sequence[Row], name: str, summary: dict[str, Any], folder: Path) -> None:
     """A row per method, a column per target domain, mean ± std over runs, the difference to FedAvg."""
     console = Console()
     config = decided.config
@@ -59,7 +59,7 @@ def print_table(decided: Plan, table: Sequence[Row], name: str, summary: dict[st
         lines.append([row.label, *cells, _cell(entry["mean"], entry["std"]), paired])
     title = f"{name}, source {config.source}: accuracy in percent after the last round, {spread}"
     columns = ("method", *(table[0].domains if table else ()), "mean", "to FedAvg")
-    draw_grid(Grid(title, columns, lines), console, bold="mean")
+    draw_grid(TextTable(title, columns, lines), console, bold="mean")
     timing = summary["timing"]
     console.print(
         f"Ran {timing['run_seconds']:.0f} s after {timing['setup_seconds']:.0f} s of set-up. Results, configuration "
@@ -76,7 +76,7 @@ def _cell(value: float | None, std: float | None, sign: str = "") -> str:
     return f"{value:{sign}.1f}" + ("" if std is None else f" ± {std:.1f}")
 
 
-def comparison_grid(found: Comparison) -> Grid:
+def comparison_grid(found: Comparison) -> TextTable:
     """A row per method: a column per source, all runs together where there are several sources, the difference."""
     several = len(found.sources) > 1
     reference = found.labels[found.reference] if found.reference else None
@@ -84,11 +84,11 @@ def comparison_grid(found: Comparison) -> Grid:
     columns += [f"to {reference} [95 % CI]", "Wilcoxon p"] if reference else []
     lines = []
     for method, label in found.labels.items():
-        cells = [shown(found.sample(method, source)) for source in found.sources]
-        cells += [shown(found.sample(method))] if several else []
+        cells = [format_number(found.sample(method, source)) for source in found.sources]
+        cells += [format_number(found.sample(method))] if several else []
         if reference:
             difference = found.difference(method)
-            cells += [shown_difference(difference), _p(difference)]
+            cells += [format_difference(difference), _p(difference)]
         lines.append([label, *cells])
     counts = {found.sample(method, source).n for method in found.labels for source in found.sources}
     each = " to ".join(map(str, sorted({min(counts), max(counts)})))
@@ -105,7 +105,7 @@ def comparison_grid(found: Comparison) -> Grid:
             "Differences are paired by source, source model and trial; Student's t interval; "
             f"Wilcoxon signed-rank from {FEWEST} pairs on."
         )
-    return Grid(title, tuple(columns), lines, notes)
+    return TextTable(title, tuple(columns), lines, notes)
 
 
 def _p(difference: Difference | None) -> str:
@@ -114,13 +114,13 @@ def _p(difference: Difference | None) -> str:
     return "–" if difference.p is None else f"{difference.p:.3g}"
 
 
-def print_in(form: Format, grid: Grid, whole: Any, entries: Sequence[Mapping[str, Any]]) -> None:
+def print_in(form: Format, grid: TextTable, whole: Any, entries: Sequence[Mapping[str, Any]]) -> None:
     """A table in the form that was asked for: ``whole`` as JSON, ``entries`` as CSV, else the grid."""
     match form:
         case Format.json:
-            typer.echo(json.dumps(plain(whole), indent=2))
+            typer.echo(json.dumps(to_plain(whole), indent=2))
         case Format.csv:
-            typer.echo(comma_separated(plain(entries)))
+            typer.echo(comma_separated(to_plain(entries)))
         case Format.markdown:
             typer.echo(grid.markdown())
         case Format.latex:

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from torch import Tensor
 
-from fedwca.kinds import Clusterer
-from fedwca.types import Signatures
+from fedwca.core.interfaces import Clusterer
+from fedwca.core.messages import Signatures
 
 
 class Signed(Clusterer):

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from fedwca.clusterers import register
 from fedwca.clusterers._signature import Signed
+from fedwca.core.messages import Signatures
 from fedwca.functional import finch, finch_levels
-from fedwca.types import Signatures
 
 
 @register("finch")

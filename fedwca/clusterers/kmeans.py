@@ -8,7 +8,7 @@ from torch import Tensor
 from fedwca.clusterers import register
 from fedwca.clusterers._kmeans import best_kmeans
 from fedwca.clusterers._signature import Signed
-from fedwca.types import Signatures
+from fedwca.core.messages import Signatures
 
 
 @register("kmeans")

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from fedwca.clusterers import register
 from fedwca.clusterers._kmeans import best_kmeans
-from fedwca.kinds import Clusterer
-from fedwca.types import Signatures
+from fedwca.core.interfaces import Clusterer
+from fedwca.core.messages import Signatures
 
 
 @register("ladd")

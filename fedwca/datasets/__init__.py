@@ -161,7 +161,7 @@ datasets: Registry[DatasetSource] = Registry("dataset", __name__, requires=("loa
 register = datasets
 
 
-def find(name: str, root: Path | None = None, fields: Mapping[str, Any] | None = None) -> DatasetSource:
+def find_dataset(name: str, root: Path | None = None, fields: Mapping[str, Any] | None = None) -> DatasetSource:
     """The data set ``name``: a registered one, or else a folder of that name in ``root``.
 
     Args:

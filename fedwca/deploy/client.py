@@ -10,17 +10,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fedwca.core.messages import Blend, Offer
 from fedwca.data.partition import ClientImages
+from fedwca.deploy.checks import require_covered
 from fedwca.deploy.composition import Composition
-from fedwca.deploy.limits import require_covered
-from fedwca.deploy.protocol import Parcel, kinds, misfit, packed, slots, unpacked
-from fedwca.deploy.updates import Models, Thinning
-from fedwca.engine.loop import Loop
-from fedwca.engine.protocol import Work
+from fedwca.deploy.compression import Models, TopKCompressor
+from fedwca.deploy.messages import Parcel, kinds, parcel_problem, row_to_tensors, slots, tensors_to_row
+from fedwca.engine.interface import ClientWork
 from fedwca.engine.randomness import Keys
+from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.task import Task
 from fedwca.errors import DataError, Diverged, FedwcaError
-from fedwca.types import Blend, Offer
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,10 @@ class Client:
         """With feedback, what earlier uploads left out ``[L]``; what an answer held that was not taken is not in it."""
         self.began: tuple[int, Tensor, Tensor | None] | None = None
         """The last round, and what ``loop.bank`` and ``left`` held when it began: a round may be played again."""
-        self._loop: Loop | None = None
+        self._loop: SequentialEngine | None = None
 
     @property
-    def loop(self) -> Loop:
+    def loop(self) -> SequentialEngine:
         """The engine with this client alone; there once the source model has come."""
         assert self._loop is not None
         return self._loop
@@ -87,7 +87,7 @@ class Client:
             raise DataError("this client has no images")
         none = train[:0]
         own, precision = [ClientImages(train, none, none)], composition.precision
-        self._loop = Loop(network, own, self.device, 1, composition.batch_norm, precision)
+        self._loop = SequentialEngine(network, own, self.device, 1, composition.batch_norm, precision)
         self.composition, self.index, self.left, self.began = composition, index, None, None
 
     def handle(self, parcel: Parcel) -> Parcel:
@@ -123,12 +123,12 @@ class Client:
         layout = self.loop.layout
         sent = [parcel.models[f"sent-{i}"] for i in range(sum(name != "source" for name in parcel.models))]
         for number, model in enumerate(sent):
-            if why := misfit(model, slots(layout), kinds(layout, self.composition.transport)):
+            if why := parcel_problem(model, slots(layout), kinds(layout, self.composition.transport)):
                 raise FedwcaError(f"model {number} that was sent {why}")
         if not sent:
             travels = self.composition.method()[0].travels
             return layout.read(self.loop.network)[None] if travels else self.loop.bank.clone()
-        return torch.stack([packed(model, layout) for model in sent]).to(self.loop.device)
+        return torch.stack([tensors_to_row(model, layout) for model in sent]).to(self.loop.device)
 
     def _begin(self, round: int) -> None:
         """A round that is played again begins where it did, round 0 at the source model."""
@@ -148,7 +148,7 @@ class Client:
         draws = lambda purpose: keys(parcel.round, self.index, purpose)  # noqa: E731
         task = Task(labeler, objectives, composition.training.at(parcel.round), draws, parcel.beside)
 
-        def adapt(_: Sequence[int], desk: Work) -> list[tuple[Blend, dict[str, Tensor]]]:
+        def adapt(_: Sequence[int], desk: ClientWork) -> list[tuple[Blend, dict[str, Tensor]]]:
             blend = Blend(desk.own) if first else aggregator.blend(parcel.round, desk)
             return [(blend, desk.collect(desk.train(blend))[0])]
 
@@ -175,8 +175,8 @@ class Client:
     def _upload(self, row: Tensor, own: Tensor, composition: Composition) -> Models:
         layout = self.loop.layout
         if composition.top is None:
-            return {"model": unpacked(row, layout, composition.transport)}
-        models, left = Thinning(layout, composition.top, composition.transport).thin(row, own, self.left)
+            return {"model": row_to_tensors(row, layout, composition.transport)}
+        models, left = TopKCompressor(layout, composition.top, composition.transport).thin(row, own, self.left)
         self.left = left if composition.feedback else None
         return models
 

@@ -8,8 +8,8 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 from torch import Tensor
 
-from fedwca.deploy.rounds import Robust
-from fedwca.round import Server
+from fedwca.deploy.robust import Robust
+from fedwca.federated.round import Server
 
 
 class Rules(BaseModel):
@@ -32,7 +32,7 @@ class Rules(BaseModel):
 
 
 @dataclass(frozen=True)
-class Memory:
+class ServerState:
     """All that a restart needs; plain values."""
 
     round: int

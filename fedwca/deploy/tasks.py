@@ -8,22 +8,22 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from fedwca.deploy.answers import Expected
-from fedwca.deploy.company import guard
-from fedwca.deploy.protocol import Parcel, packed, unpacked
-from fedwca.deploy.rules import Memory
-from fedwca.deploy.setting import Setting
-from fedwca.types import Offer
+from fedwca.core.messages import Offer
+from fedwca.deploy.context import ServerContext
+from fedwca.deploy.messages import Parcel, row_to_tensors, tensors_to_row
+from fedwca.deploy.rules import ServerState
+from fedwca.deploy.single_client import refuse_single
+from fedwca.deploy.validation import Expected
 
 
-def unplaced(setting: Setting, memory: Memory, client: int) -> bool:
+def unplaced(setting: ServerContext, memory: ServerState, client: int) -> bool:
     """Whether a client joins so late that it must be placed in a cluster first."""
     return bool(memory.round and not memory.samples[client] and setting.method.aggregator.partition == "given")
 
 
 def task(
-    setting: Setting,
-    memory: Memory,
+    setting: ServerContext,
+    memory: ServerState,
     client: int,
     offer: Offer,
     shared: Tensor,
@@ -53,10 +53,10 @@ def task(
     own = memory.server.source
     if not first and aggregator.travels:
         sent = torch.cat([setting.mixed(offer.personal[client], memory.server.rows), shared])
-        models |= {f"sent-{i}": unpacked(row, setting.layout, transport) for i, row in enumerate(sent)}
+        models |= {f"sent-{i}": row_to_tensors(row, setting.layout, transport) for i, row in enumerate(sent)}
         notes["personal"] = offer.personal.shape[1]
         # An update is against what arrives, which half precision has rounded.
-        own = packed(models["sent-0"], setting.layout)
+        own = tensors_to_row(models["sent-0"], setting.layout)
     expected = Expected(
         memory.round,
         token,
@@ -74,7 +74,7 @@ def task(
     return Parcel("train", memory.round, models, {}, beside, notes), expected
 
 
-def finals(setting: Setting, memory: Memory) -> dict[int, Parcel]:
+def final_models(setting: ServerContext, memory: ServerState) -> dict[int, Parcel]:
     """The model each client ends with.
 
     Raises:
@@ -89,7 +89,7 @@ def finals(setting: Setting, memory: Memory) -> dict[int, Parcel]:
     parcels = {}
     for client in here:
         if float((weights[client] @ memory.shares)[client]) < 1 - 1e-9:
-            guard(setting, memory, client, weights[client][None])
-        model = unpacked(setting.mixed(weights[client], rows), setting.layout, setting.composition.transport)
+            refuse_single(setting, memory, client, weights[client][None])
+        model = row_to_tensors(setting.mixed(weights[client], rows), setting.layout, setting.composition.transport)
         parcels[client] = Parcel("final", memory.round, {"sent-0": model})
     return parcels

@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 import torch
 from torch import Tensor
 
-from fedwca.engine.bank import Layout
+from fedwca.core.network import Network
+from fedwca.engine.layout import Layout
 from fedwca.engine.stacked.convolution import as_products
-from fedwca.network import Network
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Footprint:
 
 
 @dataclass(frozen=True)
-class Need:
+class MemoryEstimate:
     """Bytes by what they are for."""
 
     bank: int
@@ -110,18 +110,18 @@ class Need:
         """Bytes of everything."""
         return sum(asdict(self).values())
 
-    def times(self, trials: int) -> Need:
+    def times(self, trials: int) -> MemoryEstimate:
         """Of so many federations that go through rounds together.
 
-        >>> Need(1, 2, 3, 4).times(2)
+        >>> MemoryEstimate(1, 2, 3, 4).times(2)
         Need(bank=2, rows=4, images=6, work=8)
         """
-        return Need(*(trials * value for value in asdict(self).values()))
+        return MemoryEstimate(*(trials * value for value in asdict(self).values()))
 
 
-def need(
+def estimate_memory(
     footprint: Footprint, clients: Sequence[int], side: int, rows: int, step: int, chunk: int, at_once: int
-) -> Need:
+) -> MemoryEstimate:
     """What a run holds at its peak.
 
     Args:
@@ -134,11 +134,11 @@ def need(
         at_once: models at work at the same time: workers of the loop, or the clients of a slice.
 
     >>> one = Footprint(values=10, frozen=2, saved=100, largest=50)
-    >>> need(one, [4, 6], side=2, rows=1, step=3, chunk=8, at_once=2)
+    >>> estimate_memory(one, [4, 6], side=2, rows=1, step=3, chunk=8, at_once=2)
     Need(bank=80, rows=120, images=120, work=2496)
     """
     work = max(footprint.training(step), footprint.evaluation(chunk))
-    return Need(
+    return MemoryEstimate(
         bank=footprint.model * len(clients),
         rows=footprint.model * (2 * rows + 1),
         images=sum(clients) * 3 * side**2,

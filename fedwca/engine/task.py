@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt
 from torch import Tensor
 
-from fedwca.kinds import Objective, PseudoLabeler
-from fedwca.types import Targets
+from fedwca.core.interfaces import Objective, PseudoLabeler
+from fedwca.core.messages import Targets
 
 
 class Training(BaseModel):
@@ -77,7 +77,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Lesson:
+class EpochContext:
     """What stays the same over the steps between two labellings."""
 
     targets: Targets

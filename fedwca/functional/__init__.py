@@ -5,11 +5,11 @@ Axes: K clients, C clusters, M classes, N samples, q features, P parameters. Fun
 in float32 and float64, on any device. Only the clustering and the strong views branch on values.
 """
 
+from fedwca.functional.augment import strong_augment
 from fedwca.functional.evidence import alignment, class_entropy, soft_neighborhood_density
 from fedwca.functional.finch import finch, finch_levels
-from fedwca.functional.joining import member_distances
 from fedwca.functional.labels import (
-    confident,
+    confident_mask,
     mixup_partners,
     prototype_labels,
     prototype_similarity,
@@ -24,10 +24,10 @@ from fedwca.functional.losses import (
     prototype_contrast,
     weighted_cross_entropy,
 )
+from fedwca.functional.nearest_member import member_distances
 from fedwca.functional.neighbours import VectorError, connected_components, first_neighbours
-from fedwca.functional.sparse import largest_entries, scattered
 from fedwca.functional.styles import amplitude_style
-from fedwca.functional.views import strong
+from fedwca.functional.top_k import largest_entries, scatter_entries
 from fedwca.functional.weights import blend_weights, cluster_means, soft_cluster_weights, tempered_softmax
 
 __all__ = [
@@ -38,7 +38,7 @@ __all__ = [
     "blend_weights",
     "class_entropy",
     "cluster_means",
-    "confident",
+    "confident_mask",
     "connected_components",
     "distillation",
     "fill_prototypes",
@@ -53,11 +53,11 @@ __all__ = [
     "prototype_labels",
     "prototype_similarity",
     "prototypes",
-    "scattered",
+    "scatter_entries",
     "select_labels",
     "soft_cluster_weights",
     "soft_neighborhood_density",
-    "strong",
+    "strong_augment",
     "tempered_softmax",
     "weighted_cross_entropy",
 ]

@@ -197,7 +197,7 @@ def mixup_partners(
     return torch.where((count > 0) & keep, partners, -1)
 
 
-def confident(probabilities: Tensor, confidence: float, share: float, mask: Tensor | None = None) -> Tensor:
+def confident_mask(probabilities: Tensor, confidence: float, share: float, mask: Tensor | None = None) -> Tensor:
     """Say which samples' predicted classes are sure enough: above a probability, or among the surest of their class.
 
     Source: LADD (Shenaj et al., WACV 2023), self-training: 0.9 and 0.66 in its code, there over the pixels of an image.
@@ -211,7 +211,7 @@ def confident(probabilities: Tensor, confidence: float, share: float, mask: Tens
     Returns:
         ``[N]`` bool; False for padding. Of equally sure samples the earlier ones come first.
 
-    >>> confident(torch.tensor([[0.95, 0.05], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]]), 0.9, 0.67)  # class 0 keeps two
+    >>> confident_mask(torch.tensor([[0.95, 0.05], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]]), 0.9, 0.67)  # class 0 keeps two
     tensor([ True,  True, False, False])
     """
     keep = real(probabilities, mask)

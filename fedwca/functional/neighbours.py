@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.linalg import vector_norm
 
 from fedwca.errors import DataError, UsageError
-from fedwca.functional._search import Backend, Metric, decide, exact, naive, search, tolerance
+from fedwca.functional._nearest import Backend, Metric, decide, exact, naive, search, tolerance
 
 Precision = Literal["float64", "float32"]
 EXACT = 10_000

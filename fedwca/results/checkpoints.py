@@ -36,7 +36,7 @@ class Truncated(CheckpointError):
 
 
 @dataclass(frozen=True)
-class Saved:
+class SavedCheckpoint:
     """A whole checkpoint file; its tensors are read when asked for."""
 
     path: Path
@@ -52,7 +52,7 @@ class Saved:
 
 
 @dataclass(frozen=True)
-class Keep:
+class RetentionPolicy:
     """How many checkpoints of a unit stay; None: all."""
 
     running: int | None
@@ -61,7 +61,7 @@ class Keep:
     """After its last round."""
 
     @classmethod
-    def parse(cls, text: str) -> Keep:
+    def parse(cls, text: str) -> RetentionPolicy:
         """``last``, ``all``, ``none`` or a number.
 
         >>> Keep.parse("last")
@@ -87,7 +87,7 @@ class Checkpoints:
         keep: how many stay.
     """
 
-    def __init__(self, run: Path, identity: str, keep: Keep = Keep(None, None)) -> None:
+    def __init__(self, run: Path, identity: str, keep: RetentionPolicy = RetentionPolicy(None, None)) -> None:
         self.path, self.identity, self.keep = run / "checkpoints", identity, keep
 
     def files(self, unit: Unit) -> list[Path]:
@@ -131,7 +131,7 @@ class Checkpoints:
                 self._folder(unit).rmdir()
                 self.path.rmdir()
 
-    def latest(self, unit: Unit, most: int | None = None) -> tuple[Saved | None, list[str]]:
+    def latest(self, unit: Unit, most: int | None = None) -> tuple[SavedCheckpoint | None, list[str]]:
         """The newest checkpoint that is whole, and a sentence for each newer one that is not.
 
         Args:
@@ -155,7 +155,7 @@ class Checkpoints:
             )
         return None, []
 
-    def at(self, unit: Unit, round: int) -> Saved | None:
+    def at(self, unit: Unit, round: int) -> SavedCheckpoint | None:
         """The checkpoint that was made after a round; None where there is none, or it is damaged."""
         path = self._path(unit, round)
         try:
@@ -163,7 +163,7 @@ class Checkpoints:
         except Truncated:
             return None
 
-    def read(self, path: Path, unit: Unit) -> Saved:
+    def read(self, path: Path, unit: Unit) -> SavedCheckpoint:
         """One checkpoint file.
 
         Raises:
@@ -184,7 +184,7 @@ class Checkpoints:
             raise CheckpointError(f"{path}: belongs to another run, whose configuration differs from this one's")
         if about.get("checksum", found) != found:
             raise Truncated(f"{path}: damaged; its contents are not those that were written")
-        return Saved(path, about["round"], about)
+        return SavedCheckpoint(path, about["round"], about)
 
     def rewind(self, unit: Unit, to: int | None) -> None:
         """Remove a unit's checkpoints that are newer than a round; None: all of them."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedwca.data.cache import write_atomically
 from fedwca.data.metrics import mean
-from fedwca.results.reproduction import letters
+from fedwca.reproduce.tables import cluster_letters
 from fedwca.results.statistics import deviation
 from fedwca.results.summary import Row
 
@@ -79,7 +79,7 @@ def cluster_weights(
                 for cluster, weight in enumerate(row):
                     dark = "white" if weight > 0.6 else "black"
                     axis.text(cluster, client, f"{weight:.2f}", ha="center", va="center", color=dark, fontsize=7)
-            own = letters(found[number]["labels"])
+            own = cluster_letters(found[number]["labels"])
             axis.set_yticks(range(len(domains)), [f"{name} ({own[k]})" for k, name in enumerate(domains)], fontsize=7)
             names = dict(zip(found[number]["labels"], own, strict=True))  # the letters that clients have beside them
             axis.set_xticks(range(len(weights[0])), [names.get(c, str(c)) for c in range(len(weights[0]))])
@@ -101,7 +101,7 @@ def images_by_cluster(
         title: what was run.
     """
     order = sorted(range(len(labels)), key=lambda client: labels[client])
-    across, named = len(images[0]), letters(labels)
+    across, named = len(images[0]), cluster_letters(labels)
     figure = _figure(2.4 + 0.5 * across, 0.6 + 0.5 * len(order))
     axes = figure.subplots(len(order), across, squeeze=False)
     for line, client in zip(axes, order, strict=True):

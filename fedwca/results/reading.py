@@ -16,7 +16,7 @@ Record = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Results:
+class Run:
     """What a run left behind."""
 
     path: Path
@@ -46,8 +46,8 @@ class Results:
         """What was run, in a line."""
         c = self.config
         return (
-            f"{c['dataset']}, source {c['source']}, {counted(c['clients'], 'client')} per target domain, "
-            f"{counted(c['rounds'], 'round')}, seed {c['seed']}"
+            f"{c['dataset']}, source {c['source']}, {count_of(c['clients'], 'client')} per target domain, "
+            f"{count_of(c['rounds'], 'round')}, seed {c['seed']}"
         )
 
     @property
@@ -69,12 +69,12 @@ class Results:
         ]
 
 
-def counted(number: int, what: str) -> str:
+def count_of(number: int, what: str) -> str:
     """``1 round``, ``2 rounds``."""
     return f"{number} {what}" + ("" if number == 1 else "s")
 
 
-def read_results(path: Path) -> Results:
+def read_results(path: Path) -> Run:
     """What a run left behind, finished or not.
 
     Args:
@@ -90,7 +90,7 @@ def read_results(path: Path) -> Results:
     summary = run.summary.get("methods", {})
     if records and domains:
         summary = {name: _finite(entry) for name, entry in summarise(run.table(domains)).items()}
-    return Results(
+    return Run(
         path=run.path,
         config=run.config,
         methods=run.methods,

@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedwca.errors import FedwcaError, UsageError
-from fedwca.results.lock import held
-from fedwca.results.store import SCHEMA, plain, read_records
-from fedwca.results.summary import Row, rows
+from fedwca.results.lock import is_locked
+from fedwca.results.run_folder import SCHEMA, read_records, to_plain
+from fedwca.results.summary import Row, table_rows
 
 ROOT = Path("runs")
 """Where runs go that are given no folder."""
 
 
 @dataclass(frozen=True)
-class Run:
+class RunSummary:
     """A run folder, read without its rounds."""
 
     path: Path
@@ -70,7 +70,7 @@ class Run:
     def table(self, domains: Sequence[str] | None = None) -> list[Row]:
         """A row per method, from the records; ``domains`` stands in for those that nothing says."""
         labels = {name: str(about["label"]) for name, about in self.methods.items()}
-        return rows(self.records(), labels, self.domains if domains is None else domains)
+        return table_rows(self.records(), labels, self.domains if domains is None else domains)
 
     @property
     def own(self) -> str:
@@ -119,7 +119,7 @@ def read_about(run: Path) -> dict[str, Any]:
     return about
 
 
-def read_run(run: Path) -> Run:
+def read_run(run: Path) -> RunSummary:
     """A run of any version up to this one.
 
     Raises:
@@ -132,10 +132,10 @@ def read_run(run: Path) -> Run:
     written = environment.get("time")
     modified = datetime.fromtimestamp((run / "config.json").stat().st_mtime).astimezone()
     time = datetime.fromisoformat(written) if written else modified
-    return Run(run, about, summary, environment, "running" if held(run) else done, time)  # type: ignore[arg-type]
+    return RunSummary(run, about, summary, environment, "running" if is_locked(run) else done, time)  # type: ignore[arg-type]
 
 
-def readable_run(run: Path) -> Run | None:
+def read_if_run(run: Path) -> RunSummary | None:
     """A run, or None where the folder holds none or it cannot be read."""
     try:
         return read_run(run) if (run / "config.json").is_file() else None
@@ -143,7 +143,7 @@ def readable_run(run: Path) -> Run | None:
         return None
 
 
-def remove(run: Path) -> None:
+def remove_run(run: Path) -> None:
     """Remove a run folder; ``config.json`` goes first, so that what an interruption leaves is no run.
 
     Raises:
@@ -156,10 +156,10 @@ def remove(run: Path) -> None:
         raise FedwcaError(f"{run}: cannot be removed ({error.strerror or error})") from None
 
 
-def identity(about: Mapping[str, Any]) -> str:
+def run_identity(about: Mapping[str, Any]) -> str:
     """Hash of what decides a run's numbers: its configuration without ``workers``, and every method's components."""
     config = {key: value for key, value in about["config"].items() if key != "workers"}
-    text = json.dumps(plain({"config": config, "methods": about["methods"]}), sort_keys=True)
+    text = json.dumps(to_plain({"config": config, "methods": about["methods"]}), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from fedwca.engine.stacked.contest import best
-from fedwca.experiments.engines import ENGINES
+from fedwca.engine.stacked.tuning.benchmark import pick_kernels
+from fedwca.runs.select_engine import ENGINES
 
 from .scripts import BENCHMARKS, script
 
@@ -130,7 +130,7 @@ def test_kernels_were_chosen_by_their_numbers() -> None:
     result = json.loads((RESULTS / "kernels.json").read_text())
     assert {case["model"].partition(":")[0] for case in result["cases"]} == {"lenet", "resnet18"}
     for case in result["cases"]:
-        assert best(case["candidates"]) == case["best"]
+        assert pick_kernels(case["candidates"]) == case["best"]
         assert set(case["candidates"]) == {"eager", "channels-last", "products", "compile"}
 
 

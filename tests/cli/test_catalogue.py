@@ -8,7 +8,7 @@ import pytest
 
 import fedwca
 from fedwca.cli.complete import baselines, names, presets
-from fedwca.experiments.components import PLURALS, registry
+from fedwca.config.registries import PLURALS, registry_of
 
 from .conftest import call
 
@@ -45,13 +45,13 @@ def test_show() -> None:
     assert "--set aggregator.FIELD=VALUE or wca:FIELD=VALUE" in shown
 
 
-@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in PLURALS for name in registry(kind).names()])
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in PLURALS for name in registry_of(kind).names()])
 def test_everything_that_is_listed_can_be_shown(kind: str, name: str) -> None:
     run = call("show", kind, name)
     assert run.code == 0, run.err
     as_json = json.loads(call("show", kind, name, "--json").out)
     assert as_json["name"] == name
-    cls = registry(kind).get(name)
+    cls = registry_of(kind).get(name)
     assert set(as_json["fields"]) == set(cls.model_fields)
     assert all(field in run.out for field in cls.model_fields)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fedwca.cli.collect import settings
-from fedwca.experiments.config import RunConfig
+from fedwca.config.run_config import RunConfig
+from fedwca.runs.reuse import comparable_settings
 
 from .conftest import SMALL, Run, call
 
@@ -102,6 +102,10 @@ def test_mistakes_get_a_sentence_before_anything_runs(
 
 def test_what_changes_no_number_is_no_other_setting() -> None:
     config = RunConfig()
-    assert settings(config.model_dump(mode="json")) == settings(RunConfig(workers=3, rounds=4).model_dump(mode="json"))
-    assert settings(config.model_dump(mode="json")) != settings(RunConfig(seed=1).model_dump(mode="json"))
-    assert settings({"colour": "red"}) is None
+    assert comparable_settings(config.model_dump(mode="json")) == comparable_settings(
+        RunConfig(workers=3, rounds=4).model_dump(mode="json")
+    )
+    assert comparable_settings(config.model_dump(mode="json")) != comparable_settings(
+        RunConfig(seed=1).model_dump(mode="json")
+    )
+    assert comparable_settings({"colour": "red"}) is None

@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 from safetensors import SafetensorError
 
-from fedwca.cli.execute import Request, conduct
 from fedwca.errors import UsageError
 from fedwca.results import checkpoints
-from fedwca.results.lock import hold
-from fedwca.results.store import RunFolder
+from fedwca.results.lock import hold_lock
+from fedwca.results.run_folder import RunFolder
+from fedwca.runs.execute import RunRequest, start_run
 
 from .conftest import SMALL, Run, call
 
@@ -32,7 +32,8 @@ ORDER = [("source_only", -1), *((method, r) for method in ("fedavg", "wca") for 
 # Dies by SIGKILL in the middle of the n-th write of a kind, leaving half of it behind.
 DEADLY = """
 import json, os, signal, sys
-from fedwca.results import checkpoints, store
+from fedwca.results import checkpoints
+from fedwca.results import run_folder as store
 where, left = sys.argv.pop(1).split(":")
 left = int(left)
 
@@ -308,7 +309,7 @@ def test_what_is_no_run(tmp_path: Path) -> None:
 
 def test_a_second_process_is_told(every: Path, tmp_path: Path) -> None:
     folder = stopped(every, tmp_path / "run", 8)
-    lock = hold(folder)
+    lock = hold_lock(folder)
     try:
         run = resume(folder)
     finally:
@@ -320,7 +321,7 @@ def test_a_second_process_is_told(every: Path, tmp_path: Path) -> None:
 
 def test_a_finished_run_shows_its_table(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = result(whole)
-    monkeypatch.setattr("fedwca.cli.carry_out.bench", lambda *_: pytest.fail("work has started"))
+    monkeypatch.setattr("fedwca.runs.carry_out.bench", lambda *_: pytest.fail("work has started"))
     run = resume(whole)
     assert run.code == 0, run.err
     assert "FedWCA" in run.out
@@ -401,17 +402,17 @@ def test_a_request_can_take_up_what_is_there(
     }  # fmt: skip
     pairs = [("source_training.epochs", "1"), ("model.bottleneck", "8")]
 
-    def request(**more: Any) -> Request:
-        return Request({**layer, **more}, pairs, "default", None, folder, True, reuse=True)
+    def request(**more: Any) -> RunRequest:
+        return RunRequest({**layer, **more}, pairs, "default", None, folder, True, reuse=True)
 
     with pytest.raises(UsageError, match="holds a run of another configuration: seed is 0 there, 3 here"):
-        conduct(request(seed=3))
-    done = conduct(request(workers=1))
+        start_run(request(seed=3))
+    done = start_run(request(workers=1))
     assert result(folder) == result(every)
-    monkeypatch.setattr("fedwca.cli.carry_out.bench", lambda *_: pytest.fail("work has started"))
-    again = conduct(request())
+    monkeypatch.setattr("fedwca.runs.carry_out.bench", lambda *_: pytest.fail("work has started"))
+    again = start_run(request())
     assert again.summary == done.summary
     assert [(row.name, row.mean) for row in again.table] == [(row.name, row.mean) for row in done.table]
     monkeypatch.undo()
     folder = tmp_path / "new"
-    assert conduct(request()).summary["methods"] == done.summary["methods"]
+    assert start_run(request()).summary["methods"] == done.summary["methods"]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from fedwca.results.lock import hold
+from fedwca.results.lock import hold_lock
+from fedwca.results.run_folder import SCHEMA, read_records
 from fedwca.results.runs import find_run, read_run
-from fedwca.results.store import SCHEMA, read_records
 
 from .conftest import Run, call
 
@@ -65,7 +65,7 @@ def test_the_list(runs: Path) -> None:
 
 
 def test_a_run_at_work_and_a_damaged_one(runs: Path) -> None:
-    lock = hold(runs / "stopped")
+    lock = hold_lock(runs / "stopped")
     try:
         states = {line["run"]: line["state"] for line in json.loads(call("runs", "--json").out)}
         refused = call("runs", "rm", "stopped", "--yes")

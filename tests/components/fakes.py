@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from fedwca.aggregators import aggregators
-from fedwca.kinds import Aggregator
-from fedwca.types import Blend, Offer, Predictions, State
+from fedwca.core.interfaces import Aggregator
+from fedwca.core.messages import Blend, Offer, Predictions, State
 
 P = 7
 """Values of a fake model."""
@@ -18,7 +18,7 @@ P = 7
 
 @dataclass(frozen=True)
 class FakeView:
-    """A `fedwca.types.View` of K clients: answers are smooth functions of (the client's table, the model asked for)."""
+    """A `View` of K clients: answers are smooth functions of (the client's table, the model asked for)."""
 
     tables: Tensor
     """``[K, P]``, a client's "data"."""
@@ -85,7 +85,7 @@ def labels_for(aggregator: Aggregator, given: Tensor) -> Tensor:
 
 
 def play(aggregator: Aggregator, given: Tensor, seed: int = 0, order: Tensor | None = None) -> Case:
-    """Round 0 and round 1, as `fedwca.round.play` does them, with models that are random tables.
+    """Round 0 and round 1, as `fedwca.federated.round.run_round` does them, with models that are random tables.
 
     Args:
         aggregator: the component.

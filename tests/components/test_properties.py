@@ -9,10 +9,10 @@ from torch import Tensor
 from fedwca.aggregators import aggregators
 from fedwca.aggregators.fedavg import FedAvg
 from fedwca.aggregators.wca import WCA
+from fedwca.core.interfaces import Aggregator
+from fedwca.core.messages import State
+from fedwca.federated.validation import report_problem
 from fedwca.functional import blend_weights, soft_cluster_weights
-from fedwca.kinds import Aggregator
-from fedwca.types import State
-from fedwca.uploads import refuse
 
 from .fakes import built, labels_for, play
 
@@ -97,7 +97,9 @@ def test_reports_are_what_is_declared(aggregator: Aggregator, given: Tensor) -> 
     assert set(case.blend.report) == set(aggregator.reports)
     for name, value in case.blend.report.items():
         assert len(value) == len(given)
-        assert [refuse(row, aggregator.reports[name], len(case.offer.shared)) for row in value] == [""] * len(given)
+        assert [report_problem(row, aggregator.reports[name], len(case.offer.shared)) for row in value] == [""] * len(
+            given
+        )
 
 
 @every

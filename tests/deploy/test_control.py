@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fedwca.deploy.flower import control
+from fedwca.deploy.flower import flwr_cli as control
 from fedwca.errors import FedwcaError
 
 
@@ -34,21 +34,21 @@ def asked(failures: int) -> tuple[list[int], Callable[[], None]]:
 def test_a_server_that_comes_later_is_waited_for_and_that_is_told_once(pauses: list[float]) -> None:
     calls, ask = asked(3)
     told: list[str] = []
-    control.patiently(ask, told.append)
+    control.retry(ask, told.append)
     assert (len(calls), len(pauses), told) == (4, 3, ["The server does not answer yet; trying again"])
 
 
 def test_nothing_is_told_of_a_server_that_is_there(pauses: list[float]) -> None:
     calls, ask = asked(0)
     told: list[str] = []
-    control.patiently(ask, told.append)
+    control.retry(ask, told.append)
     assert (len(calls), pauses, told) == (1, [], [])
 
 
 def test_a_server_that_never_comes(pauses: list[float]) -> None:
     calls, ask = asked(99)
     with pytest.raises(FedwcaError, match="no answer 5"):
-        control.patiently(ask, tries=5)
+        control.retry(ask, tries=5)
     assert (len(calls), len(pauses)) == (5, 4)
 
 

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import torch
 
-from fedwca.deploy.checkpoint import resume_client, resume_session, save_client, save_session
 from fedwca.deploy.client import Client
-from fedwca.deploy.local import federate
-from fedwca.deploy.protocol import Parcel
+from fedwca.deploy.in_process import run_in_process
+from fedwca.deploy.messages import Parcel
+from fedwca.deploy.state_files import resume_client, resume_session, save_client, save_session
 from fedwca.errors import CheckpointError, FedwcaError, UsageError
-from fedwca.round import Server
+from fedwca.federated.round import Server
 
 from ..conftest import a_network, some_images
 from .conftest import Federation, composed
@@ -78,7 +78,7 @@ def played(answer: Callable[[Parcel], Parcel | None]) -> Server:
     built = Federation(composed("wca:ta=1,tb=1"), a_network(), some_images(), {})
     session = built.session(alone="warn")
     wire = lambda client, parcel: answer(parcel) if client == 1 and parcel.round == 1 else parcel  # noqa: E731
-    federate(session, built.clients(), 2, wire)
+    run_in_process(session, built.clients(), 2, wire)
     return session.memory.server
 
 
@@ -126,7 +126,7 @@ def test_clients_leave_in_mid_round_and_return(federation: Build) -> None:
     def wire(client: int, parcel: Parcel) -> Parcel | None:
         return None if client == 2 and parcel.round == 1 else parcel
 
-    federate(session, built.clients(), 4, wire, lambda round: [0, 1, 2, 3] if round != 2 else [1, 2, 3])
+    run_in_process(session, built.clients(), 4, wire, lambda round: [0, 1, 2, 3] if round != 2 else [1, 2, 3])
     memory = session.memory
     assert memory.round == 4
     assert bool(torch.isfinite(memory.server.rows).all())
@@ -142,7 +142,7 @@ def test_with_too_few_uploads_a_round_is_played_again(federation: Build) -> None
         lost[0] = not (away and client == 3) and lost[0]
         return None if away else parcel
 
-    federate(session, built.clients(), 2, wire)
+    run_in_process(session, built.clients(), 2, wire)
     assert torch.allclose(session.memory.server.rows, built.simulated(2).rows, atol=1e-5)
 
 
@@ -150,7 +150,7 @@ def test_with_too_few_uploads_a_round_is_played_again(federation: Build) -> None
 def test_a_client_joins_late(federation: Build, aggregator: str) -> None:
     built = federation(aggregator)
     session, clients = built.session(alone="warn"), built.clients()
-    federate(session, clients, 5, available=lambda round: [0, 1, 2] if round < 2 else [0, 1, 2, 3])
+    run_in_process(session, clients, 5, available=lambda round: [0, 1, 2] if round < 2 else [0, 1, 2, 3])
     memory = session.memory
     assert memory.samples == tuple(len(each.train) for each in built.images)
     assert not memory.waiting
@@ -171,7 +171,7 @@ def test_places_are_limited_and_kept(federation: Build) -> None:
 def test_a_server_restarts_from_its_checkpoint(federation: Build, tmp_path: Path) -> None:
     built, path = federation("revised_wca:u=2,ta=1,tb=1"), tmp_path / "server.safetensors"
     whole, first, clients = built.session(), built.session(), built.clients()
-    federate(whole, built.clients(), 4)
+    run_in_process(whole, built.clients(), 4)
     for number in range(4):
         first.seat(f"client-{number}", number)
     while first.memory.round < 2:
@@ -184,7 +184,7 @@ def test_a_server_restarts_from_its_checkpoint(federation: Build, tmp_path: Path
     resume_session(second, path)
     assert second.memory.round == 2
     assert second.seat("client-3") == 3
-    federate(second, clients, 4)
+    run_in_process(second, clients, 4)
     assert torch.equal(second.memory.server.rows, whole.memory.server.rows)
     with pytest.raises(CheckpointError, match="of another composition"):
         resume_session(federation("fedavg").session(), path)
@@ -217,7 +217,7 @@ def test_a_client_that_starts_anew_goes_on(federation: Build, tmp_path: Path, ke
     for number, client in enumerate(images):
         clients.append(Fresh(client.images))
         clients[-1].number = number
-    federate(session, clients, 2)
+    run_in_process(session, clients, 2)
     assert ("lost" in asked) is not kept
     assert torch.allclose(session.memory.server.rows, built.simulated(2).rows, atol=1e-5)
 
@@ -225,9 +225,9 @@ def test_a_client_that_starts_anew_goes_on(federation: Build, tmp_path: Path, ke
 def test_one_clients_model_is_not_handed_on(federation: Build, caplog: pytest.LogCaptureFixture) -> None:
     built = federation("one_hot")
     with pytest.raises(FedwcaError, match=r"round 0: of clusters \[1\] a single client was heard"):
-        federate(built.session(), built.clients()[:3], 2)
+        run_in_process(built.session(), built.clients()[:3], 2)
     session = built.session()
-    federate(session, built.clients(), 2, available=lambda round: [0, 1, 2, 3] if round == 0 else [0, 1, 2])
+    run_in_process(session, built.clients(), 2, available=lambda round: [0, 1, 2, 3] if round == 0 else [0, 1, 2])
     assert "round 1: of clusters [1] a single client was heard; the cluster keeps its model" in caplog.text
     assert session.memory.shares.tolist() == [[0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5]]
 

@@ -11,9 +11,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from fedwca.deploy.checkpoint import read_final
-from fedwca.deploy.protocol import Parcel
-from fedwca.engine.bank import Layout
+from fedwca.deploy.messages import Parcel
+from fedwca.deploy.state_files import read_final
+from fedwca.engine.layout import Layout
 from fedwca.errors import FedwcaError
 from fedwca.objectives.prototype_contrastive import PrototypeContrastive
 
@@ -23,10 +23,10 @@ from .processes import PARTS, laid_out, message_by_message, require_same, stacke
 
 pytest.importorskip("flwr")
 
-from fedwca.deploy.flower import serve
+from fedwca.deploy.flower import server_app as serve
 from fedwca.deploy.flower.processes import QUIET, environment, server_command
-from fedwca.deploy.flower.records import from_record, to_record, weigh
-from fedwca.deploy.flower.simulate import simulate
+from fedwca.deploy.flower.records import count_bytes, from_record, to_record
+from fedwca.deploy.flower.simulation import simulate
 
 pytestmark = pytest.mark.filterwarnings("default")  # of Flower and Ray
 
@@ -58,10 +58,10 @@ def test_a_parcel_survives_the_wire() -> None:
     assert torch.equal(again.models["model"]["w"], parcel.models["model"]["w"])
     assert torch.equal(again.report["beta"], parcel.report["beta"])
     assert torch.equal(again.beside["o.x"], parcel.beside["o.x"])
-    assert weigh(content) == parcel.bytes + 3 * 128  # numpy's header of each array
+    assert count_bytes(content) == parcel.bytes + 3 * 128  # numpy's header of each array
     with pytest.raises(FedwcaError, match="holds 420 bytes of arrays; right is at most 100"):
         from_record(content, 100)
-    content.config_records["notes"].pop("fedwca.round")
+    content.config_records["notes"].pop("fedwca.federated.round")
     with pytest.raises(FedwcaError, match="is not of the form of a fedwca message"):
         from_record(content)
 

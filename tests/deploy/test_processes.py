@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from fedwca.deploy.flower.federation import NAME, Federation
+from fedwca.deploy.flower.config import NAME, DeploymentConfig
 
 from ..shades import write_shades
 from .processes import (
@@ -65,7 +65,7 @@ def test_a_failed_run_is_a_failed_command(tmp_path: Path, shades: Path) -> None:
     assert "got too few answers 2 times" in (folder / "server" / "federation.log").read_text()
 
 
-def replace_rules(federation: Federation) -> Federation:
+def replace_rules(federation: DeploymentConfig) -> DeploymentConfig:
     """More uploads are needed than there will be clients."""
     return federation.model_copy(update={"patience": 1, "join": 30.0, "deadline": 30.0})
 

@@ -11,7 +11,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedwca.deploy.checkpoint import (
+from fedwca.core.interfaces import Objective
+from fedwca.core.messages import Batch, Predictions, Targets
+from fedwca.deploy.client import Client
+from fedwca.deploy.in_process import run_in_process
+from fedwca.deploy.messages import Parcel
+from fedwca.deploy.state_files import (
     read_final,
     resume_client,
     resume_session,
@@ -19,13 +24,8 @@ from fedwca.deploy.checkpoint import (
     save_final,
     save_session,
 )
-from fedwca.deploy.client import Client
-from fedwca.deploy.local import federate
-from fedwca.deploy.protocol import Parcel
 from fedwca.errors import CheckpointError, UsageError
-from fedwca.kinds import Objective
 from fedwca.objectives.prototype_contrastive import PrototypeContrastive
-from fedwca.types import Batch, Predictions, Targets
 
 from ..conftest import a_network, some_images
 from .conftest import Federation, composed
@@ -46,7 +46,7 @@ def test_clients_end_with_the_engines_models(federation: Build) -> None:
         sizes.append((sorted(parcel.models), parcel.bytes))
         return parcel
 
-    federate(session, clients, 3, wire)
+    run_in_process(session, clients, 3, wire)
     expected = built.simulated(3)
     assert torch.allclose(finals(clients), expected.rows, atol=1e-5)
     assert not torch.allclose(finals(clients), federation("local").simulated(3).rows, atol=1e-5)
@@ -61,7 +61,7 @@ def test_clients_end_with_the_engines_models(federation: Build) -> None:
 def test_prototypes_beside_models(federation: Build, aggregator: str) -> None:
     built = federation(aggregator, PrototypeContrastive())
     session = built.session(alone="warn")
-    federate(session, built.clients(), 3)
+    run_in_process(session, built.clients(), 3)
     assert torch.allclose(session.memory.server.rows, built.simulated(3).rows, atol=1e-5)
 
 
@@ -89,7 +89,7 @@ def played(answer: Callable[[Parcel], Parcel | None]) -> Tensor:
     built = Federation(composed("local", PrototypeContrastive()), a_network(), some_images(), {})
     clients = built.clients()
     wire = lambda client, parcel: answer(parcel) if client == 1 and parcel.round == 1 else parcel  # noqa: E731
-    federate(built.session(alone="warn"), clients, 3, wire)
+    run_in_process(built.session(alone="warn"), clients, 3, wire)
     return finals(clients)
 
 
@@ -111,8 +111,8 @@ def test_what_no_objective_declares_is_refused_beside_a_model_too(
     built = federation("fedavg")
     session, silent = built.session(), built.session()
     more = {"x.y": torch.zeros(1)}
-    federate(session, built.clients(), 1, lambda client, p: replace(p, beside=more) if client == 1 else p)
-    federate(silent, built.clients(), 1, lambda client, p: None if client == 1 else p)
+    run_in_process(session, built.clients(), 1, lambda client, p: replace(p, beside=more) if client == 1 else p)
+    run_in_process(silent, built.clients(), 1, lambda client, p: None if client == 1 else p)
     assert "x.y is declared by no objective" in caplog.text
     assert torch.equal(session.memory.server.rows, silent.memory.server.rows)
 
@@ -168,7 +168,7 @@ def test_an_upload_must_be_declared_and_allowed(federation: Build) -> None:
 def test_the_model_a_client_ends_with_has_its_statistics(federation: Build, statistics: str) -> None:
     built = federation("fedavg", batch_norm=statistics)
     session, clients = built.session(), built.clients()
-    federate(session, clients, 2)
+    run_in_process(session, clients, 2)
     ends, row = finals(clients), session.memory.server.rows[0]
     cut = session.layout.trained
     assert torch.equal(ends[:, :cut], row[:cut].expand(4, -1))
@@ -180,7 +180,7 @@ def test_the_model_a_client_ends_with_has_its_statistics(federation: Build, stat
 def test_a_clients_last_model_is_a_file(federation: Build, tmp_path: Path) -> None:
     built = federation("local", PrototypeContrastive())
     session, clients = built.session(alone="warn"), built.clients()
-    federate(session, clients, 2)
+    run_in_process(session, clients, 2)
     save_final(clients[1], tmp_path)
     assert clients[1].final is not None
     assert torch.equal(read_final(tmp_path, session.layout), clients[1].final)

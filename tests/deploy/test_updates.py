@@ -12,13 +12,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedwca.deploy.checkpoint import resume_client, save_client
+from fedwca.core.network import Network
 from fedwca.deploy.client import Client
-from fedwca.deploy.local import federate
-from fedwca.deploy.protocol import Parcel
-from fedwca.deploy.updates import Thinning
-from fedwca.engine.bank import Layout, Slot
-from fedwca.network import Network
+from fedwca.deploy.compression import TopKCompressor
+from fedwca.deploy.in_process import run_in_process
+from fedwca.deploy.messages import Parcel
+from fedwca.deploy.state_files import resume_client, save_client
+from fedwca.engine.layout import Layout, Slot
 
 from .conftest import Federation
 
@@ -32,7 +32,7 @@ ROW = torch.tensor([2.0, 3.0, 0.5, -4.0, 0.25, 2.0, 6.0])
 
 
 def test_what_travels_by_hand() -> None:
-    thinning = Thinning(SMALL, 0.5)
+    thinning = TopKCompressor(SMALL, 0.5)
     assert thinning.loose.tolist() == [2, 3, 4, 5]
     models, left = thinning.thin(ROW, OWN)
     assert {name: tensor.flatten().tolist() for name, tensor in models["model"].items()} == {
@@ -47,7 +47,7 @@ def test_what_travels_by_hand() -> None:
 
 
 def test_what_was_left_out_comes_later() -> None:
-    thinning = Thinning(SMALL, 0.25)
+    thinning = TopKCompressor(SMALL, 0.25)
     models, left = thinning.thin(ROW, OWN, torch.tensor([0.0, 0.0, 4.0, 3.0]))
     assert models["largest"]["positions"].tolist() == [3]
     assert models["largest"]["values"].tolist() == [5.0]
@@ -55,7 +55,7 @@ def test_what_was_left_out_comes_later() -> None:
 
 
 def test_half_precision_is_left_out_too() -> None:
-    thinning = Thinning(SMALL, 0.25, "half")
+    thinning = TopKCompressor(SMALL, 0.25, "half")
     row = OWN + torch.tensor([0, 0, 0, 1 / 3, 0, 0, 0])
     models, left = thinning.thin(row, OWN)
     assert models["largest"]["values"].dtype == models["model"]["norm.running_mean"].dtype == torch.float16
@@ -102,8 +102,8 @@ def test_a_hostile_upload_is_refused(federation: Build, lie: str, caplog: pytest
         return lambda client, parcel: answer(parcel) if client == 1 and parcel.round == 1 else parcel
 
     session, other = built.session(), built.session()
-    federate(session, built.clients(), 2, wire(change))
-    federate(other, built.clients(), 2, wire(lambda parcel: None))
+    run_in_process(session, built.clients(), 2, wire(change))
+    run_in_process(other, built.clients(), 2, wire(lambda parcel: None))
     assert torch.equal(session.memory.server.rows, other.memory.server.rows)
     assert re.search(sentence, caplog.messages[0])
 
@@ -140,7 +140,7 @@ def test_the_more_travels_the_nearer_it_is(federation: Build) -> None:
     for top in (0.01, 0.1, 0.4):
         built = federation("fedavg", top=top)
         session = built.session()
-        federate(session, built.clients(), 2)
+        run_in_process(session, built.clients(), 2)
         apart.append(float((session.memory.server.rows[0] - exact).norm()))
     assert apart[0] > apart[1] > apart[2]
 
@@ -148,7 +148,7 @@ def test_the_more_travels_the_nearer_it_is(federation: Build) -> None:
 def test_what_a_client_left_out_outlives_its_process(federation: Build, tmp_path: Path) -> None:
     built = federation("fedavg", top=0.05, feedback=True)
     session, clients = built.session(), built.clients()
-    federate(session, clients, 1)
+    run_in_process(session, clients, 1)
     left = clients[0].left
     assert left is not None
     assert bool(left.any())
@@ -160,13 +160,13 @@ def test_what_a_client_left_out_outlives_its_process(federation: Build, tmp_path
     assert torch.equal(again.left, left)
     forgetting: Any = federation("fedavg", top=0.05)
     others = forgetting.clients()
-    federate(forgetting.session(), others, 1)
+    run_in_process(forgetting.session(), others, 1)
     assert others[0].left is None
 
 
 def test_the_first_layer_is_whole(network: Network) -> None:
     layout = Layout.of(network)
-    thinning = Thinning(layout, 0.1)
+    thinning = TopKCompressor(layout, 0.1)
     first = {slot.name for slot in layout.layers()[0]}
     assert first == {"backbone.conv1.weight", "backbone.conv1.bias"}
     assert first < {slot.name for slot in thinning.whole}

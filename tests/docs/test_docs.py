@@ -17,14 +17,14 @@ import pytest
 import typer
 
 from fedwca.cli import app
+from fedwca.config.layers import resolve_plan
+from fedwca.config.registries import PLURALS, registry_of
+from fedwca.config.run_config import RunConfig
 from fedwca.engine.task import Training
 from fedwca.errors import UnknownComponent
-from fedwca.experiments.components import PLURALS, registry
-from fedwca.experiments.config import RunConfig
-from fedwca.experiments.reproduce import definition
-from fedwca.experiments.request import plan
+from fedwca.federated.source_model import SourceTraining
 from fedwca.registry import canonical
-from fedwca.source import SourceTraining
+from fedwca.reproduce.definitions import definition
 
 from .pages import PAGES, ROOT, Block, anchors, blocks, commands, files, links, mentions, prose
 
@@ -132,20 +132,20 @@ def test_a_command_line_parses(page: Path, words: list[str], monkeypatch: pytest
     context = command.make_context(words[0], list(names))
     if words[0] == "bench" and known(words):
         values = context.params
-        monkeypatch.setattr("fedwca.cli.execute.execute", planned)
+        monkeypatch.setattr("fedwca.runs.execute.execute", planned)
         if values["config"] is None:
             command.callback(**values)
     if words[0] == "compare":
-        plan({"baselines": context.params["methods"], "composed": False})
+        resolve_plan({"baselines": context.params["methods"], "composed": False})
     if words[0] == "reproduce":
         definition(context.params["table"]).chosen(context.params["row"] or [])
     if words[0] == "show" and known(words) and canonical(words[1]) in PLURALS:
-        assert registry(words[1]).get(words[2])
+        assert registry_of(words[1]).get(words[2])
 
 
 def planned(request: Any) -> None:
     """In place of a run: everything that is checked before one, without data."""
-    plan(request.layer, request.pairs, request.preset, None, request.layer.get("source"))
+    resolve_plan(request.layer, request.pairs, request.preset, None, request.layer.get("source"))
 
 
 @by_page
@@ -158,7 +158,7 @@ def test_a_set_option_names_a_field_and_a_value_of_it(page: Path) -> None:
             SourceTraining(**{rest[0]: value})
         elif rest[0] not in PLUGINS and not (head == "aggregator" and rest[0] == "p"):
             names = [rest[0]] if len(rest) == 2 else [chosen(head, rest[-1])]
-            registry(head).build({"name": names[0], rest[-1]: value})
+            registry_of(head).build({"name": names[0], rest[-1]: value})
 
 
 def chosen(kind: str, field: str) -> str:
@@ -245,4 +245,4 @@ def test_every_open_question_has_a_row() -> None:
 
 def test_the_plugins_of_the_docs_stay_where_they_were_installed(workplace: Path) -> None:
     with pytest.raises(UnknownComponent):
-        registry("aggregator").get("lean")
+        registry_of("aggregator").get("lean")

@@ -14,7 +14,7 @@ from scipy.sparse.csgraph import connected_components as scipy_components
 
 from fedwca.errors import DataError, UsageError
 from fedwca.functional import VectorError, connected_components, first_neighbours, neighbours
-from fedwca.functional._search import search
+from fedwca.functional._nearest import search
 
 from .clients import collinear
 

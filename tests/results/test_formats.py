@@ -6,11 +6,11 @@ import csv
 import io
 
 from fedwca.results.comparison import EVERY, Comparison
-from fedwca.results.formats import Grid, comma_separated, shown, shown_difference
 from fedwca.results.statistics import Difference, Sample
 from fedwca.results.summary import Row
+from fedwca.results.text_tables import TextTable, comma_separated, format_difference, format_number
 
-GRID = Grid("a_b: 50 %", ("method", "x|y"), [["One & two", "1.0 ± 0.5"]], ("n = 2.", "Second note."))
+GRID = TextTable("a_b: 50 %", ("method", "x|y"), [["One & two", "1.0 ± 0.5"]], ("n = 2.", "Second note."))
 
 
 def test_markdown() -> None:
@@ -28,10 +28,10 @@ def test_latex_escapes_what_latex_reads() -> None:
 
 
 def test_a_missing_spread_is_not_shown() -> None:
-    assert shown(Sample(1.25, None, 1)) == "1.2"
-    assert shown(Sample(float("nan"), None, 0)) == "–"
-    assert shown_difference(Difference(1.0, None, 1, None, None, None)) == "+1.0"
-    assert shown_difference(Difference(1.0, 0.5, 3, -0.24, 2.24, None)) == "+1.0 [-0.2, +2.2]"
+    assert format_number(Sample(1.25, None, 1)) == "1.2"
+    assert format_number(Sample(float("nan"), None, 0)) == "–"
+    assert format_difference(Difference(1.0, None, 1, None, None, None)) == "+1.0"
+    assert format_difference(Difference(1.0, 0.5, 3, -0.24, 2.24, None)) == "+1.0 [-0.2, +2.2]"
 
 
 def compared() -> Comparison:

@@ -10,14 +10,14 @@ import pytest
 
 from fedwca.results import pictures
 from fedwca.results.pictures.accuracy import by_round
-from fedwca.results.pictures.catalogue import PICTURES, Choice, find
+from fedwca.results.pictures.catalogue import PICTURES, PictureRequest, find_pictures
 from fedwca.results.pictures.clusters import taken
 from fedwca.results.pictures.confusion import matrix
 from fedwca.results.pictures.cost import spent
 from fedwca.results.pictures.models import Models
 from fedwca.results.pictures.neighbours import components
 from fedwca.results.pictures.style import COLOURS, OWN, NotDrawn, looks, save
-from fedwca.results.reading import Results, read_results
+from fedwca.results.reading import Run, read_results
 
 from .runs import write_run
 
@@ -31,7 +31,7 @@ FROM_MODELS = ("clusters", "confusion", "embedding", "mistakes")
 
 
 @pytest.fixture(scope="module", params=SIZES)
-def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Results:
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
     return read_results(write_run(tmp_path_factory.mktemp("runs") / request.param, **SIZES[request.param]))
 
 
@@ -70,8 +70,8 @@ def test_every_picture_is_tested_here() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in FROM_RECORDS if name != "weights_animation"])
-def test_pictures_from_records_have_titles_and_units(run: Results, name: str, tmp_path: Path) -> None:
-    figure = PICTURES[name].draw(Choice(run, no_models))
+def test_pictures_from_records_have_titles_and_units(run: Run, name: str, tmp_path: Path) -> None:
+    figure = PICTURES[name].draw(PictureRequest(run, no_models))
     assert "made_up, source home" in figure.get_suptitle().replace("\n", " ")
     for axis in figure.axes:
         assert axis.get_ylabel() or name in ("weights", "cost")
@@ -84,7 +84,7 @@ def test_pictures_from_records_have_titles_and_units(run: Results, name: str, tm
     assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_curve_is_the_mean_over_runs(run: Results) -> None:
+def test_a_curve_is_the_mean_over_runs(run: Run) -> None:
     axis = pictures.accuracy(run).axes[0]
     lines = {line.get_label(): line for line in axis.get_lines()}
     own = lines[run.labels["wca"]]
@@ -97,7 +97,7 @@ def test_a_curve_is_the_mean_over_runs(run: Results) -> None:
     assert own.get_color() == OWN
 
 
-def test_bars_stand_for_the_table(run: Results) -> None:
+def test_bars_stand_for_the_table(run: Run) -> None:
     figure = pictures.bars(run)
     groups = [tick.get_text() for axis in figure.axes for tick in axis.get_xticklabels()]
     assert groups == [*dict.fromkeys(run.domains), "mean"]
@@ -106,7 +106,7 @@ def test_bars_stand_for_the_table(run: Results) -> None:
     assert sorted(heights) == pytest.approx(sorted(expected))
 
 
-def test_bars_need_no_rounds(run: Results, tmp_path: Path) -> None:
+def test_bars_need_no_rounds(run: Run, tmp_path: Path) -> None:
     from dataclasses import replace
 
     kept = replace(run, records=[])
@@ -115,7 +115,7 @@ def test_bars_need_no_rounds(run: Results, tmp_path: Path) -> None:
         pictures.accuracy(kept)
 
 
-def test_weights_are_those_of_the_records(run: Results) -> None:
+def test_weights_are_those_of_the_records(run: Run) -> None:
     figure = pictures.weights(run)
     shown = [axis for axis in figure.axes if axis.images]
     first = run.rounds("wca", (0, 0))[2]
@@ -139,7 +139,7 @@ def test_an_animation_is_a_gif_of_every_round(tmp_path: Path) -> None:
         assert found.n_frames == int(run.config["rounds"]) - 1
 
 
-def test_cost_counts_from_the_source_model(run: Results) -> None:
+def test_cost_counts_from_the_source_model(run: Run) -> None:
     points = spent(run, "wca", "bytes")
     assert [x for x, _ in points] == pytest.approx([3.0 * r for r in range(len(points))])
     assert spent(run, "wca", "seconds")[-1][0] == pytest.approx(0.5 * (len(points) - 1))
@@ -148,7 +148,7 @@ def test_cost_counts_from_the_source_model(run: Results) -> None:
 @pytest.mark.parametrize("name", FROM_MODELS)
 def test_pictures_of_models(models: Models, name: str, tmp_path: Path) -> None:
     run = read_results(write_run(tmp_path / "run"))
-    figure = PICTURES[name].draw(Choice(run, lambda: models, how="pca"))
+    figure = PICTURES[name].draw(PictureRequest(run, lambda: models, how="pca"))
     assert "FedWCA: made up" in figure.get_suptitle()
     written = texts(figure)
     assert "domain 1" in written
@@ -206,10 +206,10 @@ def test_components_are_finchs_first_partition() -> None:
 def test_neighbours_are_drawn_from_the_record(tmp_path: Path) -> None:
     run = read_results(write_run(tmp_path / "run"))
     with pytest.raises(NotDrawn, match="grouped its clients by their parameters"):
-        PICTURES["neighbours"].draw(Choice(run, no_models))
+        PICTURES["neighbours"].draw(PictureRequest(run, no_models))
     first = next(record for record in run.records if record["method"] == "wca" and record["round"] == 0)
     first["clustering"] = {"nearest": [1, 0, 3, 2, 5, 4], "margins": [1.5, None, 2, 2, 2, 2]}  # type: ignore[index]
-    assert PICTURES["neighbours"].draw(Choice(run, no_models)).axes
+    assert PICTURES["neighbours"].draw(PictureRequest(run, no_models)).axes
 
 
 def test_images_are_taken_in_turn() -> None:
@@ -240,8 +240,8 @@ def test_the_same_picture_gives_the_same_file(tmp_path: Path) -> None:
 
 
 def test_names_are_found() -> None:
-    assert find(["weights-animation", "bars", "bars"]) == ["weights_animation", "bars"]
-    assert find([]) == list(PICTURES)
+    assert find_pictures(["weights-animation", "bars", "bars"]) == ["weights_animation", "bars"]
+    assert find_pictures([]) == list(PICTURES)
 
 
 def test_a_run_that_was_killed_is_read(tmp_path: Path) -> None:

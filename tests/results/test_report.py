@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from fedwca.results.reading import Results, read_results
-from fedwca.results.report.cautions import cautions
+from fedwca.results.reading import Run, read_results
 from fedwca.results.report.data import page_data
 from fedwca.results.report.page import page
 from fedwca.results.report.tables import document, summary
+from fedwca.results.report.warnings import run_warnings
 
 from .runs import write_run
 
@@ -46,15 +46,15 @@ class Checker(HTMLParser):
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Results:
+def run(tmp_path: Path) -> Run:
     return read_results(write_run(tmp_path / "first"))
 
 
-def last(run: Results, method: str = "wca") -> dict[str, Any]:
+def last(run: Run, method: str = "wca") -> dict[str, Any]:
     return run.rounds(method)[-1]  # type: ignore[return-value]
 
 
-def test_a_page_is_one_whole_document(run: Results, tmp_path: Path) -> None:
+def test_a_page_is_one_whole_document(run: Run, tmp_path: Path) -> None:
     other = read_results(write_run(tmp_path / "second", methods=2, domains=2))
     for runs in ([run], [run, other]):
         text = page(runs, [one.name for one in runs])
@@ -67,7 +67,7 @@ def test_a_page_is_one_whole_document(run: Results, tmp_path: Path) -> None:
         assert "$" not in re.sub(r"<script.*?</script>", "", text, flags=re.S)
 
 
-def test_names_cannot_become_markup(run: Results) -> None:
+def test_names_cannot_become_markup(run: Run) -> None:
     bad = '</script><img src=x onerror=alert(1)>&"$style'
     entry = {**run.summary["wca"], "label": bad}
     evil = replace(run, summary={**run.summary, "wca": entry}, config={**run.config, "source": bad})
@@ -80,7 +80,7 @@ def test_names_cannot_become_markup(run: Results) -> None:
     assert "<img" not in document([evil], [bad])
 
 
-def test_every_run_and_method_is_in_the_table(run: Results, tmp_path: Path) -> None:
+def test_every_run_and_method_is_in_the_table(run: Run, tmp_path: Path) -> None:
     other = read_results(write_run(tmp_path / "second", methods=2, domains=4))
     table = summary([run, other], ["first", "second"])
     assert table.columns[:2] == ["run", "method"]
@@ -94,7 +94,7 @@ def test_every_run_and_method_is_in_the_table(run: Results, tmp_path: Path) -> N
     assert mean.text == f"{run.summary['wca']['mean']:.1f} ± {run.summary['wca']['std']:.1f}"
 
 
-def test_markdown_and_latex(run: Results) -> None:
+def test_markdown_and_latex(run: Run) -> None:
     odd = {**run.summary["wca"], "label": "a|b & 50 %_{x}"}
     run = replace(run, summary={**run.summary, "wca": odd})
     rows = [line for line in document([run], ["first"]).splitlines() if line.startswith("|")]
@@ -106,11 +106,11 @@ def test_markdown_and_latex(run: Results) -> None:
     assert r"\begin{tabular}{lrrrrrr}" in text
 
 
-def test_a_quiet_run_raises_no_doubt(run: Results) -> None:
-    assert cautions(run) == []
+def test_a_quiet_run_raises_no_doubt(run: Run) -> None:
+    assert run_warnings(run) == []
 
 
-def test_doubts_in_plain_words(run: Results) -> None:
+def test_doubts_in_plain_words(run: Run) -> None:
     record = last(run)
     record["label_entropy"] = [0.0, *record["label_entropy"][1:]]
     record["divisor"] = [0.1, -0.2, 0.1, 0.1, 0.1, 0.1]
@@ -121,7 +121,7 @@ def test_doubts_in_plain_words(run: Results) -> None:
         "margins": [1.5, 1.01, None, 2.0, 2.0, 2.0],
     }
     record["weights"] = [[None] * 3, *record["weights"][1:]]
-    text = "\n".join(cautions(run))
+    text = "\n".join(run_warnings(run))
     assert "FedWCA: client 0 gave all images one label (collapsed classes), first in round 4" in text
     assert "similarities of client 1 were divided by a number that is not above 0" in text
     assert "client 0 found no partner to mix with" in text
@@ -133,11 +133,11 @@ def test_doubts_in_plain_words(run: Results) -> None:
 def test_doubts_about_a_whole_run(tmp_path: Path) -> None:
     run = read_results(write_run(tmp_path / "run", trials=1, complete=False))
     last(run)["accuracy"] = [1.0] * 6
-    text = "\n".join(cautions(run))
+    text = "\n".join(run_warnings(run))
     assert "not complete" in text
     assert "one run only" in text
     assert "ends below the source model it began from" in text
-    assert "nothing here about single rounds" in cautions(replace(run, records=[], complete=True))[0]
+    assert "nothing here about single rounds" in run_warnings(replace(run, records=[], complete=True))[0]
 
 
 def test_a_page_stays_small(tmp_path: Path) -> None:

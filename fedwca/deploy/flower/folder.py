@@ -8,10 +8,10 @@ from pathlib import Path
 
 from safetensors.torch import save_file
 
+from fedwca.core.network import Network
 from fedwca.data.cache import write_atomically
-from fedwca.deploy.flower.federation import NAME, Federation
+from fedwca.deploy.flower.config import NAME, DeploymentConfig
 from fedwca.errors import UsageError
-from fedwca.network import Network
 
 PACKAGE = "fedwca_app"
 PYPROJECT = """\
@@ -40,12 +40,14 @@ folder = {folder}
 """
 FILES = {
     "__init__.py": '"""What a run sends to the server and the clients."""\n',
-    "server.py": "from fedwca.deploy.flower.serve import server_app\n\napp = server_app()\n",
-    "client.py": "from fedwca.deploy.flower.node import client_app\n\napp = client_app()\n",
+    "server.py": "from fedwca.deploy.flower.server_app import server_app\n\napp = server_app()\n",
+    "client.py": "from fedwca.deploy.flower.client_app import client_app\n\napp = client_app()\n",
 }
 
 
-def lay_out(folder: Path, federation: Federation, network: Network, hosts: Sequence[str], insecure: bool) -> None:
+def write_deployment(
+    folder: Path, federation: DeploymentConfig, network: Network, hosts: Sequence[str], insecure: bool
+) -> None:
     """Write all files of a deployment.
 
     Args:

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
-from fedwca.deploy.protocol import Parcel
+from fedwca.deploy.messages import Parcel
 from fedwca.errors import FedwcaError
 
-ROUND, KIND, REPORT, BESIDE = "fedwca.round", "fedwca.kind", "report", "beside"
+ROUND, KIND, REPORT, BESIDE = "fedwca.federated.round", "fedwca.kind", "report", "beside"
 FRAMING = 4096
 """Bytes that an array's own header may add to its values."""
 
@@ -38,7 +38,7 @@ def from_record(content: RecordDict, most: int | None = None) -> Parcel:
     Raises:
         FedwcaError: there are more bytes, or a record is not of the form.
     """
-    size = weigh(content)
+    size = count_bytes(content)
     if most is not None and size > most:
         raise FedwcaError(f"holds {size:,} bytes of arrays; right is at most {most:,}")
     try:
@@ -55,6 +55,6 @@ def from_record(content: RecordDict, most: int | None = None) -> Parcel:
     return Parcel(kind, number, models, report, beside, notes)
 
 
-def weigh(content: RecordDict) -> int:
+def count_bytes(content: RecordDict) -> int:
     """Bytes of all arrays as they are on the wire, with each array's own header."""
     return sum(len(array.data) for record in content.array_records.values() for array in record.values())

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fedwca.network import Network
+from fedwca.core.network import Network
 
 
 class ProductConv(nn.Module):

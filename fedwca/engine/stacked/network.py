@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from fedwca.engine.bank import Layout
-from fedwca.engine.precision import Phase, Precision, computing
+from fedwca.core.network import Network
+from fedwca.engine.layout import Layout
+from fedwca.engine.precision import Phase, Precision, compute_precision
 from fedwca.engine.stacked.convolution import as_products
-from fedwca.engine.stacked.heads import Heads
-from fedwca.engine.stacked.kernels import Kernels, across
-from fedwca.engine.stacked.norm import replaced
-from fedwca.network import Network
+from fedwca.engine.stacked.heads import StackedClassifiers
+from fedwca.engine.stacked.norm import replace_batch_norm
+from fedwca.engine.stacked.tuning.kernels import Kernels, channels_last_batch
 
 
 class _Extractor(nn.Module):
@@ -37,7 +37,7 @@ class StackedNetwork:
         network: gives the code, the frozen parts and the classifier.
         layout: where a model's tensors lie in its row.
         precision: in which it computes.
-        kernels: how training steps are carried out; see `fedwca.engine.stacked.kernels`.
+        kernels: how training steps are carried out; see `fedwca.engine.stacked.tuning.kernels`.
         by_hand: False: by vmap even where the backbone could do it by hand.
     """
 
@@ -51,7 +51,7 @@ class StackedNetwork:
     ) -> None:
         self.network = copy.deepcopy(network).requires_grad_(False).eval()
         self.layout, self.precision = layout, precision
-        self.norms = replaced(self.network)
+        self.norms = replace_batch_norm(self.network)
         self.convolutions = as_products(self.network) if kernels == "products" else []
         for module in self.network.modules():
             # What is done in place has no rule for many models at once.
@@ -74,7 +74,7 @@ class StackedNetwork:
         training: bool = False,
         momentum: Tensor | None = None,
         phase: Phase | None = None,
-        heads: Heads | None = None,
+        heads: StackedClassifiers | None = None,
     ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """Logits ``[G, B, M]``, features ``[G, B, q]`` and the new running statistics by name.
 
@@ -99,8 +99,8 @@ class StackedNetwork:
         if learning:
             each = self._trained
         if self.kernels == "channels-last":
-            x = across(x)
-        with nullcontext() if phase is None else computing(self.precision, phase, x.device):
+            x = channels_last_batch(x)
+        with nullcontext() if phase is None else compute_precision(self.precision, phase, x.device):
             features, fresh = each(parameters, statistics, x, tuple(masks), some, share)
         return self.network.classifier(features) if heads is None else heads(features), features, fresh
 

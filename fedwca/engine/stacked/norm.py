@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from fedwca.network import Network
+from fedwca.core.network import Network
 
 
-class CrowdNorm(nn.Module):
+class MaskedBatchNorm(nn.Module):
     """BatchNorm over the rows of a batch that are real; new running statistics are left in ``fresh``.
 
     Torch's own module updates its statistics in place, which cannot be done for many models at once, and has no masks.
@@ -61,13 +61,13 @@ class CrowdNorm(nn.Module):
         return mean, var
 
 
-def replaced(network: Network) -> dict[str, CrowdNorm]:
-    """Put a `CrowdNorm` for each BatchNorm that is not frozen; the new modules by name."""
+def replace_batch_norm(network: Network) -> dict[str, MaskedBatchNorm]:
+    """Put a `MaskedBatchNorm` for each BatchNorm that is not frozen; the new modules by name."""
     kept = set(network.backbone.modules()) if network.backbone.frozen else set()
     found = {}
     for name, module in list(network.named_modules()):
         if isinstance(module, _BatchNorm) and module not in kept:
             owner, _, own = name.rpartition(".")
-            found[name] = CrowdNorm(module)
+            found[name] = MaskedBatchNorm(module)
             setattr(network.get_submodule(owner), own, found[name])
     return found

@@ -7,19 +7,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedwca.core.interfaces import Objective
+from fedwca.core.messages import Batch
 from fedwca.engine.randomness import uniform
-from fedwca.engine.stacked.batched import every
-from fedwca.engine.stacked.cohort import Cohort
-from fedwca.engine.stacked.lesson import CrowdLesson
-from fedwca.engine.stacked.pile import Span
-from fedwca.engine.stacked.sgd import Sgd
-from fedwca.functional import strong
-from fedwca.kinds import Objective
-from fedwca.types import Batch
+from fedwca.engine.stacked.images import StepGroup
+from fedwca.engine.stacked.sgd import StackedSgd
+from fedwca.engine.stacked.targets import StackedContext
+from fedwca.engine.stacked.trial_batch import TrialBatch
+from fedwca.engine.stacked.vmap import vmap_or_loop
+from fedwca.functional import strong_augment
 
 
 class Step:
-    """One step of the clients of a span; the same places, draws and sums as `fedwca.engine.client.Desk` has.
+    """One step of the clients of a span; the same places, draws and sums as `ClientWorker` has.
 
     Args:
         cohort: all clients.
@@ -31,7 +31,7 @@ class Step:
     """
 
     def __init__(
-        self, cohort: Cohort, lesson: CrowdLesson, span: Span, mixed: int, here: Tensor, number: Tensor
+        self, cohort: TrialBatch, lesson: StackedContext, span: StepGroup, mixed: int, here: Tensor, number: Tensor
     ) -> None:
         self.cohort, self.lesson, self.span = cohort, lesson, span
         self.here, self.number, self.most = here, number, mixed
@@ -39,7 +39,7 @@ class Step:
         self.rows = slice(span.first, span.stop)
         self.everyone = torch.arange(span.images, device=self.here.device).expand(len(self.here), -1)
 
-    def take(self, sgd: Sgd) -> None:
+    def take(self, sgd: StackedSgd) -> None:
         """Forward over plain, mixed and strong images together, backward, update."""
         cohort, lesson, n = self.cohort, self.lesson, self.span.images
         x = self._weak(cohort.take(self.rows, self.here), "crop", self.everyone)
@@ -50,7 +50,7 @@ class Step:
         drop = self._masks("dropout", 2 * self.batch, torch.cat(positions, 1))
         seeing = any("strong" in objective.views for objective in self.task.objectives)
         if seeing:
-            distorted = strong(
+            distorted = strong_augment(
                 cohort.take(self.rows, self.here),
                 self._numbers("strong", 2 * self.batch, self.everyone, 4).flatten(0, 1),
             )
@@ -88,7 +88,7 @@ class Step:
         if cohort.several:
             tree["shared"] = {name: value[self.rows] for name, value in lesson.shared.items()}
         # A client's loss depends on no other client's model, so the gradient of the sum is every client's own.
-        losses: Tensor = every("the objectives", self._loss, tree) + self._penalties(leaf)
+        losses: Tensor = vmap_or_loop("the objectives", self._loss, tree) + self._penalties(leaf)
         sgd.step(self.span, torch.autograd.grad(losses.sum(), leaf)[0], fresh)
 
     def _loss(self, tree: dict[str, Any]) -> Tensor:
@@ -150,5 +150,5 @@ class Step:
 
         if not pulling:
             return leaf[:0].sum()
-        found: Tensor = every("the penalties", penalties, {"leaf": leaf, "anchors": anchors})
+        found: Tensor = vmap_or_loop("the penalties", penalties, {"leaf": leaf, "anchors": anchors})
         return found

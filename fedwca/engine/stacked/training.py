@@ -8,17 +8,17 @@ from functools import partial
 
 from torch import Tensor
 
-from fedwca.engine.stacked.cohort import Cohort
-from fedwca.engine.stacked.graphs import Recorder
-from fedwca.engine.stacked.lesson import CrowdLesson
-from fedwca.engine.stacked.pile import Span
-from fedwca.engine.stacked.plan import Plan
-from fedwca.engine.stacked.sgd import Sgd
+from fedwca.core.messages import Blend
+from fedwca.engine.stacked.images import StepGroup
+from fedwca.engine.stacked.schedule import StepSchedule
+from fedwca.engine.stacked.sgd import StackedSgd
 from fedwca.engine.stacked.step import Step
-from fedwca.types import Blend
+from fedwca.engine.stacked.targets import StackedContext
+from fedwca.engine.stacked.trial_batch import TrialBatch
+from fedwca.engine.stacked.tuning.graphs import Recorder
 
 
-def train(cohort: Cohort, blends: Sequence[Blend], models: Tensor, lesson: CrowdLesson) -> CrowdLesson:
+def train(cohort: TrialBatch, blends: Sequence[Blend], models: Tensor, lesson: StackedContext) -> StackedContext:
     """Train ``models [G, P]`` in place for one round; the lesson of the last epoch.
 
     Args:
@@ -28,7 +28,7 @@ def train(cohort: Cohort, blends: Sequence[Blend], models: Tensor, lesson: Crowd
         lesson: what the first epoch is trained towards.
     """
     training = cohort.task.training
-    sgd = Sgd(cohort.engine.layout, training, models)
+    sgd = StackedSgd(cohort.engine.layout, training, models)
     renews = cohort.task.labeler.renew == "epoch"
     plan, recorder = None, Recorder(None, {})
     for epoch in range(training.epochs):
@@ -38,7 +38,7 @@ def train(cohort: Cohort, blends: Sequence[Blend], models: Tensor, lesson: Crowd
             observed = cohort.named("observations", [seen for _, seen in found])
             lesson = replace(lesson, targets=cohort.targets([targets for targets, _ in found]), observed=observed)
         if plan is None or renews:
-            plan = Plan(cohort, lesson, range(epoch, epoch + 1) if renews else range(training.epochs))
+            plan = StepSchedule(cohort, lesson, range(epoch, epoch + 1) if renews else range(training.epochs))
             recorder = Recorder(cohort.engine.record, plan.kinds)
         for step in range(plan.steps):
             for span in plan.spans[step]:
@@ -47,5 +47,13 @@ def train(cohort: Cohort, blends: Sequence[Blend], models: Tensor, lesson: Crowd
     return lesson
 
 
-def _take(cohort: Cohort, lesson: CrowdLesson, sgd: Sgd, span: Span, mixed: int, here: Tensor, number: Tensor) -> None:
+def _take(
+    cohort: TrialBatch,
+    lesson: StackedContext,
+    sgd: StackedSgd,
+    span: StepGroup,
+    mixed: int,
+    here: Tensor,
+    number: Tensor,
+) -> None:
     Step(cohort, lesson, span, mixed, here, number).take(sgd)

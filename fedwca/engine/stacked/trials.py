@@ -8,33 +8,33 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
-from fedwca.engine.bank import Layout
-from fedwca.engine.loop import Statistics
+from fedwca.engine.device_copy import synchronize
+from fedwca.engine.interface import Part, TrialsInTurn
+from fedwca.engine.layout import Layout
 from fedwca.engine.precision import Precision
-from fedwca.engine.protocol import OneByOne, Part
-from fedwca.engine.stacked.desk import trained
-from fedwca.engine.stacked.engine import Stacked
-from fedwca.engine.stacked.kernels import Kernels
-from fedwca.engine.stacked.pile import Pile
-from fedwca.engine.transfer import arrived
-from fedwca.network import Network
+from fedwca.engine.sequential.engine import Statistics
+from fedwca.engine.stacked.engine import StackedEngine
+from fedwca.engine.stacked.images import PackedImages
+from fedwca.engine.stacked.tuning.kernels import Kernels
+from fedwca.engine.stacked.worker import train_together
 
 T = TypeVar("T")
 
 
-class StackedTrials(OneByOne):
+class StackedTrials(TrialsInTurn):
     """T federations of K clients each, trained as K·T models at once; evidence and evaluation stay with each.
 
     Results are those of each federation alone within rounding.
 
     Args:
-        networks: the source model of each; alike but for their rows and classifiers, see `alike`.
+        networks: the source model of each; alike but for their rows and classifiers, see `can_share_step`.
         clients: unlabeled images of each.
         device: where models and images live.
-        statistics: as for `Stacked`.
-        precision: as for `Stacked`.
-        kernels: as for `Stacked`.
+        statistics: as for `StackedEngine`.
+        precision: as for `StackedEngine`.
+        kernels: as for `StackedEngine`.
     """
 
     def __init__(
@@ -46,9 +46,9 @@ class StackedTrials(OneByOne):
         precision: Precision = "fp32",
         kernels: Kernels | None = None,
     ) -> None:
-        piles = Pile.several([[own.train for own in some] for some in clients], torch.device(device))
+        piles = PackedImages.several([[own.train for own in some] for some in clients], torch.device(device))
         engines = [
-            Stacked(network, some, device, None, statistics, precision, pile, kernels)
+            StackedEngine(network, some, device, None, statistics, precision, pile, kernels)
             for network, some, pile in zip(networks, clients, piles, strict=True)
         ]
         for engine in engines:
@@ -57,28 +57,28 @@ class StackedTrials(OneByOne):
         super().__init__(engines)
 
     def run(self, parts: Mapping[int, Part[T]]) -> dict[int, list[T]]:
-        """As `OneByOne.run`; the parts' ways of training are the same."""
+        """As `TrialsInTurn.run`; the parts' ways of training are the same."""
         if len(parts) < 2:
             return super().run(parts)
         desks, blends = [], []
         for i, part in parts.items():
             engine = self.engines[i]
-            assert isinstance(engine, Stacked)
+            assert isinstance(engine, StackedEngine)
             desks.append(engine.desk(part.offer, part.rows, part.task, part.clients))
             blends.append(part.blend(desks[-1]))
         found: dict[int, list[T]] = {}
-        answers = zip(parts.items(), desks, blends, trained(desks, blends), strict=True)
+        answers = zip(parts.items(), desks, blends, train_together(desks, blends), strict=True)
         for (i, part), desk, blend, targets in answers:
             order = desk.crowd.clients
             by_client = dict(zip(order, part.upload(desk, blend, targets), strict=True))
             found[i] = [by_client[client] for client in part.clients]
             for client in order:
                 part.done(client)
-        arrived(self.engines[0].device)
+        synchronize(self.engines[0].device)
         return found
 
 
-def alike(networks: Sequence[Network]) -> bool:
+def can_share_step(networks: Sequence[Network]) -> bool:
     """Whether models can be trained in one step: what is in no row and no classifier is the same in all of them."""
     layouts = [Layout.of(network) for network in networks]
     if any(layout != layouts[0] for layout in layouts):

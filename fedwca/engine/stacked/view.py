@@ -8,32 +8,38 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from fedwca.engine.clock import Clock
-from fedwca.engine.randomness import tensor_of, uniform
-from fedwca.engine.stacked.batched import every
-from fedwca.engine.stacked.crowd import Crowd
+from fedwca.core.interfaces import Objective
+from fedwca.core.messages import Batch, Predictions
+from fedwca.engine.device_copy import to_device
+from fedwca.engine.randomness import keys_tensor, uniform
+from fedwca.engine.stacked.batch import ClientBatch
+from fedwca.engine.stacked.vmap import vmap_or_loop
 from fedwca.engine.task import Task
-from fedwca.engine.transfer import sent
+from fedwca.engine.timing import Clock
 from fedwca.functional import alignment, soft_neighborhood_density
-from fedwca.kinds import Objective
-from fedwca.types import Batch, Predictions
 
 if TYPE_CHECKING:
-    from fedwca.engine.stacked.engine import Stacked
+    from fedwca.engine.stacked.engine import StackedEngine
 
 SIMILARITIES = 2**26
 """Entries of neighbourhood matrices at a time, over clients: 256 MiB in float32."""
 
 
-class CrowdView(Clock):
-    """A `fedwca.types.View` for the G clients of a crowd, in its order.
+class StackedView(Clock):
+    """A `fedwca.core.messages.View` for the G clients of a crowd, in its order.
 
     Clients with the same number of images go through a function together; nothing is padded there, so a component
     sees what it would see of each client alone.
     """
 
     def __init__(
-        self, engine: Stacked, crowd: Crowd, weights: Tensor, personal: int, rows: Tensor, tasks: Sequence[Task]
+        self,
+        engine: StackedEngine,
+        crowd: ClientBatch,
+        weights: Tensor,
+        personal: int,
+        rows: Tensor,
+        tasks: Sequence[Task],
     ) -> None:
         super().__init__(engine.device)
         self.engine, self.crowd, self.weights, self.rows, self.tasks = engine, crowd, weights, rows, tasks
@@ -55,7 +61,7 @@ class CrowdView(Clock):
     def keys(self, purpose: str) -> Tensor:
         """Each client's key of its draws ``[G]`` int64; made and sent to the device once."""
         if purpose not in self._keys:
-            self._keys[purpose] = tensor_of((task.keys(purpose) for task in self.tasks), self.crowd.device)
+            self._keys[purpose] = keys_tensor((task.keys(purpose) for task in self.tasks), self.crowd.device)
         return self._keys[purpose]
 
     def model(self, column: int) -> Tensor:
@@ -103,7 +109,7 @@ class CrowdView(Clock):
         return [Predictions(logits[:size], features[:size]) for logits, features, size in cut]
 
     def each(self, what: str, function: Any, trees: Any, chunk: int | None = None) -> list[Any]:
-        """A function of each client's samples, for the clients of each span; see `fedwca.engine.stacked.batched`.
+        """A function of each client's samples, for the clients of each span; see `fedwca.engine.stacked.vmap`.
 
         Args:
             what: names the function.
@@ -112,7 +118,7 @@ class CrowdView(Clock):
             chunk: entries of a quadratic matrix at a time, which decides how many clients go at once.
         """
         return [
-            every(
+            vmap_or_loop(
                 what,
                 function,
                 _cut(trees, span.first, span.stop, span.images),
@@ -164,7 +170,7 @@ class CrowdView(Clock):
 
     def common(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """What is the same for all clients, where and as models are."""
-        return {name: sent(value.to(self.vectors.dtype), self.vectors.device) for name, value in values.items()}
+        return {name: to_device(value.to(self.vectors.dtype), self.vectors.device) for name, value in values.items()}
 
 
 def _cut(tree: Any, first: int, stop: int, images: int) -> Any:

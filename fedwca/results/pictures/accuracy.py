@@ -9,11 +9,11 @@ from typing import Any
 
 from fedwca.data.metrics import mean
 from fedwca.results.pictures import style
-from fedwca.results.reading import Record, Results
+from fedwca.results.reading import Record, Run
 from fedwca.results.summary import deviation
 
 
-def accuracy(run: Results) -> Any:
+def accuracy(run: Run) -> Any:
     """Mean over clients by round, 0 being the source model; a band of one standard deviation where runs are several.
 
     Raises:
@@ -37,7 +37,7 @@ def accuracy(run: Results) -> Any:
     return made
 
 
-def need_rounds(run: Results) -> None:
+def need_rounds(run: Run) -> None:
     """Refuse a run without a round after the source model.
 
     Raises:

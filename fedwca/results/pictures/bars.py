@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedwca.results.pictures import style
-from fedwca.results.reading import Results
+from fedwca.results.reading import Run
 
 ROW = 44
 """Bars side by side in one row of the picture, at most, unless a single domain has more."""
 
 
-def bars(run: Results) -> Any:
+def bars(run: Run) -> Any:
     """One group a target domain and one of their mean, one bar a method, whiskers of one standard deviation over runs.
 
     Raises:

@@ -9,12 +9,12 @@ from typing import Any
 from fedwca.data.metrics import mean
 from fedwca.results.pictures import style
 from fedwca.results.pictures.accuracy import need_rounds
-from fedwca.results.reading import Results
+from fedwca.results.reading import Run
 
 PANELS = {"bytes": "sent so far, all clients, both ways (MB)", "seconds": "time of rounds so far (s, by the clock)"}
 
 
-def cost(run: Results) -> Any:
+def cost(run: Run) -> Any:
     """Two panels: accuracy against megabytes (10⁶ bytes) sent so far, and against seconds of training so far.
 
     Raises:
@@ -43,7 +43,7 @@ def cost(run: Results) -> Any:
     return made
 
 
-def spent(run: Results, method: str, what: str) -> list[tuple[float, float]]:
+def spent(run: Run, method: str, what: str) -> list[tuple[float, float]]:
     """(spent so far, accuracy in percent) by round, each a mean over runs; the source model costs nothing."""
     found: dict[int, list[tuple[float, float]]] = defaultdict(list)
     for one in run.runs:

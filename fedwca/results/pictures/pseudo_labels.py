@@ -6,7 +6,7 @@ from typing import Any
 
 from fedwca.results.pictures import style
 from fedwca.results.pictures.accuracy import curve, need_rounds
-from fedwca.results.reading import Results
+from fedwca.results.reading import Run
 
 PANELS = {
     "pseudo_label_accuracy": ("images with the right pseudo-label (%)", "Pseudo-label accuracy"),
@@ -14,7 +14,7 @@ PANELS = {
 }
 
 
-def pseudo_labels(run: Results) -> Any:
+def pseudo_labels(run: Run) -> Any:
     """Two panels over rounds: pseudo-label accuracy and agreement, each a mean over clients.
 
     Raises:
@@ -36,6 +36,6 @@ def pseudo_labels(run: Results) -> Any:
     return made
 
 
-def asks_several(run: Results, method: str) -> bool:
+def asks_several(run: Run, method: str) -> bool:
     """Whether any client's models ever disagreed; a labeler that asks one model always agrees with itself."""
     return any(value < 1 for record in run.rounds(method) for value in record.get("agreement", ()))

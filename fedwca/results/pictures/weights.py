@@ -8,14 +8,14 @@ from typing import Any
 
 from fedwca.results.pictures import style
 from fedwca.results.pictures.accuracy import need_rounds
-from fedwca.results.reading import Record, Results
+from fedwca.results.reading import Record, Run
 
 PANELS = 4
 MOST = 40
 """Clients with a row of their own; more are averaged by domain and cluster."""
 
 
-def weights(run: Results, method: str | None = None, one: tuple[int, int] | None = None) -> Any:
+def weights(run: Run, method: str | None = None, one: tuple[int, int] | None = None) -> Any:
     """Heat maps of v (eq. 8): rows are clients, columns the server's cluster models, from the second round on.
 
     Args:
@@ -41,7 +41,7 @@ def weights(run: Results, method: str | None = None, one: tuple[int, int] | None
     return made
 
 
-def weights_animation(run: Results, method: str | None = None, one: tuple[int, int] | None = None) -> Any:
+def weights_animation(run: Run, method: str | None = None, one: tuple[int, int] | None = None) -> Any:
     """`weights` of every round from the second, one after the other: a matplotlib animation.
 
     Raises:
@@ -65,7 +65,7 @@ def weights_animation(run: Results, method: str | None = None, one: tuple[int, i
     return FuncAnimation(made, frame, frames=len(records), init_func=lambda: (), blit=False)
 
 
-def chosen(run: Results, method: str | None, one: tuple[int, int] | None) -> tuple[str, list[Record]]:
+def chosen(run: Run, method: str | None, one: tuple[int, int] | None) -> tuple[str, list[Record]]:
     """The method, and its records from the second round on.
 
     Raises:
@@ -81,12 +81,12 @@ def chosen(run: Results, method: str | None, one: tuple[int, int] | None) -> tup
     raise style.NotDrawn(f"{who} a second round with more than one cluster model")
 
 
-def _shape(run: Results, record: Record) -> tuple[int, int]:
+def _shape(run: Run, record: Record) -> tuple[int, int]:
     labels, table = grouped(run, record)
     return len(labels), len(table[0])
 
 
-def _title(run: Results, method: str, record: Record) -> str:
+def _title(run: Run, method: str, record: Record) -> str:
     what = f"{run.labels[method]}: weights of the cluster models in the model each client starts from"
     return f"{what}\n{run.title}; source model {record['source_model']}, trial {record['trial']}"
 
@@ -95,13 +95,13 @@ def _height(rows: int) -> float:
     return 1.9 + max(1.6, (0.24 if rows <= 24 else 0.18) * rows)
 
 
-def highest(run: Results, records: Sequence[Record]) -> float:
+def highest(run: Run, records: Sequence[Record]) -> float:
     """The largest weight that is drawn, the top of the colour scale."""
     values = [value for record in records for row in grouped(run, record)[1] for value in row]
     return max((value for value in values if not math.isnan(value)), default=1.0)
 
 
-def grouped(run: Results, record: Record) -> tuple[list[str], list[list[float]]]:
+def grouped(run: Run, record: Record) -> tuple[list[str], list[list[float]]]:
     """Row labels and weights: a client each, or means by domain and cluster where clients are many."""
     clients = list(zip(run.domains, record["labels"], record["weights"], strict=True))
     table = [[math.nan if v is None else v for v in row] for _, _, row in clients]
@@ -115,7 +115,7 @@ def grouped(run: Results, record: Record) -> tuple[list[str], list[list[float]]]
     return [f"{domain}, cluster {label} (×{len(rows)})" for (domain, label), rows in found.items()], means
 
 
-def panel(axis: Any, run: Results, record: Record, high: float, named: bool) -> Any:
+def panel(axis: Any, run: Run, record: Record, high: float, named: bool) -> Any:
     """One round's heat map; a frame is around the own cluster of a client, numbers where there is room."""
     labels, table = grouped(run, record)
     image = axis.imshow(table, aspect="auto", cmap=style.MAP, vmin=0, vmax=high)

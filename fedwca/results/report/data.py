@@ -9,7 +9,7 @@ from typing import Any
 
 from fedwca.results.pictures.accuracy import by_round
 from fedwca.results.pictures.style import looks
-from fedwca.results.reading import Record, Results
+from fedwca.results.reading import Record, Run
 from fedwca.results.summary import deviation
 
 MOST = 400_000
@@ -17,13 +17,13 @@ MOST = 400_000
 FIELDS = ("accuracy", "accuracy_local", "pseudo_label_accuracy", "agreement", "dropped", "labels", "weights")
 
 
-def page_data(runs: Sequence[Results], names: Sequence[str]) -> list[dict[str, Any]]:
+def page_data(runs: Sequence[Run], names: Sequence[str]) -> list[dict[str, Any]]:
     """One table of values for each run: curves of its methods, and what its clients did."""
     room = MOST // max(1, len(runs))
     return [_of(run, name, room) for run, name in zip(runs, names, strict=True)]
 
 
-def _of(run: Results, name: str, room: int) -> dict[str, Any]:
+def _of(run: Run, name: str, room: int) -> dict[str, Any]:
     found = looks(list(run.labels))
     methods = [
         {

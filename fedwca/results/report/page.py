@@ -9,13 +9,13 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
-from fedwca.results.reading import Results
-from fedwca.results.report.cautions import cautions
+from fedwca.results.reading import Run
 from fedwca.results.report.data import page_data
 from fedwca.results.report.tables import Cell, Table, summary, titles
+from fedwca.results.report.warnings import run_warnings
 
 
-def page(runs: Sequence[Results], names: Sequence[str]) -> str:
+def page(runs: Sequence[Run], names: Sequence[str]) -> str:
     """One self-contained page: it asks no network for anything, and forbids itself to.
 
     Args:
@@ -73,9 +73,9 @@ def _cells(row: Sequence[Cell], heads: int) -> str:
     return "".join(shown)
 
 
-def _run(index: int, run: Results, name: str) -> str:
+def _run(index: int, run: Run, name: str) -> str:
     """A run's part of the page; the script fills the chart and the clients in."""
-    found = cautions(run)
+    found = run_warnings(run)
     listed = "".join(f"<li>{escape(text)}</li>" for text in found) or "<li>Nothing that raises a doubt.</li>"
     return (
         f'<article class="run" data-run="{index}" aria-labelledby="run-{index}">'
@@ -86,7 +86,7 @@ def _run(index: int, run: Results, name: str) -> str:
     )
 
 
-def _settings(run: Results, name: str, named: bool) -> str:
+def _settings(run: Run, name: str, named: bool) -> str:
     """Configuration with origins, methods and environment, folded away."""
     values = [(key, text, run.origins.get(key, "default")) for key, text in flat(run.config)]
     parts = [

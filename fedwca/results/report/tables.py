@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedwca.results.reading import Results
+from fedwca.results.reading import Run
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Table:
     heads: int
 
 
-def summary(runs: Sequence[Results], names: Sequence[str]) -> Table:
+def summary(runs: Sequence[Run], names: Sequence[str]) -> Table:
     """A row for each run and method: accuracy by target domain and their mean, difference to FedAvg, seconds.
 
     Args:
@@ -109,7 +109,7 @@ def tex(text: str) -> str:
     return "".join(SPECIAL.get(letter, letter) for letter in text)
 
 
-def document(runs: Sequence[Results], names: Sequence[str], latex_: bool = False) -> str:
+def document(runs: Sequence[Run], names: Sequence[str], latex_: bool = False) -> str:
     """The summary table under a line for each run, as Markdown or LaTeX."""
     if latex_:
         about = "".join(f"% {' '.join(text.split())}\n" for text in titles(runs, names))
@@ -118,6 +118,6 @@ def document(runs: Sequence[Results], names: Sequence[str], latex_: bool = False
     return about + markdown(summary(runs, names))
 
 
-def titles(runs: Sequence[Results], names: Sequence[str]) -> list[str]:
+def titles(runs: Sequence[Run], names: Sequence[str]) -> list[str]:
     """What was run, a line a run."""
     return [run.title if len(runs) == 1 else f"{name}: {run.title}" for run, name in zip(runs, names, strict=True)]

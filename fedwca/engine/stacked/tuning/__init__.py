@@ -1,0 +1,1 @@
+"""Ways to run the same step faster that are chosen by measurement."""

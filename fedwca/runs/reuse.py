@@ -1,0 +1,135 @@
+"""Runs that a table needs: finished ones are reused, unfinished ones go on, the rest is run."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from fedwca.runs.execute import RunRequest, start_run, described_plan
+from fedwca.errors import InvalidConfig
+from fedwca.config.run_config import RunConfig, validate
+from fedwca.config.layers import RunPlan, resolve_plan
+from fedwca.config.method_spec import parse_method
+from fedwca.results.runs import RunSummary, read_run, read_if_run, run_folders
+from fedwca.results.run_folder import to_plain
+from fedwca.results.summary import Row
+
+OWN_TO_METHODS = {
+    *("aggregator", "clusterer", "pseudo_labeler", "objectives", "components"),
+    *("baselines", "composed", "name", "rounds", "workers", "trials_at_once"),
+}
+"""Fields of a configuration that a method's parts and rounds say again, or that change no number."""
+
+
+@dataclass(frozen=True)
+class CollectedRuns:
+    """Everything a table needs to know of one source."""
+
+    config: RunConfig
+    table: list[Row]
+    """In the order that was asked for."""
+    runs: dict[str, RunSummary]
+    """The run that holds each method."""
+
+    def records(self, method: str) -> list[dict[str, Any]]:
+        """A method's rounds."""
+        return [record for record in self.runs[method].records() if record["method"] == method]
+
+
+def say(text: str) -> None:
+    """A sentence for the user that is no part of the table."""
+    typer.echo(text, err=True)
+
+
+def collect_runs(request: RunRequest, out: Path, say: Callable[[str], None] = say) -> CollectedRuns:
+    """One source's runs: what is in ``out`` already is reused, the rest is run into a folder below it.
+
+    Args:
+        request: with its source named and its methods as baselines, none composed.
+        out: folder of run folders.
+        say: told what is reused and what goes on.
+    """
+    decided = resolve_plan(request.layer, request.pairs, request.preset, request.file)
+    there, missing = sort_methods(decided, out)
+    name = dataset_name(decided.config)
+    where = f"{name}, source {decided.config.source}"
+    for path in dict.fromkeys(run.path for run in there.values()):
+        labels = [plan_label(decided, name) for name, run in there.items() if run.path == path]
+        say(f"{where}: {', '.join(labels)} from {path}, finished with the same configuration, not run again")
+    if missing:
+        words = {parse_method(text).name: text for text in decided.config.baselines}
+        layer = {**request.layer, "baselines": [words[name] for name in missing], "composed": False}
+        path = run_place(replace(request, layer=layer), out, f"{name}-{decided.config.source}")
+        done = start_or_resume(replace(request, layer=layer, out=path), say)
+        there |= dict.fromkeys(missing, done)
+    tables = {run.path: {row.name: row for row in run.table()} for run in there.values()}
+    names = [method.name for method, _ in decided.methods]
+    return CollectedRuns(decided.config, [tables[there[name].path][name] for name in names], there)
+
+
+def dataset_name(config: RunConfig) -> str:
+    """What tables and folders call the data: its name, or that of the folder of domains."""
+    return config.data.name if config.dataset == "folder" and config.data and config.data.name else config.dataset
+
+
+def plan_label(decided: RunPlan, name: str) -> str:
+    """What tables call a method of a plan."""
+    return next(method.label for method, _ in decided.methods if method.name == name)
+
+
+def sort_methods(decided: RunPlan, out: Path) -> tuple[dict[str, RunSummary], list[str]]:
+    """Methods of a plan with the finished run that holds each, and the names of those that no run holds."""
+    wanted = to_plain(described_plan(decided)["methods"])
+    there: dict[str, RunSummary] = {}
+    for run in filter(None, map(read_if_run, run_folders(out))):
+        if is_reusable(run, decided.config):
+            there |= {name: run for name in wanted if name not in there and run.methods.get(name) == wanted[name]}
+    return there, [name for name in wanted if name not in there]
+
+
+def is_reusable(run: RunSummary, config: RunConfig) -> bool:
+    """Whether a run ended, on this data and with these settings, whatever its methods."""
+    return run.complete and comparable_settings(run.config) == comparable_settings(config.model_dump(mode="json"))
+
+
+def comparable_settings(config: Any) -> dict[str, Any] | None:
+    """What decides the numbers of every method of a run; None for values that are no configuration."""
+    try:
+        values = validate(dict(config)).model_dump(mode="json")
+    except InvalidConfig:
+        return None
+    shared = {kind: values["components"].get(kind, {}) for kind in ("dataset", "model")}
+    return {**{key: value for key, value in values.items() if key not in OWN_TO_METHODS}, "shared": shared}
+
+
+def run_place(request: RunRequest, out: Path, name: str) -> Path:
+    """The folder for a run: one that holds this very run unfinished, or else the first free one."""
+    decided = resolve_plan(request.layer, request.pairs, request.preset, request.file)
+    wanted, same = to_plain(described_plan(decided)["methods"]), comparable_settings(decided.config.model_dump(mode="json"))
+    number = 1
+    while True:
+        path = out / (name if number == 1 else f"{name}-{number}")
+        number += 1
+        run = read_if_run(path)
+        if run is None:
+            rounds = path / "rounds.jsonl"
+            if not path.exists() or (rounds.is_file() and rounds.stat().st_size == 0):
+                return path
+        elif not run.complete and run.methods == wanted and comparable_settings(run.config) == same:
+            return path
+
+
+def start_or_resume(request: RunRequest, say: Callable[[str], None]) -> RunSummary:
+    """Run into ``request.out``; an unfinished run that is there goes on, to the same bits."""
+    assert request.out is not None
+    begun = (request.out / "config.json").is_file()
+    if begun:
+        say(f"{request.out}: holds the same run, unfinished; it goes on")
+    elif request.out.exists():
+        shutil.rmtree(request.out)  # made, but nothing was run in it
+    return read_run(start_run(replace(request, reuse=begun)).path)

@@ -1,0 +1,158 @@
+"""A hyper-parameter search with Optuna, kept in a journal file beside its runs."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fedwca.cli.options import Format
+from fedwca.cli.tables import print_in
+from fedwca.config.layers import RunPlan, resolve_plan
+from fedwca.errors import FedwcaError, UsageError
+from fedwca.results.text_tables import TextTable
+from fedwca.runs.execute import RunRequest
+from fedwca.runs.reuse import collect_runs, say
+from fedwca.runs.sources import chosen_sources
+from fedwca.search.space import CRITERIA, ORACLE, Options, Range, check_taken, judge, resolve_grid
+
+
+@dataclass(frozen=True)
+class Search:
+    """What is searched and where it is kept."""
+
+    request: RunRequest
+    params: Sequence[Options | Range]
+    criterion: str
+    tries: int | None
+    out: Path
+
+    @property
+    def direction(self) -> str:
+        """Which way is better, in Optuna's words."""
+        return CRITERIA.get(self.criterion, "maximize")
+
+
+def search(wanted: Search) -> list[dict[str, Any]]:
+    """Try values until there are enough; returns the finished tries, the best first.
+
+    Raises:
+        UsageError: Optuna is not installed, or the folder holds another search.
+    """
+    try:
+        import optuna
+    except ImportError:
+        raise UsageError("fedwca sweep needs Optuna; install it with: pip install 'fedwca[sweep]'") from None
+    named = wanted.request.layer.get("source")
+    (request,) = chosen_sources(wanted.request, [named] if named else [])
+    decided = resolve_plan(request.layer, request.pairs, request.preset, request.file)
+    params = [replace(param, key=resolve_grid(param.key, decided)) for param in wanted.params]
+    for param in params:
+        for value in param.values if isinstance(param, Options) else (param.low, param.high):
+            check_taken(param.key, value, _tried(request, {param.key: value}))
+    listed = {param.key: list(param.values) for param in params if isinstance(param, Options)}
+    whole = len(listed) == len(params)
+    most = math.prod(map(len, listed.values())) if whole else None
+    tries = wanted.tries or most or 20
+    tries = tries if most is None else min(tries, most)
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Optuna calls some of its parts experimental
+        study = _study(optuna, wanted, params, decided, listed if whole else None)
+
+        def objective(trial: Any) -> float:
+            values = {param.key: _suggested(trial, param) for param in params}
+            found = collect_runs(_with(request, values), wanted.out / "runs", lambda text: None)
+            (method,) = found.runs
+            value = judge(found.records(method), wanted.criterion)
+            say(f"try {trial.number}: {_shown(values)}: {wanted.criterion} {value:.4g}")
+            return value
+
+        _again(optuna, study)
+        done = len(study.get_trials(states=[optuna.trial.TrialState.COMPLETE]))
+        if done:
+            say(f"{wanted.out}: {done} tries are there already")
+        if tries > done:
+            study.optimize(objective, n_trials=tries - done)
+    complete = study.get_trials(states=[optuna.trial.TrialState.COMPLETE])
+    best = sorted(complete, key=lambda t: -t.value if wanted.direction == "maximize" else t.value)
+    return [{"try": t.number, **t.params, wanted.criterion: t.value} for t in best]
+
+
+def _with(request: RunRequest, values: dict[str, Any]) -> RunRequest:
+    return replace(request, pairs=[*request.pairs, *((key, str(value)) for key, value in values.items())])
+
+
+def _tried(request: RunRequest, values: dict[str, Any]) -> RunPlan:
+    one = _with(request, values)
+    return resolve_plan(one.layer, one.pairs, one.preset, one.file)
+
+
+def _study(optuna: Any, wanted: Search, params: Sequence[Options | Range], decided: RunPlan, listed: Any) -> Any:
+    """The study in the folder, or a new one; refuses one of another search."""
+    about = {
+        "config": decided.config.model_dump(mode="json", exclude={"workers", "trials_at_once"}),
+        "criterion": wanted.criterion,
+        "params": sorted(map(repr, params)),
+    }
+    try:
+        wanted.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FedwcaError(f"--out {wanted.out}: cannot be written ({error.strerror or error})") from None
+    backend = optuna.storages.journal.JournalFileBackend(str(wanted.out / "study.journal"))
+    sampler = optuna.samplers.GridSampler(listed, seed=decided.config.seed) if listed else None
+    study = optuna.create_study(
+        storage=optuna.storages.JournalStorage(backend),
+        study_name="fedwca",
+        direction=wanted.direction,
+        load_if_exists=True,
+        sampler=sampler,
+    )
+    if study.user_attrs.get("about", about) != about:
+        raise UsageError(f"--out {wanted.out}: holds a search with other settings; name another folder or remove it")
+    study.set_user_attr("about", about)
+    if not listed:  # what goes on draws anew, not what was tried before
+        study.sampler = optuna.samplers.TPESampler(seed=decided.config.seed + len(study.trials))
+    return study
+
+
+def _again(optuna: Any, study: Any) -> None:
+    """Tries that an earlier process was stopped in are given up and done over."""
+    for trial in study.get_trials(deepcopy=False, states=[optuna.trial.TrialState.RUNNING]):
+        study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+        if trial.params:
+            study.enqueue_trial(trial.params)
+
+
+def _suggested(trial: Any, param: Options | Range) -> Any:
+    if isinstance(param, Options):
+        return trial.suggest_categorical(param.key, param.values)
+    if param.whole:
+        return trial.suggest_int(param.key, int(param.low), int(param.high), log=param.log)
+    return trial.suggest_float(param.key, param.low, param.high, log=param.log)
+
+
+def _shown(values: dict[str, Any]) -> str:
+    return ", ".join(
+        f"{key} = {value:.4g}" if isinstance(value, float) else f"{key} = {value}" for key, value in values.items()
+    )
+
+
+def report(wanted: Search, found: list[dict[str, Any]], form: Format) -> None:
+    """Print the tries, the best first, and how to run the best."""
+    lines = [[f"{v:.4g}" if isinstance(v, float) else str(v) for v in entry.values()] for entry in found]
+    better = "more" if wanted.direction == "maximize" else "less"
+    best = " ".join(f"--set {key}={value}" for key, value in found[0].items() if key not in ("try", wanted.criterion))
+    labels = (
+        "ORACLE: judged by test accuracy, which needs the labels that nobody has here."
+        if wanted.criterion == ORACLE
+        else "No label of a target image was read to judge."
+    )
+    method = wanted.request.layer["baselines"][0]
+    title = f"{method}: {wanted.criterion} after the last round ({better} is better), the best first"
+    notes = [f"{labels} Mean over clients and runs.", f"The best: {best}"]
+    whole = {"criterion": wanted.criterion, "direction": wanted.direction, "tries": found}
+    print_in(form, TextTable(title, tuple(found[0]), lines, notes), whole, found)
