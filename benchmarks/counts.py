@@ -111,7 +111,7 @@ def calls(name: str) -> dict[str, Any]:
     for clients in CLIENTS:
         setting = Setting(name, clients, CLUSTERS, EPOCHS)
         with Counting() as counting:
-            setting.play(1)
+            setting.run(1)
         found["aten_calls"][str(clients)] = counting.calls
         found["largest_tensor_bytes"][str(clients)] = counting.bytes
     return found
@@ -129,7 +129,7 @@ def stacked_calls(name: str) -> dict[str, int]:
                 return work(*given)
 
         setting.engine.run = counted  # type: ignore[method-assign]
-        setting.play(1)
+        setting.run(1)
         found[str(clients)] = counting.calls
     return found
 
@@ -160,7 +160,7 @@ def flops(name: str) -> int:
     """FLOPs of round 1 for one client."""
     setting = Setting(name, COST_CLUSTERS, COST_CLUSTERS, COST_EPOCHS)
     with FlopCounterMode(display=False) as counter:
-        setting.play(1)
+        setting.run(1)
     return int(counter.get_total_flops()) // COST_CLUSTERS
 
 

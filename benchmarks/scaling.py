@@ -31,7 +31,7 @@ Work = Callable[[], object]
 def rounds(name: str, clients: int, images: int) -> Work:
     """Round 1 of one epoch, two clusters."""
     setting = Setting(name, clients, 2, 1, images, batch=64)
-    return lambda: setting.play(1)
+    return lambda: setting.run(1)
 
 
 def signatures(clients: int) -> Work:
