@@ -68,7 +68,7 @@ def resume_run(
     """
     from fedwca.config.layers import RunPlan
     from fedwca.config.methods import compose
-    from fedwca.config.run_config import validate
+    from fedwca.config.run_config import restore_config
     from fedwca.errors import UsageError
     from fedwca.results.run_folder import RunFolder, read_records
     from fedwca.results.runs import read_about, read_run
@@ -77,7 +77,7 @@ def resume_run(
 
     started = time.perf_counter()
     about = read_about(path)
-    config = validate(about["config"])
+    config = restore_config(about["config"])
     decided = RunPlan(config, compose(config), dict(about.get("origins", {})))
     if about.get("schema", 1) < 2:
         raise UsageError(f"{path}: was run before checkpoints were kept (schema 1), so it cannot be continued")
@@ -202,13 +202,13 @@ def same_request(path: Path, asked: Mapping[str, Any]) -> None:
     Raises:
         UsageError: they differ; says in what.
     """
-    from fedwca.config.run_config import validate
+    from fedwca.config.run_config import restore_config
     from fedwca.errors import UsageError
     from fedwca.results.compare_runs import differing_settings
     from fedwca.results.runs import read_about
 
     about = read_about(path)
-    stored = {**about, "config": validate(about["config"]).model_dump(mode="json")}
+    stored = {**about, "config": restore_config(about["config"]).model_dump(mode="json")}
     if different := differing_settings(stored, asked):
         shown = ", ".join(f"{key} is {there} there, {here} here" for key, (there, here) in list(different.items())[:3])
         raise UsageError(f"{path}: holds a run of another configuration: {shown}; name another folder")

@@ -14,6 +14,7 @@ from fedwca.config.method_spec import parse_method
 from fedwca.config.paths import preset_folder, preset_names
 from fedwca.config.registries import registry_of
 from fedwca.engine.precision import Precision
+from fedwca.engine.stacked.tuning.kernels import DROPPED
 from fedwca.engine.task import Training
 from fedwca.errors import InvalidConfig
 from fedwca.federated.source_model import SourceTraining
@@ -82,7 +83,7 @@ class RunConfig(BaseModel):
     precision: Precision = "fp32"
     """How clients compute: fp32; tf32: TensorFloat-32 in a GPU's products; bf16: training in bfloat16 over weights in
     float32; bf16-all: evidence in it too."""
-    kernels: Literal["auto", "eager", "channels-last", "products", "compile", "graphs"] = "auto"
+    kernels: Literal["auto", "eager", "channels-last", "graphs"] = "auto"
     """How the stacked engine carries out a training step; auto: on a GPU what a few steps before round 1 show to be the
     quickest, on a CPU eager."""
     workers: PositiveInt | None = None
@@ -106,6 +107,13 @@ class RunConfig(BaseModel):
     def _canonical_all(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(dict.fromkeys(canonical(name) for name in value))
 
+    @field_validator("kernels", mode="before")
+    @classmethod
+    def _kept(cls, value: object) -> object:
+        if value in DROPPED:
+            raise ValueError("was dropped, since it was slower in all that was measured; take auto")
+        return value
+
     @field_validator("baselines", mode="after")
     @classmethod
     def _canonical_methods(cls, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -122,6 +130,15 @@ def validate(values: Layer) -> RunConfig:
         return RunConfig(**values)
     except ValidationError as error:
         raise InvalidConfig(problems(error)) from error
+
+
+def restore_config(values: Layer) -> RunConfig:
+    """The configuration in a run folder, of an earlier release too: kernels that were dropped since are read as auto.
+
+    Raises:
+        InvalidConfig: see `validate`.
+    """
+    return validate({**values, "kernels": "auto"} if values.get("kernels") in DROPPED else values)
 
 
 def read_file(path: Path) -> Layer:

@@ -143,7 +143,7 @@ def test_the_clients_part_of_a_round_waits_for_nothing(monkeypatch: pytest.Monke
 
         return call
 
-    monkeypatch.setattr(engines, "arrived", lifted(engines.arrived))
+    monkeypatch.setattr(engines, "synchronize", lifted(engines.synchronize))
     monkeypatch.setattr(StepSchedule, "_count", lifted(StepSchedule._count))
     turn = open_round(2, server, method, engine, TRAINING, Keys(0), DOMAINS)
     with warnings.catch_warnings(action="ignore"):

@@ -1,4 +1,4 @@
-"""How the training steps of a crowd are carried out: the same sums in another order in memory, compiled or recorded."""
+"""How the training steps of a crowd are carried out: the same sums in another order in memory, or recorded."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from torch import Tensor
 
 from fedwca.core.network import Network
 
-Kernels = Literal["eager", "channels-last", "products", "compile", "graphs"]
+Kernels = Literal["eager", "channels-last", "graphs"]
 """eager: call by call; channels-last: images ``[B, H, W, G·3]`` in memory, in all passes, so that grouped convolutions
-that begin with them are in channels-last order; products: convolutions as one batched matrix product; compile: by
-torch.compile, once for each shape of a step; graphs: eager's calls, recorded once a round and played again as one CUDA
-graph."""
+that begin with them are in channels-last order; graphs: eager's calls, recorded once a round and played again as one
+CUDA graph."""
+DROPPED = {"products", "compile"}
+"""Kernels of earlier releases, slower in all that was measured."""
 
 
 def default_kernels(network: Network, device: torch.device) -> Kernels:
@@ -42,13 +43,7 @@ def mixed_places(kernels: Kernels, mixed: int, images: int) -> int:
         mixed: the most that a client mixes in it.
         images: of each client.
 
-    >>> [mixed_places(kernels, 17, 64) for kernels in ("eager", "compile", "graphs")]
-    [17, 32, 64]
+    >>> [mixed_places(kernels, 17, 64) for kernels in ("eager", "graphs")]
+    [17, 64]
     """
-    if not needs_mixed_counts(kernels):
-        return images
-    if kernels != "compile":
-        return mixed
-    # Few sizes, for each is compiled by itself: sizes as symbols are refused under vmap.
-    quarter = -(-images // 4)
-    return min(images, quarter * -(-mixed // quarter))
+    return mixed if needs_mixed_counts(kernels) else images
