@@ -83,9 +83,10 @@ class RunConfig(BaseModel):
     precision: Precision = "fp32"
     """How clients compute: fp32; tf32: TensorFloat-32 in a GPU's products; bf16: training in bfloat16 over weights in
     float32; bf16-all: evidence in it too."""
-    kernels: Literal["auto", "eager", "channels-last", "graphs"] = "auto"
-    """How the stacked engine carries out a training step; auto: on a GPU what a few steps before round 1 show to be the
-    quickest, on a CPU eager."""
+    kernels: Literal["auto", "eager", "channels-last", "graphs", "measure"] = "auto"
+    """How the stacked engine carries out a training step; auto: channels-last on a CPU for backbones batched by hand,
+    else eager; measure: what a few steps before round 1 show to be the quickest. graphs and measure are unmeasured on a
+    GPU."""
     workers: PositiveInt | None = None
     """Clients at the same time; changes the time, and of the numbers last digits of the stacked engine at most. None:
     one per core, stacked all that fit."""

@@ -50,8 +50,8 @@ def choose_kernels(
 ) -> KernelChoice:
     """The kernels of a run.
 
-    ``auto`` measures on a GPU. On a CPU it is what usually is the quickest: what is measured there depends on what else
-    the machine does, and with it would the last digits of the numbers.
+    Only ``measure`` measures: what is found depends on what else the machine does, and with it the last digits of the
+    numbers.
 
     Args:
         config: what is run; ``kernels`` as asked for.
@@ -69,12 +69,12 @@ def choose_kernels(
     device = torch.device(resolve_device(config.device))
     if config.kernels == "graphs" and device.type != "cuda":
         raise UsageError(f"--kernels graphs needs a CUDA device, not {device}; take eager")
-    if config.kernels != "auto":
-        return KernelChoice(config.kernels, "asked for")
-    if device.type == "cpu":
+    if config.kernels == "measure":
+        return measure_kernels(config, methods, classes, clients, device)
+    if config.kernels == "auto":
         network = architecture(config).build(classes, pretrained=False)
-        return KernelChoice(default_kernels(network, device), "usual on a CPU, where nothing is measured")
-    return measure_kernels(config, methods, classes, clients, device)
+        return KernelChoice(default_kernels(network, device), "the default")
+    return KernelChoice(config.kernels, "asked for")
 
 
 def restore_kernels(before: str, device: str) -> Kernels:

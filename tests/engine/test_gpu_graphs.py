@@ -30,6 +30,7 @@ from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.two_model import TwoModel
 
 from .test_gpu import DOMAINS, clients, close, network
+from .test_graphs import plainly
 from .test_trials import played
 
 DEVICE = "cuda"
@@ -81,7 +82,7 @@ def unrecorded(trials: TrialsInTurn) -> TrialsInTurn:
     """The same calls, one by one: room for all mixed images as in recordings, whose sums are in the same order."""
     for engine in trials.engines:
         assert isinstance(engine, StackedEngine)
-        engine.record = None
+        engine.capture = plainly
     return trials
 
 

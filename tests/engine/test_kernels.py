@@ -18,7 +18,7 @@ from fedwca.engine.stacked import network as networks
 from fedwca.engine.stacked.network import StackedNetwork
 from fedwca.engine.stacked.tuning import benchmark as contests
 from fedwca.engine.stacked.tuning.benchmark import benchmark_kernels, pick_kernels
-from fedwca.engine.stacked.tuning.kernels import Kernels, channels_last_batch, default_kernels, mixed_places
+from fedwca.engine.stacked.tuning.kernels import Kernels, channels_last_batch, default_kernels
 from fedwca.engine.task import Training
 from fedwca.federated.round import Method, init_server, run_round
 from fedwca.models.lenet import LeNet
@@ -123,11 +123,6 @@ def test_what_is_done_by_hand_says_what_forward_says() -> None:
     assert Renamed(0.5).by_hand
     assert not Changed(0.5).by_hand, "it would be trained as what it was made from"
     assert not ResNet18.model_validate({"weights": "none", "side": 32}).build(3).backbone.by_hand
-
-
-def test_steps_have_the_places_they_need_and_recorded_ones_have_all() -> None:
-    assert [mixed_places("eager", mixed, 64) for mixed in (0, 17)] == [0, 17]
-    assert [mixed_places("graphs", mixed, 64) for mixed in (0, 17)] == [64, 64]
 
 
 def test_recorded_steps_are_in_the_contest_and_have_room_for_all(monkeypatch: pytest.MonkeyPatch) -> None:

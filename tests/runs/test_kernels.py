@@ -55,9 +55,14 @@ def test_dropped_ones_are_refused_and_read(dropped: str) -> None:
         restore_kernels(dropped, "cpu")
 
 
-def test_on_a_cpu_nothing_is_measured(images: list[ClientImages], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_measured_unless_asked_for(images: list[ClientImages], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "benchmark_kernels", None)
-    assert choice(images, engine="stacked", device="cpu").chosen == "channels-last"
+    found = choice(images, engine="stacked", device="cpu")
+    assert found.record == {"chosen": "channels-last", "why": "the default", "measured": {}}
+    monkeypatch.setattr(kernels, "measure_kernels", lambda *given: kernels.KernelChoice("eager", "measured"))
+    assert choice(images, engine="stacked", device="cpu", kernels="measure").why == "measured"
+    with pytest.raises(UsageError, match="--kernels measure needs --engine stacked"):
+        choice(images, kernels="measure")
 
 
 def test_a_measurement_on_the_runs_own_shapes(images: list[ClientImages], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +86,9 @@ def test_a_measurement_on_the_runs_own_shapes(images: list[ClientImages], monkey
     assert "ms a step" in found.sentence
 
 
-@pytest.mark.parametrize(("asked", "taken"), [("auto", "channels-last"), ("eager", "eager")])
+@pytest.mark.parametrize(
+    ("asked", "taken"), [("auto", "channels-last"), ("measure", "channels-last"), ("eager", "eager")]
+)
 def test_the_engine_has_the_kernels(network: Network, images: list[ClientImages], asked: str, taken: str) -> None:
     run = config(engine="stacked", kernels=asked)
     assert choose_engine(run, network, images).stacked.kernels == taken  # type: ignore[attr-defined]

@@ -19,7 +19,8 @@ from fedwca.engine.sequential.engine import Statistics
 from fedwca.engine.stacked.batch import ClientBatch
 from fedwca.engine.stacked.images import PackedImages
 from fedwca.engine.stacked.network import StackedNetwork
-from fedwca.engine.stacked.tuning.graphs import CudaGraphs, Record
+from fedwca.engine.stacked.training import Capture
+from fedwca.engine.stacked.tuning.graphs import CudaGraphs, RecordedSteps
 from fedwca.engine.stacked.tuning.kernels import Kernels, default_kernels
 from fedwca.engine.stacked.worker import StackedWorker
 from fedwca.engine.task import Task
@@ -61,8 +62,8 @@ class StackedEngine:
         self.network = network.to(self.device)
         kernels = kernels or default_kernels(self.network, self.device)
         self.stacked = StackedNetwork(self.network, self.layout, precision, kernels)
-        self.record: Record | None = CudaGraphs(self.device) if kernels == "graphs" else None
-        """How training steps are recorded."""
+        self.capture: Capture | None = RecordedSteps(CudaGraphs(self.device)) if kernels == "graphs" else None
+        """What carries out training steps; None: they are called one by one."""
         self._train = train or PackedImages([client.train for client in clients], self.device)
         self._test = PackedImages([client.test for client in clients], self.device)
         self.images = self._train.each()

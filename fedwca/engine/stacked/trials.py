@@ -53,7 +53,7 @@ class StackedTrials(TrialsInTurn):
         ]
         for engine in engines:
             # One pool of memory for what is recorded, whichever trials are in a round.
-            engine.record = engines[0].record
+            engine.capture = engines[0].capture
         super().__init__(engines)
 
     def run(self, parts: Mapping[int, Part[T]]) -> dict[int, list[T]]:

@@ -19,7 +19,7 @@ from fedwca.engine.precision import Precision
 from fedwca.engine.stacked.network import StackedNetwork
 from fedwca.engine.stacked.sgd import split_leaves
 from fedwca.engine.stacked.tuning.graphs import CudaGraphs, Record
-from fedwca.engine.stacked.tuning.kernels import Kernels, mixed_places
+from fedwca.engine.stacked.tuning.kernels import Kernels
 
 STEPS = 5
 SLACK, LIMIT = 3.0, 0.03
@@ -58,7 +58,8 @@ class Candidate:
         self.stacked, self.layout = StackedNetwork(network, layout, precision, kernels, by_hand), layout
         self.row, self.x, self.real = layout.read(network), x, None
         if mixes:
-            more = mixed_places(kernels, round(MIXED * self.images), self.images)
+            # What is recorded has a place for each.
+            more = self.images if kernels == "graphs" else round(MIXED * self.images)
             self.x = torch.cat([x, x[:, :more]], 1)
             real = torch.arange(self.images + more, device=x.device) < self.images
             self.real = real.expand(len(x), -1)

@@ -25,25 +25,3 @@ def default_kernels(network: Network, device: torch.device) -> Kernels:
 def channels_last_batch(x: Tensor) -> Tensor:
     """Images ``[G, B, C, H, W]`` that lie in memory as ``[B, H, W, G, C]``: one channels-last batch of G·C channels."""
     return x.permute(1, 3, 4, 0, 2).contiguous().permute(3, 0, 4, 1, 2)
-
-
-def needs_mixed_counts(kernels: Kernels) -> bool:
-    """Whether steps are as large as what they mix, which the device has to be asked for; else they have room for all.
-
-    A recorded step is played again for other images, so it cannot depend on how many of them are mixed.
-    """
-    return kernels != "graphs"
-
-
-def mixed_places(kernels: Kernels, mixed: int, images: int) -> int:
-    """Places for mixed images in a step of so many images.
-
-    Args:
-        kernels: how the step is carried out.
-        mixed: the most that a client mixes in it.
-        images: of each client.
-
-    >>> [mixed_places(kernels, 17, 64) for kernels in ("eager", "graphs")]
-    [17, 64]
-    """
-    return mixed if needs_mixed_counts(kernels) else images
