@@ -150,7 +150,7 @@ def test_the_clients_part_of_a_round_waits_for_nothing(monkeypatch: pytest.Monke
     with warnings.catch_warnings(action="ignore"):
         torch.cuda.set_sync_debug_mode("error")
     try:
-        uploads = engine.run(turn.offer, turn.rows, turn.task, turn.step, turn.clients)
+        uploads = engine.run(turn)
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert counted == (1 if kernels == "graphs" else 2)

@@ -123,7 +123,8 @@ for name in "abc":
     pixels = random.integers(0, 99, (45, 32, 32, 3)) + 50 * labels[:, None, None, None]
     domains[name] = Domain(name, pixels.astype(np.uint8), labels)
 dataset = FederatedDataset("tiny", tuple("xyz"), domains)
-decided = resolve_plan({"clients": 1, "rounds": 25, "aggregator": "wca", "clusterer": "true", "baselines": [], "device": "cpu",
+decided = resolve_plan({
+    "clients": 1, "rounds": 25, "aggregator": "wca", "clusterer": "true", "baselines": [], "device": "cpu",
     "training": {"epochs": 1, "batch_size": 16}, "source_training": {"epochs": 1}, "workers": 1})
 config, methods = decided.config, decided.methods
 needed = memory.estimate_run(config, methods, 3, split_trial(config, dataset, "a", 0, 0))
