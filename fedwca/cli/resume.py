@@ -110,7 +110,7 @@ def _continue(
     """Go back to the last checkpoint of every unit, and carry out what is left."""
     from fedwca.cli.tables import print_plan
     from fedwca.config.layers import RunPlan
-    from fedwca.engine.free_memory import free_bytes
+    from fedwca.engine.memory import free_bytes
     from fedwca.errors import DataError
     from fedwca.results.checkpoints import Checkpoints, RetentionPolicy, Unit
     from fedwca.results.runs import run_identity

@@ -29,7 +29,7 @@ from fedwca.runs.select_engine import engine_name, fix_trials_at_once
 from fedwca.runs.select_kernels import choose_kernels
 from fedwca.runs.rank_lifecycle import follow_run, lead_run
 from fedwca.config.layers import RunPlan, resolve_plan
-from fedwca.engine.free_memory import free_bytes
+from fedwca.engine.memory import free_bytes
 from fedwca.runs.setup import load, rehearse_components, resolve_device
 from fedwca.runs.schedule import Schedule, together_at_most
 from fedwca.registry import Registry

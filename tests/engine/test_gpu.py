@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -19,14 +20,14 @@ from fedwca.config.methods import compose
 from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Drop, Network
 from fedwca.data.partition import ClientImages
+from fedwca.engine.draws import dropout_masks
 from fedwca.engine.interface import TrialsInTurn
 from fedwca.engine.randomness import Keys, fold_key, uniform
 from fedwca.engine.sequential.engine import SequentialEngine, Statistics
-from fedwca.engine.sequential.replica import Replica, dropout_masks
+from fedwca.engine.sequential.replica import Replica
 from fedwca.engine.signatures import BankSignatures
 from fedwca.engine.stacked import StackedEngine, StackedTrials
-from fedwca.engine.stacked.sgd import StackedSgd
-from fedwca.engine.stacked.step import Step
+from fedwca.engine.stacked import train as training_module
 from fedwca.engine.stacked.tuning.kernels import Kernels
 from fedwca.engine.task import Training
 from fedwca.federated.round import Method, Outcome, Server, close_round, init_server, open_round, run_round
@@ -199,18 +200,18 @@ def test_a_newcomer_joins_the_same_cluster(by: str) -> None:
 @pytest.mark.parametrize("name", ["fedwca", "fedscal"])
 def test_the_stacked_engine_gives_the_models_of_the_cpu(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """And none of its steps waits for the device, after the first has sent what all of them need; nor strong views."""
-    take, done = Step.take, 0
+    take, done = training_module.train_step, 0
 
-    def watched(step: Step, sgd: StackedSgd) -> None:
+    def watched(*given: Any) -> None:
         nonlocal done
         torch.cuda.set_sync_debug_mode("error" if done else "default")
         try:
-            take(step, sgd)
+            take(*given)
         finally:
             torch.cuda.set_sync_debug_mode("default")
         done += 1
 
-    monkeypatch.setattr(Step, "take", watched)
+    monkeypatch.setattr(training_module, "train_step", watched)
     made = compose(RunConfig(baselines=(name,)))[0][0]
     loop, stacked = SequentialEngine(network(), clients(), "cpu", 1), StackedEngine(network(), clients(), "cuda")
     for engine in (loop, stacked):

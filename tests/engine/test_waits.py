@@ -26,7 +26,7 @@ from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine, Statistics
 from fedwca.engine.stacked import StackedEngine
 from fedwca.engine.stacked import engine as engines
-from fedwca.engine.stacked import worker as desk
+from fedwca.engine.stacked import worker as workers
 from fedwca.engine.stacked.schedule import StepSchedule
 from fedwca.engine.stacked.trials import StackedTrials
 from fedwca.federated import validation as uploads
@@ -74,7 +74,7 @@ def nothing_is_made_there_of_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines, "CudaGraphs", Again)
     monkeypatch.setattr(torch, "tensor", here)
     # What is fetched is read at the end of the round, after the one wait that is meant.
-    for module in (desk, uploads):
+    for module in (workers, uploads):
         monkeypatch.setattr(module, "to_host_async", lambda values: values)
 
 
