@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, 
 from fedwca.config.method_spec import parse_method
 from fedwca.config.paths import preset_folder, preset_names
 from fedwca.config.registries import registry_of
+from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.precision import Precision
 from fedwca.engine.stacked.tuning.kernels import DROPPED
 from fedwca.engine.task import Training
@@ -68,7 +69,7 @@ class RunConfig(BaseModel):
     """How the source model is trained."""
     participation: float = Field(1.0, gt=0, le=1)
     """Share of the clients that take part in each round after the first; the others keep their place."""
-    batch_norm: Literal["mixed", "pooled", "local", "recalibrated"] = "mixed"
+    batch_norm: BatchNormPolicy = BatchNormPolicy.MIXED
     """What becomes of BatchNorm's running statistics when models are mixed."""
     source_models: PositiveInt = 1
     """Source models, each from its own seed."""

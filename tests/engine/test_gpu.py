@@ -23,7 +23,7 @@ from fedwca.data.partition import ClientImages
 from fedwca.engine.draws import dropout_masks
 from fedwca.engine.interface import TrialsInTurn
 from fedwca.engine.randomness import Keys, fold_key, uniform
-from fedwca.engine.sequential.engine import SequentialEngine, Statistics
+from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.sequential.replica import Replica
 from fedwca.engine.signatures import BankSignatures
 from fedwca.engine.stacked import StackedEngine, StackedTrials
@@ -80,11 +80,9 @@ def method() -> Method:
     return Method("wca", "FedWCA", WCA(), TwoModel(mu=0.5), (Shot(), Proximal()), Finch())
 
 
-def rounds(
-    device: str, number: int = 2, statistics: Statistics = "mixed"
-) -> tuple[SequentialEngine, Server, list[Outcome]]:
+def rounds(device: str, number: int = 2, batch_norm: str = "mixed") -> tuple[SequentialEngine, Server, list[Outcome]]:
     """Some rounds of FedWCA on a device."""
-    engine, made, keys = SequentialEngine(network(), clients(), device, 1, statistics), method(), Keys(0)
+    engine, made, keys = SequentialEngine(network(), clients(), device, 1, batch_norm), method(), Keys(0)
     server, outcomes = init_server(engine), []
     for index in range(number):
         server, outcome = run_round(index, server, made, engine, TRAINING, keys, DOMAINS)
@@ -96,9 +94,9 @@ def close(one: Tensor, other: Tensor, tolerance: float) -> None:
     torch.testing.assert_close(one.cpu(), other.cpu(), rtol=tolerance, atol=tolerance, check_dtype=True)
 
 
-@pytest.mark.parametrize("statistics", ["mixed", "pooled", "local", "recalibrated"])
-def test_two_rounds_of_fedwca_give_the_same_models(statistics: Statistics) -> None:
-    here, there = rounds("cpu", statistics=statistics), rounds("cuda", statistics=statistics)
+@pytest.mark.parametrize("batch_norm", ["mixed", "pooled", "local", "recalibrated"])
+def test_two_rounds_of_fedwca_give_the_same_models(batch_norm: str) -> None:
+    here, there = rounds("cpu", batch_norm=batch_norm), rounds("cuda", batch_norm=batch_norm)
     assert there[0].bank.is_cuda
     for one, other in zip(here[2], there[2], strict=True):
         assert torch.equal(one.labels, other.labels), "FINCH"

@@ -23,6 +23,7 @@ from fedwca.core.interfaces import Aggregator, Clusterer
 from fedwca.core.network import Network
 from fedwca.data.dataset import Domain
 from fedwca.data.partition import ClientImages
+from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.layout import Layout
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
@@ -181,14 +182,14 @@ def test_adaptation_goes_on_from_the_start(weighted: TrainedFederation) -> None:
     assert not torch.equal(plain.network.state_dict()[first], adapted.network.state_dict()[first])
 
 
-@pytest.mark.parametrize("statistics", ["local", "recalibrated", "pooled"])
-def test_batch_norm_statistics_follow_the_run(statistics: str) -> None:
+@pytest.mark.parametrize("policy", ["local", "recalibrated", "pooled"])
+def test_batch_norm_statistics_follow_the_run(policy: str) -> None:
     standing = federation(OneHot(), TrueDomains())
     plain = join(standing, tinted(1, 3)).network.state_dict()
-    found = join(replace(standing, statistics=statistics), tinted(1, 3)).network.state_dict()  # type: ignore[arg-type]
+    found = join(replace(standing, batch_norm=BatchNormPolicy(policy)), tinted(1, 3)).network.state_dict()
     same = {name for name in plain if torch.equal(plain[name], found[name])}
     others = set(plain) - same
-    assert others == (set() if statistics == "pooled" else {"norm.running_mean", "norm.running_var"})
+    assert others == (set() if policy == "pooled" else {"norm.running_mean", "norm.running_var"})
 
 
 def test_what_cannot_be_joined_is_said(weighted: TrainedFederation) -> None:

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
+from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.device_copy import synchronize, to_device
 from fedwca.engine.interface import RoundWork
-from fedwca.engine.layout import Layout, blend_rows, gather_rows
+from fedwca.engine.layout import Layout
 from fedwca.engine.precision import Precision, check_precision
-from fedwca.engine.sequential.engine import Statistics
 from fedwca.engine.stacked.batch import ClientBatch
 from fedwca.engine.stacked.images import PackedImages
 from fedwca.engine.stacked.network import StackedNetwork
@@ -36,7 +36,7 @@ class StackedEngine:
         clients: unlabeled images, ``[N, 3, H, W]`` uint8; all of them are kept on the device.
         device: where models and images live.
         workers: clients at the same time, a slice; None: all of them.
-        statistics: as for the loop.
+        batch_norm: what becomes of BatchNorm's running statistics when models are mixed.
         precision: in which clients compute; see `fedwca.engine.precision`.
         train: the clients' training images where they are on the device already, beside those of other trials.
         kernels: how training steps are carried out; None: the usual ones, see `fedwca.engine.stacked.tuning.kernels`.
@@ -48,12 +48,12 @@ class StackedEngine:
         clients: Sequence[ClientImages],
         device: str | torch.device = "cpu",
         workers: int | None = None,
-        statistics: Statistics = "mixed",
+        batch_norm: BatchNormPolicy | str = BatchNormPolicy.MIXED,
         precision: Precision = "fp32",
         train: PackedImages | None = None,
         kernels: Kernels | None = None,
     ) -> None:
-        self.statistics, self.precision = statistics, precision
+        self.batch_norm, self.precision = BatchNormPolicy(batch_norm), precision
         self.device = torch.device(device)
         check_precision(precision, network.class_vectors.dtype, self.device)
         self.layout = Layout.of(network)
@@ -90,8 +90,8 @@ class StackedEngine:
         received = StackedReceived(
             to_device(torch.cat([offer.personal[batch.clients], shared], 1), self.device),
             offer.personal.shape[1],
-            lambda weights: self.settled(batch, self.mix(weights, rows)),
-            (lambda weights: self.mix(weights, rows)) if self.statistics in ("mixed", "pooled") else None,
+            lambda weights: self._apply_batch_norm(batch, self.mix(weights, rows)),
+            (lambda weights: self.mix(weights, rows)) if self.batch_norm.one_model else None,
             self.layout.read(self.network),
         )
         return StackedWorker(batch, received, self.bank, [round.task(client) for client in batch.clients], self.capture)
@@ -104,26 +104,22 @@ class StackedEngine:
         return [ClientBatch(self.stacked, images, some) for some in slices]
 
     def mix(self, weights: Tensor, rows: Tensor) -> Tensor:
-        """Mixtures of models ``[..., R] @ [R, P]``, BatchNorm statistics as ``statistics`` says."""
-        return blend_rows(weights, rows, self.layout, self.statistics)
+        """Mixtures of models ``[..., R] @ [R, P]``, BatchNorm statistics as ``batch_norm`` says."""
+        return self.batch_norm.mix(weights, rows, self.layout)
 
     def gather(self, weights: Tensor, rows: Tensor) -> Tensor:
         """Next server rows: mixtures ``[C, R+K]`` of (previous rows ``[R, P]``, bank)."""
-        return gather_rows(weights, rows, self.bank, self.layout, self.statistics)
+        return self.batch_norm.gather(weights, rows, self.bank, self.layout)
 
-    def settled(self, batch: ClientBatch, models: Tensor) -> Tensor:
+    def _apply_batch_norm(self, batch: ClientBatch, models: Tensor) -> Tensor:
         """Mixed models ``[G, P]`` as they are at the clients of a batch: with their statistics where not mixed."""
-        if self.statistics == "local":
-            models[:, self.layout.trained :] = self.bank[batch.numbers, self.layout.trained :]
-        elif self.statistics == "recalibrated":
-            batch.recalibrate(models)
-        return models
+        return self.batch_norm.apply(models, self.bank, batch.numbers, self.layout, batch.recalibrate)
 
     def deliver(self, weights: Tensor, rows: Tensor) -> Tensor:
         """Models as they are at the clients ``[K, P]``: mixtures ``[K, R]`` of rows ``[R, P]``."""
         delivered = torch.empty_like(self.bank)
         for batch in self._batches(range(len(self.images)), self._train):
-            delivered[batch.numbers] = self.settled(batch, self.mix(weights[batch.clients], rows))
+            delivered[batch.numbers] = self._apply_batch_norm(batch, self.mix(weights[batch.clients], rows))
         return delivered
 
     def classify(
@@ -136,7 +132,7 @@ class StackedEngine:
             models = self.bank[tests.numbers]
             if weights is not None and rows is not None:
                 here = ClientBatch(self.stacked, self._train, tests.clients)
-                models = self.settled(here, self.mix(weights[tests.clients], rows))
+                models = self._apply_batch_norm(here, self.mix(weights[tests.clients], rows))
             classes = tests.outputs(models).logits.argmax(-1).cpu()
             found |= {client: own[:size] for client, own, size in zip(tests.clients, classes, tests.sizes, strict=True)}
         return list(found.values())

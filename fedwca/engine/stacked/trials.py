@@ -11,11 +11,11 @@ from torch import Tensor
 from fedwca.core.messages import Blend, Targets
 from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
+from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.device_copy import synchronize
 from fedwca.engine.interface import TrainingRound, TrialsInTurn
 from fedwca.engine.layout import Layout
 from fedwca.engine.precision import Precision
-from fedwca.engine.sequential.engine import Statistics
 from fedwca.engine.stacked.batch import TrialBatch
 from fedwca.engine.stacked.engine import StackedEngine
 from fedwca.engine.stacked.images import PackedImages
@@ -35,7 +35,7 @@ class StackedTrials(TrialsInTurn):
         networks: the source model of each; alike but for their rows and classifiers, see `can_share_step`.
         clients: unlabeled images of each.
         device: where models and images live.
-        statistics: as for `StackedEngine`.
+        batch_norm: as for `StackedEngine`.
         precision: as for `StackedEngine`.
         kernels: as for `StackedEngine`.
     """
@@ -45,13 +45,13 @@ class StackedTrials(TrialsInTurn):
         networks: Sequence[Network],
         clients: Sequence[Sequence[ClientImages]],
         device: str | torch.device = "cpu",
-        statistics: Statistics = "mixed",
+        batch_norm: BatchNormPolicy | str = BatchNormPolicy.MIXED,
         precision: Precision = "fp32",
         kernels: Kernels | None = None,
     ) -> None:
         packed = PackedImages.several([[own.train for own in some] for some in clients], torch.device(device))
         engines = [
-            StackedEngine(network, some, device, None, statistics, precision, own, kernels)
+            StackedEngine(network, some, device, None, batch_norm, precision, own, kernels)
             for network, some, own in zip(networks, clients, packed, strict=True)
         ]
         for engine in engines:
