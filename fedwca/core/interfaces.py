@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from fedwca.core.messages import Batch, Blend, Bounded, Offer, Predictions, Signatures, Simplex, State, Targets, View
-from fedwca.functional import cluster_means
+from fedwca.functional import Metric, cluster_means
 from fedwca.registry import Component
 
 
@@ -28,6 +28,26 @@ class Clusterer(Component):
     @abstractmethod
     def __call__(self, signatures: Signatures) -> Tensor:
         """Cluster of each client ``[K]`` int64, numbered 0..C-1 without gaps."""
+
+    def client_vectors(self, signatures: Signatures) -> tuple[Tensor, Metric] | None:
+        """What clients are compared by ``[K, …]``, and the distance; None where it compares nothing of theirs.
+
+        Whoever comes later goes to the cluster of the client that is nearest in this.
+        """
+        return None
+
+    @property
+    def neighbour_metric(self) -> Metric | None:
+        """Distance in which the record of round 0 says whose `client_vectors` are nearest; None: it does not say.
+
+        Only for vectors that are read from models: a record is no place for what tells about images.
+        """
+        return None
+
+    @property
+    def layer_number(self) -> int | None:
+        """Number of the one layer it was told to read, from 1; None where it was told of none."""
+        return None
 
     def notes(self, signatures: Signatures) -> Mapping[str, Any]:
         """Further plain values for the record of round 0; the sentence ``warning``, if any, is shown to users."""

@@ -5,6 +5,7 @@ Axes: K clients, C clusters, M classes, N samples, q features, P parameters. Fun
 in float32 and float64, on any device. Only the clustering and the strong views branch on values.
 """
 
+from fedwca.functional._nearest import Metric
 from fedwca.functional.augment import strong_augment
 from fedwca.functional.evidence import alignment, class_entropy, soft_neighborhood_density
 from fedwca.functional.finch import finch, finch_levels
@@ -31,6 +32,7 @@ from fedwca.functional.top_k import largest_entries, scatter_entries
 from fedwca.functional.weights import blend_weights, cluster_means, soft_cluster_weights, tempered_softmax
 
 __all__ = [
+    "Metric",
     "VectorError",
     "adaptive_threshold",
     "alignment",

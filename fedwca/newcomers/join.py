@@ -10,9 +10,6 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fedwca.clusterers._signature import Signed
-from fedwca.clusterers.finch import Finch
-from fedwca.clusterers.ladd import Ladd
 from fedwca.core.interfaces import Clusterer
 from fedwca.core.messages import Blend, Offer, Targets
 from fedwca.core.network import Network
@@ -25,7 +22,7 @@ from fedwca.engine.task import Task, Training
 from fedwca.errors import UsageError
 from fedwca.federated.round import offer_source
 from fedwca.federated.validation import shared_uploads
-from fedwca.functional import member_distances
+from fedwca.functional import Metric, member_distances
 from fedwca.newcomers.federation import ClusterAssignment, TrainedFederation
 
 By = Literal["update", "alignment"]
@@ -174,19 +171,10 @@ def first_round(standing: TrainedFederation, done: Callable[[int], None] = lambd
     return engine.bank
 
 
-def client_signature(
-    clusterer: Clusterer | None, found: BankSignatures
-) -> tuple[Tensor, Literal["cosine", "euclidean"]]:
+def client_signature(clusterer: Clusterer | None, found: BankSignatures) -> tuple[Tensor, Metric]:
     """What a clusterer compares clients by ``[K, …]``, and how; the first layer's weights for one that reads none."""
-    match clusterer:
-        case Ladd():
-            return found.styles(clusterer.share, clusterer.images), "euclidean"
-        case Finch():
-            return clusterer.read(found), clusterer.metric
-        case Signed():
-            return clusterer.read(found), "euclidean"
-        case _:
-            return found.layer(1), "cosine"
+    compared = None if clusterer is None else clusterer.client_vectors(found)
+    return (found.layer(1), "cosine") if compared is None else compared
 
 
 def _source(standing: TrainedFederation) -> Network:

@@ -97,14 +97,16 @@ def nearest_clients(method: Method, engine: Engine, source: Tensor) -> dict[str,
         engine: its bank holds the models that were grouped.
         source: ``[P]``, the model everybody started from.
     """
-    read = getattr(method.clusterer, "read", None)
+    clusterer = method.clusterer
     # All pairs are compared; a picture of more clients would show nothing.
-    if read is None or not 2 < len(engine.bank) <= 2048:
+    if clusterer is None or clusterer.neighbour_metric is None or not 2 < len(engine.bank) <= 2048:
         return {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the clusterer has said it
-        x = read(BankSignatures(engine.bank, engine.layout, source))
-    nearest, clear = neighbour_margins(x, getattr(method.clusterer, "metric", "cosine"))
+        compared = clusterer.client_vectors(BankSignatures(engine.bank, engine.layout, source))
+    if compared is None:
+        return {}
+    nearest, clear = neighbour_margins(compared[0], clusterer.neighbour_metric)
     return {"nearest": nearest, "margins": clear}
 
 
