@@ -14,7 +14,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from fedwca._deprecated import warn_renamed
+from fedwca.core.grouping import GROUPINGS, ByClusterer, Grouping
 from fedwca.core.messages import Batch, Blend, Bounded, Offer, Predictions, Signatures, Simplex, State, Targets, View
+from fedwca.errors import UsageError
 from fedwca.functional import Metric, cluster_means
 from fedwca.registry import Component
 
@@ -54,6 +57,14 @@ class Clusterer(Component):
         return {}
 
 
+class _OldPartition:
+    """Reads `Aggregator.grouping` under the name it had before, as the word it was."""
+
+    def __get__(self, instance: Aggregator | None, owner: type[Aggregator]) -> str:
+        warn_renamed(f"{owner.__name__}.partition", f"{owner.__name__}.grouping.name")
+        return owner.grouping.name
+
+
 class Aggregator(Component):
     """Says, in weights alone, how clients' models become the server's and the server's models the clients'.
 
@@ -62,8 +73,10 @@ class Aggregator(Component):
     only row.
     """
 
-    partition: ClassVar[Literal["given", "one", "each", "self"]] = "given"
-    """Who is grouped with whom: by a clusterer, all in one, each alone, or by the clients' own choice."""
+    grouping: ClassVar[Grouping] = ByClusterer()
+    """Who is averaged with whom; the kinds are in `fedwca.core.grouping`."""
+    partition: ClassVar[str] = _OldPartition()  # type: ignore[assignment]
+    """Old name of ``grouping``, with the words given, one, each and self."""
     travels: ClassVar[bool] = True
     """False: after round 0 no model is sent either way."""
     reports: ClassVar[Mapping[str, Simplex]] = {}
@@ -73,6 +86,22 @@ class Aggregator(Component):
 
     weighting: Literal["uniform", "samples"] = "uniform"
     """How a cluster's mean weighs its clients: all alike, or by their number of training images."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """Take ``partition = "one"`` of classes that were written before it was called ``grouping = OneGroup()``.
+
+        Raises:
+            UsageError: there is no such word.
+        """
+        word = vars(cls).get("partition")
+        if word is None:
+            return
+        if word not in GROUPINGS:
+            raise UsageError(f"{cls.__name__}.partition is {word!r}; there are {', '.join(GROUPINGS)}")
+        cls.grouping = GROUPINGS[word]
+        del cls.partition
+        warn_renamed(f'{cls.__name__}.partition = "{word}"', f"grouping = fedwca.core.grouping.{cls.grouping!r}")
 
     def gather(self, state: State, labels: Tensor, sizes: Tensor, present: Tensor, rows: int) -> Tensor:
         """Next server rows as mixtures ``[C, R+K]`` of (previous rows, clients): the mean of each cluster.

@@ -106,7 +106,7 @@ def require_defences(rules: Rules, method: Method, composition: Composition) -> 
     where = f"rule robust={rules.robust}"
     if few:
         raise UsageError(f"{where} acts on means of 3 clients or more; there are {rules.clients}")
-    if aggregator.partition == "each":
+    if aggregator.grouping.keeps_models_apart:
         raise UsageError(f"{where} acts on means of clients, and aggregator {aggregator.name!r} makes none")
     if type(aggregator).gather is not Aggregator.gather:
         raise UsageError(f"{where} replaces means of clusters, and aggregator {aggregator.name!r} makes others")
@@ -127,7 +127,7 @@ def require_covered(composition: Composition) -> None:
     aggregator, _, objectives = composition.method()
     bare = sorted(aggregator.reports)
     source = f"aggregator {aggregator.name!r}"
-    if aggregator.partition == "self":
+    if aggregator.grouping.clients_choose:
         bare = ["the cluster it chooses"]
     if talking := collecting(objectives):
         bare, source = ["more than a model"], f"objective {talking[0].name!r}"

@@ -72,7 +72,7 @@ def join(
         raise UsageError(f"a client that joins needs at least 2 images, not {len(images)}")
     if not server.state:
         raise UsageError(f"method {method.name!r} has no rounds: all it has for anybody is the source model")
-    if method.aggregator.partition == "each":
+    if method.aggregator.grouping.keeps_models_apart:
         raise UsageError(
             f"method {method.name!r} keeps every client's model apart, so there is none for a newcomer; a method with "
             "clusters, or fedavg, has one"
@@ -120,9 +120,9 @@ def choose_cluster(
     aggregator, labels = standing.method.aggregator, standing.labels.cpu()
     task = _task(standing, standing.training, 1, [_number(standing)])
     everything = torch.eye(len(rows), dtype=torch.float64)
-    if aggregator.partition == "one" or int(labels.max()) == 0:
+    if int(labels.max()) == 0:
         return ClusterAssignment(0, "alone", torch.zeros(1, dtype=torch.float64), 0)
-    if aggregator.partition == "self":
+    if aggregator.grouping.clients_choose:
         sent = Offer(torch.zeros(1, 0, len(rows), dtype=torch.float64), everything)
         (losses,) = engine.run(sent, rows, task, lambda _, desk: [desk.loss(desk.shared)[0]], [0])
         # What is sent to whoever chooses is the same for all.

@@ -67,8 +67,7 @@ def describe_round(outcome: Outcome, method: Method, metrics: Metrics, engine: E
         """One value a client; NaN for those that were absent."""
         return [measure(k, uploads[k].targets) if k in uploads else math.nan for k in range(clients)]
 
-    # A given partition is made once; clients that choose for themselves do it every round.
-    grouped = method.aggregator.partition == "self" or (first and method.aggregator.partition == "given")
+    grouped = method.aggregator.grouping.makes_groups(first)
     divided = all("divisors" in upload.targets.notes for upload in uploads.values())
     return {
         "labels": outcome.labels,
@@ -168,7 +167,7 @@ class WarnOnce:
                 )
         if warning := outcome.notes.get("warning"):
             self._once(f"clusterer {method.name}", f"{method.label}: {warning}")
-        if record["round"] == 0 and method.aggregator.partition == "given" and len(outcome.labels) > 1:
+        if record["round"] == 0 and method.aggregator.grouping.needs_clusterer and len(outcome.labels) > 1:
             if int(outcome.labels.max()) == 0:
                 self._once(
                     f"one {method.name}",

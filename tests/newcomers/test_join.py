@@ -71,7 +71,7 @@ def federation(
     """A small federation of three colours after some rounds."""
     clients = [ClientImages(tinted(int(d), k), tinted(0, 0, 0), tinted(0, 0, 0)) for k, d in enumerate(TRUTH)]
     network, keys = source(), Keys(0)
-    given = aggregator.partition == "given"
+    given = aggregator.grouping.needs_clusterer
     clusterer = (clusterer or Finch()) if given else None
     method = Method("made", "Made", aggregator, TwoModel(), (Shot(),), clusterer)
     engine = SequentialEngine(network, clients, "cpu", 2)
