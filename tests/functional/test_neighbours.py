@@ -201,7 +201,7 @@ def test_a_large_group_of_equal_rows_in_faiss() -> None:
 def test_centring_lets_float32_search_suffice_for_collinear_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     x, _ = collinear(10, 30, 100, 3e-5, 0)
     expected = first_neighbours(x, backend="torch")
-    monkeypatch.setattr("fedwca.functional.neighbours.exact", None)  # would be called if faiss were not sure
+    monkeypatch.setattr("fedwca.functional.neighbours.exact_neighbours", None)  # would be called if faiss were not sure
     assert torch.equal(first_neighbours(x, backend="faiss"), expected)
 
 
