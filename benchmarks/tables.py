@@ -19,10 +19,11 @@ from fedwca.results.statistics import interval
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
+INTERNALS = ("performance", "engines", "measured-methods", "measured-federations")
 PAGES = (
     "README.md",
-    *(f"docs/{name}.md" for name in ("results", "reproductions", "tutorial", "data")),
-    *(f"docs/{name}.md" for name in ("decisions", "deploy", "performance")),
+    *(f"docs/{name}.md" for name in ("benchmarks", "data", "operate")),
+    *(f"docs/internals/{name}.md" for name in INTERNALS),
 )
 
 
