@@ -25,12 +25,12 @@ def anchor_names(objectives: Sequence[Objective]) -> list[str]:
 
 def observes(objectives: Sequence[Objective]) -> bool:
     """Whether any objective measures something of the model that training starts from."""
-    return any(type(objective).observe is not Objective.observe for objective in objectives)
+    return any(objective.observes for objective in objectives)
 
 
 def collecting(objectives: Sequence[Objective]) -> list[Objective]:
     """Objectives that upload something beside the trained model."""
-    return [objective for objective in objectives if type(objective).collect is not Objective.collect]
+    return [objective for objective in objectives if objective.collects]
 
 
 def wants_strong_views(objectives: Sequence[Objective]) -> bool:
@@ -114,7 +114,7 @@ def penalty(objectives: Sequence[Objective], parameters: Tensor, anchors: Mappin
 
 def penalizing(objectives: Sequence[Objective]) -> list[Objective]:
     """Objectives that may have a penalty on the model itself."""
-    return [objective for objective in objectives if type(objective).penalty is not Objective.penalty]
+    return [objective for objective in objectives if objective.penalizes]
 
 
 def collect(objectives: Sequence[Objective], trained: Predictions, targets: Targets) -> dict[str, Tensor]:

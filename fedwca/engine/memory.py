@@ -1,4 +1,4 @@
-"""Bytes that a run needs, from a stated formula (docs/performance.md) without running it, and bytes that are free."""
+"""Bytes that a run needs, from a stated formula (docs/internals/performance.md), and bytes that are free."""
 
 from __future__ import annotations
 
