@@ -21,7 +21,7 @@ from fedwca.datasets.digits_mini import draw_domain
 from fedwca.datasets.pacs import Pacs
 
 from ..cli.conftest import call
-from .pages import ROOT, commands, files
+from .pages import ROOT, commands, plugin_files
 
 LOG = ROOT / "tests/docs/commands.json"
 STOPPED = "runs/20260101-120000-000-wca"
@@ -104,7 +104,8 @@ class Command:
 
 
 # Deploying's commands are processes that stay: tests/deploy runs them, with Flower in an environment of its own.
-ALL = [Command(page, tuple(words)) for page, words in commands() if page.stem != "deploy"]
+DEPLOYMENT = {"deploy", "operate", "security"}
+ALL = [Command(page, tuple(words)) for page, words in commands() if page.stem not in DEPLOYMENT]
 
 
 @dataclass
@@ -232,14 +233,13 @@ def images(folder: Path) -> None:
 
 
 def plugins(folder: Path) -> None:
-    """The plugins of Extending and of Your own backbone, installed."""
+    """The plugins of the pages for authors, installed."""
     info = folder / "docs_plugins-1.0.dist-info"
     info.mkdir(parents=True)
-    for page in ("extending", "own-backbone"):
-        for block in files(page, ".py"):
-            (folder / block.title).write_text(block.text)
+    for block in plugin_files(".py"):
+        (folder / block.title).write_text(block.text)
     points: dict[str, dict[str, str]] = {"fedwca.models": {"mobilenet": "own_backbone:MobileNet"}}
-    for block in files("extending", ".toml"):
+    for block in plugin_files(".toml"):
         for group, entries in tomllib.loads(block.text)["project"]["entry-points"].items():
             points.setdefault(group, {}).update(entries)
     text = [f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in entries.items()) for group, entries in points.items()]
