@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fedwca.results.run_folder import to_plain
+from fedwca.results.settings import SAME_NUMBERS
 
 
 def differing_settings(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -28,7 +29,7 @@ def differing_settings(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict
 def _leaves(about: Mapping[str, Any]) -> dict[str, Any]:
     """Configuration and components as dotted keys; those of a method as ``method.kind.name.field``."""
     found = dict(_flat(to_plain(about["config"])))
-    for name in ("workers", "trials_at_once"):
+    for name in SAME_NUMBERS:
         found.pop(name, None)
     for name, method in about["methods"].items():
         found[f"{name}.rounds"] = method["rounds"]

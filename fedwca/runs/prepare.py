@@ -21,6 +21,7 @@ from fedwca.registry import Registry
 from fedwca.results.checkpoints import Checkpoints, RetentionPolicy, SavedCheckpoint, Unit
 from fedwca.results.run_folder import SCHEMA, RunFolder, environment
 from fedwca.results.runs import read_about, run_identity
+from fedwca.results.settings import SAME_NUMBERS
 from fedwca.runs import memory_estimate as memory
 from fedwca.runs.bench import TrialSplits, group_trials
 from fedwca.runs.rank_lifecycle import lead_run
@@ -73,6 +74,7 @@ def prepare_run(opened: OpenRunFolder, reporter: RunReporter, ranks: Ranks) -> P
     domains, digest = first.metrics.domains, dataset.digest()
     if opened.earlier is None:
         more: dict[str, Any] = {
+            "identity_without": SAME_NUMBERS,
             "keep": opened.keep,
             "loggers": [Registry.dump(logger) for logger in opened.loggers],
             "domains": domains,

@@ -393,6 +393,7 @@ def test_how_many_checkpoints_stay(bench: Make, keep: str, files: dict[str, list
     assert "--keep some: takes last, all, none or a number of at least 1" in refused.err
 
 
+@pytest.mark.filterwarnings("ignore:.*all clients are in one cluster")
 def test_a_request_can_take_up_what_is_there(
     every: Path, shades: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

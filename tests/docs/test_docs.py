@@ -72,7 +72,7 @@ def python(folder: Path, *arguments: str) -> str:
 def test_the_plugins_of_the_docs_run(workplace: Path) -> None:
     summary = json.loads((workplace / "summary.json").read_text())
     assert list(summary["methods"]) == ["lean"]
-    assert summary["config"]["components"]["aggregator"] == {"lean": {"p": "0.7"}}
+    assert summary["config"]["components"]["aggregator"] == {"lean": {"p": 0.7}}
     last = json.loads((workplace / "runs/first/rounds.jsonl").read_text().splitlines()[-1])
     labels = last["labels"]
     for client, label in enumerate(labels):
