@@ -40,9 +40,10 @@ def command(
     Runs that are in the --out folder already are reused. For example: fedwca compare fedavg fedwca --trials 3
     """
     need_one_process("fedwca compare")
-    from fedwca.cli.tables import comparison_grid, print_in
+    from fedwca.cli.tables import print_in
     from fedwca.config.method_spec import parse_method
     from fedwca.results.comparison import Comparison
+    from fedwca.results.results_table import comparison_table
     from fedwca.runs.execute import RunRequest
     from fedwca.runs.reuse import collect_runs, dataset_name
     from fedwca.runs.sources import chosen_sources
@@ -62,4 +63,4 @@ def command(
         tables[str(config.source)] = gathered.table
     assert config is not None
     found = Comparison.of(dataset_name(config), tables, base)
-    print_in(form, comparison_grid(found), found.plain(), found.flat())
+    print_in(form, comparison_table(found), found.plain(), found.flat())

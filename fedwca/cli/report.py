@@ -45,7 +45,7 @@ def command(
         raise UsageError(f"--open shows a page in a browser; with --format {chosen.value} there is none")
     found = [read_results(Path(run)) for run in runs]
     names = called(runs, [run.name for run in found])
-    text = page(found, names) if chosen is Format.HTML else document(found, names, latex_=chosen is Format.LATEX)
+    text = page(found, names) if chosen is Format.HTML else document(found, names, latex=chosen is Format.LATEX)
     if out is None and chosen is not Format.HTML:
         typer.echo(text, nl=False)
         return

@@ -34,7 +34,7 @@ from fedwca.reproduce.tables import accuracies_beside, clusters_beside
 from fedwca.results.comparison import Comparison
 from fedwca.results.figures import by_domain, cluster_weights, images_by_cluster
 from fedwca.results.reading import count_of
-from fedwca.results.text_tables import TextTable
+from fedwca.results.tables import Table
 from fedwca.runs.bench import split_trial
 from fedwca.runs.execute import RunRequest
 from fedwca.runs.reuse import CollectedRuns, collect_runs, dataset_name, say, sort_methods
@@ -168,7 +168,7 @@ def _methods(job: Job) -> dict[str, str]:
     return {row: parse_method(word).name for row, word in job.found.rows.items()}
 
 
-def accuracy_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[TextTable, list[dict[str, Any]]]:
+def accuracy_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[Table, list[dict[str, Any]]]:
     """Accuracy by source, with the published values."""
     found = Comparison.of(job.dataset, {source: g.table for source, g in gathered.items()}, None)
     values, where = (job.printed.values, job.printed.where) if job.printed else ({}, "")
@@ -183,7 +183,7 @@ def accuracy_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[TextTa
     return grid, entries
 
 
-def cluster_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[TextTable, list[dict[str, Any]]]:
+def cluster_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[Table, list[dict[str, Any]]]:
     """Clusters of round 0 by layer, or by source where no layers are named."""
     runs: dict[str, list[dict[str, Any]]] = {}
     domains: dict[str, tuple[str, ...]] = {}

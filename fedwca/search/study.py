@@ -13,7 +13,7 @@ from fedwca.cli.options import Format
 from fedwca.cli.tables import print_in
 from fedwca.config.layers import RunPlan, resolve_plan
 from fedwca.errors import FedwcaError, UsageError
-from fedwca.results.text_tables import TextTable
+from fedwca.results.tables import Table
 from fedwca.runs.execute import RunRequest
 from fedwca.runs.reuse import collect_runs, say
 from fedwca.runs.sources import chosen_sources
@@ -155,4 +155,4 @@ def report(wanted: Search, found: list[dict[str, Any]], form: Format) -> None:
     title = f"{method}: {wanted.criterion} after the last round ({better} is better), the best first"
     notes = [f"{labels} Mean over clients and runs.", f"The best: {best}"]
     whole = {"criterion": wanted.criterion, "direction": wanted.direction, "tries": found}
-    print_in(form, TextTable(title, tuple(found[0]), lines, notes), whole, found)
+    print_in(form, Table(title, tuple(found[0]), lines, notes), whole, found)

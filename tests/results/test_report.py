@@ -14,7 +14,7 @@ import pytest
 from fedwca.results.reading import Run, read_results
 from fedwca.results.report.data import page_data
 from fedwca.results.report.page import page
-from fedwca.results.report.tables import document, summary
+from fedwca.results.report.tables import document, summary_table
 from fedwca.results.report.warnings import run_warnings
 
 from .runs import write_run
@@ -82,16 +82,16 @@ def test_names_cannot_become_markup(run: Run) -> None:
 
 def test_every_run_and_method_is_in_the_table(run: Run, tmp_path: Path) -> None:
     other = read_results(write_run(tmp_path / "second", methods=2, domains=4))
-    table = summary([run, other], ["first", "second"])
-    assert table.columns[:2] == ["run", "method"]
-    assert table.columns[2:6] == ["target0", "target1", "target2", "target3"]
+    table = summary_table([run, other], ["first", "second"])
+    assert table.columns[:2] == ("run", "method")
+    assert table.columns[2:6] == ("target0", "target1", "target2", "target3")
     assert len(table.rows) == 5
     assert {len(row) for row in table.rows} == {len(table.columns)}
-    assert table.rows[0][5].text == "–"
-    assert summary([run], ["first"]).columns[0] == "method"
+    assert table.rows[0][5] == "–"
+    assert summary_table([run], ["first"]).columns[0] == "method"
     mean = table.rows[2][table.columns.index("mean")]
     assert mean.value == run.summary["wca"]["mean"]
-    assert mean.text == f"{run.summary['wca']['mean']:.1f} ± {run.summary['wca']['std']:.1f}"
+    assert mean == f"{run.summary['wca']['mean']:.1f} ± {run.summary['wca']['std']:.1f}"
 
 
 def test_markdown_and_latex(run: Run) -> None:
@@ -99,8 +99,8 @@ def test_markdown_and_latex(run: Run) -> None:
     run = replace(run, summary={**run.summary, "wca": odd})
     rows = [line for line in document([run], ["first"]).splitlines() if line.startswith("|")]
     assert len(rows) == 2 + len(run.summary)
-    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {len(summary([run], ["first"]).columns) + 1}
-    text = document([run], ["first"], latex_=True)
+    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {len(summary_table([run], ["first"]).columns) + 1}
+    text = document([run], ["first"], latex=True)
     assert r"a|b \& 50 \%\_\{x\}" in text
     assert text.count(r"\\") == 1 + len(run.summary)
     assert r"\begin{tabular}{lrrrrrr}" in text

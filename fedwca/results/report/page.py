@@ -11,8 +11,9 @@ from typing import Any
 
 from fedwca.results.reading import Run
 from fedwca.results.report.data import page_data
-from fedwca.results.report.tables import Cell, Table, summary, titles
+from fedwca.results.report.tables import summary_table, titles
 from fedwca.results.report.warnings import run_warnings
+from fedwca.results.tables import Cell, Table
 
 
 def page(runs: Sequence[Run], names: Sequence[str]) -> str:
@@ -23,7 +24,7 @@ def page(runs: Sequence[Run], names: Sequence[str]) -> str:
         names: what to call them.
     """
     here = files("fedwca.results.report")
-    table = summary(runs, names)
+    table = summary_table(runs, names)
     parts = {
         "title": escape("fedwca: " + ", ".join(names)),
         "heading": escape(runs[0].title if len(runs) == 1 else f"{len(runs)} runs"),
@@ -56,20 +57,21 @@ def html_table(table: Table, name: str) -> str:
     )
     rows = "".join(f"<tr>{_cells(row, table.heads)}</tr>" for row in table.rows)
     return (
-        f'<div class="wide" role="region" tabindex="0" aria-label="{escape(table.caption)}"><table id="{name}" '
-        f'class="sortable"><caption><span>{escape(table.caption)}</span></caption><thead><tr>{heads}</tr></thead>'
+        f'<div class="wide" role="region" tabindex="0" aria-label="{escape(table.title)}"><table id="{name}" '
+        f'class="sortable"><caption><span>{escape(table.title)}</span></caption><thead><tr>{heads}</tr></thead>'
         f"<tbody>{rows}</tbody></table></div>"
     )
 
 
-def _cells(row: Sequence[Cell], heads: int) -> str:
+def _cells(row: Sequence[str], heads: int) -> str:
     shown = []
     for index, cell in enumerate(row):
-        key = "" if cell.value is None else f' data-value="{cell.value!r}"'
+        value = cell.value if isinstance(cell, Cell) else None
+        key = "" if value is None else f' data-value="{value!r}"'
         if index < heads:
-            shown.append(f'<th scope="row" class="text"{key}>{escape(cell.text)}</th>')
+            shown.append(f'<th scope="row" class="text"{key}>{escape(cell)}</th>')
         else:
-            shown.append(f'<td class="number"{key}>{escape(cell.text)}</td>')
+            shown.append(f'<td class="number"{key}>{escape(cell)}</td>')
     return "".join(shown)
 
 
