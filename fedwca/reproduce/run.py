@@ -32,8 +32,9 @@ from fedwca.reproduce.definitions import (
 )
 from fedwca.reproduce.tables import accuracies_beside, clusters_beside
 from fedwca.results.comparison import Comparison
-from fedwca.results.figures import by_domain, cluster_weights, images_by_cluster
+from fedwca.results.pictures import clusters, draw_bars, draw_weights, save
 from fedwca.results.reading import count_of
+from fedwca.results.summary import summarise
 from fedwca.results.tables import Table
 from fedwca.runs.bench import split_trial
 from fedwca.runs.execute import RunRequest
@@ -155,7 +156,7 @@ def show(job: Job, out: Path, form: Format) -> None:
     if job.found.shows in ("domains", "weights", "images"):
         for source, found in gathered.items():
             path = out / f"{job.table}-{job.dataset}-{source}{'-quick' if job.quick else ''}.png"
-            draw_figure(job, source, found, path)
+            save(draw_figure(job, source, found), path)
             typer.echo(f"{job.title}: {path}", err=form in (Format.csv, Format.json))
     if job.found.shows in ("clusters", "images"):
         grid, values = cluster_table(job, gathered)
@@ -214,12 +215,17 @@ def cluster_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[Table, 
     return grid, entries
 
 
-def draw_figure(job: Job, source: str, found: CollectedRuns, path: Path) -> None:
-    """One figure from the runs of one source; those of single runs show the first."""
+def draw_figure(job: Job, source: str, found: CollectedRuns) -> Any:
+    """One figure from the runs of one source; those of single runs show the first.
+
+    Raises:
+        FedwcaError: there are too few rounds for it.
+    """
     methods, title = _methods(job), f"{job.dataset}, source {source}{' (--quick)' if job.quick else ''}"
     if job.found.shows == "domains":
-        by_domain(found.table, list(methods), path, f"Accuracy by target domain: {title}")
-        return
+        entries = summarise(found.table)
+        named = {name: {**entries[name], "label": row} for row, name in methods.items()}
+        return draw_bars(named, f"Accuracy by target domain: {title}")
     first = {
         row: {r["round"]: r for r in found.records(name) if (r["source_model"], r["trial"]) == (0, 0)}
         for row, name in methods.items()
@@ -230,12 +236,9 @@ def draw_figure(job: Job, source: str, found: CollectedRuns, path: Path) -> None
         if last < 1:
             raise FedwcaError(f"{job.table}: clients weigh clusters from round 1 on, so it needs --rounds 2 or more")
         rounds = sorted({min(2, last), min(50, last)})
-        chosen = {row: {number: records[number] for number in rounds} for row, records in first.items()}
-        cluster_weights(chosen, domains, path, f"Weights of cluster models, first run: {title}")
-        return
+        chosen = {row: [records[number] for number in rounds] for row, records in first.items()}
+        return draw_weights(chosen, domains, f"Weights of cluster models, first run: {title}")
     dataset, name = load(found.config)
-    images: list[Any] = [
-        c.train[:8].permute(0, 2, 3, 1).numpy() for c in split_trial(found.config, dataset, name, 0, 0).clients
-    ]
+    images = [c.train.permute(0, 2, 3, 1).numpy() for c in split_trial(found.config, dataset, name, 0, 0).clients]
     (records,) = first.values()
-    images_by_cluster(images, records[0]["labels"], domains, path, f"Images by cluster, first run: {title}")
+    return clusters(records[0]["labels"], images, domains, f"First run: {title}")

@@ -29,6 +29,7 @@ class Cell(str):
     """What the place is sorted by; None: its text."""
 
     def __new__(cls, text: str, value: float | None = None) -> Self:
+        """Text with its number."""
         cell = super().__new__(cls, text)
         cell.value = value
         return cell
