@@ -35,15 +35,15 @@ def command(
     For example: fedwca report runs/first runs/second --out compare.html
     """
     from fedwca.data.cache import write_atomically
-    from fedwca.results.reading import read_results
     from fedwca.results.report.page import page
     from fedwca.results.report.tables import document
+    from fedwca.results.run import find_run, read_run
 
     suffixes = {".html": Format.HTML, ".htm": Format.HTML, ".md": Format.MD, ".tex": Format.LATEX}
     chosen = format_ or (suffixes.get(out.suffix.lower(), Format.HTML) if out else Format.HTML)
     if open_ and chosen is not Format.HTML:
         raise UsageError(f"--open shows a page in a browser; with --format {chosen.value} there is none")
-    found = [read_results(Path(run)) for run in runs]
+    found = [read_run(find_run(run)) for run in runs]
     names = called(runs, [run.name for run in found])
     text = page(found, names) if chosen is Format.HTML else document(found, names, latex=chosen is Format.LATEX)
     if out is None and chosen is not Format.HTML:

@@ -32,7 +32,7 @@ def command(
 ) -> None:
     """Continue a run that was stopped, to the same numbers as if it had not been; a finished one shows its table."""
     from fedwca.cli.ranks import joined_ranks
-    from fedwca.results.runs import find_run
+    from fedwca.results.run import find_run
     from fedwca.runs.execute import show
 
     with joined_ranks(ranks_per_trial) as world:
@@ -70,13 +70,14 @@ def resume_run(
     from fedwca.config.methods import compose
     from fedwca.config.run_config import validate
     from fedwca.errors import UsageError
-    from fedwca.results.run_folder import RunFolder, read_records
-    from fedwca.results.runs import read_about, read_run
+    from fedwca.results.run import read_run
+    from fedwca.results.run_files import read_configuration, read_records
+    from fedwca.results.run_folder import RunFolder
     from fedwca.runs.carry_out import FinishedRun, tabulate
     from fedwca.runs.setup import load
 
     started = time.perf_counter()
-    about = read_about(path)
+    about = read_configuration(path)
     config = validate(about["config"])
     decided = RunPlan(config, compose(config), dict(about.get("origins", {})))
     if about.get("schema", 1) < 2:
@@ -113,7 +114,7 @@ def _continue(
     from fedwca.engine.free_memory import free_bytes
     from fedwca.errors import DataError
     from fedwca.results.checkpoints import Checkpoints, RetentionPolicy, Unit
-    from fedwca.results.runs import run_identity
+    from fedwca.results.run import run_identity
     from fedwca.runs import memory_estimate as memory
     from fedwca.runs.bench import group_trials, split_trial
     from fedwca.runs.carry_out import PreparedRun, carry_out, seconds_spent
@@ -205,9 +206,9 @@ def same_request(path: Path, asked: Mapping[str, Any]) -> None:
     from fedwca.config.run_config import validate
     from fedwca.errors import UsageError
     from fedwca.results.compare_runs import differing_settings
-    from fedwca.results.runs import read_about
+    from fedwca.results.run_files import read_configuration
 
-    about = read_about(path)
+    about = read_configuration(path)
     stored = {**about, "config": validate(about["config"]).model_dump(mode="json")}
     if different := differing_settings(stored, asked):
         shown = ", ".join(f"{key} is {there} there, {here} here" for key, (there, here) in list(different.items())[:3])

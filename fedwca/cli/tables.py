@@ -14,8 +14,8 @@ from rich.console import Console
 from fedwca.cli.options import Format
 from fedwca.cli.wide_tables import draw_grid
 from fedwca.config.layers import RunPlan, provenance
-from fedwca.results.reading import count_of
 from fedwca.results.results_table import narrow_columns, results_table
+from fedwca.results.run import count_of
 from fedwca.results.run_folder import to_plain
 from fedwca.results.summary import Row
 from fedwca.results.tables import Table, comma_separated

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from fedwca.config.methods import compose, unused_fields
-from fedwca.config.run_config import KINDS, Layer, RunConfig, flatten_keys, merge, preset, read_file, resolve, spell_out
+from fedwca.config.run_config import KINDS, Layer, RunConfig, merge, preset, read_file, resolve, spell_out
+from fedwca.core.nested import flatten_keys
 from fedwca.errors import InvalidConfig, UsageError
 from fedwca.federated.round import Method
 from fedwca.federated.source_model import SourceTraining

@@ -15,7 +15,7 @@ from fedwca.cli.options import Format, RunOptions
 from fedwca.cli.tables import print_in
 from fedwca.config.layers import RunPlan, resolve_plan
 from fedwca.config.method_spec import parse_method
-from fedwca.config.run_config import flatten_keys
+from fedwca.core.nested import flatten_keys
 from fedwca.datasets import datasets
 from fedwca.errors import FedwcaError
 from fedwca.registry import canonical
@@ -33,7 +33,7 @@ from fedwca.reproduce.definitions import (
 from fedwca.reproduce.tables import accuracies_beside, clusters_beside
 from fedwca.results.comparison import Comparison
 from fedwca.results.pictures import clusters, draw_bars, draw_weights, save
-from fedwca.results.reading import count_of
+from fedwca.results.run import count_of
 from fedwca.results.summary import summarise
 from fedwca.results.tables import Table
 from fedwca.runs.bench import split_trial

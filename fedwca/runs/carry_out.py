@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ from fedwca.config.layers import RunPlan
 from fedwca.runs.schedule import Schedule
 from fedwca.loggers import Logger
 from fedwca.results.pictures import overview
+from fedwca.results.run import run_title
 from fedwca.results.run_folder import RunFolder, to_plain
 from fedwca.results.summary import Row, table_rows, summarise
 
@@ -140,7 +142,7 @@ def finish(work: PreparedRun, prepared: float, complete: bool) -> tuple[list[Row
         "complete": complete,
     }
     if table:
-        overview(records, table, folder.path / "overview.png", title(decided, work.dataset.name))
+        draw_picture(work, records, summary["methods"])
     # Last, for it says that the run is complete.
     folder.write("summary.json", summary)
     return table, json.loads((folder.path / "summary.json").read_text())
@@ -157,8 +159,10 @@ def tabulate(decided: RunPlan, records: Sequence[dict[str, Any]], domains: Seque
     return table_rows(records, {method.name: method.label for method, _ in decided.methods}, domains)
 
 
-def title(decided: RunPlan, name: str) -> str:
-    """What was run, in a line."""
-    config = decided.config
-    who = f"{config.clients} clients per target domain"
-    return f"{name}, source {config.source}, {who}, {config.rounds} rounds, seed {config.seed}"
+def draw_picture(work: PreparedRun, records: Sequence[dict[str, Any]], results: dict[str, Any]) -> None:
+    """Write ``overview.png``; where that fails, a warning says so, since a picture must not cost the table."""
+    c, file = work.plan.config, work.folder.path / "overview.png"
+    try:
+        overview(records, results, file, run_title(work.dataset.name, c.source, c.clients, c.rounds, c.seed))
+    except Exception as error:  # whatever a plotting library makes of this machine's settings
+        warnings.warn(f"{file}: the picture could not be drawn ({error}); draw it with fedwca plot", stacklevel=2)

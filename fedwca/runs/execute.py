@@ -34,8 +34,10 @@ from fedwca.runs.setup import load, rehearse_components, resolve_device
 from fedwca.runs.schedule import Schedule, together_at_most
 from fedwca.registry import Registry
 from fedwca.results.checkpoints import Checkpoints, RetentionPolicy
-from fedwca.results.runs import run_identity, read_about
-from fedwca.results.run_folder import SCHEMA, RunFolder, environment
+from fedwca.results.run import run_identity
+from fedwca.results.run_files import read_configuration
+from fedwca.results.run_folder import RunFolder, environment
+from fedwca.results.run_files import SCHEMA
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ def _conduct(request: RunRequest, world: RankWorld | None) -> Conducted:
         }
         folder.write("config.json", {**described_plan(decided), "schema": SCHEMA, **more})
         decided = replace(decided, config=together)
-        keeper = FileCheckpointer(Checkpoints(path, run_identity(read_about(path)), keep))
+        keeper = FileCheckpointer(Checkpoints(path, run_identity(read_configuration(path)), keep))
         share = Schedule()
         if world is not None:
             digest = more["data_digest"]

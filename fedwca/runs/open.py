@@ -24,7 +24,8 @@ from fedwca.runs.setup import architecture, load
 from fedwca.core.network import Architecture, Network
 from fedwca.registry import canonical, unknown
 from fedwca.results.checkpoints import Checkpoints, SavedCheckpoint, Unit
-from fedwca.results.runs import find_run, run_identity, read_about, read_run
+from fedwca.results.run import find_run, run_identity, read_run
+from fedwca.results.run_files import read_configuration
 from fedwca.federated.round import Method, Server
 
 
@@ -85,7 +86,7 @@ def open_run(run: str | Path, method: str | None = None, source_model: int = 0, 
         FedwcaError: its files cannot be read.
     """
     path = find_run(run)
-    about = read_about(path)
+    about = read_configuration(path)
     config = validate(about["config"])
     unit = _unit(path, list(about["methods"]), config, method, source_model, trial)
     found = _newest(path, run_identity(about), unit)

@@ -15,9 +15,9 @@ from fedwca.errors import InvalidConfig
 from fedwca.config.run_config import RunConfig, validate
 from fedwca.config.layers import RunPlan, resolve_plan
 from fedwca.config.method_spec import parse_method
-from fedwca.results.runs import RunSummary, read_run, read_if_run, run_folders
+from fedwca.results.run import Run, read_run, read_if_run, run_folders
 from fedwca.results.run_folder import to_plain
-from fedwca.results.summary import Row
+from fedwca.results.summary import Record, Row
 
 OWN_TO_METHODS = {
     *("aggregator", "clusterer", "pseudo_labeler", "objectives", "components"),
@@ -33,12 +33,12 @@ class CollectedRuns:
     config: RunConfig
     table: list[Row]
     """In the order that was asked for."""
-    runs: dict[str, RunSummary]
+    runs: dict[str, Run]
     """The run that holds each method."""
 
-    def records(self, method: str) -> list[dict[str, Any]]:
+    def records(self, method: str) -> list[Record]:
         """A method's rounds."""
-        return [record for record in self.runs[method].records() if record["method"] == method]
+        return [record for record in self.runs[method].records if record["method"] == method]
 
 
 def say(text: str) -> None:
@@ -82,19 +82,20 @@ def plan_label(decided: RunPlan, name: str) -> str:
     return next(method.label for method, _ in decided.methods if method.name == name)
 
 
-def sort_methods(decided: RunPlan, out: Path) -> tuple[dict[str, RunSummary], list[str]]:
+def sort_methods(decided: RunPlan, out: Path) -> tuple[dict[str, Run], list[str]]:
     """Methods of a plan with the finished run that holds each, and the names of those that no run holds."""
     wanted = to_plain(described_plan(decided)["methods"])
-    there: dict[str, RunSummary] = {}
+    there: dict[str, Run] = {}
     for run in filter(None, map(read_if_run, run_folders(out))):
         if is_reusable(run, decided.config):
             there |= {name: run for name in wanted if name not in there and run.methods.get(name) == wanted[name]}
     return there, [name for name in wanted if name not in there]
 
 
-def is_reusable(run: RunSummary, config: RunConfig) -> bool:
+def is_reusable(run: Run, config: RunConfig) -> bool:
     """Whether a run ended, on this data and with these settings, whatever its methods."""
-    return run.complete and comparable_settings(run.config) == comparable_settings(config.model_dump(mode="json"))
+    same = comparable_settings(run.config) == comparable_settings(config.model_dump(mode="json"))
+    return run.complete and same and run.whole
 
 
 def comparable_settings(config: Any) -> dict[str, Any] | None:
@@ -124,7 +125,7 @@ def run_place(request: RunRequest, out: Path, name: str) -> Path:
             return path
 
 
-def start_or_resume(request: RunRequest, say: Callable[[str], None]) -> RunSummary:
+def start_or_resume(request: RunRequest, say: Callable[[str], None]) -> Run:
     """Run into ``request.out``; an unfinished run that is there goes on, to the same bits."""
     assert request.out is not None
     begun = (request.out / "config.json").is_file()

@@ -13,7 +13,7 @@ from fedwca.data.metrics import mean
 from fedwca.errors import CheckpointError, FedwcaError, UsageError
 from fedwca.runs.record import count_accuracies
 from fedwca.runs.open import open_run
-from fedwca.results.run_folder import read_records
+from fedwca.results.run_files import read_records
 
 from ..cli.conftest import SMALL, call
 from ..shades import write_shades

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedwca.results.pictures import style
-from fedwca.results.reading import Run
+from fedwca.results.run import Run
 
 ROW = 44
 """Bars side by side in one row of the picture, at most, unless a single domain has more."""
@@ -19,9 +19,9 @@ def bars(run: Run) -> Any:
     Raises:
         NotDrawn: the run has no results.
     """
-    if not run.summary:
+    if not run.results:
         raise style.NotDrawn("neither rounds.jsonl nor summary.json holds a result")
-    return draw_bars(run.summary, run.title)
+    return draw_bars(run.results, run.title)
 
 
 def draw_bars(summary: Mapping[str, Any], title: str) -> Any:

@@ -8,7 +8,8 @@ from typing import Any
 
 from fedwca.results.pictures import style
 from fedwca.results.pictures.accuracy import need_rounds
-from fedwca.results.reading import Record, Run
+from fedwca.results.run import Run
+from fedwca.results.summary import Record
 
 PANELS = 4
 MOST = 40

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from string import Template
 from typing import Any
 
-from fedwca.results.reading import Run
+from fedwca.core.nested import flatten_keys
 from fedwca.results.report.data import page_data
 from fedwca.results.report.tables import summary_table, titles
 from fedwca.results.report.warnings import run_warnings
-from fedwca.results.tables import Cell, Table
+from fedwca.results.run import Run
+from fedwca.results.tables import MISSING, Cell, Table
 
 
 def page(runs: Sequence[Run], names: Sequence[str]) -> str:
@@ -90,7 +91,7 @@ def _run(index: int, run: Run, name: str) -> str:
 
 def _settings(run: Run, name: str, named: bool) -> str:
     """Configuration with origins, methods and environment, folded away."""
-    values = [(key, text, run.origins.get(key, "default")) for key, text in flat(run.config)]
+    values = [(key, text, run.origins.get(key, "default")) for key, text in value_texts(run.config)]
     parts = [
         (str(method["label"]), _component(part)) for method in run.methods.values() for part in method["components"]
     ]
@@ -99,7 +100,7 @@ def _settings(run: Run, name: str, named: bool) -> str:
         f"<details><summary>Configuration{where}</summary>{_grid(('field', 'value', 'from'), values)}</details>"
         f"<details><summary>Methods{where}</summary>{_grid(('method', 'component and fields'), parts)}</details>"
         f"<details><summary>Environment{where}</summary>"
-        f"{_grid(('what', 'value'), [('folder', str(run.path)), *flat(run.environment)])}</details>"
+        f"{_grid(('what', 'value'), [('folder', str(run.path)), *value_texts(run.environment)])}</details>"
     )
 
 
@@ -108,19 +109,15 @@ def _component(part: dict[str, Any]) -> str:
     return f"{part['kind']} {part['name']}" + (f": {fields}" if fields else "")
 
 
-def flat(values: Any, prefix: str = "") -> Iterable[tuple[str, str]]:
+def value_texts(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Nested tables as dotted keys with their values as text.
 
-    >>> list(flat({"a": {"b": None}, "c": [1, 2]}))
+    >>> list(value_texts({"a": {"b": None}, "c": [1, 2]}))
     [('a.b', '–'), ('c', '1, 2')]
     """
-    for key, value in values.items():
-        if isinstance(value, dict):
-            yield from flat(value, f"{prefix}{key}.")
-        elif isinstance(value, list):
-            yield f"{prefix}{key}", ", ".join(map(str, value))
-        else:
-            yield f"{prefix}{key}", "–" if value is None else str(value)
+    for key, value in flatten_keys(values):
+        shown = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        yield key, MISSING if value is None else shown
 
 
 def _grid(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

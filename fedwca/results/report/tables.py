@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from fedwca.results.reading import Run
 from fedwca.results.results_table import results_table
+from fedwca.results.run import Run
 from fedwca.results.tables import Table, escape_markdown
 
 
@@ -21,12 +21,13 @@ def summary_table(runs: Sequence[Run], names: Sequence[str]) -> Table:
     entries = [
         ((called, str(entry["label"]))[not several :], {**entry, "seconds": run.timing.get("methods", {}).get(name)})
         for run, called in zip(runs, names, strict=True)
-        for name, entry in run.summary.items()
+        for name, entry in run.results.items()
     ]
     spread = "one run, so no spread"
     if any(entry["n"] > 1 for _, entry in entries):
         spread = "mean ± standard deviation (ddof 1) over runs"
-    title = f"Test accuracy in percent after the last round, {spread}"
+    last = "last round" if all(run.complete for run in runs) else "last round that was run"
+    title = f"Test accuracy in percent after the {last}, {spread}"
     return results_table(title, entries, ("run", "method") if several else ("method",))
 
 
