@@ -77,6 +77,7 @@ def init(
     """
     need_flower()
     from fedwca.deploy.prepare import DeployRequest, prepare
+    from fedwca.runs.run_stages import RunRequest
 
     given: dict[str, Any] = {
         "aggregator": aggregator,
@@ -98,10 +99,7 @@ def init(
         layer["training"] = training
     wanted = DeployRequest(
         folder,
-        layer,
-        [pair(text) for text in set_ or []],
-        preset,
-        config,
+        RunRequest(layer, [pair(text) for text in set_ or []], preset, config),
         baseline,
         clients,
         deal is not None,

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedwca.config.methods import compose, unused_fields
+from fedwca.config.methods import component_values, compose, unused_fields
 from fedwca.config.run_config import KINDS, Layer, RunConfig, merge, preset, read_file, resolve, spell_out
 from fedwca.core.nested import flatten_keys
-from fedwca.errors import InvalidConfig, UsageError
+from fedwca.datasets import find_dataset
+from fedwca.errors import FedwcaError, InvalidConfig, UsageError
 from fedwca.federated.round import Method
 from fedwca.federated.source_model import SourceTraining
 from fedwca.registry import canonical, unknown
@@ -28,6 +29,18 @@ class RunPlan:
     origins: dict[str, str]
     """Dotted key to the layer its value came from; what is not here is a field's default."""
 
+    def at(self, source: str) -> RunPlan:
+        """The same run from a source domain."""
+        return replace(self, config=self.config.model_copy(update={"source": source}))
+
+    def described(self) -> dict[str, Any]:
+        """Plain values: the configuration, what each method is made of, and where values came from."""
+        methods = {
+            method.name: {"label": method.label, "rounds": rounds, "components": component_values(method)}
+            for method, rounds in self.methods
+        }
+        return {"config": self.config.model_dump(mode="json"), "methods": methods, "origins": self.origins}
+
 
 def resolve_plan(
     layer: Layer,
@@ -43,7 +56,8 @@ def resolve_plan(
         pairs: ``("aggregator.ta", "0.05")`` …, part of the command line.
         preset_name: see `fedwca.config.run_config.preset`.
         file: TOML or JSON.
-        source: the source domain if nobody names one (the data set's own default), for the preset's per-source values.
+        source: the source domain if nobody names one; None: the data set's own default, if that is known before its
+            images are read.
 
     Raises:
         UsageError: unknown names, bad values, or parts that do not fit each other.
@@ -54,11 +68,19 @@ def resolve_plan(
     if top.get("data") is not None and top.get("dataset") is None:
         # Whoever names a folder and no data set means the folder of domains itself.
         (written if given.get("data") is None else given)["dataset"] = top["dataset"] = "folder"
-    dataset, source = top.get("dataset", "digits_mini"), top.get("source") or source
-    base = preset(preset_name, str(dataset), source)
-    chosen = chosen_names(merge(base, top))
-    given = merge(given, parse_set_options(pairs, chosen))
-    config, origins = resolve({f"preset {preset_name}": base, "config": written, "CLI": given})
+
+    def layers(source: str | None) -> dict[str, Layer]:
+        base = preset(preset_name, str(top.get("dataset", "digits_mini")), top.get("source") or source)
+        own = merge(given, parse_set_options(pairs, chosen_names(merge(base, top))))
+        return {f"preset {preset_name}": base, "config": written, "CLI": own}
+
+    found = layers(source)
+    config, origins = resolve(found)
+    if config.source is None and (source := source or default_source(config)) is not None:
+        found = layers(source)
+        config, origins = resolve(found)
+        config = config.model_copy(update={"source": source})
+    base = found[f"preset {preset_name}"]
     if config.checkpoint is not None:
         config, origins = without_training(config, origins, base)
     methods = compose(config)
@@ -69,6 +91,15 @@ def resolve_plan(
             raise UsageError(f"{key} is given, but no method of this run uses the {kind} {name!r}")
         del origins[f"components.{key}"]
     return RunPlan(without(config, idle), methods, origins)
+
+
+def default_source(config: RunConfig) -> str | None:
+    """The source domain of a configuration that names none; None where only the images can say it."""
+    try:
+        found = find_dataset(config.dataset, config.data, config.components.get("dataset", {}).get(config.dataset))
+    except FedwcaError:
+        return None  # said when the data set is loaded
+    return found.first_domain()
 
 
 def without_training(config: RunConfig, origins: dict[str, str], base: Layer) -> tuple[RunConfig, dict[str, str]]:
@@ -103,6 +134,27 @@ def without(config: RunConfig, keys: Sequence[str]) -> RunConfig:
         for kind, names in config.components.items()
     }
     return config.model_copy(update={"components": components})
+
+
+TRAINING_WORDS = ("epochs", "lr", "batch_size")
+"""Fields of clients' training that have a word of their own."""
+
+
+def layer_from_words(words: Mapping[str, Any]) -> Layer:
+    """What a user says of a run as a layer: fields of `RunConfig`, and the words for fields of clients' training.
+
+    >>> layer_from_words({"rounds": 3, "lr": 0.01})
+    {'rounds': 3, 'training': {'lr': 0.01}}
+
+    Raises:
+        UsageError: a word is neither.
+    """
+    known = [*RunConfig.model_fields, *TRAINING_WORDS]
+    if strange := [word for word in words if word not in known]:
+        raise UsageError(unknown("setting", strange[0], known))
+    layer = {word: value for word, value in words.items() if word not in TRAINING_WORDS}
+    training = {word: words[word] for word in TRAINING_WORDS if word in words}
+    return merge(layer, {"training": training}) if training else layer
 
 
 def chosen_names(values: Layer) -> dict[str, list[str]]:

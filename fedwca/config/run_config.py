@@ -97,6 +97,13 @@ class RunConfig(BaseModel):
     evidence: bool = False
     """Whether the last round records what its models say of the training images: density and entropy, no labels."""
 
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """What is not as by default: enough to make it again."""
+        usual = type(self).model_fields
+        for name, value in self:
+            if value != usual[name].get_default(call_default_factory=True):
+                yield name, value
+
     @field_validator("dataset", "model", "clusterer", "aggregator", "pseudo_labeler", mode="after")
     @classmethod
     def _canonical(cls, value: str | None) -> str | None:

@@ -8,18 +8,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedwca.config.registries import registry_of
+from fedwca.core.messages import Offer
 from fedwca.data.metrics import Metrics
-from fedwca.engine.interface import Engine, ClientWork
+from fedwca.engine.interface import ClientWork, Engine
 from fedwca.engine.randomness import Keys
 from fedwca.engine.signatures import BankSignatures
 from fedwca.engine.task import Task, Training
-from fedwca.config.registries import registry_of
 from fedwca.federated.clustering import check_labels
 from fedwca.federated.round import Method, Server
-from fedwca.core.messages import Offer
 
 
-def cluster_layers(words: Sequence[str], engine: Engine, source: Tensor, metrics: Metrics, keys: Keys) -> dict[str, Any]:
+def cluster_layers(
+    words: Sequence[str], engine: Engine, source: Tensor, metrics: Metrics, keys: Keys
+) -> dict[str, Any]:
     """How other clusterers would group the clients: by word ``labels [K]``, and how they compare with the true domains.
 
     Args:

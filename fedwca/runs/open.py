@@ -10,23 +10,23 @@ from shlex import quote
 import torch
 from torch import Tensor
 
-from fedwca.data.dataset import FederatedDataset
-from fedwca.data.partition import Federation
-from fedwca.engine.layout import Layout
-from fedwca.engine.interface import Engine
-from fedwca.errors import CheckpointError, FedwcaError, UsageError
-from fedwca.runs.bench import split_trial
-from fedwca.runs.round_state import state_from_tensors
 from fedwca.config.methods import compose
 from fedwca.config.run_config import RunConfig, validate
-from fedwca.runs.select_engine import choose_engine
-from fedwca.runs.setup import architecture, load
 from fedwca.core.network import Architecture, Network
+from fedwca.data.dataset import FederatedDataset
+from fedwca.data.partition import Federation
+from fedwca.engine.interface import Engine
+from fedwca.engine.layout import Layout
+from fedwca.errors import CheckpointError, FedwcaError, UsageError
+from fedwca.federated.round import Method, Server
 from fedwca.registry import canonical, unknown
 from fedwca.results.checkpoints import Checkpoints, SavedCheckpoint, Unit
-from fedwca.results.run import find_run, run_identity, read_run
+from fedwca.results.run import find_run, read_run, run_identity
 from fedwca.results.run_files import read_configuration
-from fedwca.federated.round import Method, Server
+from fedwca.runs.bench import split_trial
+from fedwca.runs.round_state import state_from_tensors
+from fedwca.runs.select_engine import choose_engine
+from fedwca.runs.setup import architecture, load
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,15 @@ from typing import Any
 
 import torch
 
+from fedwca.config.run_config import RunConfig
 from fedwca.data.partition import ClientImages
 from fedwca.engine.precision import matmul_precision
-from fedwca.engine.stacked.tuning.benchmark import Found, pick_kernels, benchmark_kernels
+from fedwca.engine.stacked.tuning.benchmark import Found, benchmark_kernels, pick_kernels
 from fedwca.engine.stacked.tuning.kernels import Kernels, default_kernels
 from fedwca.errors import UsageError
-from fedwca.config.run_config import RunConfig
+from fedwca.federated.round import Method
 from fedwca.runs.select_engine import clients_at_once, engine_name, fits_memory, trials_at_once
 from fedwca.runs.setup import architecture, resolve_device
-from fedwca.federated.round import Method
 
 LONG = 600.0
 """Seconds of training by eager steps above which compiling, a minute or two, is tried."""

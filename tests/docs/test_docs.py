@@ -132,9 +132,10 @@ def test_a_command_line_parses(page: Path, words: list[str], monkeypatch: pytest
     context = command.make_context(words[0], list(names))
     if words[0] == "bench" and known(words):
         values = context.params
-        monkeypatch.setattr("fedwca.runs.execute.execute", planned)
+        monkeypatch.setattr("fedwca.runs.start.start_run", planned)
         if values["config"] is None:
-            command.callback(**values)
+            with pytest.raises(typer.Exit):
+                command.callback(**values)
     if words[0] == "compare":
         resolve_plan({"baselines": context.params["methods"], "composed": False})
     if words[0] == "reproduce":
@@ -143,9 +144,10 @@ def test_a_command_line_parses(page: Path, words: list[str], monkeypatch: pytest
         assert registry_of(words[1]).get(words[2])
 
 
-def planned(request: Any) -> None:
+def planned(request: Any, *_: Any) -> None:
     """In place of a run: everything that is checked before one, without data."""
-    resolve_plan(request.layer, request.pairs, request.preset, None, request.layer.get("source"))
+    request.plan()
+    raise typer.Exit
 
 
 @by_page

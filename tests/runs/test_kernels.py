@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
+from fedwca.config.methods import compose
+from fedwca.config.run_config import RunConfig
+from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
 from fedwca.errors import UsageError
 from fedwca.runs import select_kernels as kernels
-from fedwca.config.methods import compose
-from fedwca.config.run_config import RunConfig
 from fedwca.runs.select_engine import choose_engine, choose_engines
-from fedwca.runs.select_kernels import choose_kernels, restore_kernels, measure_kernels
-from fedwca.core.network import Network
+from fedwca.runs.select_kernels import choose_kernels, measure_kernels, restore_kernels
 
 
 def config(**options: object) -> RunConfig:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 import torch
 
+from fedwca.config.run_config import RunConfig
+from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
-from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.interface import TrialsInTurn
+from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedTrials
 from fedwca.errors import UsageError
-from fedwca.runs import select_engine as engines
-from fedwca.config.run_config import RunConfig
-from fedwca.runs.select_engine import ENGINES, choose_engine, choose_engines, restore_trials_at_once, trials_at_once
 from fedwca.models.lenet import LeNet
 from fedwca.models.resnet18 import ResNet18
-from fedwca.core.network import Network
+from fedwca.runs import select_engine as engines
+from fedwca.runs.select_engine import ENGINES, choose_engine, choose_engines, restore_trials_at_once, trials_at_once
 
 
 @pytest.mark.parametrize("name", ["auto", "loop"])

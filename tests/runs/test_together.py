@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fedwca.errors import Diverged
-from fedwca.runs import rounds as federate
-from fedwca.runs.bench import run_bench
 from fedwca.config.methods import compose
 from fedwca.config.run_config import RunConfig
-from fedwca.runs.progress import Progress
-from fedwca.runs.setup import load
+from fedwca.errors import Diverged
 from fedwca.federated.round import OpenRound
+from fedwca.runs import rounds as federate
+from fedwca.runs.bench import run_bench
+from fedwca.runs.reporter import Progress
+from fedwca.runs.setup import load
 
 from ..shades import write_shades
 
