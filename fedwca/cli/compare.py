@@ -40,11 +40,12 @@ def command(
     """
     need_one_process("fedwca compare")
     from fedwca.cli.reporter import ConsoleReporter
-    from fedwca.cli.tables import comparison_grid, print_in
+    from fedwca.cli.tables import print_in
+    from fedwca.results.results_table import comparison_table
     from fedwca.runs.compare import run_comparison
     from fedwca.runs.run_stages import RunRequest
 
     request = RunRequest(asked.layer, asked.pairs, asked.preset, asked.file)
     reporter = ConsoleReporter(silent=form is not Format.table)
     found = run_comparison(request, methods, source or [], reference, out, reporter)
-    print_in(form, comparison_grid(found), found.plain(), found.flat())
+    print_in(form, comparison_table(found), found.plain(), found.flat())

@@ -101,7 +101,7 @@ def _show_baseline(name: str, as_json: bool) -> None:
     if as_json:
         typer.echo(found.model_dump_json(indent=2))
         return
-    from fedwca.config.run_config import flatten_keys
+    from fedwca.core.nested import flatten_keys
 
     for field, value in found.model_dump(exclude_none=True).items():
         if isinstance(value, dict):

@@ -9,17 +9,16 @@ from typing import Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Table as TerminalTable
 
 from fedwca.cli.options import Format
 from fedwca.cli.wide_tables import draw_grid
 from fedwca.config.layers import provenance
-from fedwca.results.comparison import Comparison
 from fedwca.results.profile import PHASES
-from fedwca.results.reading import count_of
+from fedwca.results.results_table import narrow_columns, results_table
+from fedwca.results.run import count_of
 from fedwca.results.run_folder import to_plain
-from fedwca.results.statistics import FEWEST, Difference
-from fedwca.results.text_tables import TextTable, comma_separated, format_difference, format_number
+from fedwca.results.tables import Table, comma_separated
 from fedwca.runs.reporter import PlannedRun
 from fedwca.runs.run_stages import FinishedRun
 
@@ -51,16 +50,9 @@ def print_finished(done: FinishedRun, as_json: bool) -> None:
     console, config, table, summary = Console(), done.plan.config, done.table, done.summary
     runs = config.source_models * config.trials
     spread = f"mean ± std (ddof 1) over n = {runs} runs" if runs > 1 else "n = 1 run, so there is no spread"
-    lines = []
-    for row in table:
-        entry = summary["methods"][row.name]
-        cells = [_cell(entry["domains"][domain], entry["domain_stds"][domain]) for domain in row.domains]
-        difference = entry.get("difference")
-        paired = _cell(difference["mean"], difference["std"], "+") if difference else ""
-        lines.append([row.label, *cells, _cell(entry["mean"], entry["std"]), paired])
     title = f"{done.dataset.name}, source {config.source}: accuracy in percent after the last round, {spread}"
-    columns = ("method", *(table[0].domains if table else ()), "mean", "to FedAvg")
-    draw_grid(TextTable(title, columns, lines), console, bold="mean")
+    entries = [((row.label,), summary["methods"][row.name]) for row in table]
+    draw_grid(results_table(title, entries, columns=narrow_columns()), console, bold="mean")
     timing = summary["timing"]
     console.print(
         f"Ran {timing['run_seconds']:.0f} s after {timing['setup_seconds']:.0f} s of set-up. Results, configuration "
@@ -73,7 +65,7 @@ def print_finished(done: FinishedRun, as_json: bool) -> None:
 def print_profile(profile: Mapping[str, Any]) -> None:
     """A row per method, a column per phase, seconds a round."""
     console = Console()
-    grid = Table(title="Seconds a round; evidence, label and train are summed over clients")
+    grid = TerminalTable(title="Seconds a round; evidence, label and train are summed over clients")
     for column in ("method", "round", *PHASES):
         grid.add_column(column, justify="left" if column == "method" else "right")
     for name, seconds in profile["seconds"].items():
@@ -84,52 +76,7 @@ def print_profile(profile: Mapping[str, Any]) -> None:
         console.print(f"Trace of a round of {profile['of']}: {profile['trace']}, for chrome://tracing", markup=False)
 
 
-def _cell(value: float | None, std: float | None, sign: str = "") -> str:
-    """A mean with its spread, where there is one."""
-    if value is None:
-        return "–"
-    return f"{value:{sign}.1f}" + ("" if std is None else f" ± {std:.1f}")
-
-
-def comparison_grid(found: Comparison) -> TextTable:
-    """A row per method: a column per source, all runs together where there are several sources, the difference."""
-    several = len(found.sources) > 1
-    reference = found.labels[found.reference] if found.reference else None
-    columns = ["method", *found.sources, *(["Avg."] if several else [])]
-    columns += [f"to {reference} [95 % CI]", "Wilcoxon p"] if reference else []
-    lines = []
-    for method, label in found.labels.items():
-        cells = [format_number(found.sample(method, source)) for source in found.sources]
-        cells += [format_number(found.sample(method))] if several else []
-        if reference:
-            difference = found.difference(method)
-            cells += [format_difference(difference), _p(difference)]
-        lines.append([label, *cells])
-    counts = {found.sample(method, source).n for method in found.labels for source in found.sources}
-    each = " to ".join(map(str, sorted({min(counts), max(counts)})))
-    what = "source" if several else f"source {found.sources[0]}"
-    title = f"{found.dataset}: accuracy in percent after the last round, by {what}"
-    notes = [f"Mean ± std (ddof 1) over n = {each} runs (source models × trials) of a source."]
-    if several:
-        total = max(found.sample(method).n for method in found.labels)
-        notes.append(
-            f"Avg.: mean ± std over all {total} runs of all sources, so its spread is also that between sources."
-        )
-    if reference:
-        notes.append(
-            "Differences are paired by source, source model and trial; Student's t interval; "
-            f"Wilcoxon signed-rank from {FEWEST} pairs on."
-        )
-    return TextTable(title, tuple(columns), lines, notes)
-
-
-def _p(difference: Difference | None) -> str:
-    if difference is None:
-        return ""
-    return "–" if difference.p is None else f"{difference.p:.3g}"
-
-
-def print_in(form: Format, grid: TextTable, whole: Any, entries: Sequence[Mapping[str, Any]]) -> None:
+def print_in(form: Format, grid: Table, whole: Any, entries: Sequence[Mapping[str, Any]]) -> None:
     """A table in the form that was asked for: ``whole`` as JSON, ``entries`` as CSV, else the grid."""
     match form:
         case Format.json:

@@ -9,7 +9,8 @@ from typing import Any
 
 from fedwca.config.methods import component_values, compose, unused_fields
 from fedwca.config.registries import registry_of
-from fedwca.config.run_config import KINDS, Layer, RunConfig, flatten_keys, merge, preset, read_file, resolve, spell_out
+from fedwca.config.run_config import KINDS, Layer, RunConfig, merge, preset, read_file, resolve, spell_out
+from fedwca.core.nested import flatten_keys
 from fedwca.datasets import find_dataset
 from fedwca.errors import FedwcaError, InvalidConfig, UsageError
 from fedwca.federated.round import Method

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, 
 from fedwca.config.method_spec import parse_method
 from fedwca.config.paths import preset_folder, preset_names
 from fedwca.config.registries import registry_of
+from fedwca.core.nested import flatten_keys
 from fedwca.engine.precision import Precision
 from fedwca.engine.task import Training
 from fedwca.errors import InvalidConfig
@@ -217,19 +218,6 @@ def merge(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
         both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
         merged[key] = merge(merged[key], value) if both else value
     return merged
-
-
-def flatten_keys(layer: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Leaves of nested tables as dotted keys.
-
-    >>> dict(flatten_keys({"a": {"x": 1}, "b": 2}))
-    {'a.x': 1, 'b': 2}
-    """
-    for key, value in layer.items():
-        if isinstance(value, Mapping):
-            yield from flatten_keys(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def resolve(layers: Mapping[str, Layer]) -> tuple[RunConfig, dict[str, str]]:

@@ -17,7 +17,8 @@ from fedwca.export.description import ModelDescription
 from fedwca.export.inference import weights_hash
 from fedwca.federated.round import Method
 from fedwca.newcomers.join import JoinedClient
-from fedwca.results.runs import read_about, run_identity
+from fedwca.results.run import run_identity
+from fedwca.results.run_files import read_configuration
 
 if TYPE_CHECKING:
     from fedwca.runs.open import OpenedRun
@@ -108,7 +109,7 @@ def describe_model(reopened: OpenedRun, network: Network, method: Method, **more
             "dataset": reopened.dataset.name,
             "source": reopened.source,
             "rounds": reopened.round + 1,
-            "config_hash": run_identity(read_about(reopened.path)),
+            "config_hash": run_identity(read_configuration(reopened.path)),
             "weights_hash": weights_hash(network),
             **more,
         }

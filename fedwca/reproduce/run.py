@@ -11,7 +11,7 @@ from typing import Any
 
 from fedwca.config.layers import RunPlan
 from fedwca.config.method_spec import parse_method
-from fedwca.config.run_config import flatten_keys
+from fedwca.core.nested import flatten_keys
 from fedwca.datasets import datasets
 from fedwca.errors import FedwcaError
 from fedwca.registry import canonical
@@ -28,9 +28,10 @@ from fedwca.reproduce.definitions import (
 )
 from fedwca.reproduce.tables import accuracies_beside, clusters_beside
 from fedwca.results.comparison import Comparison
-from fedwca.results.figures import by_domain, cluster_weights, images_by_cluster
-from fedwca.results.reading import count_of
-from fedwca.results.text_tables import TextTable
+from fedwca.results.pictures import clusters, draw_bars, draw_weights, save
+from fedwca.results.run import count_of
+from fedwca.results.summary import summarise
+from fedwca.results.tables import Table
 from fedwca.runs.bench import split_trial
 from fedwca.runs.reporter import RunReporter
 from fedwca.runs.reuse import CollectedRuns, chosen_sources, collect_runs, dataset_name, sort_methods
@@ -156,7 +157,7 @@ def _hours(hours: float) -> str:
 class JobResult:
     """What a job came to."""
 
-    grid: TextTable
+    grid: Table
     values: list[dict[str, Any]]
     """The table's entries."""
     figures: list[Path]
@@ -170,7 +171,7 @@ def run_job(job: Job, out: Path, reporter: RunReporter) -> JobResult:
     if job.found.shows in ("domains", "weights", "images"):
         for source, found in gathered.items():
             path = out / f"{job.table}-{job.dataset}-{source}{'-quick' if job.quick else ''}.png"
-            draw_figure(job, source, found, path)
+            save(draw_figure(job, source, found), path)
             figures.append(path)
     if job.found.shows in ("clusters", "images"):
         grid, values = cluster_table(job, gathered)
@@ -183,7 +184,7 @@ def _methods(job: Job) -> dict[str, str]:
     return {row: parse_method(word).name for row, word in job.found.rows.items()}
 
 
-def accuracy_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[TextTable, list[dict[str, Any]]]:
+def accuracy_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[Table, list[dict[str, Any]]]:
     """Accuracy by source, with the published values."""
     found = Comparison.of(job.dataset, {source: g.table for source, g in gathered.items()}, None)
     values, where = (job.printed.values, job.printed.where) if job.printed else ({}, "")
@@ -198,10 +199,10 @@ def accuracy_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[TextTa
     return grid, entries
 
 
-def cluster_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[TextTable, list[dict[str, Any]]]:
+def cluster_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[Table, list[dict[str, Any]]]:
     """Clusters of round 0 by layer, or by source where no layers are named."""
     runs: dict[str, list[dict[str, Any]]] = {}
-    domains: dict[str, tuple[str, ...]] = {}
+    domains: dict[str, Sequence[str]] = {}
     (method,) = _methods(job).values()
     for source, found in gathered.items():
         firsts = [record for record in found.records(method) if record["round"] == 0]
@@ -229,12 +230,17 @@ def cluster_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[TextTab
     return grid, entries
 
 
-def draw_figure(job: Job, source: str, found: CollectedRuns, path: Path) -> None:
-    """One figure from the runs of one source; those of single runs show the first."""
+def draw_figure(job: Job, source: str, found: CollectedRuns) -> Any:
+    """One figure from the runs of one source; those of single runs show the first.
+
+    Raises:
+        FedwcaError: there are too few rounds for it.
+    """
     methods, title = _methods(job), f"{job.dataset}, source {source}{' (--quick)' if job.quick else ''}"
     if job.found.shows == "domains":
-        by_domain(found.table, list(methods), path, f"Accuracy by target domain: {title}")
-        return
+        entries = summarise(found.table)
+        named = {name: {**entries[name], "label": row} for row, name in methods.items()}
+        return draw_bars(named, f"Accuracy by target domain: {title}")
     first = {
         row: {r["round"]: r for r in found.records(name) if (r["source_model"], r["trial"]) == (0, 0)}
         for row, name in methods.items()
@@ -245,12 +251,9 @@ def draw_figure(job: Job, source: str, found: CollectedRuns, path: Path) -> None
         if last < 1:
             raise FedwcaError(f"{job.table}: clients weigh clusters from round 1 on, so it needs --rounds 2 or more")
         rounds = sorted({min(2, last), min(50, last)})
-        chosen = {row: {number: records[number] for number in rounds} for row, records in first.items()}
-        cluster_weights(chosen, domains, path, f"Weights of cluster models, first run: {title}")
-        return
+        chosen = {row: [records[number] for number in rounds] for row, records in first.items()}
+        return draw_weights(chosen, domains, f"Weights of cluster models, first run: {title}")
     dataset, name = load(found.config)
-    images: list[Any] = [
-        c.train[:8].permute(0, 2, 3, 1).numpy() for c in split_trial(found.config, dataset, name, 0, 0).clients
-    ]
+    images = [c.train.permute(0, 2, 3, 1).numpy() for c in split_trial(found.config, dataset, name, 0, 0).clients]
     (records,) = first.values()
-    images_by_cluster(images, records[0]["labels"], domains, path, f"Images by cluster, first run: {title}")
+    return clusters(records[0]["labels"], images, domains, f"First run: {title}")

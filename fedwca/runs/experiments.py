@@ -10,7 +10,7 @@ from fedwca.config.layers import layer_from_words
 from fedwca.engine.distributed.process_group import expected_ranks
 from fedwca.errors import UsageError
 from fedwca.results.comparison import Comparison
-from fedwca.results.runs import find_run
+from fedwca.results.run import find_run
 from fedwca.runs.compare import run_comparison
 from fedwca.runs.reporter import SILENT, RunReporter
 from fedwca.runs.resume import resume_run

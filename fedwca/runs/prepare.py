@@ -19,8 +19,9 @@ from fedwca.errors import DataError
 from fedwca.loggers import Logger
 from fedwca.registry import Registry
 from fedwca.results.checkpoints import Checkpoints, RetentionPolicy, SavedCheckpoint, Unit
-from fedwca.results.run_folder import SCHEMA, RunFolder, environment
-from fedwca.results.runs import read_about, run_identity
+from fedwca.results.run import run_identity
+from fedwca.results.run_files import SCHEMA, read_configuration
+from fedwca.results.run_folder import RunFolder, environment
 from fedwca.results.settings import SAME_NUMBERS
 from fedwca.runs import memory_estimate as memory
 from fedwca.runs.bench import TrialSplits, group_trials
@@ -85,7 +86,9 @@ def prepare_run(opened: OpenRunFolder, reporter: RunReporter, ranks: Ranks) -> P
         }
         folder.write("config.json", {**plan.described(), "schema": SCHEMA, **more})
     plan = replace(plan, config=config)
-    checkpoints = Checkpoints(folder.path, run_identity(read_about(folder.path)), RetentionPolicy.parse(opened.keep))
+    checkpoints = Checkpoints(
+        folder.path, run_identity(read_configuration(folder.path)), RetentionPolicy.parse(opened.keep)
+    )
     begun = {} if opened.earlier is None else rewind_run(folder, plan, checkpoints, reporter)
     keeper, schedule = FileCheckpointer(checkpoints, begun), Schedule()
     if ranks.world is not None:

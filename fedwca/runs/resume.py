@@ -12,8 +12,9 @@ from fedwca.config.methods import compose
 from fedwca.config.run_config import validate
 from fedwca.errors import UsageError
 from fedwca.results.compare_runs import differing_settings
-from fedwca.results.run_folder import RunFolder, read_records
-from fedwca.results.runs import read_about, read_run
+from fedwca.results.run import read_run
+from fedwca.results.run_files import read_configuration, read_records
+from fedwca.results.run_folder import RunFolder
 from fedwca.runs.execute import execute_run
 from fedwca.runs.log_to import build_loggers
 from fedwca.runs.prepare import OpenRunFolder, prepare_run
@@ -36,7 +37,7 @@ def resume_run(path: Path, reporter: RunReporter = SILENT, ranks: Ranks = ONE_PR
         FedwcaError: its checkpoints, its data or what is installed do not fit it any more.
     """
     started = time.perf_counter()
-    about = read_about(path)
+    about = read_configuration(path)
     config = validate(about["config"])
     plan = RunPlan(config, compose(config), dict(about.get("origins", {})))
     if about.get("schema", 1) < 2:
@@ -66,7 +67,7 @@ def refuse_other_request(path: Path, plan: RunPlan) -> None:
     Raises:
         UsageError: they differ; says in what.
     """
-    about = read_about(path)
+    about = read_configuration(path)
     stored = {**about, "config": validate(about["config"]).model_dump(mode="json")}
     if different := differing_settings(stored, plan.described()):
         shown = ", ".join(f"{key} is {there} there, {here} here" for key, (there, here) in list(different.items())[:3])

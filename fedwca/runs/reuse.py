@@ -12,12 +12,12 @@ from fedwca.config.layers import RunPlan, type_components
 from fedwca.config.method_spec import parse_method
 from fedwca.config.run_config import RunConfig, validate
 from fedwca.datasets import datasets
-from fedwca.errors import InvalidConfig, UsageError
+from fedwca.errors import FedwcaError, InvalidConfig, UsageError
 from fedwca.registry import canonical, unknown
+from fedwca.results.run import Run, data_name, read_if_run, read_run, run_folders
 from fedwca.results.run_folder import to_plain
-from fedwca.results.runs import RunSummary, read_if_run, read_run, run_folders
 from fedwca.results.settings import SAME_NUMBERS
-from fedwca.results.summary import Row
+from fedwca.results.summary import Record, Row
 from fedwca.runs.reporter import RunReporter
 from fedwca.runs.run_stages import RunRequest
 from fedwca.runs.setup import load
@@ -37,12 +37,12 @@ class CollectedRuns:
     config: RunConfig
     table: list[Row]
     """In the order that was asked for."""
-    runs: dict[str, RunSummary]
+    runs: dict[str, Run]
     """The run that holds each method."""
 
-    def records(self, method: str) -> list[dict[str, Any]]:
+    def records(self, method: str) -> list[Record]:
         """A method's rounds."""
-        return [record for record in self.runs[method].records() if record["method"] == method]
+        return [record for record in self.runs[method].records if record["method"] == method]
 
 
 def chosen_sources(request: RunRequest, names: Sequence[str], catalogue: bool = False) -> list[RunRequest]:
@@ -104,7 +104,7 @@ def collect_runs(request: RunRequest, out: Path, reporter: RunReporter) -> Colle
 
 def dataset_name(config: RunConfig) -> str:
     """What tables and folders call the data: its name, or that of the folder of domains."""
-    return config.data.name if config.dataset == "folder" and config.data and config.data.name else config.dataset
+    return data_name(config.dataset, config.data)
 
 
 def plan_label(decided: RunPlan, name: str) -> str:
@@ -112,19 +112,23 @@ def plan_label(decided: RunPlan, name: str) -> str:
     return next(method.label for method, _ in decided.methods if method.name == name)
 
 
-def sort_methods(decided: RunPlan, out: Path) -> tuple[dict[str, RunSummary], list[str]]:
+def sort_methods(decided: RunPlan, out: Path) -> tuple[dict[str, Run], list[str]]:
     """Methods of a plan with the finished run that holds each, and the names of those that no run holds."""
     wanted = to_plain(decided.described()["methods"])
-    there: dict[str, RunSummary] = {}
+    there: dict[str, Run] = {}
     for run in filter(None, map(read_if_run, run_folders(out))):
         if is_reusable(run, decided.config):
             there |= {name: run for name in wanted if name not in there and run.methods.get(name) == wanted[name]}
     return there, [name for name in wanted if name not in there]
 
 
-def is_reusable(run: RunSummary, config: RunConfig) -> bool:
-    """Whether a run ended, on this data and with these settings, whatever its methods."""
-    return run.complete and comparable_settings(run.config) == comparable_settings(config.model_dump(mode="json"))
+def is_reusable(run: Run, config: RunConfig) -> bool:
+    """Whether a run ended, on this data and with these settings, with its last rounds on record; any methods."""
+    same = comparable_settings(run.config) == comparable_settings(config.model_dump(mode="json"))
+    try:
+        return run.complete and same and run.whole
+    except FedwcaError:
+        return False  # damaged: it is run again, elsewhere
 
 
 def comparable_settings(config: Any) -> dict[str, Any] | None:
@@ -154,7 +158,7 @@ def run_place(decided: RunPlan, out: Path, name: str) -> Path:
             return path
 
 
-def start_or_resume(request: RunRequest, reporter: RunReporter) -> RunSummary:
+def start_or_resume(request: RunRequest, reporter: RunReporter) -> Run:
     """Run into ``request.out``; an unfinished run that is there goes on, to the same bits."""
     assert request.out is not None
     begun = (request.out / "config.json").is_file()

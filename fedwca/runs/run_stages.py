@@ -13,7 +13,8 @@ from fedwca.data.dataset import FederatedDataset
 from fedwca.engine.distributed.process_group import RankWorld
 from fedwca.engine.memory import MemoryEstimate
 from fedwca.loggers import Logger
-from fedwca.results.run_folder import RunFolder, read_records
+from fedwca.results.run_files import read_records
+from fedwca.results.run_folder import RunFolder
 from fedwca.results.summary import Row
 from fedwca.runs.bench import TrialSplits
 from fedwca.runs.round_state import FileCheckpointer

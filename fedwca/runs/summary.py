@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedwca.config.layers import RunPlan
 from fedwca.results.pictures import overview
+from fedwca.results.run import run_title
 from fedwca.results.summary import Row, summarise, table_rows
 from fedwca.runs.run_stages import PreparedRun
 
@@ -28,7 +30,7 @@ def write_summary(run: PreparedRun, prepared: float, complete: bool) -> tuple[li
     for record in records:
         seconds[record["method"]] += seconds_spent(record)
     now = time.perf_counter()
-    summary = {
+    summary: dict[str, Any] = {
         "methods": summarise(table),
         "config": plan.config.model_dump(mode="json"),
         "timing": {
@@ -40,7 +42,7 @@ def write_summary(run: PreparedRun, prepared: float, complete: bool) -> tuple[li
         "complete": complete,
     }
     if table:
-        overview(records, table, folder.path / "overview.png", run_title(plan, run.splits.dataset.name))
+        draw_picture(run, records, summary["methods"])
     # Last, for it says that the run is complete.
     folder.write("summary.json", summary)
     return table, json.loads((folder.path / "summary.json").read_text())
@@ -57,8 +59,11 @@ def tabulate(plan: RunPlan, records: Sequence[dict[str, Any]], domains: Sequence
     return table_rows(records, {method.name: method.label for method, _ in plan.methods}, domains)
 
 
-def run_title(plan: RunPlan, name: str) -> str:
-    """What was run, in a line."""
-    config = plan.config
-    who = f"{config.clients} clients per target domain"
-    return f"{name}, source {config.source}, {who}, {config.rounds} rounds, seed {config.seed}"
+def draw_picture(run: PreparedRun, records: Sequence[Mapping[str, Any]], results: Mapping[str, Any]) -> None:
+    """Write ``overview.png``; where that fails, a warning says so, since a picture must not cost the table."""
+    config, file = run.plan.config, run.folder.path / "overview.png"
+    title = run_title(run.splits.dataset.name, config.source, config.clients, rounds=config.rounds, seed=config.seed)
+    try:
+        overview(records, results, file, title)
+    except Exception as error:  # whatever a plotting library makes of this machine's settings
+        warnings.warn(f"{file}: the picture could not be drawn ({error}); the results are whole", stacklevel=2)

@@ -14,7 +14,7 @@ from fedwca.config.run_config import validate
 from fedwca.data.cache import make_folder
 from fedwca.errors import UsageError
 from fedwca.results.settings import SAME_NUMBERS
-from fedwca.results.text_tables import TextTable
+from fedwca.results.tables import Table
 from fedwca.runs.reporter import RunReporter, WarningsOnly
 from fedwca.runs.reuse import chosen_sources, collect_runs
 from fedwca.runs.run_stages import RunRequest
@@ -147,7 +147,7 @@ def _shown(values: dict[str, Any]) -> str:
     )
 
 
-def tabulate_tries(wanted: Search, found: list[dict[str, Any]]) -> TextTable:
+def tabulate_tries(wanted: Search, found: list[dict[str, Any]]) -> Table:
     """The tries, the best first, and how to run the best."""
     lines = [[f"{v:.4g}" if isinstance(v, float) else str(v) for v in entry.values()] for entry in found]
     better = "more" if wanted.direction == "maximize" else "less"
@@ -160,4 +160,4 @@ def tabulate_tries(wanted: Search, found: list[dict[str, Any]]) -> TextTable:
     method = wanted.request.layer["baselines"][0]
     title = f"{method}: {wanted.criterion} after the last round ({better} is better), the best first"
     notes = [f"{labels} Mean over clients and runs.", f"The best: {best}"]
-    return TextTable(title, tuple(found[0]), lines, notes)
+    return Table(title, tuple(found[0]), lines, notes)

@@ -17,9 +17,9 @@ from fedwca.data.partition import ClientImages
 from fedwca.engine.randomness import Keys, fold_key, uniform
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedEngine
-from fedwca.engine.stacked.tuning import benchmark as contests
 from fedwca.engine.stacked.convolution import ProductConv, as_products
 from fedwca.engine.stacked.network import StackedNetwork
+from fedwca.engine.stacked.tuning import benchmark as contests
 from fedwca.engine.stacked.tuning.benchmark import benchmark_kernels, pick_kernels
 from fedwca.engine.stacked.tuning.kernels import Kernels, channels_last_batch, default_kernels, mixed_places
 from fedwca.engine.task import Training

@@ -11,7 +11,7 @@ import torch
 
 from fedwca.data.metrics import mean
 from fedwca.errors import CheckpointError, FedwcaError, UsageError
-from fedwca.results.run_folder import read_records
+from fedwca.results.run_files import read_records
 from fedwca.runs.open import open_run
 from fedwca.runs.record import count_accuracies
 

@@ -8,9 +8,9 @@ from typing import Literal
 
 from fedwca.data.cache import write_atomically
 from fedwca.errors import FedwcaError
-from fedwca.results.reading import read_results
 from fedwca.results.report.page import page
 from fedwca.results.report.tables import document
+from fedwca.results.run import find_run, read_run
 
 Form = Literal["html", "md", "latex"]
 SUFFIXES: dict[str, Form] = {".html": "html", ".htm": "html", ".md": "md", ".tex": "latex"}
@@ -26,9 +26,9 @@ def render_report(runs: Sequence[str | Path], form: Form = "html") -> str:
     Raises:
         FedwcaError: a run is not there or damaged.
     """
-    found = [read_results(Path(run)) for run in runs]
+    found = [read_run(find_run(run)) for run in runs]
     names = distinct_names([str(run) for run in runs], [run.name for run in found])
-    return page(found, names) if form == "html" else document(found, names, latex_=form == "latex")
+    return page(found, names) if form == "html" else document(found, names, latex=form == "latex")
 
 
 def write_report(runs: Sequence[str | Path], out: str | Path | None = None, form: Form | None = None) -> Path:
@@ -43,7 +43,7 @@ def write_report(runs: Sequence[str | Path], out: str | Path | None = None, form
         FedwcaError: a run is not there or damaged, or the file cannot be written.
     """
     text = render_report(runs, form or (SUFFIXES.get(Path(out).suffix.lower(), "html") if out else "html"))
-    file = Path(out) if out else (read_results(Path(runs[0])).path if len(runs) == 1 else Path()) / "report.html"
+    file = Path(out) if out else (read_run(find_run(runs[0])).path if len(runs) == 1 else Path()) / "report.html"
     try:
         write_atomically(file, lambda temporary: _write(temporary, text))
     except OSError as error:
