@@ -115,7 +115,7 @@ SHARED: dict[str, Any] = {
     "kernels": _kind(
         str,
         "--kernels",
-        text="Of stacked steps: auto (default; measured on a GPU), eager, channels-last, products, compile or graphs.",
+        text="Of stacked steps: auto (default), eager, channels-last; graphs or measure, both unmeasured on a GPU.",
         panel=RUN,
     ),
     "workers": _kind(int, "--workers", text="Clients at the same time; never changes the numbers.", panel=RUN),

@@ -15,6 +15,7 @@ from fedwca.config.paths import preset_folder, preset_names
 from fedwca.config.registries import registry_of
 from fedwca.core.nested import flatten_keys
 from fedwca.engine.precision import Precision
+from fedwca.engine.stacked.tuning.kernels import DROPPED
 from fedwca.engine.task import Training
 from fedwca.errors import InvalidConfig
 from fedwca.federated.source_model import SourceTraining
@@ -83,9 +84,10 @@ class RunConfig(BaseModel):
     precision: Precision = "fp32"
     """How clients compute: fp32; tf32: TensorFloat-32 in a GPU's products; bf16: training in bfloat16 over weights in
     float32; bf16-all: evidence in it too."""
-    kernels: Literal["auto", "eager", "channels-last", "products", "compile", "graphs"] = "auto"
-    """How the stacked engine carries out a training step; auto: on a GPU what a few steps before round 1 show to be the
-    quickest, on a CPU eager."""
+    kernels: Literal["auto", "eager", "channels-last", "graphs", "measure"] = "auto"
+    """How the stacked engine carries out a training step; auto: channels-last on a CPU for backbones batched by hand,
+    else eager; measure: what a few steps before round 1 show to be the quickest. graphs and measure are unmeasured on a
+    GPU."""
     workers: PositiveInt | None = None
     """Clients at the same time; changes the time, and of the numbers last digits of the stacked engine at most. None:
     one per core, stacked all that fit."""
@@ -114,6 +116,13 @@ class RunConfig(BaseModel):
     def _canonical_all(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(dict.fromkeys(canonical(name) for name in value))
 
+    @field_validator("kernels", mode="before")
+    @classmethod
+    def _kept(cls, value: object) -> object:
+        if value in DROPPED:
+            raise ValueError("was dropped, since it was slower in all that was measured; take auto")
+        return value
+
     @field_validator("baselines", mode="after")
     @classmethod
     def _canonical_methods(cls, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -130,6 +139,15 @@ def validate(values: Layer) -> RunConfig:
         return RunConfig(**values)
     except ValidationError as error:
         raise InvalidConfig(problems(error)) from error
+
+
+def restore_config(values: Layer) -> RunConfig:
+    """The configuration in a run folder, of an earlier release too: kernels that were dropped since are read as auto.
+
+    Raises:
+        InvalidConfig: see `validate`.
+    """
+    return validate({**values, "kernels": "auto"} if values.get("kernels") in DROPPED else values)
 
 
 def read_file(path: Path) -> Layer:

@@ -124,10 +124,14 @@ class OpenRound:
         """What trained clients send back."""
         return make_uploads(blend, work, targets, work.collect(targets))
 
-    def step(self, clients: Sequence[int], work: ClientWork) -> list[Upload]:
+    def step(self, work: ClientWork) -> list[Upload]:
         """A client's part from the first message to the last."""
         blend = self.blend(work)
         return self.upload(work, blend, work.train(blend))
+
+    def restrict(self, clients: Sequence[int]) -> OpenRound:
+        """The same for some of the clients alone."""
+        return replace(self, clients=clients)
 
 
 def open_round(
@@ -210,7 +214,7 @@ def run_round(
         FedwcaError: a client's report does not fit what the aggregator declares.
     """
     turn = open_round(round, server, method, engine, training, keys, domains, participation, done)
-    return close_round(turn, engine.run(turn.offer, server.rows, turn.task, turn.step, turn.clients, done))
+    return close_round(turn, engine.run(turn))
 
 
 def sample_clients(round: int, clients: int, participation: float, keys: Keys) -> list[int]:

@@ -17,6 +17,7 @@ from fedwca.core.interfaces import Clusterer
 from fedwca.core.messages import Blend, Offer, Targets
 from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
+from fedwca.engine.interface import SingleStep
 from fedwca.engine.layout import Layout
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.sequential.worker import ClientWorker
@@ -87,7 +88,7 @@ def join(
     choice = choose_cluster(standing, engine, offer, rows, by, done)
     sent = Offer(offer.personal[choice.member][None], offer.shared)
 
-    def settle(clients: Sequence[int], desk: ClientWorker) -> list[tuple[Tensor, Blend]]:
+    def settle(desk: ClientWorker) -> list[tuple[Tensor, Blend]]:
         blend = method.aggregator.blend(1, desk)
         if epochs:
             desk.train(blend)
@@ -96,7 +97,8 @@ def join(
         return [((blend.start.double() @ desk.received.weights)[0], blend)]
 
     training = standing.training.model_copy(update={"epochs": max(1, epochs)})
-    ((weights, blend),) = engine.run(sent, rows, _task(standing, training, 1, [_number(standing)]), settle, [0])
+    task = _task(standing, training, 1, [_number(standing)])
+    ((weights, blend),) = engine.run(SingleStep(sent, rows, task, [0], settle))
     engine.layout.write(newcomer, engine.bank[0])
     newcomer.eval()
     return JoinedClient(choice, weights, newcomer, epochs, {name: value[0] for name, value in blend.report.items()})
@@ -127,13 +129,13 @@ def choose_cluster(
         return ClusterAssignment(0, "alone", torch.zeros(1, dtype=torch.float64), 0)
     if aggregator.partition == "self":
         sent = Offer(torch.zeros(1, 0, len(rows), dtype=torch.float64), everything)
-        (losses,) = engine.run(sent, rows, task, lambda _, desk: [desk.loss(desk.shared)[0]], [0])
+        (losses,) = engine.run(SingleStep(sent, rows, task, [0], lambda desk: [desk.loss(desk.shared)[0]]))
         # What is sent to whoever chooses is the same for all.
         return ClusterAssignment(int(losses.argmin()), "loss", losses, 0)
     if by == "alignment":
         shared = offer.shared if len(offer.shared) else everything
         sent = Offer(torch.zeros(1, 0, len(rows), dtype=torch.float64), shared)
-        (found,) = engine.run(sent, rows, task, lambda _, desk: [desk.alignment(desk.shared)[0]], [0])
+        (found,) = engine.run(SingleStep(sent, rows, task, [0], lambda desk: [desk.alignment(desk.shared)[0]]))
         cluster = int(found.argmax())
         return ClusterAssignment(cluster, by, found, int((labels == cluster).nonzero()[0]))
     distances, members = by_update(standing, engine, done)
@@ -147,7 +149,7 @@ def by_update(
     """Distances to clusters ``[C]`` and nearest members ``[C]`` in the signature that clients were grouped by."""
     source = standing.server.source.to(engine.device)
     task = _task(standing, standing.training, 0, [_number(standing)])
-    engine.run(offer_source(1), source[None], task, _adapt, [0])
+    engine.run(SingleStep(offer_source(1), source[None], task, [0], _adapt))
     first = first_round(standing, done) if standing.first is None else standing.first
     found = BankSignatures(
         torch.cat([first.to(engine.device), engine.bank]),
@@ -170,7 +172,7 @@ def first_round(standing: TrainedFederation, done: Callable[[int], None] = lambd
     workers, statistics, precision = standing.workers, standing.statistics, standing.precision
     engine = SequentialEngine(_source(standing), standing.clients, standing.device, workers, statistics, precision)
     source, task = standing.server.source.to(engine.device), _task(standing, standing.training, 0, clients)
-    engine.run(offer_source(len(clients)), source[None], task, _adapt, clients, done)
+    engine.run(SingleStep(offer_source(len(clients)), source[None], task, clients, _adapt, done))
     return engine.bank
 
 
@@ -196,7 +198,7 @@ def _source(standing: TrainedFederation) -> Network:
     return network
 
 
-def _adapt(clients: Sequence[int], desk: ClientWorker) -> list[Targets]:
+def _adapt(desk: ClientWorker) -> list[Targets]:
     return desk.train(Blend(desk.own))
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedwca.config.methods import compose
-from fedwca.config.run_config import RunConfig, validate
+from fedwca.config.run_config import RunConfig, restore_config
 from fedwca.core.network import Architecture, Network
 from fedwca.data.dataset import FederatedDataset
 from fedwca.data.partition import Federation
@@ -87,7 +87,7 @@ def open_run(run: str | Path, method: str | None = None, source_model: int = 0, 
     """
     path = find_run(run)
     about = read_configuration(path)
-    config = validate(about["config"])
+    config = restore_config(about["config"])
     unit = _unit(path, list(about["methods"]), config, method, source_model, trial)
     found = _newest(path, run_identity(about), unit)
     tensors = found.tensors()

@@ -148,8 +148,7 @@ def size_run(
     if opened.earlier is None:
         kernels = choose_kernels(config, plan.methods, classes, clients)
     else:
-        assert config.kernels != "auto"
-        kernels = KernelChoice(config.kernels, "as before")
+        kernels = KernelChoice(restore_kernels(opened.earlier.get("kernels", "eager"), device), "as before")
     config = config.model_copy(update={"kernels": kernels.chosen})
     # Some kernels take more than the ones it was asked for with.
     return config, kernels, memory.estimate_run(config, plan.methods, classes, first)
