@@ -160,27 +160,6 @@ def without(config: RunConfig, keys: Sequence[str]) -> RunConfig:
     return config.model_copy(update={"components": components})
 
 
-TRAINING_WORDS = ("epochs", "lr", "batch_size")
-"""Fields of clients' training that have a word of their own."""
-
-
-def layer_from_words(words: Mapping[str, Any]) -> Layer:
-    """What a user says of a run as a layer: fields of `RunConfig`, and the words for fields of clients' training.
-
-    >>> layer_from_words({"rounds": 3, "lr": 0.01})
-    {'rounds': 3, 'training': {'lr': 0.01}}
-
-    Raises:
-        UsageError: a word is neither.
-    """
-    known = [*RunConfig.model_fields, *TRAINING_WORDS]
-    if strange := [word for word in words if word not in known]:
-        raise UsageError(unknown("setting", strange[0], known))
-    layer = {word: value for word, value in words.items() if word not in TRAINING_WORDS}
-    training = {word: words[word] for word in TRAINING_WORDS if word in words}
-    return merge(layer, {"training": training}) if training else layer
-
-
 def chosen_names(values: Layer) -> dict[str, list[str]]:
     """Names of the chosen components by kind, with the defaults filled in."""
     defaults = {"clusterer": "finch", **{k: f.default for k, f in RunConfig.model_fields.items() if k in KINDS}}
