@@ -1,4 +1,4 @@
-"""How many bytes a run needs, from a stated formula (docs/performance.md); nothing is run and nothing allocated."""
+"""How many bytes a run needs, from a stated formula (docs/internals/performance.md); nothing is run or allocated."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def test_cpu_targets_are_judged_by_their_numbers() -> None:
 
 
 def test_the_page_shows_the_measured_numbers() -> None:
-    page = (BENCHMARKS.parent / "docs" / "performance.md").read_text()
+    page = (BENCHMARKS.parent / "docs" / "internals" / "performance.md").read_text()
     for name, entry in json.loads((RESULTS / "cpu_targets.json").read_text())["targets"].items():
         assert f"| {name} | {entry['target']} | {entry['ratio']} |" in page
     for case in json.loads((RESULTS / "finch_scale.json").read_text())["cases"]:

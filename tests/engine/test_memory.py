@@ -61,7 +61,7 @@ def test_a_resnet_has_more() -> None:
     network = ResNet18().build(10, pretrained=False)
     found = Footprint.of(network)
     assert found.largest == 64 * 112 * 112 * 4
-    assert 1.2e9 < 64 * found.saved < 1.8e9  # docs/gpu.md
+    assert 1.2e9 < 64 * found.saved < 1.8e9  # docs/engines.md
     assert not any(parameter.is_meta for parameter in network.parameters())
     assert isinstance(network.norm, nn.BatchNorm1d)
 
