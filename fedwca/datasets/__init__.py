@@ -86,7 +86,7 @@ class DatasetSource(Component):
         return dataset
 
     def first_domain(self) -> str | None:
-        """Domain of the server when the user names none, found without reading an image; None: reading has to show it."""
+        """Domain of the server when the user names none, found without reading an image; None: that has to show it."""
         return self.default_source or next(iter(self.there(*self.place())), None)
 
     def there(self, root: Path, name: str | None) -> tuple[str, ...]:

@@ -47,7 +47,7 @@ def choose_engine(config: RunConfig, network: Network, clients: Sequence[ClientI
 
 def named_kernels(config: RunConfig) -> Kernels | None:
     """What a configuration names; None for ``auto`` and ``measure``, which `fedwca.runs.select_kernels` replaces."""
-    return None if config.kernels in ("auto", "measure") else config.kernels
+    return None if config.kernels == "auto" or config.kernels == "measure" else config.kernels
 
 
 def choose_engines(config: RunConfig, given: Sequence[tuple[Network, Sequence[ClientImages]]]) -> TrialsInTurn:

@@ -14,6 +14,8 @@ Kernels = Literal["eager", "channels-last", "graphs"]
 """eager: call by call; channels-last: images ``[B, H, W, G·3]`` in memory, in all passes, so that grouped convolutions
 that begin with them are in channels-last order; graphs: eager's calls, recorded once a round and played again as one
 CUDA graph."""
+
+
 def default_kernels(network: Network, device: torch.device) -> Kernels:
     """What is taken where nothing is measured: on a CPU channels-last halves the time of backbones batched by hand."""
     return "channels-last" if device.type == "cpu" and network.backbone.by_hand else "eager"
