@@ -8,6 +8,8 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
+from fedwca.errors import FedwcaError
+
 
 def cache_dir() -> Path:
     """The folder of files that can be made again; it need not exist yet.
@@ -32,6 +34,18 @@ def data_dir() -> Path:
     """The folder data sets are looked for in: ``FEDWCA_DATA`` where set, else ``data`` in `cache_dir`."""
     chosen = os.environ.get("FEDWCA_DATA")
     return Path(chosen).expanduser() if chosen else cache_dir() / "data"
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it, where they are not there.
+
+    Raises:
+        FedwcaError: it cannot be made.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FedwcaError(f"{path}: cannot be written ({error.strerror or error})") from None
 
 
 def write_atomically(path: Path, write: Callable[[Path], None]) -> None:

@@ -21,7 +21,8 @@ from fedwca.errors import CheckpointError, FedwcaError, UsageError
 from fedwca.federated.round import Method, Server
 from fedwca.registry import canonical, unknown
 from fedwca.results.checkpoints import Checkpoints, SavedCheckpoint, Unit
-from fedwca.results.runs import find_run, read_about, read_run, run_identity
+from fedwca.results.run import find_run, read_run, run_identity
+from fedwca.results.run_files import read_configuration
 from fedwca.runs.bench import split_trial
 from fedwca.runs.round_state import state_from_tensors
 from fedwca.runs.select_engine import choose_engine
@@ -85,7 +86,7 @@ def open_run(run: str | Path, method: str | None = None, source_model: int = 0, 
         FedwcaError: its files cannot be read.
     """
     path = find_run(run)
-    about = read_about(path)
+    about = read_configuration(path)
     config = restore_config(about["config"])
     unit = _unit(path, list(about["methods"]), config, method, source_model, trial)
     found = _newest(path, run_identity(about), unit)

@@ -10,12 +10,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from fedwca.core.messages import Targets
 from fedwca.data.metrics import Metrics
 from fedwca.engine.interface import Engine
 from fedwca.engine.signatures import BankSignatures
-from fedwca.functional import first_neighbours
 from fedwca.federated.round import Method, Outcome
-from fedwca.core.messages import Targets
+from fedwca.functional import first_neighbours
 
 
 def count_accuracies(

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from fedwca.engine.interface import Engine
 from fedwca.errors import CheckpointError
-from fedwca.results.checkpoints import SavedCheckpoint, Unit
 from fedwca.federated.round import Server
+from fedwca.results.checkpoints import SavedCheckpoint, Unit
 
 
 @dataclass(frozen=True)

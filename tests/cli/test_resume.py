@@ -22,7 +22,8 @@ from fedwca.errors import UsageError
 from fedwca.results import checkpoints
 from fedwca.results.lock import hold_lock
 from fedwca.results.run_folder import RunFolder
-from fedwca.runs.execute import RunRequest, start_run
+from fedwca.runs.run_stages import RunRequest
+from fedwca.runs.start import start_run
 
 from .conftest import SMALL, Run, call
 
@@ -336,7 +337,7 @@ def test_a_second_process_is_told(every: Path, tmp_path: Path) -> None:
 
 def test_a_finished_run_shows_its_table(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = result(whole)
-    monkeypatch.setattr("fedwca.runs.carry_out.bench", lambda *_: pytest.fail("work has started"))
+    monkeypatch.setattr("fedwca.runs.execute.run_bench", lambda *_: pytest.fail("work has started"))
     run = resume(whole)
     assert run.code == 0, run.err
     assert "FedWCA" in run.out
@@ -407,6 +408,7 @@ def test_how_many_checkpoints_stay(bench: Make, keep: str, files: dict[str, list
     assert "--keep some: takes last, all, none or a number of at least 1" in refused.err
 
 
+@pytest.mark.filterwarnings("ignore:.*all clients are in one cluster")
 def test_a_request_can_take_up_what_is_there(
     every: Path, shades: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -418,13 +420,13 @@ def test_a_request_can_take_up_what_is_there(
     pairs = [("source_training.epochs", "1"), ("model.bottleneck", "8")]
 
     def request(**more: Any) -> RunRequest:
-        return RunRequest({**layer, **more}, pairs, "default", None, folder, True, reuse=True)
+        return RunRequest({**layer, **more}, pairs, out=folder, reuse=True)
 
     with pytest.raises(UsageError, match="holds a run of another configuration: seed is 0 there, 3 here"):
         start_run(request(seed=3))
     done = start_run(request(workers=1))
     assert result(folder) == result(every)
-    monkeypatch.setattr("fedwca.runs.carry_out.bench", lambda *_: pytest.fail("work has started"))
+    monkeypatch.setattr("fedwca.runs.execute.run_bench", lambda *_: pytest.fail("work has started"))
     again = start_run(request())
     assert again.summary == done.summary
     assert [(row.name, row.mean) for row in again.table] == [(row.name, row.mean) for row in done.table]

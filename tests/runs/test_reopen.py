@@ -11,9 +11,9 @@ import torch
 
 from fedwca.data.metrics import mean
 from fedwca.errors import CheckpointError, FedwcaError, UsageError
-from fedwca.runs.record import count_accuracies
+from fedwca.results.run_files import read_records
 from fedwca.runs.open import open_run
-from fedwca.results.run_folder import read_records
+from fedwca.runs.record import count_accuracies
 
 from ..cli.conftest import SMALL, call
 from ..shades import write_shades
