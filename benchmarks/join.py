@@ -18,8 +18,8 @@ from typing import Any, get_args
 from fedwca import Federation, Keys, SequentialEngine, init_server, run_round
 from fedwca.config.layers import resolve_plan
 from fedwca.config.run_config import RunConfig
+from fedwca.core.files import write_atomically
 from fedwca.core.network import Network
-from fedwca.data.cache import write_atomically
 from fedwca.engine.task import Training
 from fedwca.export.from_run import classify
 from fedwca.federated.round import Method

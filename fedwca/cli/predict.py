@@ -75,7 +75,7 @@ def write(out: Path | None, answers: Iterable[list[Answer]], top: int) -> tuple[
     Raises:
         FedwcaError: the file cannot be written.
     """
-    from fedwca.data.cache import write_atomically
+    from fedwca.core.files import write_atomically
 
     counts = [0, 0]
 

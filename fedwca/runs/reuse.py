@@ -122,7 +122,7 @@ def sort_methods(decided: RunPlan, out: Path) -> tuple[dict[str, Run], list[str]
 
 
 def is_reusable(run: Run, config: RunConfig) -> bool:
-    """Whether a run ended, on this data and with these settings, whatever its methods, with its last rounds on record."""
+    """Whether a run ended, on this data and with these settings, and all its last rounds are on record."""
     same = comparable_settings(run.config) == comparable_settings(config.model_dump(mode="json"))
     try:
         return run.complete and same and run.whole

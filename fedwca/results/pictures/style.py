@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedwca.data.cache import write_atomically
+from fedwca.core.files import write_atomically
 from fedwca.errors import FedwcaError
 
 # Okabe and Ito's palette without its yellow, which a white page swallows; neighbours differ in lightness too.
