@@ -70,14 +70,23 @@ def load_pictures(files: Sequence[Path], side: int) -> Iterator[Picture]:
         try:
             if file.suffix.lower() == ".npz":
                 return _archive(file, side)
-            return [Picture(str(file), decode(file, side))]
+            return [Picture(printable(file), decode(file, side))]
         except DataError as error:
-            return [Picture(str(file), None, str(error))]
+            return [Picture(printable(file), None, printable(error))]
 
     with ThreadPoolExecutor(4) as pool:
         for start in range(0, len(files), 64):  # so that a slow reader does not let all images pile up
             for found in pool.map(one, files[start : start + 64]):
                 yield from found
+
+
+def printable(name: object) -> str:
+    r"""A name as text that can be written anywhere: bytes of a file's name that are not UTF-8 become ``�``.
+
+    >>> printable(Path("fa\udce7ade.png"))
+    'fa�ade.png'
+    """
+    return str(name).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _archive(file: Path, side: int) -> list[Picture]:
@@ -91,7 +100,7 @@ def _archive(file: Path, side: int) -> list[Picture]:
         )
     if images.ndim == 3:
         images = np.repeat(images[..., None], 3, axis=3)
-    return [Picture(f"{file}[{index}]", pixels) for index, pixels in enumerate(resize_images(images, side))]
+    return [Picture(f"{printable(file)}[{index}]", pixels) for index, pixels in enumerate(resize_images(images, side))]
 
 
 def stack_images(found: Sequence[Images]) -> Tensor:

@@ -123,7 +123,7 @@ class Checkpoints:
             about = {"schema": SCHEMA, "identity": self.identity, "unit": [*unit], "round": round, **facts}
             values = {name: tensor.detach().cpu() for name, tensor in tensors.items()}
             about["checksum"] = checksum(values)
-            write_tensors(self._path(unit, round), values, {"fedwca": json.dumps(about)})
+            write_tensors(self.path_of(unit, round), values, {"fedwca": json.dumps(about)})
         self._prune(unit, most)
 
     def end(self, unit: Unit) -> None:
@@ -165,7 +165,7 @@ class Checkpoints:
 
     def at(self, unit: Unit, round: int) -> SavedCheckpoint | None:
         """The checkpoint that was made after a round; None where there is none, or it is damaged."""
-        path = self._path(unit, round)
+        path = self.path_of(unit, round)
         try:
             return self.read(path, unit) if path.exists() else None
         except Truncated:
@@ -205,7 +205,8 @@ class Checkpoints:
         for file in self.path.glob("*/.*.safetensors") if self.path.is_dir() else ():
             file.unlink(missing_ok=True)
 
-    def _path(self, unit: Unit, round: int) -> Path:
+    def path_of(self, unit: Unit, round: int) -> Path:
+        """Where a unit's checkpoint after a round is, or would be."""
         return self._folder(unit) / f"{round + 1:06d}.safetensors"
 
     def _folder(self, unit: Unit) -> Path:

@@ -27,7 +27,7 @@ from fedwca.runs.bench import TrialSplits, group_trials
 from fedwca.runs.rank_lifecycle import lead_run
 from fedwca.runs.reporter import PlannedRun, RunReporter
 from fedwca.runs.resume_points import find_resume_points
-from fedwca.runs.round_state import FileCheckpointer
+from fedwca.runs.round_state import Checkpointer
 from fedwca.runs.run_stages import PreparedRun, Ranks
 from fedwca.runs.schedule import Schedule, together_at_most
 from fedwca.runs.select_engine import engine_name, fix_trials_at_once, restore_trials_at_once
@@ -88,7 +88,7 @@ def prepare_run(opened: OpenRunFolder, reporter: RunReporter, ranks: Ranks) -> P
         folder.path, run_identity(read_configuration(folder.path)), RetentionPolicy.parse(opened.keep)
     )
     begun = {} if opened.earlier is None else rewind_run(folder, plan, checkpoints, reporter)
-    keeper, schedule = FileCheckpointer(checkpoints, begun), Schedule()
+    keeper, schedule = Checkpointer(checkpoints, begun), Schedule()
     if ranks.world is not None:
         schedule = lead_run(ranks.world, config, plan.methods, keeper, digest, ranks.per_trial)
     if opened.earlier is None:

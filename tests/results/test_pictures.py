@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -251,3 +254,17 @@ def test_a_run_that_was_killed_is_read(tmp_path: Path) -> None:
     assert run.domains == ("target 1", "target 1", "target 2", "target 2", "target 3", "target 3")
     assert not run.complete
     assert pictures.bars(run).axes
+
+
+def test_a_backend_that_is_not_there_costs_no_picture() -> None:
+    code = "from fedwca.results.pictures import style; print(style.figure(1, 1, 'x').get_figwidth())"
+    environment = {**os.environ, "MPLBACKEND": "module://matplotlib_inline.backend_inline"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert (done.stdout.strip(), done.returncode) == ("1.0", 0), done.stderr
+
+
+def test_figure_5_has_a_row_a_method_and_a_column_a_round(run: Run) -> None:
+    found = run.rounds("wca", (0, 0))[2:]
+    figure = pictures.draw_weights({"A": found, "B": found}, run.domains, "made up")
+    titles = [axis.get_title() for axis in figure.axes if axis.images and axis.get_title()]
+    assert titles == [f"{name}, r = {record['round']}" for name in "AB" for record in found]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -26,6 +28,7 @@ class NotDrawn(FedwcaError):
 
 def figure(width: float, height: float, title: str) -> Any:
     """An empty matplotlib figure, inches wide and high, with its own canvas: no window, no state of pyplot."""
+    _import_matplotlib()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -34,6 +37,21 @@ def figure(width: float, height: float, title: str) -> Any:
     most = max(30, int(width * 12))  # characters at 11 points
     made.suptitle("\n".join(textwrap.fill(line, most) for line in title.splitlines()), fontsize=11)
     return made
+
+
+def _import_matplotlib() -> None:
+    """Import matplotlib even where MPLBACKEND names a backend that is not there: pictures bring their canvas."""
+    try:
+        import matplotlib
+    except ValueError:
+        # Half of it is imported; what is there does not fit what comes with a second try.
+        for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
+            del sys.modules[name]
+        asked = os.environ.pop("MPLBACKEND")
+        try:
+            import matplotlib  # noqa: F401
+        finally:
+            os.environ["MPLBACKEND"] = asked
 
 
 def looks(names: Sequence[str]) -> dict[str, dict[str, Any]]:
