@@ -128,7 +128,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "scaling.json")
-    parser.add_argument("--picture", type=Path, default=ROOT / "docs" / "scaling.png")
+    parser.add_argument("--picture", type=Path, default=ROOT / "docs" / "internals" / "scaling.png")
     given = parser.parse_args(arguments)
     torch.set_num_threads(1)
     found = measure(given.repeats)

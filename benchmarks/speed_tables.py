@@ -1,4 +1,4 @@
-"""The tables of docs/performance.md, from what peers/run.py, many_clients.py and others wrote."""
+"""The tables of docs/internals/performance.md and engines.md, from what peers/run.py and others wrote."""
 
 from __future__ import annotations
 

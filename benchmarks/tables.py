@@ -22,10 +22,11 @@ from fedwca.results.tables import Cell, Table
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
+INTERNALS = ("performance", "engines", "measured-methods", "measured-federations")
 PAGES = (
     "README.md",
-    *(f"docs/{name}.md" for name in ("results", "reproductions", "tutorial", "data")),
-    *(f"docs/{name}.md" for name in ("decisions", "deploy", "performance")),
+    *(f"docs/{name}.md" for name in ("benchmarks", "data", "operate")),
+    *(f"docs/internals/{name}.md" for name in INTERNALS),
 )
 
 
@@ -53,17 +54,16 @@ def said(name: str, summary: dict[str, Any], n: int) -> list[str]:
     config = summary["config"]
     environment = json.loads((RESULTS / name / "environment.json").read_text())
     seeds = ", ".join(str(config["seed"] + index) for index in range(config["source_models"]))
-    drawn = f"each with its own source model and split (seeds {seeds})"
+    drawn = f"source models and splits of their own (seeds {seeds})"
     if config["trials"] > 1:
-        drawn = f"trials of one source model (seed {seeds}), each with its own split and random numbers"
+        drawn = f"splits and random numbers of their own (one source model, seed {config['seed']})"
     training = config["training"]
     return [
-        f"Accuracy in percent on the clients' test images after the last round; mean ± std (ddof 1) over n = {n} runs,",
-        f"{drawn}. Differences are paired by run, with a 95 %",
-        f"interval (Student's t, {n - 1} degrees of freedom). {config['clients']} clients per target domain,",
-        f"{config['samples'] or 'all'} images each before the split, {config['rounds']} rounds of {training['epochs']} "
-        f"epochs, learning rate {training['lr']}.",
-        f"Seconds are per run, on {environment['cores']} cores of {environment['cpu']}, other work beside it. "
+        f"Percent of the clients' test images after the last round; mean ± std (ddof 1) over n = {n} runs with",
+        f"{drawn}. Differences are paired by run, with Student's t interval",
+        f"at 95 %. {config['clients']} clients per target domain, {config['samples'] or 'all'} images each before the",
+        f"split, {config['rounds']} rounds of {training['epochs']} epochs, learning rate {training['lr']}.",
+        f"Seconds per run, on {environment['cores']} cores of {environment['cpu']}, other work beside it. "
         f"Configuration: `benchmarks/results/{name}/config.json`.",
     ]
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,45 +18,9 @@ if TYPE_CHECKING:
     from fedwca.runs.run_stages import RunRequest
 
 
-@run_options
+@partial(run_options, without=())
 def command(
     asked: RunOptions,
-    aggregator: Annotated[
-        str | None,
-        option(
-            "--aggregator",
-            text="How models are combined; default wca. Fields as in wca:ta=0.05.",
-            panel=HOW,
-            autocompletion=complete.names("aggregator"),
-        ),
-    ] = None,
-    clusterer: Annotated[
-        str | None,
-        option(
-            "--clusterer",
-            text="How clients are grouped; default finch.",
-            panel=HOW,
-            autocompletion=complete.names("clusterer"),
-        ),
-    ] = None,
-    pseudo_labeler: Annotated[
-        str | None,
-        option(
-            "--pseudo-labeler",
-            text="How images get their targets; default two-model.",
-            panel=HOW,
-            autocompletion=complete.names("pseudo_labeler"),
-        ),
-    ] = None,
-    objective: Annotated[
-        list[str] | None,
-        option(
-            "--objective",
-            text="What clients minimise; repeat to add; default shot.",
-            panel=HOW,
-            autocompletion=complete.names("objective"),
-        ),
-    ] = None,
     baseline: Annotated[
         list[str] | None,
         option(
@@ -107,15 +72,11 @@ def command(
     """
     from fedwca.runs.run_stages import RunRequest
 
-    composed: dict[str, Any] = {
-        "aggregator": aggregator,
-        "clusterer": clusterer,
-        "pseudo_labeler": pseudo_labeler,
-        "objectives": objective,
-        "baselines": None if baseline is None else [b for b in baseline if b != "none"],
-        "name": name,
-    }
-    layer = {**asked.layer, **{key: value for key, value in composed.items() if value is not None}}
+    layer = dict(asked.layer)
+    if baseline is not None:
+        layer["baselines"] = [word for word in baseline if word != "none"]
+    if name is not None:
+        layer["name"] = name
     request = RunRequest(
         layer, asked.pairs, asked.preset, asked.file, out, keep=keep, loggers=logger or (), profile=profile
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedwca.config.methods import component_values, compose, unused_fields
+from fedwca.config.registries import registry_of
 from fedwca.config.run_config import KINDS, Layer, RunConfig, merge, preset, read_file, resolve, spell_out
 from fedwca.core.nested import flatten_keys
 from fedwca.datasets import find_dataset
@@ -90,7 +91,30 @@ def resolve_plan(
         if origins[f"components.{key}"] != f"preset {preset_name}":
             raise UsageError(f"{key} is given, but no method of this run uses the {kind} {name!r}")
         del origins[f"components.{key}"]
-    return RunPlan(without(config, idle), methods, origins)
+    return RunPlan(type_components(without(config, idle)), methods, origins)
+
+
+def type_components(config: RunConfig) -> RunConfig:
+    """The configuration with its components' fields in their types, whether a command line or a file gave them.
+
+    >>> given = RunConfig(components={"model": {"lenet": {"bottleneck": "8"}}})
+    >>> type_components(given).components
+    {'model': {'lenet': {'bottleneck': 8}}}
+    """
+    components = {
+        kind: {name: _typed_fields(kind, name, fields) for name, fields in names.items()}
+        for kind, names in config.components.items()
+    }
+    return config.model_copy(update={"components": components})
+
+
+def _typed_fields(kind: str, name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        values = registry_of(kind).build({"name": name, **fields}).model_dump(mode="json")
+    except UsageError:
+        # A field that a method's own file adds may be missing here, or a plugin: nothing is known of types then.
+        return dict(fields)
+    return {field: values[field] for field in fields}
 
 
 def default_source(config: RunConfig) -> str | None:
@@ -134,27 +158,6 @@ def without(config: RunConfig, keys: Sequence[str]) -> RunConfig:
         for kind, names in config.components.items()
     }
     return config.model_copy(update={"components": components})
-
-
-TRAINING_WORDS = ("epochs", "lr", "batch_size")
-"""Fields of clients' training that have a word of their own."""
-
-
-def layer_from_words(words: Mapping[str, Any]) -> Layer:
-    """What a user says of a run as a layer: fields of `RunConfig`, and the words for fields of clients' training.
-
-    >>> layer_from_words({"rounds": 3, "lr": 0.01})
-    {'rounds': 3, 'training': {'lr': 0.01}}
-
-    Raises:
-        UsageError: a word is neither.
-    """
-    known = [*RunConfig.model_fields, *TRAINING_WORDS]
-    if strange := [word for word in words if word not in known]:
-        raise UsageError(unknown("setting", strange[0], known))
-    layer = {word: value for word, value in words.items() if word not in TRAINING_WORDS}
-    training = {word: words[word] for word in TRAINING_WORDS if word in words}
-    return merge(layer, {"training": training}) if training else layer
 
 
 def chosen_names(values: Layer) -> dict[str, list[str]]:

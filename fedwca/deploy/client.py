@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -16,7 +16,7 @@ from fedwca.deploy.checks import require_covered
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.compression import Models, TopKCompressor
 from fedwca.deploy.messages import Parcel, kinds, parcel_problem, row_to_tensors, slots, tensors_to_row
-from fedwca.engine.interface import ClientWork
+from fedwca.engine.interface import ClientWork, SingleStep
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.task import Task
@@ -148,11 +148,11 @@ class Client:
         draws = lambda purpose: keys(parcel.round, self.index, purpose)  # noqa: E731
         task = Task(labeler, objectives, composition.training.at(parcel.round), draws, parcel.beside)
 
-        def adapt(_: Sequence[int], desk: ClientWork) -> list[tuple[Blend, dict[str, Tensor]]]:
+        def adapt(desk: ClientWork) -> list[tuple[Blend, dict[str, Tensor]]]:
             blend = Blend(desk.own) if first else aggregator.blend(parcel.round, desk)
             return [(blend, desk.collect(desk.train(blend))[0])]
 
-        ((blend, beside),) = self.loop.run(offer, rows, lambda _: task, adapt, [0])
+        ((blend, beside),) = self.loop.run(SingleStep(offer, rows, lambda _: task, [0], adapt))
         row = self.loop.bank[0]
         if not bool(torch.isfinite(row).all()):
             raise Diverged("this client's model has values that are not finite; a lower learning rate may help")

@@ -1,4 +1,4 @@
-"""How many bytes a run needs, from a stated formula (docs/performance.md); nothing is run and nothing allocated."""
+"""How many bytes a run needs, from a stated formula (docs/internals/performance.md); nothing is run or allocated."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from torch import Tensor
 
 from fedwca.core.network import Network
 from fedwca.engine.layout import Layout
-from fedwca.engine.stacked.convolution import as_products
 
 
 @dataclass(frozen=True)
@@ -32,19 +31,16 @@ class Footprint:
     """Whether training steps are recorded and keep memory of their own for it."""
 
     @classmethod
-    def of(cls, network: Network, products: bool = False, recorded: bool = False) -> Footprint:
+    def of(cls, network: Network, recorded: bool = False) -> Footprint:
         """Counted by a training pass of a copy that has shapes but no values; it makes no copies for another order of
         memory, 3 % of a LeNet's activations.
 
         Args:
             network: the model.
-            products: whether training runs its convolutions as matrix products, which keep unfolded patches.
             recorded: whether its steps are CUDA graphs.
         """
         layout = Layout.of(network)
         like = copy.deepcopy(network).to("meta").train()
-        if products:
-            as_products(like)
         for parameter in like.parameters():
             parameter.requires_grad_(True)
         known = {tensor.untyped_storage()._cdata for tensor in (*like.parameters(), *like.buffers())}
@@ -114,7 +110,7 @@ class MemoryEstimate:
         """Of so many federations that go through rounds together.
 
         >>> MemoryEstimate(1, 2, 3, 4).times(2)
-        Need(bank=2, rows=4, images=6, work=8)
+        MemoryEstimate(bank=2, rows=4, images=6, work=8)
         """
         return MemoryEstimate(*(trials * value for value in asdict(self).values()))
 
@@ -135,7 +131,7 @@ def estimate_memory(
 
     >>> one = Footprint(values=10, frozen=2, saved=100, largest=50)
     >>> estimate_memory(one, [4, 6], side=2, rows=1, step=3, chunk=8, at_once=2)
-    Need(bank=80, rows=120, images=120, work=2496)
+    MemoryEstimate(bank=80, rows=120, images=120, work=2496)
     """
     work = max(footprint.training(step), footprint.evaluation(chunk))
     return MemoryEstimate(

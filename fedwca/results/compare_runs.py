@@ -7,6 +7,7 @@ from typing import Any
 
 from fedwca.core.nested import flatten_keys
 from fedwca.results.run_folder import to_plain
+from fedwca.results.settings import SAME_NUMBERS
 
 
 def differing_settings(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -29,7 +30,7 @@ def differing_settings(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict
 def _leaves(about: Mapping[str, Any]) -> dict[str, Any]:
     """Configuration and components as dotted keys; those of a method as ``method.kind.name.field``."""
     found = dict(flatten_keys(to_plain(about["config"])))
-    for name in ("workers", "trials_at_once"):
+    for name in SAME_NUMBERS:
         found.pop(name, None)
     for name, method in about["methods"].items():
         found[f"{name}.rounds"] = method["rounds"]

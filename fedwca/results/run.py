@@ -264,7 +264,11 @@ def remove_run(run: Path) -> None:
 
 
 def run_identity(about: Mapping[str, Any]) -> str:
-    """Hash of what decides a run's numbers: its configuration without ``workers``, and every method's components."""
-    config = {key: value for key, value in about["config"].items() if key != "workers"}
+    """Hash of what decides a run's numbers: its configuration less what changes none, and every method's components.
+
+    Checkpoints carry it, so a folder says itself what its hash leaves out; the older ones left out ``workers`` alone.
+    """
+    left_out = about.get("identity_without", ("workers",))
+    config = {key: value for key, value in about["config"].items() if key not in left_out}
     text = json.dumps(to_plain({"config": config, "methods": about["methods"]}), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

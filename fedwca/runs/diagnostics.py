@@ -11,7 +11,7 @@ from torch import Tensor
 from fedwca.config.registries import registry_of
 from fedwca.core.messages import Offer
 from fedwca.data.metrics import Metrics
-from fedwca.engine.interface import ClientWork, Engine
+from fedwca.engine.interface import ClientWork, Engine, SingleStep
 from fedwca.engine.randomness import Keys
 from fedwca.engine.signatures import BankSignatures
 from fedwca.engine.task import Task, Training
@@ -54,11 +54,11 @@ def measure_evidence(server: Server, method: Method, engine: Engine, training: T
     nothing = torch.zeros(0, len(rows), dtype=torch.float64)
     offer = Offer(method.aggregator.deliver(server.state, len(rows))[:, None], nothing)
 
-    def look(clients: Sequence[int], work: ClientWork) -> list[tuple[float, float]]:
+    def look(work: ClientWork) -> list[tuple[float, float]]:
         found = [torch.special.entr(own.probabilities).sum(1).mean() for own in work.outputs(work.own)]
         return list(zip(work.density(work.own).tolist(), map(float, found), strict=True))
 
     task = Task(method.pseudo_labeler, method.objectives, training, lambda purpose: 0)
-    found = engine.run(offer, rows, lambda client: task, look, range(len(engine.images)))
+    found = engine.run(SingleStep(offer, rows, lambda client: task, range(len(engine.images)), look))
     density, entropy = zip(*found, strict=True)
     return {"density": list(density), "entropy": list(entropy)}

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedwca.config.methods import compose
-from fedwca.config.run_config import RunConfig, validate
+from fedwca.config.run_config import RunConfig, restore_config
 from fedwca.core.network import Architecture, Network
 from fedwca.data.dataset import FederatedDataset
 from fedwca.data.partition import Federation
@@ -90,7 +90,7 @@ def open_run(
     """
     path = find_run(run)
     about = read_configuration(path)
-    config = validate(about["config"])
+    config = restore_config(about["config"])
     unit = _unit(path, list(about["methods"]), config, method, source_model, trial)
     found = _kept(path, run_identity(about), unit, round)
     tensors = found.tensors()

@@ -22,6 +22,7 @@ from fedwca.results.checkpoints import Checkpoints, RetentionPolicy, SavedCheckp
 from fedwca.results.run import run_identity
 from fedwca.results.run_files import SCHEMA, read_configuration
 from fedwca.results.run_folder import RunFolder, environment
+from fedwca.results.settings import SAME_NUMBERS
 from fedwca.runs import memory_estimate as memory
 from fedwca.runs.bench import TrialSplits, group_trials
 from fedwca.runs.rank_lifecycle import lead_run
@@ -74,6 +75,7 @@ def prepare_run(opened: OpenRunFolder, reporter: RunReporter, ranks: Ranks) -> P
     domains, digest = first.metrics.domains, dataset.digest()
     if opened.earlier is None:
         more: dict[str, Any] = {
+            "identity_without": SAME_NUMBERS,
             "keep": opened.keep,
             "loggers": [Registry.dump(logger) for logger in opened.loggers],
             "domains": domains,
@@ -146,8 +148,7 @@ def size_run(
     if opened.earlier is None:
         kernels = choose_kernels(config, plan.methods, classes, clients)
     else:
-        assert config.kernels != "auto"
-        kernels = KernelChoice(config.kernels, "as before")
+        kernels = KernelChoice(restore_kernels(opened.earlier.get("kernels", "eager"), device), "as before")
     config = config.model_copy(update={"kernels": kernels.chosen})
     # Some kernels take more than the ones it was asked for with.
     return config, kernels, memory.estimate_run(config, plan.methods, classes, first)

@@ -9,7 +9,7 @@ from typing import Any
 
 from fedwca.config.layers import RunPlan
 from fedwca.config.methods import compose
-from fedwca.config.run_config import validate
+from fedwca.config.run_config import restore_config
 from fedwca.errors import UsageError
 from fedwca.results.compare_runs import differing_settings
 from fedwca.results.run import read_run
@@ -38,7 +38,7 @@ def resume_run(path: Path, reporter: RunReporter = SILENT, ranks: Ranks = ONE_PR
     """
     started = time.perf_counter()
     about = read_configuration(path)
-    config = validate(about["config"])
+    config = restore_config(about["config"])
     plan = RunPlan(config, compose(config), dict(about.get("origins", {})))
     if about.get("schema", 1) < 2:
         raise UsageError(f"{path}: was run before checkpoints were kept (schema 1), so it cannot be continued")
@@ -68,7 +68,7 @@ def refuse_other_request(path: Path, plan: RunPlan) -> None:
         UsageError: they differ; says in what.
     """
     about = read_configuration(path)
-    stored = {**about, "config": validate(about["config"]).model_dump(mode="json")}
+    stored = {**about, "config": restore_config(about["config"]).model_dump(mode="json")}
     if different := differing_settings(stored, plan.described()):
         shown = ", ".join(f"{key} is {there} there, {here} here" for key, (there, here) in list(different.items())[:3])
         raise UsageError(f"{path}: holds a run of another configuration: {shown}; name another folder")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedwca.config.layers import RunPlan
+from fedwca.config.layers import RunPlan, type_components
 from fedwca.config.method_spec import parse_method
 from fedwca.config.run_config import RunConfig, validate
 from fedwca.datasets import datasets
@@ -16,6 +16,7 @@ from fedwca.errors import FedwcaError, InvalidConfig, UsageError
 from fedwca.registry import canonical, unknown
 from fedwca.results.run import Run, data_name, read_if_run, read_run, run_folders
 from fedwca.results.run_folder import to_plain
+from fedwca.results.settings import SAME_NUMBERS
 from fedwca.results.summary import Record, Row
 from fedwca.runs.reporter import RunReporter
 from fedwca.runs.run_stages import RunRequest
@@ -24,7 +25,7 @@ from fedwca.runs.start import start_run
 
 OWN_TO_METHODS = {
     *("aggregator", "clusterer", "pseudo_labeler", "objectives", "components"),
-    *("baselines", "composed", "name", "rounds", "workers", "trials_at_once"),
+    *("baselines", "composed", "name", "rounds", *SAME_NUMBERS),
 }
 """Fields of a configuration that a method's parts and rounds say again, or that change no number."""
 
@@ -122,7 +123,7 @@ def sort_methods(decided: RunPlan, out: Path) -> tuple[dict[str, Run], list[str]
 
 
 def is_reusable(run: Run, config: RunConfig) -> bool:
-    """Whether a run ended, on this data and with these settings, and all its last rounds are on record."""
+    """Whether a run ended, on this data and with these settings, with its last rounds on record; any methods."""
     same = comparable_settings(run.config) == comparable_settings(config.model_dump(mode="json"))
     try:
         return run.complete and same and run.whole
@@ -133,7 +134,7 @@ def is_reusable(run: Run, config: RunConfig) -> bool:
 def comparable_settings(config: Any) -> dict[str, Any] | None:
     """What decides the numbers of every method of a run; None for values that are no configuration."""
     try:
-        values = validate(dict(config)).model_dump(mode="json")
+        values = type_components(validate(dict(config))).model_dump(mode="json")
     except InvalidConfig:
         return None
     shared = {kind: values["components"].get(kind, {}) for kind in ("dataset", "model")}

@@ -46,8 +46,8 @@ def choose_engine(config: RunConfig, network: Network, clients: Sequence[ClientI
 
 
 def named_kernels(config: RunConfig) -> Kernels | None:
-    """What a configuration names; None for ``auto``, which `fedwca.runs.select_kernels` replaces before a run."""
-    return None if config.kernels == "auto" else config.kernels
+    """What a configuration names; None for ``auto`` and ``measure``, which `fedwca.runs.select_kernels` replaces."""
+    return None if config.kernels in ("auto", "measure") else config.kernels
 
 
 def choose_engines(config: RunConfig, given: Sequence[tuple[Network, Sequence[ClientImages]]]) -> TrialsInTurn:
@@ -166,7 +166,7 @@ def fits_memory(config: RunConfig, network: Network, clients: Sequence[ClientIma
 def footprint(config: RunConfig, network: Network) -> Footprint:
     """What one model and one image cost with a configuration's kernels."""
     taken = named_kernels(config) if engine_name(config) == "stacked" else "eager"
-    return Footprint.of(network, products=taken == "products", recorded=taken == "graphs")
+    return Footprint.of(network, recorded=taken == "graphs")
 
 
 def _bytes(config: RunConfig, network: Network, clients: Sequence[ClientImages]) -> tuple[int, int]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedwca.config.layers import RunPlan
+from fedwca.config.layers import RunPlan, type_components
+from fedwca.config.run_config import validate
 from fedwca.data.cache import make_folder
 from fedwca.errors import UsageError
+from fedwca.results.settings import SAME_NUMBERS
 from fedwca.results.tables import Table
 from fedwca.runs.reporter import RunReporter, WarningsOnly
 from fedwca.runs.reuse import chosen_sources, collect_runs
@@ -96,7 +98,7 @@ def _tried(request: RunRequest, values: dict[str, Any]) -> RunPlan:
 def _study(optuna: Any, wanted: Search, params: Sequence[Options | Range], decided: RunPlan, listed: Any) -> Any:
     """The study in the folder, or a new one; refuses one of another search."""
     about = {
-        "config": decided.config.model_dump(mode="json", exclude={"workers", "trials_at_once"}),
+        "config": decided.config.model_dump(mode="json", exclude=set(SAME_NUMBERS)),
         "criterion": wanted.criterion,
         "params": sorted(map(repr, params)),
     }
@@ -110,12 +112,17 @@ def _study(optuna: Any, wanted: Search, params: Sequence[Options | Range], decid
         load_if_exists=True,
         sampler=sampler,
     )
-    if study.user_attrs.get("about", about) != about:
+    if _typed(study.user_attrs.get("about", about)) != _typed(about):
         raise UsageError(f"--out {wanted.out}: holds a search with other settings; name another folder or remove it")
     study.set_user_attr("about", about)
     if not listed:  # what goes on draws anew, not what was tried before
         study.sampler = optuna.samplers.TPESampler(seed=decided.config.seed + len(study.trials))
     return study
+
+
+def _typed(about: Mapping[str, Any]) -> dict[str, Any]:
+    """What a study is of, its components' fields in their types: one of an earlier release may hold them as text."""
+    return {**about, "config": type_components(validate(dict(about["config"]))).model_dump(mode="json")}
 
 
 def _again(optuna: Any, study: Any) -> None:

@@ -190,12 +190,12 @@ def test_kernels_stay_as_they_were(bench: Make) -> None:
     # What was measured once is not measured again: other kernels' last digits differ.
     run = bench("--rounds", "2", "--engine", "stacked")
     assert run.code == 0, run.err
-    assert "Kernels: channels-last (usual on a CPU, where nothing is measured)" in run.out
+    assert "Kernels: channels-last (the default)" in run.out
     config, environment = (json.loads((run.folder / f"{name}.json").read_text()) for name in ("config", "environment"))
     assert (config["config"]["kernels"], config["kernels"]) == ("auto", "channels-last")
     assert environment["kernels"] == {
         "chosen": "channels-last",
-        "why": "usual on a CPU, where nothing is measured",
+        "why": "the default",
         "measured": {},
     }
     (run.folder / "config.json").write_text(json.dumps({**config, "kernels": "eager"}))
@@ -203,6 +203,21 @@ def test_kernels_stay_as_they_were(bench: Make) -> None:
     again = resume(run.folder)
     assert again.code == 0, again.err
     assert "Kernels: eager (as before)" in again.out
+
+
+def test_a_run_of_kernels_that_were_dropped_is_read_but_not_continued(bench: Make) -> None:
+    run = bench("--rounds", "1", "--engine", "stacked")
+    assert run.code == 0, run.err
+    about = json.loads((run.folder / "config.json").read_text())
+    about["kernels"] = about["config"]["kernels"] = "products"
+    (run.folder / "config.json").write_text(json.dumps(about))
+    again = resume(run.folder)
+    assert again.code == 0, again.err
+    assert "is finished; nothing is left to do" in again.err
+    (run.folder / "summary.json").unlink()
+    again = resume(run.folder)
+    assert again.code == 2
+    assert "the run was begun with kernels products, which were dropped" in again.err
 
 
 def test_a_run_of_trials_together_goes_on_where_they_cannot_be(bench: Make) -> None:
@@ -395,6 +410,7 @@ def test_how_many_checkpoints_stay(bench: Make, keep: str, files: dict[str, list
     assert "--keep some: takes last, all, none or a number of at least 1" in refused.err
 
 
+@pytest.mark.filterwarnings("ignore:.*all clients are in one cluster")
 def test_a_request_can_take_up_what_is_there(
     every: Path, shades: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

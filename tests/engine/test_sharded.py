@@ -18,7 +18,7 @@ from fedwca.data.partition import ClientImages
 from fedwca.engine.distributed.process_group import Mail, RankWorld, join_ranks
 from fedwca.engine.distributed.serialize import from_bytes, to_bytes
 from fedwca.engine.distributed.sharded import ShardedEngine, own_images
-from fedwca.engine.interface import Engine
+from fedwca.engine.interface import Engine, SingleStep
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.task import Training
@@ -96,7 +96,7 @@ def found(kind: str, world: RankWorld) -> Any:
     try:
         if kind == "differ":
             offer = method_offer(0.5 + world.rank / 4)
-            sharded.run(offer, sharded.bank[:2], lambda k: None, lambda k, desk: 0, [])  # type: ignore[arg-type, return-value]
+            sharded.run(SingleStep(offer, sharded.bank[:2], lambda k: None, [], lambda desk: []))  # type: ignore[arg-type, return-value]
         elif world.rank:
             raise FedwcaError("the cat sat on the disk")
         else:

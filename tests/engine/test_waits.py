@@ -55,7 +55,7 @@ class Border(TorchDispatchMode):
         moves = "copy" in str(func)
         if len({x.device.type for x in tensors((args, kwargs, found)) if x.ndim or moves}) > 1:
             ours = [(f.filename, f.lineno) for f in traceback.extract_stack() if f.filename.startswith(OURS)]
-            if not ours or not ours[-1][0].endswith("transfer.py"):
+            if not ours or not ours[-1][0].endswith("device_copy.py"):
                 self.crossed.append(f"{func} in {ours[-1:]}")
         return found
 
@@ -66,14 +66,16 @@ def nothing_is_made_there_of_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     real = torch.tensor
 
     def here(*args: Any, **kwargs: Any) -> Tensor:
-        assert torch.device(kwargs.get("device") or "cpu").type == "cpu", "numbers go to a device by transfer.sent"
+        assert torch.device(kwargs.get("device") or "cpu").type == "cpu", (
+            "numbers go to a device by device_copy.to_device"
+        )
         return real(*args, **kwargs)
 
     monkeypatch.setattr(engines, "CudaGraphs", Again)
     monkeypatch.setattr(torch, "tensor", here)
     # What is fetched is read at the end of the round, after the one wait that is meant.
     for module in (desk, uploads):
-        monkeypatch.setattr(module, "fetched", lambda values: values)
+        monkeypatch.setattr(module, "to_host_async", lambda values: values)
 
 
 class Again(Tapes):
@@ -112,7 +114,7 @@ def work(
             found = trials.run(dict(enumerate(turns)))
         else:
             (turn,), (engine,) = turns, engines
-            found = {0: engine.run(turn.offer, turn.rows, turn.task, turn.step, turn.clients)}
+            found = {0: engine.run(turn)}
     assert all(upload.targets.labels.device == FAR for own in found.values() for upload in own)
     return border.crossed
 
@@ -177,7 +179,7 @@ def test_the_border_is_watched() -> None:
     assert len(border.crossed) == 1
     with pytest.raises(RuntimeError, match="meta"):
         bool(torch.ones(1, device=FAR))
-    with pytest.raises(AssertionError, match="transfer"):
+    with pytest.raises(AssertionError, match="device_copy"):
         torch.tensor([1], device=FAR)
 
 

@@ -12,15 +12,15 @@ from typing import Literal, TypeVar
 import torch
 from torch import Tensor
 
-from fedwca.core.messages import Offer
 from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
 from fedwca.engine.device_copy import synchronize
+from fedwca.engine.interface import RoundWork
 from fedwca.engine.layout import Layout, blend_rows, gather_rows
 from fedwca.engine.precision import Precision, check_precision
 from fedwca.engine.sequential.replica import Replica
 from fedwca.engine.sequential.worker import ClientWorker
-from fedwca.engine.task import Received, Task
+from fedwca.engine.task import Received
 
 T = TypeVar("T")
 Statistics = Literal["mixed", "pooled", "local", "recalibrated"]
@@ -87,16 +87,9 @@ class SequentialEngine:
         for _ in range(self.workers):
             self._replicas.put(Replica(self.network, self.layout, precision))
 
-    def run(
-        self,
-        offer: Offer,
-        rows: Tensor,
-        task: Callable[[int], Task],
-        step: Callable[[Sequence[int], ClientWorker], list[T]],
-        clients: Sequence[int],
-        done: Callable[[int], None] = lambda client: None,
-    ) -> list[T]:
-        """As `fedwca.engine.interface.Engine.run` says; ``step`` is called in a worker thread, for one client."""
+    def run(self, round: RoundWork[T]) -> list[T]:
+        """As `fedwca.engine.interface.Engine.run` says; the step is taken in a worker thread, for one client."""
+        offer, rows = round.offer, round.rows
         source = self.layout.read(self.network)
 
         def work(client: int) -> T:
@@ -105,12 +98,12 @@ class SequentialEngine:
             try:
                 received = Received(weights, lambda w: self._settled(client, self.mix(w, rows), replica), source)
                 personal, slot = offer.personal.shape[1], self.bank[client]
-                desk = ClientWorker(replica, self.images[client], received, personal, slot, task(client))
-                return step([client], desk)[0]
+                desk = ClientWorker(replica, self.images[client], received, personal, slot, round.task(client))
+                return round.step(desk)[0]
             finally:
                 self._replicas.put(replica)
 
-        found = self._map(work, clients, done)
+        found = self._map(work, round.clients, round.done)
         synchronize(self.device)
         return found
 

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-from fedwca.core.messages import Offer
 from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
 from fedwca.engine.device_copy import synchronize, to_device
-from fedwca.engine.interface import ClientWork
+from fedwca.engine.interface import RoundWork
 from fedwca.engine.layout import Layout, blend_rows, gather_rows
 from fedwca.engine.precision import Precision, check_precision
 from fedwca.engine.sequential.engine import Statistics
 from fedwca.engine.stacked.batch import ClientBatch
 from fedwca.engine.stacked.images import PackedImages
 from fedwca.engine.stacked.network import StackedNetwork
-from fedwca.engine.stacked.tuning.graphs import CudaGraphs, Record
+from fedwca.engine.stacked.training import Capture
+from fedwca.engine.stacked.tuning.graphs import CudaGraphs, RecordedSteps
 from fedwca.engine.stacked.tuning.kernels import Kernels, default_kernels
 from fedwca.engine.stacked.worker import StackedWorker
-from fedwca.engine.task import Task
 
 T = TypeVar("T")
 
@@ -61,8 +60,8 @@ class StackedEngine:
         self.network = network.to(self.device)
         kernels = kernels or default_kernels(self.network, self.device)
         self.stacked = StackedNetwork(self.network, self.layout, precision, kernels)
-        self.record: Record | None = CudaGraphs(self.device) if kernels == "graphs" else None
-        """How training steps are recorded."""
+        self.capture: Capture | None = RecordedSteps(CudaGraphs(self.device)) if kernels == "graphs" else None
+        """What carries out training steps; None: they are called one by one."""
         self._train = train or PackedImages([client.train for client in clients], self.device)
         self._test = PackedImages([client.test for client in clients], self.device)
         self.images = self._train.each()
@@ -70,35 +69,28 @@ class StackedEngine:
         self.bank = self.layout.read(self.network).repeat(len(clients), 1)
         self.workers = max(1, min(workers or len(clients), len(clients)))
 
-    def run(
-        self,
-        offer: Offer,
-        rows: Tensor,
-        task: Callable[[int], Task],
-        step: Callable[[Sequence[int], ClientWork], list[T]],
-        clients: Sequence[int],
-        done: Callable[[int], None] = lambda client: None,
-    ) -> list[T]:
-        """As `fedwca.engine.interface.Engine.run` says; ``step`` is called for one slice after the other."""
+    def run(self, round: RoundWork[T]) -> list[T]:
+        """As `fedwca.engine.interface.Engine.run` says; the step is taken by one slice after the other."""
         found: dict[int, T] = {}
-        for crowd in self._crowds(clients, self._train):
-            found |= zip(crowd.clients, step(crowd.clients, self._desk(crowd, offer, rows, task)), strict=True)
+        for crowd in self._crowds(round.clients, self._train):
+            found |= zip(crowd.clients, round.step(self._desk(crowd, round)), strict=True)
             for client in crowd.clients:
-                done(client)
+                round.done(client)
         synchronize(self.device)
-        return [found[client] for client in clients]
+        return [found[client] for client in round.clients]
 
-    def desk(self, offer: Offer, rows: Tensor, task: Callable[[int], Task], clients: Sequence[int]) -> StackedWorker:
-        """The work of clients, all at once; arguments as for `run`."""
-        (crowd,) = self._crowds(clients, self._train, len(clients))
-        return self._desk(crowd, offer, rows, task)
+    def desk(self, round: RoundWork[T]) -> StackedWorker:
+        """The work of a round's clients, all at once."""
+        (crowd,) = self._crowds(round.clients, self._train, len(round.clients))
+        return self._desk(crowd, round)
 
-    def _desk(self, crowd: ClientBatch, offer: Offer, rows: Tensor, task: Callable[[int], Task]) -> StackedWorker:
+    def _desk(self, crowd: ClientBatch, round: RoundWork[T]) -> StackedWorker:
+        offer = round.offer
         weights = torch.cat(
             [offer.personal[crowd.clients], offer.shared.expand(len(crowd.clients), *offer.shared.shape)], 1
         )
-        personal, tasks = offer.personal.shape[1], [task(client) for client in crowd.clients]
-        return StackedWorker(self, crowd, to_device(weights, self.device), personal, rows, tasks)
+        personal, tasks = offer.personal.shape[1], [round.task(client) for client in crowd.clients]
+        return StackedWorker(self, crowd, to_device(weights, self.device), personal, round.rows, tasks)
 
     def _crowds(self, clients: Sequence[int], pile: PackedImages, at_once: int | None = None) -> list[ClientBatch]:
         """Slices of clients, the largest clients first, so that those of one slice are of similar size."""

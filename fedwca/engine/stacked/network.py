@@ -13,7 +13,6 @@ from torch.func import functional_call, vmap
 from fedwca.core.network import Network
 from fedwca.engine.layout import Layout
 from fedwca.engine.precision import Phase, Precision, compute_precision
-from fedwca.engine.stacked.convolution import as_products
 from fedwca.engine.stacked.heads import StackedClassifiers
 from fedwca.engine.stacked.norm import replace_batch_norm
 from fedwca.engine.stacked.tuning.kernels import Kernels, channels_last_batch
@@ -52,17 +51,13 @@ class StackedNetwork:
         self.network = copy.deepcopy(network).requires_grad_(False).eval()
         self.layout, self.precision = layout, precision
         self.norms = replace_batch_norm(self.network)
-        self.convolutions = as_products(self.network) if kernels == "products" else []
         for module in self.network.modules():
             # What is done in place has no rule for many models at once.
             if isinstance(getattr(module, "inplace", None), bool):
                 module.inplace = False  # type: ignore[assignment]
-        # Matrix products stand in for the backbone's own convolutions.
-        self.by_hand = by_hand and self.network.backbone.by_hand and kernels != "products"
+        self.by_hand = by_hand and self.network.backbone.by_hand
         self._extractor = _Extractor(self.network, self.by_hand)
         self.kernels = kernels
-        # Sizes as symbols are refused under vmap, so that each shape is compiled by itself.
-        self._trained = torch.compile(self._each, dynamic=False) if kernels == "compile" else self._each
 
     def __call__(
         self,
@@ -93,15 +88,10 @@ class StackedNetwork:
             norm.train(training)
         some = () if rows is None else (rows,)
         share = () if momentum is None else (momentum,)
-        each, learning = self._each, training and torch.is_grad_enabled()
-        for convolution in self.convolutions:
-            convolution.products = learning
-        if learning:
-            each = self._trained
         if self.kernels == "channels-last":
             x = channels_last_batch(x)
         with nullcontext() if phase is None else compute_precision(self.precision, phase, x.device):
-            features, fresh = each(parameters, statistics, x, tuple(masks), some, share)
+            features, fresh = self._each(parameters, statistics, x, tuple(masks), some, share)
         return self.network.classifier(features) if heads is None else heads(features), features, fresh
 
     def _each(

@@ -13,16 +13,21 @@ from fedwca.engine.randomness import uniform
 from fedwca.engine.stacked.images import StepGroup, step_groups
 from fedwca.engine.stacked.targets import StackedContext
 from fedwca.engine.stacked.trial_batch import TrialBatch
-from fedwca.engine.stacked.tuning.kernels import mixed_places, needs_mixed_counts
 
 
 class StepSchedule:
     """Which images come in which step of some epochs, and how many of them are mixed.
 
-    How many there are is asked of the device once, if labels mix images at all and kernels make use of the number.
+    How many there are is asked of the device once, if labels mix images at all.
+
+    Args:
+        cohort: who is trained.
+        lesson: what they are trained towards.
+        epochs: those between two labellings.
+        counted: False: nothing is asked, and steps have a place for each image to be mixed.
     """
 
-    def __init__(self, cohort: TrialBatch, lesson: StackedContext, epochs: range) -> None:
+    def __init__(self, cohort: TrialBatch, lesson: StackedContext, epochs: range, counted: bool = True) -> None:
         sizes, batch = cohort.sizes, cohort.task.training.batch_size
         self.epochs, self.steps = epochs, -(-max(sizes) // batch)
         """Steps of the largest client."""
@@ -30,7 +35,7 @@ class StepSchedule:
         """Who does how many images, by step."""
         self.kinds: Counter[Hashable] = Counter(span for _ in epochs for some in self.spans for span in some)
         """How often the same clients do as many images."""
-        self._batch, self._kernels = batch, cohort.engine.stacked.kernels
+        self._batch = batch
         self.each = -(-cohort.counts // batch)
         """Steps of every client ``[G]``."""
         every = torch.arange(self.steps * batch, device=cohort.device)
@@ -38,7 +43,7 @@ class StepSchedule:
         self.order = torch.stack([_order(cohort.keys(f"order {epoch}"), every, behind) for epoch in epochs])
         """Images in the order they come ``[E, G, steps·batch]``; what stands behind the last one means nothing."""
         self._mixes = cohort.task.labeler.mixes
-        self._mixed = self._count(lesson.targets.mix) if self._mixes and needs_mixed_counts(self._kernels) else []
+        self._mixed = self._count(lesson.targets.mix) if self._mixes and counted else []
 
     def _count(self, mix: Tensor) -> list[Any]:
         """Mixed images by epoch, step and client; the host waits for them."""
@@ -53,8 +58,7 @@ class StepSchedule:
         if not self._mixes:
             return 0
         at = epoch - self.epochs.start
-        most = max(own[at][step] for own in self._mixed[span.first : span.stop]) if self._mixed else span.images
-        return mixed_places(self._kernels, most, span.images)
+        return max(own[at][step] for own in self._mixed[span.first : span.stop]) if self._mixed else span.images
 
     def values(self, epoch: int, step: int, span: StepGroup) -> tuple[Tensor, Tensor]:
         """What tells a step from others like it: its images ``[g, B]``, and how many each client has behind it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -15,7 +15,10 @@ from fedwca.engine.stacked.sgd import StackedSgd
 from fedwca.engine.stacked.step import Step
 from fedwca.engine.stacked.targets import StackedContext
 from fedwca.engine.stacked.trial_batch import TrialBatch
-from fedwca.engine.stacked.tuning.graphs import Recorder
+
+Capture = Callable[[Mapping[Hashable, int]], Callable[..., None]]
+"""Takes how many steps of each kind there are between two labellings, and gives what carries them out: called with a
+step's kind, its values and the step as a function of these. Steps of one kind differ in their values alone."""
 
 
 def train(cohort: TrialBatch, blends: Sequence[Blend], models: Tensor, lesson: StackedContext) -> StackedContext:
@@ -30,7 +33,7 @@ def train(cohort: TrialBatch, blends: Sequence[Blend], models: Tensor, lesson: S
     training = cohort.task.training
     sgd = StackedSgd(cohort.engine.layout, training, models)
     renews = cohort.task.labeler.renew == "epoch"
-    plan, recorder = None, Recorder(None, {})
+    capture, plan, run = cohort.engine.capture, None, None
     for epoch in range(training.epochs):
         if renews and epoch:
             asked = zip(cohort.desks, blends, cohort.parted(models), strict=True)
@@ -38,12 +41,18 @@ def train(cohort: TrialBatch, blends: Sequence[Blend], models: Tensor, lesson: S
             observed = cohort.named("observations", [seen for _, seen in found])
             lesson = replace(lesson, targets=cohort.targets([targets for targets, _ in found]), observed=observed)
         if plan is None or renews:
-            plan = StepSchedule(cohort, lesson, range(epoch, epoch + 1) if renews else range(training.epochs))
-            recorder = Recorder(cohort.engine.record, plan.kinds)
+            epochs = range(epoch, epoch + 1) if renews else range(training.epochs)
+            # What is captured cannot depend on how many images are mixed.
+            plan = StepSchedule(cohort, lesson, epochs, counted=capture is None)
+            run = capture(plan.kinds) if capture else None
         for step in range(plan.steps):
             for span in plan.spans[step]:
                 mixed = plan.places(epoch, step, span)
-                recorder.run(span, plan.values(epoch, step, span), partial(_take, cohort, lesson, sgd, span, mixed))
+                values, take = plan.values(epoch, step, span), partial(_take, cohort, lesson, sgd, span, mixed)
+                if run is None:
+                    take(*values)
+                else:
+                    run(span, values, take)
     return lesson
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
 from fedwca.engine.device_copy import synchronize
-from fedwca.engine.interface import Part, TrialsInTurn
+from fedwca.engine.interface import TrainingRound, TrialsInTurn
 from fedwca.engine.layout import Layout
 from fedwca.engine.precision import Precision
 from fedwca.engine.sequential.engine import Statistics
@@ -53,27 +53,27 @@ class StackedTrials(TrialsInTurn):
         ]
         for engine in engines:
             # One pool of memory for what is recorded, whichever trials are in a round.
-            engine.record = engines[0].record
+            engine.capture = engines[0].capture
         super().__init__(engines)
 
-    def run(self, parts: Mapping[int, Part[T]]) -> dict[int, list[T]]:
-        """As `TrialsInTurn.run`; the parts' ways of training are the same."""
-        if len(parts) < 2:
-            return super().run(parts)
+    def run(self, rounds: Mapping[int, TrainingRound[T]]) -> dict[int, list[T]]:
+        """As `TrialsInTurn.run`; the rounds' ways of training are the same."""
+        if len(rounds) < 2:
+            return super().run(rounds)
         desks, blends = [], []
-        for i, part in parts.items():
+        for i, own in rounds.items():
             engine = self.engines[i]
             assert isinstance(engine, StackedEngine)
-            desks.append(engine.desk(part.offer, part.rows, part.task, part.clients))
-            blends.append(part.blend(desks[-1]))
+            desks.append(engine.desk(own))
+            blends.append(own.blend(desks[-1]))
         found: dict[int, list[T]] = {}
-        answers = zip(parts.items(), desks, blends, train_together(desks, blends), strict=True)
-        for (i, part), desk, blend, targets in answers:
+        answers = zip(rounds.items(), desks, blends, train_together(desks, blends), strict=True)
+        for (i, own), desk, blend, targets in answers:
             order = desk.crowd.clients
-            by_client = dict(zip(order, part.upload(desk, blend, targets), strict=True))
-            found[i] = [by_client[client] for client in part.clients]
+            by_client = dict(zip(order, own.upload(desk, blend, targets), strict=True))
+            found[i] = [by_client[client] for client in own.clients]
             for client in order:
-                part.done(client)
+                own.done(client)
         synchronize(self.engines[0].device)
         return found
 
