@@ -25,7 +25,7 @@ from fedwca.export.from_run import classify
 from fedwca.federated.round import Method
 from fedwca.newcomers.federation import TrainedFederation
 from fedwca.newcomers.join import By, first_round, join
-from fedwca.results.run_folder import environment
+from fedwca.results.run_folder import describe_environment
 from fedwca.runs.bench import split_trial
 from fedwca.runs.setup import load, source_model
 
@@ -153,7 +153,7 @@ def main() -> None:
             "clients": records,
             "complete": seed == seeds[-1],
             "seconds": time.perf_counter() - started,
-            "environment": environment("cpu"),
+            "environment": describe_environment("cpu"),
         }
         text = json.dumps(result, indent=2) + "\n"
         write_atomically(given.out, lambda file, text=text: file.write_text(text))  # type: ignore[misc]

@@ -142,7 +142,7 @@ def to_plain(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
-def environment(device: str) -> dict[str, Any]:
+def describe_environment(device: str) -> dict[str, Any]:
     """Versions and hardware that a result should be read with."""
     import torch
 

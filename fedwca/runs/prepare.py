@@ -21,7 +21,7 @@ from fedwca.registry import Registry
 from fedwca.results.checkpoints import Checkpoints, RetentionPolicy, SavedCheckpoint, Unit
 from fedwca.results.run import run_identity
 from fedwca.results.run_files import SCHEMA, read_configuration
-from fedwca.results.run_folder import RunFolder, environment
+from fedwca.results.run_folder import RunFolder, describe_environment
 from fedwca.results.settings import SAME_NUMBERS
 from fedwca.runs import memory_estimate as memory
 from fedwca.runs.bench import TrialSplits, group_trials
@@ -94,7 +94,9 @@ def prepare_run(opened: OpenRunFolder, reporter: RunReporter, ranks: Ranks) -> P
     if ranks.world is not None:
         schedule = lead_run(ranks.world, config, plan.methods, keeper, digest, ranks.per_trial)
     if opened.earlier is None:
-        folder.write("environment.json", {**environment(device), "ranks": schedule.ranks, "kernels": kernels.record})
+        folder.write(
+            "environment.json", {**describe_environment(device), "ranks": schedule.ranks, "kernels": kernels.record}
+        )
     told = kernels.sentence if engine_name(config) == "stacked" else ""
     reporter.planned(
         PlannedRun(plan, dataset, opened.source, device, folder.path, memory.describe_memory(needed), told)

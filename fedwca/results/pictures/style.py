@@ -71,13 +71,13 @@ def looks(names: Sequence[str]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def line(look: dict[str, Any], strong: bool) -> dict[str, Any]:
+def line_style(look: dict[str, Any], strong: bool) -> dict[str, Any]:
     """A look as arguments of ``plot``."""
     kept = {key: value for key, value in look.items() if key != "hatch"}
     return {**kept, "markersize": 4 if strong else 3.5, "linewidth": 2.6 if strong else 1.5, "zorder": 3 + strong}
 
 
-def by_domain(domains: Iterable[str], marks: Sequence[str] = MARKERS) -> dict[str, dict[str, Any]]:
+def domain_looks(domains: Iterable[str], marks: Sequence[str] = MARKERS) -> dict[str, dict[str, Any]]:
     """Colour and marker of each domain, in order of appearance."""
     palette = (OWN, *(COLOURS[index] for index in (1, 3, 4, 5, 2, 6, 0)))
     names = list(dict.fromkeys(domains))
@@ -96,17 +96,17 @@ def legend(made: Any, axis: Any, count: int, scale: float = 1.0) -> None:
     )
 
 
-def quiet(axis: Any) -> None:
+def remove_frame(axis: Any) -> None:
     """A light grid behind the data, and no frame on the far sides."""
     axis.grid(alpha=0.3)
     axis.set_axisbelow(True)
     axis.spines[["top", "right"]].set_visible(False)
 
 
-def names(values: Sequence[str], most: int = 3) -> str:
+def count_names(values: Sequence[str], most: int = 3) -> str:
     """How often each name comes, the commonest first.
 
-    >>> names(["photo", "neon", "photo"])
+    >>> count_names(["photo", "neon", "photo"])
     'photo ×2, neon'
     """
     counts = sorted(((values.count(name), name) for name in dict.fromkeys(values)), key=lambda pair: -pair[0])
