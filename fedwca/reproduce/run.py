@@ -19,7 +19,7 @@ from fedwca.reproduce.definitions import (
     Cost,
     Definition,
     Published,
-    cost,
+    estimate_cost,
     fitting_definitions,
     layer_clusterer,
     layered_settings,
@@ -68,7 +68,7 @@ class Job:
 
 
 def _cost(decided: RunPlan, source: str, names: Sequence[str] | None = None) -> Cost:
-    return cost(decided.config, source, [r for m, r in decided.methods if names is None or m.name in names])
+    return estimate_cost(decided.config, source, [r for m, r in decided.methods if names is None or m.name in names])
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def plan_jobs(wanted: ReproductionRequest) -> list[Job]:
         first = replace(asked, layer=layered_settings(found, name, quick, asked.layer))
         fits = fitting_definitions(found, first.plan().config)
         layer = layered_settings(fits, name, quick, asked.layer)
-        request = replace(asked, layer=layer, said=said(wanted, fits, name))
+        request = replace(asked, layer=layer, said=setting_origins(wanted, fits, name))
         printed = published(table, name)
         sources = list(wanted.sources) or list(found.sources.get(name, ["all"]))
         requests = {str(one.layer["source"]): one for one in chosen_sources(request, sources, wanted.planning)}
@@ -106,7 +106,7 @@ def plan_jobs(wanted: ReproductionRequest) -> list[Job]:
     return made
 
 
-def said(wanted: ReproductionRequest, found: Definition, name: str) -> dict[str, str]:
+def setting_origins(wanted: ReproductionRequest, found: Definition, name: str) -> dict[str, str]:
     """What the table or ``--quick`` sets for a data set, and the user did not."""
     whole = {**found.layer(), "dataset": name, "source": ""}
     own = {key: "--quick" for key, _ in flatten_keys(quick_settings(name))} if wanted.quick else {}
