@@ -51,7 +51,7 @@ def rounds(
 ) -> tuple[list[Server], list[Outcome]]:
     """Servers before and after each round."""
     built = aggregators.build(aggregator)
-    clusterer = clusterers.build("true") if built.partition == "given" else None
+    clusterer = clusterers.build("true") if built.grouping.needs_clusterer else None
     method = Method("toy", "Toy", built, labeler, (*first, *more), clusterer)
     servers, outcomes = [init_server(loop)], []
     for number in range(count):

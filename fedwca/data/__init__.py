@@ -1,4 +1,8 @@
-"""Images in, federations out: reading, checking, partitioning, and the metrics that alone keep the labels."""
+"""Images in, federations out: reading, checking, partitioning, and the metrics that alone keep the labels.
+
+All of it holds for any data set. What is known of one by its name (files, checksums, how to get it) is its file in
+`fedwca.datasets`.
+"""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from fedwca.core.grouping import GroupingInput
 from fedwca.engine.layout import Layout, mix_rows, pool_statistics
 from fedwca.engine.randomness import Keys, uniform
 from fedwca.engine.sequential.engine import Statistics
@@ -92,29 +93,19 @@ def cluster_uploads(
 ) -> Tensor:
     """Cluster of each client ``[K]``, as `assign_clusters` finds it; a client not yet seen gets cluster 0."""
     clients = len(bank)
-    match method.aggregator.partition:
-        case "one":
-            return torch.zeros(clients, dtype=torch.int64)
-        case "each":
-            return torch.arange(clients)
-        case "self" if not round:
-            return method.aggregator.first(clients, uniform(keys(0, -1, "partition"), torch.arange(clients)))
-        case "self":
-            labels = server.state["labels"].clone()
-            for client, choice in choices.items():
-                labels[client] = choice
-            return labels
-        case _ if round:
-            return server.state["labels"].clone()
-        case _:
-            assert method.clusterer is not None
-            here = bank[present]
-            found = check_labels(
-                method.clusterer(WeightSignatures(here, layout, server.source)).cpu(), len(here), method.clusterer.name
-            )
-            labels = torch.zeros(clients, dtype=torch.int64)
-            labels[present] = found
-            return labels
+
+    def cluster() -> Tensor:
+        assert method.clusterer is not None
+        here, labels = bank[present], torch.zeros(clients, dtype=torch.int64)
+        found = method.clusterer(WeightSignatures(here, layout, server.source)).cpu()
+        labels[present] = check_labels(found, len(here), method.clusterer.name)
+        return labels
+
+    def deal() -> Tensor:
+        return method.aggregator.first(clients, uniform(keys(0, -1, "partition"), torch.arange(clients)))
+
+    given = GroupingInput(round, clients, server.state, choices, cluster, deal)
+    return method.aggregator.grouping.assign(given)
 
 
 def nearest_cluster(upload: Tensor, anchors: Tensor, source: Tensor, layout: Layout) -> int:

@@ -39,7 +39,7 @@ def drop_single_means(setting: ServerContext, memory: ServerState, weights: Tens
     """`gather`'s weights ``[C, R+K]``, where a mean of one client is left undone: its row stays as it is."""
     kept = len(memory.server.rows)
     alone = is_single(weights[:, kept:])
-    if setting.method.aggregator.partition == "each" or not bool(alone.any()):
+    if setting.method.aggregator.grouping.keeps_models_apart or not bool(alone.any()):
         return weights
     clusters = alone.nonzero()[:, 0].tolist()
     sentence = f"round {memory.round}: of clusters {clusters} a single client was heard"

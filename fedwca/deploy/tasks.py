@@ -18,7 +18,8 @@ from fedwca.deploy.validation import Expected
 
 def unplaced(setting: ServerContext, memory: ServerState, client: int) -> bool:
     """Whether a client joins so late that it must be placed in a cluster first."""
-    return bool(memory.round and not memory.samples[client] and setting.method.aggregator.partition == "given")
+    needs_clusterer = setting.method.aggregator.grouping.needs_clusterer
+    return bool(memory.round and not memory.samples[client] and needs_clusterer)
 
 
 def task(
@@ -68,7 +69,7 @@ def task(
         aggregator.travels,
         setting.beside,
         own,
-        0 if first or aggregator.partition != "self" else len(memory.server.rows),
+        len(memory.server.rows) if aggregator.grouping.clients_choose and not first else 0,
         memory.samples[client],
     )
     return Parcel("train", memory.round, models, {}, beside, notes), expected

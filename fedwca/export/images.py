@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedwca.data.archives import arrays
+from fedwca.data.archives import read_arrays
 from fedwca.data.dataset import Images, resize_images
-from fedwca.data.folders import SUFFIXES, decode, hidden
+from fedwca.data.folders import SUFFIXES, decode_image, is_hidden
 from fedwca.errors import DataError, UsageError
 
 
@@ -51,8 +51,8 @@ def find_images(paths: Sequence[Path]) -> list[Path]:
 
 def _below(folder: Path) -> Iterator[Path]:
     for where, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not hidden(Path(name)))
-        yield from (Path(where) / name for name in sorted(files) if not hidden(Path(name)))
+        folders[:] = sorted(name for name in folders if not is_hidden(Path(name)))
+        yield from (Path(where) / name for name in sorted(files) if not is_hidden(Path(name)))
 
 
 def load_pictures(files: Sequence[Path], side: int) -> Iterator[Picture]:
@@ -70,7 +70,7 @@ def load_pictures(files: Sequence[Path], side: int) -> Iterator[Picture]:
         try:
             if file.suffix.lower() == ".npz":
                 return _archive(file, side)
-            return [Picture(str(file), decode(file, side))]
+            return [Picture(str(file), decode_image(file, side))]
         except DataError as error:
             return [Picture(str(file), None, str(error))]
 
@@ -82,7 +82,7 @@ def load_pictures(files: Sequence[Path], side: int) -> Iterator[Picture]:
 
 def _archive(file: Path, side: int) -> list[Picture]:
     """The images of an ``.npz``; labels in it are not looked at."""
-    images = arrays(file, ("images",)).get("images")
+    images = read_arrays(file, ("images",)).get("images")
     if images is None:
         raise DataError(f"{file} lacks the key images")
     if images.dtype != np.uint8 or images.ndim not in (3, 4) or (images.ndim == 4 and images.shape[3] != 3):

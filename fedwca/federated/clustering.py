@@ -1,4 +1,4 @@
-"""Who is grouped with whom: by a clusterer, by the clients themselves, or by the aggregator's fixed partition."""
+"""Who is grouped with whom after a round, as the aggregator's kind of grouping says."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedwca.core.grouping import GroupingInput
 from fedwca.core.interfaces import Aggregator, Clusterer
 from fedwca.core.messages import State
 from fedwca.engine.interface import Engine
@@ -28,14 +29,12 @@ def assign_clusters(
     keys: Keys,
     domains: Tensor,
 ) -> tuple[Tensor, Mapping[str, Any]]:
-    """Cluster of each client ``[K]``: by the clusterer once after round 0, or as the aggregator's partition says.
-
-    With the clusterer's labels come its notes.
+    """Cluster of each client ``[K]``, and in the round in which a clusterer makes them its notes.
 
     Args:
         round: r, counted from 0.
-        aggregator: says what kind of partition it takes.
-        clusterer: makes it, where the aggregator wants one given.
+        aggregator: says how they are grouped.
+        clusterer: makes the groups, where the aggregator needs one.
         state: what the server remembers of earlier rounds.
         source: ``[P]``, the model everybody started from.
         engine: its bank holds the trained models.
@@ -46,30 +45,21 @@ def assign_clusters(
     Raises:
         FedwcaError: see `check_labels`.
     """
-    clients = len(engine.images)
-    match aggregator.partition:
-        case "one":
-            return torch.zeros(clients, dtype=torch.int64), {}
-        case "each":
-            return torch.arange(clients), {}
-        case "self" if not round:
-            return aggregator.first(clients, uniform(keys(0, -1, "partition"), torch.arange(clients))), {}
-        case "self":
-            labels = state["labels"].clone()
-            for client, upload in uploads.items():
-                if upload.label is not None:
-                    labels[client] = upload.label[0]
-            return labels, {}
-        case _ if round:
-            return state["labels"], {}
-        case _:
-            assert clusterer is not None
-            truth = domains if clusterer.oracle else None
-            found = BankSignatures(
-                engine.bank, engine.layout, source, truth, engine.images, lambda k: keys(0, k, "style")
-            )
-            labels = check_labels(clusterer(found).cpu(), clients, clusterer.name)
-            return labels, clusterer.notes(found)
+    clients, grouping = len(engine.images), aggregator.grouping
+    truth = domains if clusterer is not None and clusterer.oracle else None
+    signatures = BankSignatures(engine.bank, engine.layout, source, truth, engine.images, lambda k: keys(0, k, "style"))
+
+    def cluster() -> Tensor:
+        assert clusterer is not None
+        return check_labels(clusterer(signatures).cpu(), clients, clusterer.name)
+
+    def deal() -> Tensor:
+        return aggregator.first(clients, uniform(keys(0, -1, "partition"), torch.arange(clients)))
+
+    choices = {client: int(upload.label[0]) for client, upload in uploads.items() if upload.label is not None}
+    labels = grouping.assign(GroupingInput(round, clients, state, choices, cluster, deal))
+    asked = clusterer if grouping.needs_clusterer and not round else None
+    return labels, {} if asked is None else asked.notes(signatures)
 
 
 def check_labels(labels: Tensor, clients: int, name: str) -> Tensor:

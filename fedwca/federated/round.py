@@ -30,7 +30,7 @@ class Method:
     pseudo_labeler: PseudoLabeler
     objectives: tuple[Objective, ...]
     clusterer: Clusterer | None = None
-    """Only where the aggregator's partition is given from outside."""
+    """Only where the aggregator's grouping needs one."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Outcome:
     shared: Mapping[str, Tensor] = field(default_factory=dict)
     """What each client was sent beside models."""
     notes: Mapping[str, Any] = field(default_factory=dict)
-    """What the clusterer says of its partition, as plain values; only in round 0."""
+    """What the clusterer says of its clusters, as plain values; only in round 0."""
     seconds: Mapping[str, float] = field(default_factory=dict)
     """Of the server: ``group`` for checks and clusters, ``mix`` for averages."""
 

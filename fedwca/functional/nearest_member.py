@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch import Tensor
 from torch.linalg import vector_norm
 
 from fedwca.errors import UsageError
+from fedwca.functional._nearest import Metric
 
 
-def member_distances(
-    x: Tensor, newcomer: Tensor, labels: Tensor, metric: Literal["cosine", "euclidean"] = "cosine"
-) -> tuple[Tensor, Tensor]:
+def member_distances(x: Tensor, newcomer: Tensor, labels: Tensor, metric: Metric = "cosine") -> tuple[Tensor, Tensor]:
     """Find the nearest member of each cluster, from differences in float64.
 
     FINCH joins each client to its first neighbour, so a newcomer belongs where its first neighbour is. 1 - cos of

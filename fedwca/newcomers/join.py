@@ -10,9 +10,6 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fedwca.clusterers._signature import Signed
-from fedwca.clusterers.finch import Finch
-from fedwca.clusterers.ladd import Ladd
 from fedwca.core.interfaces import Clusterer
 from fedwca.core.messages import Blend, Offer, Targets
 from fedwca.core.network import Network
@@ -25,7 +22,7 @@ from fedwca.engine.task import Task, Training
 from fedwca.errors import UsageError
 from fedwca.federated.round import offer_source
 from fedwca.federated.validation import shared_uploads
-from fedwca.functional import member_distances
+from fedwca.functional import Metric, member_distances
 from fedwca.newcomers.federation import ClusterAssignment, TrainedFederation
 
 By = Literal["update", "alignment"]
@@ -75,7 +72,7 @@ def join(
         raise UsageError(f"a client that joins needs at least 2 images, not {len(images)}")
     if not server.state:
         raise UsageError(f"method {method.name!r} has no rounds: all it has for anybody is the source model")
-    if method.aggregator.partition == "each":
+    if method.aggregator.grouping.keeps_models_apart:
         raise UsageError(
             f"method {method.name!r} keeps every client's model apart, so there is none for a newcomer; a method with "
             "clusters, or fedavg, has one"
@@ -123,9 +120,9 @@ def choose_cluster(
     aggregator, labels = standing.method.aggregator, standing.labels.cpu()
     task = _task(standing, standing.training, 1, [_number(standing)])
     everything = torch.eye(len(rows), dtype=torch.float64)
-    if aggregator.partition == "one" or int(labels.max()) == 0:
+    if int(labels.max()) == 0:
         return ClusterAssignment(0, "alone", torch.zeros(1, dtype=torch.float64), 0)
-    if aggregator.partition == "self":
+    if aggregator.grouping.clients_choose:
         sent = Offer(torch.zeros(1, 0, len(rows), dtype=torch.float64), everything)
         (losses,) = engine.run(sent, rows, task, lambda _, desk: [desk.loss(desk.shared)[0]], [0])
         # What is sent to whoever chooses is the same for all.
@@ -174,19 +171,10 @@ def first_round(standing: TrainedFederation, done: Callable[[int], None] = lambd
     return engine.bank
 
 
-def client_signature(
-    clusterer: Clusterer | None, found: BankSignatures
-) -> tuple[Tensor, Literal["cosine", "euclidean"]]:
+def client_signature(clusterer: Clusterer | None, found: BankSignatures) -> tuple[Tensor, Metric]:
     """What a clusterer compares clients by ``[K, …]``, and how; the first layer's weights for one that reads none."""
-    match clusterer:
-        case Ladd():
-            return found.styles(clusterer.share, clusterer.images), "euclidean"
-        case Finch():
-            return clusterer.read(found), clusterer.metric
-        case Signed():
-            return clusterer.read(found), "euclidean"
-        case _:
-            return found.layer(1), "cosine"
+    compared = None if clusterer is None else clusterer.client_vectors(found)
+    return (found.layer(1), "cosine") if compared is None else compared
 
 
 def _source(standing: TrainedFederation) -> Network:

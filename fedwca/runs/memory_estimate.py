@@ -27,8 +27,9 @@ def estimate_run(config: RunConfig, methods: Sequence[tuple[Method, int]], class
     """
     model = architecture(config)
     network = model.build(classes, pretrained=False)
-    alone = any(method.aggregator.partition == "each" for method, rounds in methods if rounds)
-    rows = len(federation) if alone else len(set(federation.metrics.domains))
+    domains = len(set(federation.metrics.domains))
+    groupings = [method.aggregator.grouping for method, rounds in methods if rounds]
+    rows = max((grouping.rows(len(federation), domains) for grouping in groupings), default=domains)
     workers = clients_at_once(config, network, federation.clients)
     sizes = [len(client.train) + len(client.test) for client in federation.clients]
     # A step holds its images, and up to as many that are mixed with others.

@@ -67,8 +67,7 @@ def describe_round(outcome: Outcome, method: Method, metrics: Metrics, engine: E
         """One value a client; NaN for those that were absent."""
         return [measure(k, uploads[k].targets) if k in uploads else math.nan for k in range(clients)]
 
-    # A given partition is made once; clients that choose for themselves do it every round.
-    grouped = method.aggregator.partition == "self" or (first and method.aggregator.partition == "given")
+    grouped = method.aggregator.grouping.makes_groups(first)
     divided = all("divisors" in upload.targets.notes for upload in uploads.values())
     return {
         "labels": outcome.labels,
@@ -97,14 +96,16 @@ def nearest_clients(method: Method, engine: Engine, source: Tensor) -> dict[str,
         engine: its bank holds the models that were grouped.
         source: ``[P]``, the model everybody started from.
     """
-    read = getattr(method.clusterer, "read", None)
+    clusterer = method.clusterer
     # All pairs are compared; a picture of more clients would show nothing.
-    if read is None or not 2 < len(engine.bank) <= 2048:
+    if clusterer is None or clusterer.neighbour_metric is None or not 2 < len(engine.bank) <= 2048:
         return {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the clusterer has said it
-        x = read(BankSignatures(engine.bank, engine.layout, source))
-    nearest, clear = neighbour_margins(x, getattr(method.clusterer, "metric", "cosine"))
+        compared = clusterer.client_vectors(BankSignatures(engine.bank, engine.layout, source))
+    if compared is None:
+        return {}
+    nearest, clear = neighbour_margins(compared[0], clusterer.neighbour_metric)
     return {"nearest": nearest, "margins": clear}
 
 
@@ -166,7 +167,7 @@ class WarnOnce:
                 )
         if warning := outcome.notes.get("warning"):
             self._once(f"clusterer {method.name}", f"{method.label}: {warning}")
-        if record["round"] == 0 and method.aggregator.partition == "given" and len(outcome.labels) > 1:
+        if record["round"] == 0 and method.aggregator.grouping.needs_clusterer and len(outcome.labels) > 1:
             if int(outcome.labels.max()) == 0:
                 self._once(
                     f"one {method.name}",

@@ -113,7 +113,7 @@ def record_round(
         "accuracy_local": local,
         **describe_round(outcome, method, metrics, engine, first=number == 0),
     }
-    if number == 0 and method.aggregator.partition == "given":
+    if number == 0 and method.aggregator.grouping.needs_clusterer:
         record["clustering"] |= nearest_clients(method, engine, server.source)
     if number == 0 and config.probes:
         record["probes"] = cluster_layers(config.probes, engine, server.source, metrics, trial.keys)

@@ -105,8 +105,8 @@ def rehearse_components(config: RunConfig, methods: list[tuple[Method, int]], da
     bank = source + 1e-3 * steps.repeat(1, -(-layout.width // period))[:, : layout.width]
     truth = torch.zeros(few, dtype=torch.int64)
     images = torch.arange(few).view(-1, 1, 1, 1, 1).expand(few, 2, 3, model.stored, model.stored).to(torch.uint8)
-    signatures = [getattr(method.clusterer, "signature", None) for method, rounds in methods if rounds]
-    if network.backbone.frozen and any(isinstance(signature, int) for signature in signatures):
+    clusterers = [method.clusterer for method, rounds in methods if rounds and method.clusterer is not None]
+    if network.backbone.frozen and any(clusterer.layer_number is not None for clusterer in clusterers):
         warnings.warn(
             "the backbone is frozen, so layers are counted from the bottleneck on: signature 1 is the bottleneck",
             stacklevel=2,

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from fedwca.datasets.digits_mini import draw
+from fedwca.datasets.digits_mini import draw_domain
 from fedwca.datasets.pacs import Pacs
 
 from ..cli.conftest import call
@@ -185,7 +185,7 @@ def prepare(folder: Path, page: Path | None) -> None:
     if page is not None and page.stem in PICTURES:
         shutil.rmtree(folder / "photos")
         (folder / "photos").mkdir()
-        for index, pixels in enumerate(draw("photo", 2).images):
+        for index, pixels in enumerate(draw_domain("photo", 2).images):
             Image.fromarray(pixels).save(folder / "photos" / f"{index}.png")
     plugins(folder / "plugins")
     (folder / "bin").mkdir()
@@ -227,7 +227,7 @@ def images(folder: Path) -> None:
                 pixels = random.integers(0, 256, (24, 32, 3), dtype=np.uint8)
                 Image.fromarray(pixels).save(folder / "DATA/pacs" / domain / name / f"{index}.png")
     (folder / "data").symlink_to("DATA")
-    digits = draw("photo", 1).images
+    digits = draw_domain("photo", 1).images
     np.savez(folder / "more.npz", images=digits)
     Image.fromarray(digits[0]).convert("L").resize((90, 60)).save(folder / "scan.png")
 

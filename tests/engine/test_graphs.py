@@ -37,7 +37,7 @@ def tapes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines, "CudaGraphs", Tapes)
     monkeypatch.setattr(graphs, "OFTEN", 3)
     # As on a GPU: strong views by rows make shapes of what was drawn.
-    monkeypatch.setattr(views, "by_rows", views.by_selection)
+    monkeypatch.setattr(views, "augment_by_rows", views.augment_by_selection)
 
 
 def after(trials: TrialsInTurn, name: str) -> list[torch.Tensor]:

@@ -20,6 +20,7 @@ from fedwca.clusterers.kmeans import KMeans
 from fedwca.clusterers.ladd import Ladd
 from fedwca.clusterers.true import TrueDomains
 from fedwca.core.interfaces import Aggregator, Clusterer
+from fedwca.core.messages import Signatures
 from fedwca.core.network import Network
 from fedwca.data.dataset import Domain
 from fedwca.data.partition import ClientImages
@@ -31,12 +32,13 @@ from fedwca.errors import UsageError
 from fedwca.export.from_run import classify
 from fedwca.federated.round import Method, init_server, run_round
 from fedwca.federated.source_model import SourceTraining, pretrain
-from fedwca.functional import tempered_softmax
+from fedwca.functional import Metric, finch, tempered_softmax
 from fedwca.models.lenet import LeNet
 from fedwca.newcomers.federation import TrainedFederation
 from fedwca.newcomers.join import join
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.two_model import TwoModel
+from fedwca.runs.record import nearest_clients
 
 TRUTH = torch.tensor([0, 0, 1, 1, 2, 2])
 TRAINING = Training(epochs=1, lr=0.003, batch_size=8)
@@ -69,7 +71,7 @@ def federation(
     """A small federation of three colours after some rounds."""
     clients = [ClientImages(tinted(int(d), k), tinted(0, 0, 0), tinted(0, 0, 0)) for k, d in enumerate(TRUTH)]
     network, keys = source(), Keys(0)
-    given = aggregator.partition == "given"
+    given = aggregator.grouping.needs_clusterer
     clusterer = (clusterer or Finch()) if given else None
     method = Method("made", "Made", aggregator, TwoModel(), (Shot(),), clusterer)
     engine = SequentialEngine(network, clients, "cpu", 2)
@@ -198,3 +200,52 @@ def test_what_cannot_be_joined_is_said(weighted: TrainedFederation) -> None:
         join(federation(Local()), tinted(0, 1))
     with pytest.raises(UsageError, match="has no rounds"):
         join(federation(FedAvg(), rounds=0), tinted(0, 1))
+
+
+class Statistics(Clusterer):
+    """A clusterer of somebody else's: FINCH on BatchNorm statistics, far being far apart."""
+
+    @property
+    def neighbour_metric(self) -> Metric | None:
+        """The same."""
+        return "euclidean"
+
+    def client_vectors(self, signatures: Signatures) -> tuple[Tensor, Metric] | None:
+        """BatchNorm statistics."""
+        return signatures.statistics(), "euclidean"
+
+    def __call__(self, signatures: Signatures) -> Tensor:
+        """The finest clusters."""
+        return finch(signatures.statistics(), metric="euclidean")
+
+
+def test_a_clusterer_from_elsewhere_says_what_newcomers_are_compared_by() -> None:
+    standing = federation(OneHot(), Statistics())
+    choice = join(replace(standing, clients=standing.clients[:5], labels=standing.labels[:5]), tinted(1, 77)).choice
+    own, first = Finch(signature="batch_norm", metric="euclidean"), replace(standing, labels=standing.labels[:5])
+    alike = replace(first, clients=standing.clients[:5], method=replace(standing.method, clusterer=own))
+    assert torch.equal(join(alike, tinted(1, 77)).choice.scores, choice.scores)
+    other = replace(alike, method=replace(standing.method, clusterer=TrueDomains()))
+    assert not torch.equal(join(other, tinted(1, 77)).choice.scores, choice.scores), "those that read none: layer 1"
+
+
+@pytest.mark.parametrize(
+    ("clusterer", "recorded"),
+    [(Statistics(), True), (Finch(), True), (KMeans(), True), (Ladd(), False), (TrueDomains(), False)],
+    ids=lambda value: getattr(value, "name", "") or type(value).__name__,
+)
+def test_a_clusterer_says_whether_nearest_clients_are_recorded(clusterer: Clusterer, recorded: bool) -> None:
+    clients = [ClientImages(tinted(k, k), tinted(0, 0, 0), tinted(0, 0, 0)) for k in range(3)]
+    method = Method("made", "Made", OneHot(), TwoModel(), (Shot(),), clusterer)
+    engine = SequentialEngine(source(), clients, "cpu", 1)
+    server, _ = run_round(
+        0,
+        init_server(engine),
+        replace(method, clusterer=TrueDomains()),
+        engine,
+        TRAINING,
+        Keys(0),
+        torch.tensor([0, 0, 1]),
+    )
+    found = nearest_clients(method, engine, server.source)
+    assert set(found) == ({"nearest", "margins"} if recorded else set())

@@ -9,7 +9,6 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-from fedwca.core.interfaces import Objective
 from fedwca.core.messages import Batch, Blend, Predictions, Targets
 from fedwca.engine.draws import pick_images, weak_views
 from fedwca.engine.randomness import permutation, uniform
@@ -112,7 +111,7 @@ class ClientWorker(Clock):
             purpose: of the draws.
             row: stands in for the start once training has moved it.
         """
-        observing = any(type(o).observe is not Objective.observe for o in self.task.objectives)
+        observing = any(o.observes for o in self.task.objectives)
         found = {
             name: self._pass(row) if name == "start" and row is not None else self.predictions(name, blend)
             for name in dict.fromkeys((*self.task.labeler.models, *(("start",) if observing else ())))
@@ -170,7 +169,7 @@ class ClientWorker(Clock):
 
     def collect(self, targets: Sequence[Targets]) -> list[dict[str, Tensor]]:
         """What is uploaded beside the trained model, by ``<objective>.<name>``; costs a pass where any is asked for."""
-        asking = [o for o in self.task.objectives if type(o).collect is not Objective.collect]
+        asking = [o for o in self.task.objectives if o.collects]
         if not asking:
             return [{}]
         with self.clock("collect"), torch.no_grad():
@@ -233,7 +232,7 @@ class ClientWorker(Clock):
 
     def _pull(self, anchors: Mapping[str, Tensor]) -> Tensor | None:
         """Gradient ``[P]`` of the objectives' penalties on the model itself; None where there is none."""
-        pulling = [o for o in self.task.objectives if type(o).penalty is not Objective.penalty]
+        pulling = [o for o in self.task.objectives if o.penalizes]
         if not pulling:
             return None
         # .data: a version counter of its own, else other clients' steps on the bank make autograd distrust this row.

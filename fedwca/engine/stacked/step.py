@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedwca.core.interfaces import Objective
 from fedwca.core.messages import Batch
 from fedwca.engine.randomness import uniform
 from fedwca.engine.stacked.images import StepGroup
@@ -140,7 +139,7 @@ class Step:
 
     def _penalties(self, leaf: Tensor) -> Tensor:
         """The objectives' penalties on the models themselves ``[g]``, or a plain 0."""
-        pulling = [o for o in self.task.objectives if type(o).penalty is not Objective.penalty]
+        pulling = [o for o in self.task.objectives if o.penalizes]
         anchors = {name: value[self.rows] for name, value in self.lesson.anchors.items()}
 
         def penalties(tree: dict[str, Any]) -> Tensor:

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedwca.core.interfaces import Objective
 from fedwca.core.messages import Blend, Predictions, Targets
 from fedwca.engine.device_copy import to_host_async
 from fedwca.engine.stacked.targets import StackedContext, StackedTargets, join_targets
@@ -38,7 +37,7 @@ class StackedWorker(StackedView):
             models: stand in for the starts once training has moved them ``[G, P]``.
         """
         task = self.task
-        observing = any(type(o).observe is not Objective.observe for o in task.objectives)
+        observing = any(o.observes for o in task.objectives)
         found = {
             name: self.passed(models) if name == "start" and models is not None else self.predictions(name, blend)
             for name in dict.fromkeys((*task.labeler.models, *(("start",) if observing else ())))
@@ -82,7 +81,7 @@ class StackedWorker(StackedView):
 
     def collect(self, targets: Sequence[Targets]) -> list[dict[str, Tensor]]:
         """What is uploaded beside the trained models, one entry a client; costs a pass where any is asked for."""
-        asking = [o for o in self.task.objectives if type(o).collect is not Objective.collect]
+        asking = [o for o in self.task.objectives if o.collects]
         if not asking:
             return [{} for _ in targets]
         with self.clock("collect"), torch.no_grad():

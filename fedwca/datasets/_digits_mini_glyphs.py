@@ -44,7 +44,7 @@ FACES = {
 
 
 @cache
-def handwriting() -> tuple[list[Image.Image], NDArray[np.int64]]:
+def load_handwriting() -> tuple[list[Image.Image], NDArray[np.int64]]:
     """Scikit-learn's 1797 handwritten digits, 8×8 with 17 greys, as bases, and their labels ``[1797]``."""
     from sklearn.datasets import load_digits
 
@@ -60,7 +60,7 @@ def _smooth(small: Image.Image, size: int) -> Image.Image:
 
 
 @cache
-def glyph(face: str, text: str, height: int = 46) -> Image.Image:
+def draw_glyph(face: str, text: str, height: int = 46) -> Image.Image:
     """The base of one character set in one face, ``height`` canvas pixels tall and centred by its outline."""
     size = 96
     font: Any = ImageFont.load_default(size) if face == BUILT_IN else _typeface(face, size)
@@ -85,7 +85,7 @@ def _on_canvas(drawn: Image.Image) -> Image.Image:
     return canvas
 
 
-def jittered(
+def jitter(
     base: Image.Image,
     random: np.random.Generator,
     *,
@@ -108,6 +108,6 @@ def jittered(
     return base.transform((CANVAS, CANVAS), Image.Transform.AFFINE, matrix, Image.Resampling.BICUBIC)
 
 
-def finished(canvas: Image.Image) -> Grey:
+def downscale(canvas: Image.Image) -> Grey:
     """A 64×64 canvas as ``[32, 32]`` in 0…1, each pixel the mean of four."""
     return np.asarray(canvas.reduce(CANVAS // SIZE), np.float32) / np.float32(255)

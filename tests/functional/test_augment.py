@@ -8,7 +8,7 @@ from torch import Tensor
 
 from fedwca.engine.randomness import fold_key, uniform
 from fedwca.functional import strong_augment
-from fedwca.functional.augment import OPERATIONS, by_rows, by_selection
+from fedwca.functional.augment import OPERATIONS, augment_by_rows, augment_by_selection
 
 NAMES = list(OPERATIONS)
 
@@ -111,6 +111,6 @@ def test_selection_gives_what_rows_give() -> None:
     chosen = torch.arange(4 * len(OPERATIONS)) % len(OPERATIONS)
     images = uniform(fold_key(["selected"]), torch.arange(len(chosen) * 3 * 12 * 10)).view(-1, 3, 12, 10)
     strength = uniform(fold_key(["strength"]), torch.arange(len(chosen))).view(-1, 1, 1, 1)
-    one, other = by_rows(images, chosen, strength), by_selection(images, chosen, strength)
+    one, other = augment_by_rows(images, chosen, strength), augment_by_selection(images, chosen, strength)
     torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
     assert (one - images).abs().amax((1, 2, 3))[chosen > 0].gt(0.01).float().mean() > 0.9

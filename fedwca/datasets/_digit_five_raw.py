@@ -44,7 +44,7 @@ def download_command(folder: Path) -> str:
     )
 
 
-def read_raw(folder: Path, domain: str) -> Archive | None:
+def read_raw_domain(folder: Path, domain: str) -> Archive | None:
     """One domain, train and test part in one; None where one of its files is not there.
 
     Raises:

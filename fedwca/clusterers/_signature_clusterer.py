@@ -10,9 +10,10 @@ from torch import Tensor
 
 from fedwca.core.interfaces import Clusterer
 from fedwca.core.messages import Signatures
+from fedwca.functional import Metric
 
 
-class Signed(Clusterer):
+class SignatureClusterer(Clusterer):
     """A clusterer of parameter vectors.
 
     A layer that nobody trained (frozen) says nothing: the next one that was trained is read, and a warning tells so.
@@ -22,6 +23,20 @@ class Signed(Clusterer):
     """Number of the convolution or linear layer to read (from 1, weights and bias); or all, or BatchNorm statistics."""
     reference: Literal["none", "source"] = "none"
     """none: the raw weights, as in the paper; source: the update since the source model."""
+
+    @property
+    def neighbour_metric(self) -> Metric | None:
+        """Cosine, FINCH's, so that the records of all that read parameters can be compared."""
+        return "cosine"
+
+    @property
+    def layer_number(self) -> int | None:
+        """``signature`` where it is a number."""
+        return self.signature if isinstance(self.signature, int) else None
+
+    def client_vectors(self, signatures: Signatures) -> tuple[Tensor, Metric] | None:
+        """The signatures, by the length of their differences."""
+        return self.read(signatures), "euclidean"
 
     def read(self, signatures: Signatures) -> Tensor:
         """Signature of each client ``[K, …]``."""
@@ -45,7 +60,7 @@ class Signed(Clusterer):
 
     def notes(self, signatures: Signatures) -> Mapping[str, Any]:
         """``layer``: the number of the layer that was read; ``warning`` where it is not the one that was asked for."""
-        if not isinstance(self.signature, int):
+        if self.layer_number is None:
             return {}
         layer = self._layer(signatures)
         said = f"layer {self.signature} is the source model's at every client, so layer {layer} is compared"

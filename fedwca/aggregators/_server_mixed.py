@@ -1,4 +1,4 @@
-"""Starts that the server can mix by itself: each client is sent its cluster's model and a ready start."""
+"""Starts that the server can mix by itself: each client is sent its cluster's model and its start."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fedwca.core.interfaces import Aggregator
 from fedwca.core.messages import Blend, Offer, State, View
 
 
-class Ready(Aggregator):
+class ServerMixed(Aggregator):
     """Sends own cluster model and ready start (Q = 2, S = 0)."""
 
     def weights(self, own: Tensor) -> Tensor:

@@ -1,16 +1,16 @@
-"""The five looks of digits_mini: each turns a base into one 32×32 colour image, given its own random numbers."""
+"""The five domains of digits_mini: each turns a base into one 32×32 colour image, given its own random numbers."""
 
 from __future__ import annotations
 
 import colorsys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageChops, ImageFilter
 
-from fedwca.data.drawn_digits import SIZE, Grey, finished, glyph, jittered
+from fedwca.datasets._digits_mini_glyphs import SIZE, Grey, downscale, draw_glyph, jitter
 
 Picture = NDArray[np.uint8]
 """``[32, 32, 3]``."""
@@ -20,46 +20,46 @@ Draw = Callable[[Image.Image, str, np.random.Generator, np.random.Generator], Pi
 """(base, face or "", random numbers shared by the variants of the base, random numbers of this image) → picture."""
 
 
-def handwritten(base: Image.Image, face: str, style: np.random.Generator, own: np.random.Generator) -> Picture:
+def draw_handwritten(base: Image.Image, face: str, style: np.random.Generator, own: np.random.Generator) -> Picture:
     """Light on black, as MNIST, with a finer or broader pen."""
     broad, pen = base.filter(ImageFilter.MaxFilter(3)), own.uniform(-1, 1)
     written = Image.blend(base, broad if pen > 0 else base.filter(ImageFilter.MinFilter(3)), abs(pen))
-    return _picture(255 * _grey(finished(jittered(written, own, turn=12, shear=0.15, scale=(0.8, 1.1)))))
+    return _picture(255 * _grey(downscale(jitter(written, own, turn=12, shear=0.15, scale=(0.8, 1.1)))))
 
 
-def photo(base: Image.Image, face: str, style: np.random.Generator, own: np.random.Generator) -> Picture:
+def draw_photo(base: Image.Image, face: str, style: np.random.Generator, own: np.random.Generator) -> Picture:
     """The absolute difference of a photograph and a handwritten digit, as MNIST-M."""
     back = _photo_crop(own)
-    return _picture(np.abs(back - 255 * _grey(finished(jittered(base, own, turn=5, scale=(0.95, 1.1), shift=2)))))
+    return _picture(np.abs(back - 255 * _grey(downscale(jitter(base, own, turn=5, scale=(0.95, 1.1), shift=2)))))
 
 
-def printed(base: Image.Image, face: str, style: np.random.Generator, own: np.random.Generator) -> Picture:
+def draw_printed(base: Image.Image, face: str, style: np.random.Generator, own: np.random.Generator) -> Picture:
     """Ink on squared paper, every other one reversed: paper left free in a printed panel."""
     paper = np.array([style.uniform(215, 255)] * 3) - [0, 3, style.uniform(4, 22)]
     ink = _colour(style.uniform(0.5, 0.75), style.uniform(0.0, 0.8), style.uniform(10, 90))
     back, front = (paper, ink) if style.uniform() < 0.5 else (ink, paper)
     lines = _squares(int(style.integers(5, 9)), own) * style.uniform(0.2, 0.45)
-    return _picture(_mixed(_mixed(back, front, lines), front, finished(jittered(base, own, scale=(0.7, 1.0)))))
+    return _picture(_mix(_mix(back, front, lines), front, downscale(jitter(base, own, scale=(0.7, 1.0)))))
 
 
-def street(base: Image.Image, face: str, style: np.random.Generator, own: np.random.Generator) -> Picture:
+def draw_street(base: Image.Image, face: str, style: np.random.Generator, own: np.random.Generator) -> Picture:
     """A coloured number on a coloured wall, its neighbours at the edges, out of focus and noisy, as SVHN."""
     wall, number = _two_colours(style)
     side = (-1, 1)[int(own.integers(2))]
-    scene = jittered(base, own, turn=5, scale=(1.0, 1.3), shift=4)
+    scene = jitter(base, own, turn=5, scale=(1.0, 1.3), shift=4)
     for direction in (side, -side)[: int(own.integers(1, 3))]:
-        neighbour = glyph(face, str(own.integers(10)))
-        scene = ImageChops.lighter(scene, jittered(neighbour, own, turn=3, aside=direction * own.uniform(38, 46)))
-    cover = finished(scene.filter(ImageFilter.GaussianBlur(float(style.uniform(0.8, 2.6)))))
+        neighbour = draw_glyph(face, str(own.integers(10)))
+        scene = ImageChops.lighter(scene, jitter(neighbour, own, turn=3, aside=direction * own.uniform(38, 46)))
+    cover = downscale(scene.filter(ImageFilter.GaussianBlur(float(style.uniform(0.8, 2.6)))))
     light = 1 + style.uniform(-0.3, 0.3) * _ramp(style)
-    return _picture(_mixed(wall, number, cover) * _grey(light) + own.normal(0, 7, (SIZE, SIZE, 3)))
+    return _picture(_mix(wall, number, cover) * _grey(light) + own.normal(0, 7, (SIZE, SIZE, 3)))
 
 
-def neon(base: Image.Image, face: str, style: np.random.Generator, own: np.random.Generator) -> Picture:
+def draw_neon(base: Image.Image, face: str, style: np.random.Generator, own: np.random.Generator) -> Picture:
     """A glowing coloured outline in the dark."""
-    shape = jittered(base, own, scale=(0.8, 1.0))
+    shape = jitter(base, own, scale=(0.8, 1.0))
     outline = ImageChops.difference(shape.filter(ImageFilter.MaxFilter(5)), shape)
-    tube, glow = finished(outline), finished(outline.filter(ImageFilter.GaussianBlur(4)))
+    tube, glow = downscale(outline), downscale(outline.filter(ImageFilter.GaussianBlur(4)))
     hue = style.uniform()
     light, night = _colour(hue, 0.85, 255), _colour(hue + style.uniform(0.3, 0.7), 0.7, style.uniform(20, 70))
     dark = night * _grey(1 + 0.6 * _ramp(style))
@@ -74,7 +74,7 @@ def _grey(cover: Grey) -> Grey:
     return cover[:, :, None]
 
 
-def _mixed(back: NDArray[np.floating], front: Colour, cover: Grey) -> NDArray[np.floating]:
+def _mix(back: NDArray[np.floating], front: Colour, cover: Grey) -> NDArray[np.floating]:
     return back + (front - back) * _grey(cover)
 
 
@@ -120,3 +120,13 @@ def _photo_crop(random: np.random.Generator) -> NDArray[np.float32]:
     top, left = (int(random.integers(edge - SIZE + 1)) for edge in photo.shape[:2])
     crop = photo[top : top + SIZE, left : left + SIZE]
     return crop[:, ::-1] if random.uniform() < 0.5 else crop
+
+
+STYLES: Mapping[str, Draw] = {
+    "handwritten": draw_handwritten,
+    "photo": draw_photo,
+    "printed": draw_printed,
+    "street": draw_street,
+    "neon": draw_neon,
+}
+"""By domain."""
