@@ -26,7 +26,8 @@ from fedwca.data.partition import ClientImages
 from fedwca.engine.stacked import StackedEngine, StackedTrials
 from fedwca.engine.stacked import worker as desk
 from fedwca.engine.stacked.training import train
-from fedwca.federated.round import Server, open_round
+from fedwca.federated.round import open_round
+from fedwca.federated.server import Server
 from fedwca.models.lenet import LeNet
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.prototype import Prototype

@@ -14,8 +14,8 @@ import pytest
 from PIL import Image
 
 from fedwca.config.paths import baseline_names
+from fedwca.deploy.client_images import read_images
 from fedwca.deploy.flower.config import NAME, DeploymentConfig
-from fedwca.deploy.images import read_images
 from fedwca.errors import DataError, InvalidConfig
 
 from ..cli.conftest import call

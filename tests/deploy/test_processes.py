@@ -113,4 +113,4 @@ def test_a_slow_and_a_hostile_client_cost_a_round_their_answers_alone(tmp_path: 
     assert "round 2: client" not in told
     session, _ = message_by_message(federation, folder, lambda client, p: None if client > 1 and p.round == 1 else p)
     rows = load_file(str(folder / "server" / "server.safetensors"))["rows"]
-    assert torch.allclose(rows, session.memory.server.rows, atol=1e-5)
+    assert torch.allclose(rows, session.state.server.rows, atol=1e-5)

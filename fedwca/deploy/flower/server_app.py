@@ -14,7 +14,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedwca.deploy.flower.config import NAME, DeploymentConfig
 from fedwca.deploy.flower.records import count_bytes, from_record, to_record
-from fedwca.deploy.messages import Parcel
+from fedwca.deploy.parcel import Parcel
 from fedwca.deploy.session import Session
 from fedwca.deploy.state_files import resume_session, save_session
 from fedwca.errors import FedwcaError
@@ -70,7 +70,7 @@ class FlowerServer:
         self.kept = folder / "server.safetensors"
         if self.kept.exists():
             resume_session(self.session, self.kept)
-            log.info("goes on at round %d from %s", self.session.memory.round, self.kept)
+            log.info("goes on at round %d from %s", self.session.state.round, self.kept)
         self._seats: dict[int, int | None] = {}
         self._names: dict[int, str] = {}
 
@@ -82,8 +82,8 @@ class FlowerServer:
         """
         session, federation, tries = self.session, self.federation, 0
         wait_for(self.grid, federation.rules.clients, federation.join)
-        while session.memory.round < federation.rounds:
-            number = session.memory.round
+        while session.state.round < federation.rounds:
+            number = session.state.round
             # A try counts against clients that are there and do not answer, not against a network that is away.
             wait_for(self.grid, federation.rules.least, federation.deadline)
             nodes = self._present()
@@ -101,7 +101,7 @@ class FlowerServer:
         nodes = self._present()
         finals = {client: (nodes[client], parcel) for client, parcel in session.finish().items() if client in nodes}
         self._exchange(finals, federation.rounds)
-        log.info("FEDWCA RUN COMPLETE after %d rounds", session.memory.round)
+        log.info("FEDWCA RUN COMPLETE after %d rounds", session.state.round)
 
     def _present(self) -> dict[int, int]:
         """Client → node of those that can be reached; nodes not seen before are asked which place they wish."""
@@ -123,7 +123,7 @@ class FlowerServer:
             self._names[node] = names[node]
             if wish is not None and self.federation.rejoin:
                 self.session.release(wish, {self._names[other] for other in online if other in self._names})
-            number = self.session.seat(names[node], wish)
+            number = self.session.admit(names[node], wish)
             # Two nodes by one name would answer for one client; the later one counts.
             self._seats = {other: seat for other, seat in self._seats.items() if seat != number or seat is None}
             self._seats[node] = number
@@ -148,7 +148,7 @@ class FlowerServer:
                 continue
             up[client] = count_bytes(reply.content)
             try:
-                answer = from_record(reply.content, self.session.setting.most)
+                answer = from_record(reply.content, self.session.context.max_answer_bytes)
             except FedwcaError as error:
                 log.warning("round %d: client %d refused: %s", number, client, error)
                 continue
