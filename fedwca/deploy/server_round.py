@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedwca.core.messages import Offer
 from fedwca.deploy.answers import Answer, ExpectedAnswer
-from fedwca.deploy.context import ServerContext
+from fedwca.deploy.context import ModelSignatures, ServerContext
 from fedwca.deploy.parcel import Parcel, row_to_tensors, tensors_to_row
 from fedwca.deploy.robust import robust_means
 from fedwca.deploy.session_state import ClusteredClients, SessionState
@@ -142,7 +142,9 @@ def close_session_round(
     samples = tuple(answers[k].samples if k in answers else named for k, named in enumerate(state.samples))
     present = torch.tensor([client in answers and client not in late for client in range(clients)])
     bank = torch.stack([answers[k].model if k in answers else server.source for k in range(clients)])
-    signatures = lambda: context.signatures(bank[present], server.source)  # noqa: E731
+
+    def signatures() -> ModelSignatures:
+        return context.signatures(bank[present], server.source)
 
     labels, _ = assign_clusters(round, method, server.state, uploads, present, signatures, context.keys)
     if late:
