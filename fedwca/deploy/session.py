@@ -182,7 +182,7 @@ class Session:
         for client in [client for client in answers if needs_cluster(self.context, self.state, client)]:
             cluster = assign_late_client(self.context, self.state, answers[client].model)
             if cluster is None:
-                self._log_refusal(client, "its model has not moved where clusters are compared")
+                self._log_refusal(client, "its model cannot be compared with those that clusters were made of")
                 del answers[client]
             else:
                 late[client] = cluster

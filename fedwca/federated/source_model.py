@@ -168,7 +168,7 @@ def _load_cached(network: Network, path: Path) -> float:
     tensors = read_tensors(path, "--checkpoint takes")
     with safe_open(str(path), "pt") as file:
         kept = (file.metadata() or {}).get(CHECKSUM)
-    # Files of versions before 0.2 have none.
+    # Files that were kept before there were checksums have none.
     if kept is not None and kept != _checksum(tensors):
         raise CheckpointError(f"{path}: damaged, its content does not fit its checksum")
     return _fill(network, tensors, path)

@@ -15,6 +15,8 @@ import torch
 from fedwca.deploy.client import Client
 from fedwca.deploy.in_process import run_in_process
 from fedwca.deploy.parcel import Parcel
+from fedwca.deploy.server_round import assign_late_client
+from fedwca.deploy.session_state import ClusteredClients
 from fedwca.deploy.state_files import resume_client, resume_session, save_client, save_session
 from fedwca.errors import CheckpointError, FedwcaError, UsageError
 from fedwca.federated.server import Server
@@ -158,6 +160,62 @@ def test_a_client_joins_late(federation: Build, aggregator: str) -> None:
     assert bool(torch.isfinite(state.server.rows).all())
     label = int(state.server.state["labels"][3])
     assert bool((state.shares[label, 3:] > 0).all())
+
+
+def test_a_late_client_joins_the_nearest_client_not_the_nearest_mean(federation: Build) -> None:
+    session = federation("one_hot").session(clients=5)
+    model = session.state.server.source.clone()
+    first = session.layout.layers()[0]
+    width = sum(slot.stop - slot.start for slot in first)
+
+    def direction(degrees: float) -> torch.Tensor:
+        angle = torch.tensor(degrees, dtype=torch.float64).deg2rad()
+        return torch.cat([torch.stack([angle.cos(), angle.sin()]), torch.zeros(width - 2, dtype=torch.float64)])
+
+    # Cluster 0 lies at 0 and 90 degrees, its mean at 45; cluster 1 at 60 and 64.
+    vectors = torch.stack([direction(degrees) for degrees in (0, 90, 60, 64)])
+    server = replace(session.state.server, state={"labels": torch.tensor([0, 0, 1, 1, 0])})
+    clustered = ClusteredClients(torch.arange(4), vectors, "cosine")
+    state = replace(session.state, round=1, server=server, clustered=clustered)
+    start = 0
+    for slot in first:
+        size = slot.stop - slot.start
+        model[slot.start : slot.stop] = direction(80)[start : start + size].float()
+        start += size
+    assert assign_late_client(session.context, state, model) == 0
+    assert assign_late_client(session.context, state, model * 0) is None
+
+
+def test_a_late_model_without_a_direction_is_refused(federation: Build, caplog: pytest.LogCaptureFixture) -> None:
+    built = federation("one_hot")
+    session, layer = built.session(alone="warn"), built.network.backbone.state_dict()
+    zeros = {f"backbone.{name}": torch.zeros_like(layer[name]) for name in ("conv1.weight", "conv1.bias")}
+    run_in_process(
+        session,
+        built.clients(),
+        2,
+        lambda client, parcel: bent(parcel, **zeros) if client == 3 else parcel,
+        lambda round: [0, 1, 2] if round == 0 else [0, 1, 2, 3],
+    )
+    assert "round 1: client 3 (client-3) refused: its model cannot be compared with those" in caplog.text
+    assert session.state.samples[3] == 0
+
+
+def test_what_late_clients_are_compared_with_outlives_the_server(federation: Build, tmp_path: Path) -> None:
+    built, path = federation("one_hot"), tmp_path / "server.safetensors"
+    session, again = built.session(), built.session()
+    run_in_process(session, built.clients(), 1)
+    save_session(session, path)
+    resume_session(again, path)
+    before, after = session.state.clustered, again.state.clustered
+    assert before is not None
+    assert after is not None
+    assert torch.equal(before.vectors, after.vectors)
+    assert (
+        (before.numbers.tolist(), before.metric) == (after.numbers.tolist(), after.metric) == ([0, 1, 2, 3], "cosine")
+    )
+    first = sum(slot.stop - slot.start for slot in session.layout.layers()[0])
+    assert before.vectors.shape == (4, first)
 
 
 def test_places_are_limited_and_kept(federation: Build) -> None:
