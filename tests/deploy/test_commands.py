@@ -71,9 +71,9 @@ def test_the_lines_that_init_prints_work_as_they_stand(
         return 0
 
     processes = "fedwca.deploy.flower.processes"
-    monkeypatch.setattr(f"{processes}.program", lambda name: name)
-    monkeypatch.setattr(f"{processes}.keep", begin)
-    monkeypatch.setattr(f"{processes}.keep_trying", begin)
+    monkeypatch.setattr(f"{processes}.find_program", lambda name: name)
+    monkeypatch.setattr(f"{processes}.run_until_stopped", begin)
+    monkeypatch.setattr(f"{processes}.run_with_restarts", begin)
     folder = tmp_path / "a trial"
     small = SMALL if insecure else [word for word in SMALL if word != "--insecure"]
     run = call("deploy", "init", str(folder), "--data", str(shades), "--deal", "1", *small)

@@ -24,7 +24,7 @@ from .processes import PARTS, laid_out, message_by_message, require_same, stacke
 pytest.importorskip("flwr")
 
 from fedwca.deploy.flower import server_app as serve
-from fedwca.deploy.flower.processes import QUIET, environment, server_command
+from fedwca.deploy.flower.processes import QUIET, flower_environment, server_command
 from fedwca.deploy.flower.records import count_bytes, from_record, to_record
 from fedwca.deploy.flower.simulation import simulate
 
@@ -103,7 +103,7 @@ def test_packages_are_installed_at_run_time_where_that_is_asked_for(
     monkeypatch.delenv(name, raising=False)
     if asked_for:
         monkeypatch.setenv(name, "0")
-    monkeypatch.setenv(name, environment(tmp_path)[name])
+    monkeypatch.setenv(name, flower_environment(tmp_path)[name])
     arguments = server_command(tmp_path, "127.0.0.1", 1, insecure=True)[1:]
     assert _parse_args_run_superlink().parse_args(arguments).runtime_dependency_install is asked_for
 
