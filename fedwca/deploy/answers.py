@@ -13,7 +13,7 @@ from fedwca.federated.validation import ExpectedUpload, Upload, model_problem, u
 
 
 @dataclass(frozen=True)
-class Answer:
+class ReceivedAnswer:
     """What the server has of a client in a round, once its message is in order."""
 
     model: Tensor
@@ -67,11 +67,11 @@ def answer_problem(parcel: Parcel, expected: ExpectedAnswer) -> str:
     )
 
 
-def read_answer(parcel: Parcel, expected: ExpectedAnswer) -> Answer:
+def read_answer(parcel: Parcel, expected: ExpectedAnswer) -> ReceivedAnswer:
     """What is in a message without `answer_problem`."""
     upload = _read_upload(parcel)
     report = {name: value.double() for name, value in upload.report.items()}
-    return Answer(_read_model(parcel, expected), replace(upload, report=report), int(parcel.notes["samples"]))
+    return ReceivedAnswer(_read_model(parcel, expected), replace(upload, report=report), int(parcel.notes["samples"]))
 
 
 def _models_problem(parcel: Parcel, expected: ExpectedAnswer) -> str:

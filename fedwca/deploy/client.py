@@ -14,7 +14,7 @@ from fedwca.core.messages import Blend, Offer
 from fedwca.data.partition import ClientImages
 from fedwca.deploy.checks import require_covered
 from fedwca.deploy.composition import Composition
-from fedwca.deploy.compression import Models, TopKCompressor
+from fedwca.deploy.compression import NamedModels, TopKCompressor
 from fedwca.deploy.parcel import Parcel, model_slots, row_to_tensors, tensors_problem, tensors_to_row, wire_types
 from fedwca.engine.interface import ClientWork
 from fedwca.engine.randomness import Keys
@@ -173,7 +173,7 @@ class Client:
             {"token": parcel.notes["token"], "samples": len(self.engine.images[0])},
         )
 
-    def _upload(self, row: Tensor, own: Tensor, composition: Composition) -> Models:
+    def _upload(self, row: Tensor, own: Tensor, composition: Composition) -> NamedModels:
         layout = self.engine.layout
         if composition.top is None:
             return {"model": row_to_tensors(row, layout, composition.transport)}

@@ -13,7 +13,7 @@ from fedwca.deploy.parcel import DTYPES, Transport, cast_in_range, tensor_proble
 from fedwca.engine.layout import Layout, Slot
 from fedwca.functional import largest_entries, scatter_entries
 
-Models = Mapping[str, Mapping[str, Tensor]]
+NamedModels = Mapping[str, Mapping[str, Tensor]]
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class TopKCompressor:
         """k, entries that travel."""
         return max(1, round(self.share * len(self.sparse_positions)))
 
-    def compress(self, row: Tensor, own: Tensor, residual: Tensor | None = None) -> tuple[Models, Tensor]:
+    def compress(self, row: Tensor, own: Tensor, residual: Tensor | None = None) -> tuple[NamedModels, Tensor]:
         """What is uploaded of a model, and what is left out.
 
         Args:
@@ -67,7 +67,7 @@ class TopKCompressor:
         rest = update - scatter_entries(positions, sent.to(update.dtype), len(update))
         return {"model": whole, "largest": {"positions": positions.int(), "values": sent}}, rest
 
-    def decompress(self, models: Models, own: Tensor) -> Tensor:
+    def decompress(self, models: NamedModels, own: Tensor) -> Tensor:
         """The model ``[P]`` that the server goes on with; see `tensors_problem` for what must hold."""
         row = own.clone()
         for slot in self.whole_slots:
@@ -77,7 +77,7 @@ class TopKCompressor:
         row[self.sparse_positions] += scatter_entries(positions, values, len(self.sparse_positions))
         return row
 
-    def models_problem(self, models: Models) -> str:
+    def models_problem(self, models: NamedModels) -> str:
         """Why uploaded models are none that `compress` makes; empty if they are."""
         if set(models) != {"model", "largest"}:
             return f"holds {len(models)} models by other names than 'model' and 'largest'; right are those two"

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedwca.engine.layout import Layout, Slot
 
-Kind = Literal["train", "upload", "lost", "final", "done"]
+MessageKind = Literal["train", "upload", "lost", "final", "done"]
 Transport = Literal["full", "half"]
 DTYPES: dict[Transport, torch.dtype] = {"full": torch.float32, "half": torch.float16}
 
@@ -20,7 +20,7 @@ DTYPES: dict[Transport, torch.dtype] = {"full": torch.float32, "half": torch.flo
 class Parcel:
     """One message, down or up."""
 
-    kind: Kind
+    kind: MessageKind
     """train: a task; upload: its answer; lost: the client does not know the source model; final, done: the end."""
     round: int = 0
     models: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedwca.core.messages import Offer
-from fedwca.deploy.answers import Answer, ExpectedAnswer
+from fedwca.deploy.answers import ExpectedAnswer, ReceivedAnswer
 from fedwca.deploy.context import ModelSignatures, ServerContext
 from fedwca.deploy.parcel import Parcel, row_to_tensors, tensors_to_row
 from fedwca.deploy.robust import robust_means
@@ -123,7 +123,7 @@ def assign_late_client(context: ServerContext, state: SessionState, model: Tenso
 
 
 def close_session_round(
-    context: ServerContext, state: SessionState, answers: Mapping[int, Answer], late: Mapping[int, int]
+    context: ServerContext, state: SessionState, answers: Mapping[int, ReceivedAnswer], late: Mapping[int, int]
 ) -> SessionState:
     """The state after a round: clusters, means, and what the aggregator learns.
 

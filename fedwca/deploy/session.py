@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from fedwca.core.network import Network
-from fedwca.deploy.answers import Answer, ExpectedAnswer, answer_problem, read_answer
+from fedwca.deploy.answers import ExpectedAnswer, ReceivedAnswer, answer_problem, read_answer
 from fedwca.deploy.checks import require_compressible, require_consent, require_defences, require_deployable
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.context import ServerContext
@@ -38,7 +38,7 @@ class _OpenRound:
     """A round under way, by client."""
 
     expected: dict[int, ExpectedAnswer] = field(default_factory=dict)
-    answers: dict[int, Answer] = field(default_factory=dict)
+    answers: dict[int, ReceivedAnswer] = field(default_factory=dict)
 
 
 class Session:
@@ -167,7 +167,7 @@ class Session:
         # Nobody is taken to know the source model: clients that do lose nothing but a download.
         self.state, self._informed, self._round = state, set(), None
 
-    def _without_outliers(self, current: _OpenRound) -> dict[int, Answer]:
+    def _without_outliers(self, current: _OpenRound) -> dict[int, ReceivedAnswer]:
         """The answers whose models moved no more than the norm bound allows."""
         trained, answers = self.layout.trained, dict(current.answers)
         moves = {k: float((answers[k].model - current.expected[k].sent)[:trained].norm()) for k in answers}
@@ -176,7 +176,7 @@ class Session:
             del answers[client]
         return answers
 
-    def _assign_late_clients(self, answers: dict[int, Answer]) -> dict[int, int]:
+    def _assign_late_clients(self, answers: dict[int, ReceivedAnswer]) -> dict[int, int]:
         """Clusters of late clients; answers that cannot be compared are taken out."""
         late = {}
         for client in [client for client in answers if needs_cluster(self.context, self.state, client)]:

@@ -18,7 +18,7 @@ from fedwca.config.methods import compose
 from fedwca.config.run_config import validate
 from fedwca.deploy.client import Client
 from fedwca.deploy.client_images import read_images
-from fedwca.deploy.flower.config import NAME, DeploymentConfig
+from fedwca.deploy.flower.config import CONFIG_NAME, DeploymentConfig
 from fedwca.deploy.in_process import Wire, run_in_process
 from fedwca.deploy.session import Session
 from fedwca.engine.randomness import Keys
@@ -59,7 +59,7 @@ def laid_out(folder: Path, shades: Path, name: str, *more: str) -> DeploymentCon
     ]
     done = call("deploy", "init", str(folder), *arguments)
     assert done.returncode == 0, done.stderr
-    return DeploymentConfig.read(folder / "server" / NAME)
+    return DeploymentConfig.read(folder / "server" / CONFIG_NAME)
 
 
 def expected(federation: DeploymentConfig) -> Server:

@@ -19,7 +19,7 @@ from fedwca.federated.source_model import load_source
 from fedwca.registry import problems
 from fedwca.runs.setup import architecture
 
-NAME = "federation.json"
+CONFIG_NAME = "federation.json"
 
 
 class DeploymentConfig(BaseModel):

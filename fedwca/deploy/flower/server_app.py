@@ -12,7 +12,7 @@ from typing import Any
 from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
 from flwr.serverapp import Grid, ServerApp
 
-from fedwca.deploy.flower.config import NAME, DeploymentConfig
+from fedwca.deploy.flower.config import CONFIG_NAME, DeploymentConfig
 from fedwca.deploy.flower.records import count_bytes, from_record, to_record
 from fedwca.deploy.parcel import Parcel
 from fedwca.deploy.session import Session
@@ -39,7 +39,7 @@ def _main(grid: Grid, context: Context) -> None:
     log.addHandler(handler)
     log.setLevel(logging.INFO)
     try:
-        FlowerServer(grid, DeploymentConfig.read(folder / NAME), folder).run()
+        FlowerServer(grid, DeploymentConfig.read(folder / CONFIG_NAME), folder).run()
     except BaseException as error:
         log.error("the run failed: %s: %s", type(error).__name__, error)
         raise
