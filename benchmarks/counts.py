@@ -26,7 +26,8 @@ from fedwca.data.partition import ClientImages
 from fedwca.engine.stacked import StackedEngine, StackedTrials
 from fedwca.engine.stacked import worker as desk
 from fedwca.engine.stacked.training import train
-from fedwca.federated.round import Server, open_round
+from fedwca.federated.round import open_round
+from fedwca.federated.server import Server
 from fedwca.models.lenet import LeNet
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.prototype import Prototype
@@ -73,7 +74,7 @@ def method(name: str) -> Method:
     """FedAvg as a baseline, or FedWCA without mixup, whose extra images depend on the last digits of predictions."""
     aggregator = aggregators.build(name)
     labeler = Prototype() if name == "fedavg" else TwoModel(mixup=False)
-    clusterer = clusterers.build("true") if aggregator.partition == "given" else None
+    clusterer = clusterers.build("true") if aggregator.grouping.needs_clusterer else None
     return Method(name, name, aggregator, labeler, (Shot(),), clusterer)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from fedwca.config.methods import compose, unused_fields
 from fedwca.config.run_config import KINDS, Layer, RunConfig, flatten_keys, merge, preset, read_file, resolve, spell_out
 from fedwca.errors import InvalidConfig, UsageError
-from fedwca.federated.round import Method
+from fedwca.federated.method import Method
 from fedwca.federated.source_model import SourceTraining
 from fedwca.registry import canonical, unknown
 

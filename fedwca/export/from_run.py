@@ -15,7 +15,7 @@ from fedwca.core.network import Architecture, Network
 from fedwca.errors import UsageError
 from fedwca.export.description import ModelDescription
 from fedwca.export.inference import weights_hash
-from fedwca.federated.round import Method
+from fedwca.federated.method import Method
 from fedwca.newcomers.join import JoinedClient
 from fedwca.results.runs import read_about, run_identity
 

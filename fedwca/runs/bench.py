@@ -18,7 +18,8 @@ from fedwca.runs.progress import Progress as Progress
 from fedwca.runs.record import WarnOnce, count_accuracies
 from fedwca.runs.schedule import Schedule
 from fedwca.results.checkpoints import Unit
-from fedwca.federated.round import Method, init_server
+from fedwca.federated.method import Method
+from fedwca.federated.round import init_server
 from fedwca.federated.source_model import TrainedSource
 
 

@@ -14,8 +14,9 @@ from fedwca.engine.randomness import Keys
 from fedwca.engine.signatures import BankSignatures
 from fedwca.engine.task import Task, Training
 from fedwca.config.registries import registry_of
-from fedwca.federated.clustering import check_labels
-from fedwca.federated.round import Method, Server
+from fedwca.federated.server import check_labels
+from fedwca.federated.method import Method
+from fedwca.federated.server import Server
 from fedwca.core.messages import Offer
 
 

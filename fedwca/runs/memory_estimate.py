@@ -17,7 +17,7 @@ from fedwca.errors import UsageError
 from fedwca.config.run_config import RunConfig
 from fedwca.runs.select_engine import clients_at_once, footprint, trials_at_once
 from fedwca.runs.setup import architecture
-from fedwca.federated.round import Method
+from fedwca.federated.method import Method
 
 
 def estimate_run(config: RunConfig, methods: Sequence[tuple[Method, int]], classes: int, federation: Federation) -> MemoryEstimate:

@@ -25,7 +25,8 @@ from fedwca.core.network import Architecture, Network
 from fedwca.registry import canonical, unknown
 from fedwca.results.checkpoints import Checkpoints, SavedCheckpoint, Unit
 from fedwca.results.runs import find_run, run_identity, read_about, read_run
-from fedwca.federated.round import Method, Server
+from fedwca.federated.method import Method
+from fedwca.federated.server import Server
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from fedwca.config.run_config import RunConfig, validate
 from fedwca.runs.setup import load, resolve_device
 from fedwca.runs.rank_schedule import RankSchedule
 from fedwca.results.checkpoints import SavedCheckpoint, Unit
-from fedwca.federated.round import Method
+from fedwca.federated.method import Method
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from torch import Tensor
 from fedwca.engine.interface import Engine
 from fedwca.errors import CheckpointError
 from fedwca.results.checkpoints import SavedCheckpoint, Unit
-from fedwca.federated.round import Server
+from fedwca.federated.server import Server
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,9 @@ from fedwca.config.run_config import RunConfig
 from fedwca.runs.diagnostics import cluster_layers, measure_evidence
 from fedwca.runs.progress import Progress
 from fedwca.runs.record import WarnOnce, count_accuracies, describe_round, nearest_clients
-from fedwca.federated.round import Method, Outcome, Server, close_round, open_round
+from fedwca.federated.method import Method
+from fedwca.federated.round import Outcome, close_round, open_round
+from fedwca.federated.server import Server
 
 
 @dataclass(frozen=True)

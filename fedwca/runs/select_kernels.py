@@ -16,7 +16,7 @@ from fedwca.errors import UsageError
 from fedwca.config.run_config import RunConfig
 from fedwca.runs.select_engine import clients_at_once, engine_name, fits_memory, trials_at_once
 from fedwca.runs.setup import architecture, resolve_device
-from fedwca.federated.round import Method
+from fedwca.federated.method import Method
 
 LONG = 600.0
 """Seconds of training by eager steps above which compiling, a minute or two, is tried."""

@@ -23,7 +23,7 @@ from fedwca.errors import UsageError
 from fedwca.config.registries import registry_of
 from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Architecture
-from fedwca.federated.round import Method
+from fedwca.federated.method import Method
 from fedwca.federated.source_model import TrainedSource, load_source, pretrain
 
 

@@ -17,13 +17,14 @@ from fedwca.data.partition import ClientImages
 from fedwca.engine.randomness import Keys, fold_key, uniform
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedEngine
-from fedwca.engine.stacked.tuning import benchmark as contests
 from fedwca.engine.stacked.convolution import ProductConv, as_products
 from fedwca.engine.stacked.network import StackedNetwork
+from fedwca.engine.stacked.tuning import benchmark as contests
 from fedwca.engine.stacked.tuning.benchmark import benchmark_kernels, pick_kernels
 from fedwca.engine.stacked.tuning.kernels import Kernels, channels_last_batch, default_kernels, mixed_places
 from fedwca.engine.task import Training
-from fedwca.federated.round import Method, init_server, run_round
+from fedwca.federated.method import Method
+from fedwca.federated.round import init_server, run_round
 from fedwca.models.lenet import LeNet
 from fedwca.models.resnet18 import ResNet18
 from fedwca.objectives.shot import Shot
