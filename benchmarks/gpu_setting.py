@@ -129,8 +129,8 @@ class Run:
 
 
 def candidates(place: Place) -> list[Kernels]:
-    """Kernels that are tried where a run chooses some; compiling takes longer than a piece may."""
-    return ["eager", "channels-last", "products", *(["graphs"] if place.device.startswith("cuda") else [])]
+    """Kernels that are tried where a run chooses some."""
+    return ["eager", "channels-last", *(["graphs"] if place.device.startswith("cuda") else [])]
 
 
 def quickest(

@@ -105,18 +105,13 @@ def assemble(
         UsageError: the parts do not fit each other.
     """
     aggregator = component("aggregator", parts.aggregator, fields)
-    given = aggregator.partition == "given"
-    if clusterer and not given:
-        why = {
-            "one": "puts all clients in one group",
-            "each": "keeps every client alone",
-            "self": "lets clients choose",
-        }
+    grouping = aggregator.grouping
+    if clusterer and not grouping.needs_clusterer:
         raise UsageError(
-            f"clusterer {clusterer!r} is not used: aggregator {aggregator.name!r} {why[aggregator.partition]}; "
+            f"clusterer {clusterer!r} is not used: aggregator {aggregator.name!r} {grouping.instead}; "
             "leave --clusterer out, or take one_hot or wca"
         )
-    found = component("clusterer", clusterer or "finch", fields) if given else None
+    found = component("clusterer", clusterer or "finch", fields) if grouping.needs_clusterer else None
     shown = label or name
     if found is not None and found.oracle:
         shown = f"{shown}, {found.label or found.name} (ORACLE)"

@@ -1,7 +1,42 @@
 """The kinds of components: what a new file has to provide, and the defaults it inherits.
 
 A component is frozen and holds no state. It sees predictions, weights and signatures; never the engine, the
-configuration, the data set or another component.
+configuration, the data set or another component. All that others have to know of it they ask by what stands here, never
+by its class or name; what is asked and not overridden has a default. In the order of a round:
+
+===================  ==================================  ========================================  ====================
+method               called by                           when                                      default
+===================  ==================================  ========================================  ====================
+`Aggregator`
+``offer``            the server, for newcomers           each round but the first, at its start    the own cluster's row
+``blend``            each client                         each round but the first, before training the own model
+``expected``         the server that checks uploads      each round but the first                  ``reports``
+``first``            the server                          round 0, where clients choose their group refused
+``gather``           the server                          each round, after all uploads             means of clusters
+``learn``            the server                          each round, after ``gather``              the labels
+``deliver``          evaluation, export, final models    after each round                          the own cluster's row
+`Clusterer`
+``__call__``         the server, where the grouping      round 0, after all uploads; before a run  must be there
+                     needs one; a run's ``probes``       on made-up models, to fail early
+``notes``            the server                          after ``__call__``                        nothing
+``client_vectors``   newcomers, the record of round 0    after the last round; after round 0       None: nothing
+`PseudoLabeler`
+``__call__``         each client without labels          before training; with ``renew = "epoch"`` must be there
+                                                         before each epoch
+`Objective`
+``observe``          each client                         whenever it is labelled                   nothing
+``__call__``         each client                         each step                                 must be there
+``penalty``          each client                         each step                                 None: nothing
+``collect``          each client                         each round, after training                nothing
+``declares``         the server of a deployment          at its start                              nothing
+``pool``             the server                          each round but the first, at its start    all, to everybody
+===================  ==================================  ========================================  ====================
+
+What is a class variable or a property is read whenever somebody has to know: ``grouping``, ``travels``, ``reports``,
+``references`` and ``averages_groups`` of an aggregator; ``oracle``, ``neighbour_metric`` and ``layer_number`` of a
+clusterer; ``models``, ``renew`` and ``mixes`` of a labeler; ``anchors``, ``teachers``, ``views``, ``observes``,
+``collects``, ``declares_uploads`` and ``penalizes`` of an objective. The last four, and ``averages_groups``, follow
+from which methods are overridden.
 """
 
 from __future__ import annotations
@@ -14,7 +49,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from fedwca._deprecated import warn_renamed
+from fedwca.core.grouping import GROUPINGS, ByClusterer, Grouping
 from fedwca.core.messages import Batch, Blend, Bounded, Offer, Predictions, Signatures, Simplex, State, Targets, View
+from fedwca.errors import UsageError
 from fedwca.functional import Metric, cluster_means
 from fedwca.registry import Component
 
@@ -54,6 +92,14 @@ class Clusterer(Component):
         return {}
 
 
+class _OldPartition:
+    """Reads `Aggregator.grouping` under the name it had before, as the word it was."""
+
+    def __get__(self, instance: Aggregator | None, owner: type[Aggregator]) -> str:
+        warn_renamed(f"{owner.__name__}.partition", f"{owner.__name__}.grouping.name")
+        return owner.grouping.name
+
+
 class Aggregator(Component):
     """Says, in weights alone, how clients' models become the server's and the server's models the clients'.
 
@@ -62,8 +108,10 @@ class Aggregator(Component):
     only row.
     """
 
-    partition: ClassVar[Literal["given", "one", "each", "self"]] = "given"
-    """Who is grouped with whom: by a clusterer, all in one, each alone, or by the clients' own choice."""
+    grouping: ClassVar[Grouping] = ByClusterer()
+    """Who is averaged with whom; the kinds are in `fedwca.core.grouping`."""
+    partition: ClassVar[str] = _OldPartition()  # type: ignore[assignment]
+    """Old name of ``grouping``, with the words given, one, each and self."""
     travels: ClassVar[bool] = True
     """False: after round 0 no model is sent either way."""
     reports: ClassVar[Mapping[str, Simplex]] = {}
@@ -73,6 +121,27 @@ class Aggregator(Component):
 
     weighting: Literal["uniform", "samples"] = "uniform"
     """How a cluster's mean weighs its clients: all alike, or by their number of training images."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """Take ``partition = "one"`` of classes that were written before it was called ``grouping = OneGroup()``.
+
+        Raises:
+            UsageError: there is no such word.
+        """
+        word = vars(cls).get("partition")
+        if word is None:
+            return
+        if word not in GROUPINGS:
+            raise UsageError(f"{cls.__name__}.partition is {word!r}; there are {', '.join(GROUPINGS)}")
+        cls.grouping = GROUPINGS[word]
+        del cls.partition
+        warn_renamed(f'{cls.__name__}.partition = "{word}"', f"grouping = fedwca.core.grouping.{cls.grouping!r}")
+
+    @property
+    def averages_groups(self) -> bool:
+        """Whether server rows are the means of their groups, so that another mean may stand in for them."""
+        return type(self).gather is Aggregator.gather
 
     def gather(self, state: State, labels: Tensor, sizes: Tensor, present: Tensor, rows: int) -> Tensor:
         """Next server rows as mixtures ``[C, R+K]`` of (previous rows, clients): the mean of each cluster.
@@ -161,6 +230,26 @@ class Objective(Component):
     """References whose predictions of the plain images a batch carries."""
     views: ClassVar[tuple[Literal["plain", "weak", "strong"], ...]] = ("plain",)
     """Views of the images it reads; plain and weak are the images as training shows them, strong distorted ones."""
+
+    @property
+    def observes(self) -> bool:
+        """Whether there is something to `observe`, which takes a pass over all images."""
+        return type(self).observe is not Objective.observe
+
+    @property
+    def penalizes(self) -> bool:
+        """Whether there is a `penalty`, which takes a gradient of its own."""
+        return type(self).penalty is not Objective.penalty
+
+    @property
+    def collects(self) -> bool:
+        """Whether there is something to `collect`, which takes a pass over all images and is uploaded."""
+        return type(self).collect is not Objective.collect
+
+    @property
+    def declares_uploads(self) -> bool:
+        """Whether a server can know what `collect` may upload."""
+        return type(self).declares is not Objective.declares
 
     @abstractmethod
     def __call__(self, batch: Batch) -> Tensor:

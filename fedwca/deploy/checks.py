@@ -7,12 +7,13 @@ from collections.abc import Sequence
 
 import torch
 
-from fedwca.core.interfaces import Aggregator, Objective
+from fedwca.core.interfaces import Objective
 from fedwca.core.network import Network
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.compression import TopKCompressor
 from fedwca.deploy.context import ModelSignatures
 from fedwca.deploy.rules import Rules
+from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.layout import Layout
 from fedwca.engine.randomness import fold_key, uniform
 from fedwca.errors import UsageError
@@ -30,7 +31,7 @@ def require_deployable(method: Method, rounds: int, network: Network) -> None:
     if not rounds:
         raise UsageError(f"{where} it has no round; hand the source model out as it is")
     uploading = objectives_with_extras(method.objectives)
-    if silent := [objective.name for objective in uploading if type(objective).declares is Objective.declares]:
+    if silent := [objective.name for objective in uploading if not objective.declares_uploads]:
         raise UsageError(
             f"{where} objective {silent[0]!r} does not declare what it uploads, so a server could refuse nothing"
         )
@@ -74,7 +75,7 @@ def require_compressible(composition: Composition, network: Network) -> None:
 
 def objectives_with_extras(objectives: Sequence[Objective]) -> list[Objective]:
     """Those that upload what is no model."""
-    return [objective for objective in objectives if type(objective).collect is not Objective.collect]
+    return [objective for objective in objectives if objective.collects]
 
 
 def require_consent(rules: Rules, method: Method) -> None:
@@ -109,13 +110,13 @@ def require_defences(rules: Rules, method: Method, composition: Composition) -> 
     where = f"rule robust={rules.robust}"
     if few:
         raise UsageError(f"{where} acts on means of 3 clients or more; there are {rules.clients}")
-    if aggregator.partition == "each":
+    if aggregator.grouping.keeps_models_apart:
         raise UsageError(f"{where} acts on means of clients, and aggregator {aggregator.name!r} makes none")
-    if type(aggregator).gather is not Aggregator.gather:
+    if not aggregator.averages_groups:
         raise UsageError(f"{where} replaces means of clusters, and aggregator {aggregator.name!r} makes others")
     if composition.top is not None:
         raise UsageError(f"{where} is by coordinate, and with --top most coordinates of an update are left out")
-    if composition.batch_norm == "pooled":
+    if composition.batch_norm is BatchNormPolicy.POOLED:
         raise UsageError(f"{where} takes variances by coordinate, which --batch-norm pooled does not; take mixed")
 
 
@@ -130,7 +131,7 @@ def require_covered(composition: Composition) -> None:
     aggregator, _, objectives = composition.method()
     uncovered = sorted(aggregator.reports)
     source = f"aggregator {aggregator.name!r}"
-    if aggregator.partition == "self":
+    if aggregator.grouping.clients_choose:
         uncovered = ["the cluster it chooses"]
     if uploading := objectives_with_extras(objectives):
         uncovered, source = ["more than a model"], f"objective {uploading[0].name!r}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -16,7 +16,7 @@ from fedwca.deploy.checks import require_covered
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.compression import NamedModels, TopKCompressor
 from fedwca.deploy.parcel import Parcel, model_slots, row_to_tensors, tensors_problem, tensors_to_row, wire_types
-from fedwca.engine.interface import ClientWork
+from fedwca.engine.interface import ClientWork, SingleStep
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.task import Task
@@ -149,11 +149,11 @@ class Client:
         draws = lambda purpose: keys(parcel.round, self.index, purpose)  # noqa: E731
         task = Task(labeler, objectives, composition.training.at(parcel.round), draws, parcel.extras)
 
-        def adapt(_: Sequence[int], work: ClientWork) -> list[tuple[Blend, dict[str, Tensor]]]:
+        def adapt(work: ClientWork) -> list[tuple[Blend, dict[str, Tensor]]]:
             blend = Blend(work.own) if first else aggregator.blend(parcel.round, work)
             return [(blend, work.collect(work.train(blend))[0])]
 
-        ((blend, extras),) = self.engine.run(offer, rows, lambda _: task, adapt, [0])
+        ((blend, extras),) = self.engine.run(SingleStep(offer, rows, lambda _: task, [0], adapt))
         row = self.engine.bank[0]
         if problem := model_problem(row):
             raise Diverged(f"this client's model {problem}; a lower learning rate may help")

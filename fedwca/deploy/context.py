@@ -13,7 +13,7 @@ from fedwca.core.messages import Bounded
 from fedwca.core.network import Network
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.rules import Rules
-from fedwca.engine.layout import Layout, blend_rows
+from fedwca.engine.layout import Layout
 from fedwca.engine.randomness import Keys
 from fedwca.engine.signatures import BankSignatures
 from fedwca.errors import UsageError
@@ -64,7 +64,7 @@ class ServerContext:
 
     def mix(self, weights: Tensor, rows: Tensor) -> Tensor:
         """Mixtures ``[..., R]`` of the server's rows, as the composition treats BatchNorm's statistics."""
-        return blend_rows(weights, rows, self.layout, self.composition.batch_norm)
+        return self.composition.batch_norm.mix(weights, rows, self.layout)
 
     def signatures(self, models: Tensor, source: Tensor) -> ModelSignatures:
         """What clusters are made of: models of clients ``[N, P]`` after a round from the source model ``[P]``."""

@@ -16,7 +16,6 @@ from fedwca.deploy.parcel import Parcel, row_to_tensors, tensors_to_row
 from fedwca.deploy.robust import robust_means
 from fedwca.deploy.session_state import ClusteredClients, SessionState
 from fedwca.deploy.single_client import drop_single_means, mix_shares, refuse_single
-from fedwca.engine.layout import gather_rows
 from fedwca.errors import UsageError
 from fedwca.federated.server import (
     Server,
@@ -54,7 +53,8 @@ def make_offer(context: ServerContext, state: SessionState) -> RoundOffer:
 
 def needs_cluster(context: ServerContext, state: SessionState, client: int) -> bool:
     """Whether a client joins so late that it is to be placed in a cluster first."""
-    return bool(state.round and not state.samples[client] and context.method.aggregator.partition == "given")
+    needs_clusterer = context.method.aggregator.grouping.needs_clusterer
+    return bool(state.round and not state.samples[client] and needs_clusterer)
 
 
 def make_task(
@@ -154,12 +154,12 @@ def close_session_round(
         sizes = torch.tensor([max(1, number) for number in samples])
         weights = aggregator.gather(server.state, labels, sizes, present, len(rows))
         weights = drop_single_means(context, state, weights)
-        rows = gather_rows(weights, server.rows, bank, context.layout, context.composition.batch_norm)
+        rows = context.composition.batch_norm.gather(weights, server.rows, bank, context.layout)
         rows = robust_means(rows, weights, bank, rules.robust)
         shares = mix_shares(weights, state.shares)
     learned = next_state(aggregator, server.state, labels, uploads, present)
     clustered = state.clustered
-    if not round and aggregator.partition == "given":
+    if not round and aggregator.grouping.needs_clusterer:
         clustered = ClusteredClients(present.nonzero()[:, 0], *compare_clients(method.clusterer, signatures()))
     waiting = state.waiting | frozenset(late)
     if aggregator.expected(round) or not aggregator.reports:

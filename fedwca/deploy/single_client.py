@@ -49,7 +49,7 @@ def drop_single_means(context: ServerContext, state: SessionState, weights: Tens
     """`gather`'s weights ``[C, R+K]``, where a mean of one client is left undone: its row stays as it is."""
     kept = len(state.server.rows)
     alone = is_single(weights[:, kept:])
-    if context.method.aggregator.partition == "each" or not bool(alone.any()):
+    if context.method.aggregator.grouping.keeps_models_apart or not bool(alone.any()):
         return weights
     clusters = alone.nonzero()[:, 0].tolist()
     sentence = f"round {state.round}: of clusters {clusters} a single client was heard"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -46,6 +47,62 @@ class ClientWork(View, Protocol):
         """What each client uploads beside its trained model, by ``<objective>.<name>``, on the CPU."""
 
 
+class RoundWork(Protocol[T]):
+    """What an engine is told of a round: what is sent to whom, and what clients do with it."""
+
+    @property
+    def offer(self) -> Offer:
+        """What each client is sent."""
+
+    @property
+    def rows(self) -> Tensor:
+        """The server's rows ``[R, P]``, which the offer's models are mixtures of."""
+
+    @property
+    def task(self) -> Callable[[int], Task]:
+        """What each client is to do."""
+
+    @property
+    def clients(self) -> Sequence[int]:
+        """Those that take part."""
+
+    @property
+    def done(self) -> Callable[[int], None]:
+        """Called in the calling thread after each client."""
+
+    def step(self, work: ClientWork) -> list[T]:
+        """What clients do with what they were sent, one value a client; called for each group that works at once."""
+
+    def restrict(self, clients: Sequence[int]) -> RoundWork[T]:
+        """The same for some of the clients alone."""
+
+
+class TrainingRound(RoundWork[T], Protocol[T]):
+    """A round whose step is to blend, to train, and to upload; engines may train several of them together."""
+
+    def blend(self, work: ClientWork) -> Blend:
+        """Where clients start, by what they find in their own images."""
+
+    def upload(self, work: ClientWork, blend: Blend, targets: Sequence[Targets]) -> list[T]:
+        """What trained clients send back, one value a client."""
+
+
+@dataclass(frozen=True)
+class SingleStep(Generic[T]):
+    """A `RoundWork` of its own, outside of a method's rounds; its fields are those of the protocol."""
+
+    offer: Offer
+    rows: Tensor
+    task: Callable[[int], Task]
+    clients: Sequence[int]
+    step: Callable[[Any], list[T]]
+    done: Callable[[int], None] = lambda client: None
+
+    def restrict(self, clients: Sequence[int]) -> SingleStep[T]:
+        """See `RoundWork`."""
+        return replace(self, clients=clients)
+
+
 class Engine(Protocol):
     """Holds the clients' images and the bank of their models, and runs them; results do not depend on which it is."""
 
@@ -62,27 +119,11 @@ class Engine(Protocol):
     device: torch.device
     """Where models and images live."""
 
-    def run(
-        self,
-        offer: Offer,
-        rows: Tensor,
-        task: Callable[[int], Task],
-        step: Callable[[Sequence[int], ClientWork], list[T]],
-        clients: Sequence[int],
-        done: Callable[[int], None] = lambda client: None,
-    ) -> list[T]:
-        """Send every client its offer and let it take one step; trained models are left in ``bank``.
-
-        Args:
-            offer: what each client is sent.
-            rows: the server's rows ``[R, P]``.
-            task: what each client is to do.
-            step: how clients go about it, one value a client; called for each group that works at once.
-            clients: those that take part.
-            done: called in the calling thread after each client.
+    def run(self, round: RoundWork[T]) -> list[T]:
+        """Send every client its offer and let it take its step; trained models are left in ``bank``.
 
         Returns:
-            What ``step`` gave, in the order of ``clients``.
+            What the round's ``step`` gave, in the order of its clients.
         """
 
     def gather(self, weights: Tensor, rows: Tensor) -> Tensor:
@@ -97,39 +138,6 @@ class Engine(Protocol):
         """Models as they are at the clients ``[K, P]``: mixtures ``[K, R]`` of rows ``[R, P]``."""
 
 
-class Part(Protocol[T]):
-    """One federation's part of a round, as engines see it: what is sent to whom, and what clients do with it."""
-
-    @property
-    def offer(self) -> Offer:
-        """What each client is sent."""
-
-    @property
-    def rows(self) -> Tensor:
-        """The server's rows ``[R, P]``."""
-
-    @property
-    def task(self) -> Callable[[int], Task]:
-        """What each client is to do."""
-
-    @property
-    def clients(self) -> Sequence[int]:
-        """Those that take part."""
-
-    @property
-    def done(self) -> Callable[[int], None]:
-        """Called in the calling thread after each client."""
-
-    def blend(self, work: ClientWork) -> Blend:
-        """Where clients start, by what they find in their own images."""
-
-    def upload(self, work: ClientWork, blend: Blend, targets: Sequence[Targets]) -> list[T]:
-        """What trained clients send back, one value a client."""
-
-    def step(self, clients: Sequence[int], work: ClientWork) -> list[T]:
-        """All of it: blend, train, upload."""
-
-
 class TrialsInTurn:
     """Federations of a comparison that go through their rounds together: here, one engine after the other.
 
@@ -140,13 +148,10 @@ class TrialsInTurn:
     def __init__(self, engines: Sequence[Engine]) -> None:
         self.engines = list(engines)
 
-    def run(self, parts: Mapping[int, Part[T]]) -> dict[int, list[T]]:
-        """What clients give by federation, in the order of each part's clients; trained models are left in the banks.
+    def run(self, rounds: Mapping[int, TrainingRound[T]]) -> dict[int, list[T]]:
+        """What clients give by federation, in the order of each round's clients; trained models are left in the banks.
 
         Args:
-            parts: of one round of one method, by federation; those that are not in it rest.
+            rounds: the same one of one method, by federation; those that are not in it rest.
         """
-        return {
-            i: self.engines[i].run(part.offer, part.rows, part.task, part.step, part.clients, part.done)
-            for i, part in parts.items()
-        }
+        return {i: self.engines[i].run(own) for i, own in rounds.items()}

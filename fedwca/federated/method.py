@@ -17,4 +17,4 @@ class Method:
     pseudo_labeler: PseudoLabeler
     objectives: tuple[Objective, ...]
     clusterer: Clusterer | None = None
-    """Only where the aggregator's partition is given from outside."""
+    """Only where the aggregator's grouping needs one."""

@@ -58,7 +58,7 @@ class Outcome:
     shared: Mapping[str, Tensor] = field(default_factory=dict)
     """What each client was sent beside models."""
     notes: Mapping[str, Any] = field(default_factory=dict)
-    """What the clusterer says of its partition, as plain values; only in round 0."""
+    """What the clusterer says of its clusters, as plain values; only in round 0."""
     seconds: Mapping[str, float] = field(default_factory=dict)
     """Of the server: ``group`` for checks and clusters, ``mix`` for averages."""
 
@@ -119,10 +119,14 @@ class OpenRound:
         """What trained clients send back."""
         return make_uploads(blend, work, targets, work.collect(targets))
 
-    def step(self, clients: Sequence[int], work: ClientWork) -> list[SimulatedUpload]:
+    def step(self, work: ClientWork) -> list[SimulatedUpload]:
         """A client's part from the first message to the last."""
         blend = self.blend(work)
         return self.upload(work, blend, work.train(blend))
+
+    def restrict(self, clients: Sequence[int]) -> OpenRound:
+        """The same for some of the clients alone."""
+        return replace(self, clients=clients)
 
 
 def open_round(
@@ -222,7 +226,7 @@ def run_round(
         FedwcaError: a client's report does not fit what the aggregator declares.
     """
     turn = open_round(round, server, method, engine, training, keys, domains, participation, done)
-    return close_round(turn, engine.run(turn.offer, server.rows, turn.task, turn.step, turn.clients, done))
+    return close_round(turn, engine.run(turn))
 
 
 def present_clients(uploads: Mapping[int, Upload], clients: int) -> Tensor:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedwca.core.grouping import GroupingInput
 from fedwca.core.interfaces import Aggregator, Clusterer, Objective
 from fedwca.core.messages import Bounded, Offer, Signatures, State
 from fedwca.engine.randomness import Keys, permutation, uniform
@@ -90,7 +91,7 @@ def expect_uploads(
     """What is taken from each client beside its model; extras alone in a round from the source model."""
     if not round:
         return ExpectedUpload(extras=extras)
-    clusters = len(server.rows) if aggregator.partition == "self" else 0
+    clusters = len(server.rows) if aggregator.grouping.clients_choose else 0
     return ExpectedUpload(aggregator.expected(round), offer.shared.shape[0], clusters, extras)
 
 
@@ -103,44 +104,36 @@ def assign_clusters(
     signatures: Callable[[], Signatures],
     keys: Keys,
 ) -> tuple[Tensor, Mapping[str, Any]]:
-    """Cluster of each client ``[K]``: by the clusterer once in round 0, or as the aggregator's partition says.
-
-    With the clusterer's labels come its notes.
+    """Cluster of each client ``[K]``, and in the round in which a clusterer makes them its notes.
 
     Args:
         round: r, counted from 0.
-        method: its aggregator says what kind of partition it takes, its clusterer makes it where one is to be given.
+        method: its aggregator says how clients are grouped, its clusterer groups them where that is needed.
         state: what the server remembers of earlier rounds.
         uploads: by client, of those that took part.
-        present: clients whose models count ``[K]`` bool; where the clusterer makes the partition, others are in
-            cluster 0.
-        signatures: gives those of the clients that are present, in order; called where the clusterer reads them.
+        present: clients whose models count ``[K]`` bool; the clusterer puts the others in cluster 0.
+        signatures: gives those of the clients that are present, in order; called where a clusterer reads them.
         keys: where random numbers come from.
 
     Raises:
         FedwcaError: see `check_labels`.
     """
     aggregator, clusterer, clients = method.aggregator, method.clusterer, len(present)
-    match aggregator.partition:
-        case "one":
-            return torch.zeros(clients, dtype=torch.int64), {}
-        case "each":
-            return torch.arange(clients), {}
-        case "self" if not round:
-            return aggregator.first(clients, uniform(keys(0, -1, "partition"), torch.arange(clients))), {}
-        case "self":
-            labels = state["labels"].clone()
-            for client, upload in uploads.items():
-                if upload.label is not None:
-                    labels[client] = upload.label[0]
-            return labels, {}
-        case _ if round:
-            return state["labels"], {}
-        case _:
-            assert clusterer is not None
-            found, labels = signatures(), torch.zeros(clients, dtype=torch.int64)
-            labels[present] = check_labels(clusterer(found).cpu(), int(present.sum()), clusterer.name)
-            return labels, clusterer.notes(found)
+    notes: dict[str, Any] = {}
+
+    def cluster() -> Tensor:
+        assert clusterer is not None
+        found, labels = signatures(), torch.zeros(clients, dtype=torch.int64)
+        labels[present] = check_labels(clusterer(found).cpu(), int(present.sum()), clusterer.name)
+        notes.update(clusterer.notes(found))
+        return labels
+
+    def deal() -> Tensor:
+        return aggregator.first(clients, uniform(keys(0, -1, "partition"), torch.arange(clients)))
+
+    choices = {client: int(upload.label[0]) for client, upload in uploads.items() if upload.label is not None}
+    labels = aggregator.grouping.assign(GroupingInput(round, clients, state, choices, cluster, deal))
+    return labels, notes
 
 
 def check_labels(labels: Tensor, clients: int, name: str) -> Tensor:

@@ -16,11 +16,11 @@ _SLACK = {torch.float64: 1e-12, torch.float32: 1e-5}  # relative rounding error 
 _NUMBERS = 2**23  # entries of a temporary matrix
 
 
-def naive(rows: Tensor, metric: Metric, backend: Backend) -> Tensor:
+def naive_neighbours(rows: Tensor, metric: Metric, backend: Backend) -> Tensor:
     """Compare rows in float32 as they are."""
     everyone = torch.arange(len(rows), device=rows.device)
     if backend != "torch":
-        found, _ = search(rows, backend, metric)
+        found, _ = search_candidates(rows, backend, metric)
         other = (found != everyone[:, None]) & (found >= 0)
         return found.gather(1, other.int().argmax(1, keepdim=True))[:, 0]
     half = rows.square().sum(1) / 2 if metric == "euclidean" else rows.new_zeros(())
@@ -31,12 +31,12 @@ def naive(rows: Tensor, metric: Metric, backend: Backend) -> Tensor:
     return torch.cat(picks)
 
 
-def tolerance(length: Tensor, best: Tensor, dtype: torch.dtype) -> Tensor:
+def rounding_tolerance(length: Tensor, best: Tensor, dtype: torch.dtype) -> Tensor:
     """Bound the rounding error of |a|²+|b|²-2ab for any b that could be as near to a as the best one."""
     return _SLACK[dtype] * (length + best.clamp_min(0).sqrt()).square()
 
 
-def exact(rows: Tensor, centred: Tensor, queries: Tensor, zero: float) -> Tensor:
+def exact_neighbours(rows: Tensor, centred: Tensor, queries: Tensor, zero: float) -> Tensor:
     """Find first neighbours of some rows with matrix products, decided by differences."""
     length = vector_norm(centred, dim=1)
     everyone = torch.arange(len(rows), device=rows.device)
@@ -45,13 +45,13 @@ def exact(rows: Tensor, centred: Tensor, queries: Tensor, zero: float) -> Tensor
         squares = length[some, None].square() + length.square() - 2 * centred[some] @ centred.mT
         squares = squares.masked_fill(some[:, None] == everyone, torch.inf)
         best = squares.amin(1)
-        limit = best + 2 * tolerance(length[some], best, torch.float64)
+        limit = best + 2 * rounding_tolerance(length[some], best, torch.float64)
         i, j = (squares <= limit[:, None]).nonzero(as_tuple=True)
-        answers.append(decide(rows, some, i, j, zero)[0])
+        answers.append(decide_nearest(rows, some, i, j, zero)[0])
     return torch.cat(answers)
 
 
-def decide(rows: Tensor, queries: Tensor, i: Tensor, j: Tensor, zero: float) -> tuple[Tensor, Tensor]:
+def decide_nearest(rows: Tensor, queries: Tensor, i: Tensor, j: Tensor, zero: float) -> tuple[Tensor, Tensor]:
     """Decide among the candidates j for the i-th query: the nearest ``[Q]`` and its squared distance ``[Q]``."""
     step = max(1, _NUMBERS // max(1, rows.shape[1]))
     pairs = zip(torch.split(queries[i], step), torch.split(j, step), strict=True)
@@ -63,7 +63,7 @@ def decide(rows: Tensor, queries: Tensor, i: Tensor, j: Tensor, zero: float) -> 
     return start.scatter_reduce(0, i[won], j[won], "amin"), best
 
 
-def search(vectors: Tensor, backend: Backend, metric: Metric) -> tuple[Tensor, Tensor]:
+def search_candidates(vectors: Tensor, backend: Backend, metric: Metric) -> tuple[Tensor, Tensor]:
     """Ask faiss for a few near rows of each: indices ``[K, k]``, and the distance of the last ``[K]``."""
     import faiss  # after torch: then both share one thread pool
 

@@ -40,14 +40,14 @@ def strong_augment(images: Tensor, draws: Tensor) -> Tensor:
     """
     if not images.is_floating_point():
         return (strong_augment(images.float() / 255, draws) * 255).round().to(images.dtype)
-    one_by_one = by_rows if images.device.type == "cpu" else by_selection
+    one_by_one = augment_by_rows if images.device.type == "cpu" else augment_by_selection
     out = images
     for pair in draws.unflatten(1, (-1, 2)).unbind(1):
         out = one_by_one(out, (pair[:, 0] * len(OPERATIONS)).long(), pair[:, 1].to(out.dtype).view(-1, 1, 1, 1))
     return out
 
 
-def by_rows(images: Tensor, chosen: Tensor, strength: Tensor) -> Tensor:
+def augment_by_rows(images: Tensor, chosen: Tensor, strength: Tensor) -> Tensor:
     """Each image distorted by one operation, which sees no other images: the least work, but it looks at ``chosen``.
 
     Args:
@@ -63,7 +63,7 @@ def by_rows(images: Tensor, chosen: Tensor, strength: Tensor) -> Tensor:
     return out
 
 
-def by_selection(images: Tensor, chosen: Tensor, strength: Tensor) -> Tensor:
+def augment_by_selection(images: Tensor, chosen: Tensor, strength: Tensor) -> Tensor:
     """The same by all operations on all images: the same calls whatever was drawn, so nobody waits for a GPU."""
     out = images
     for number, operation in enumerate(OPERATIONS.values()):
@@ -86,7 +86,7 @@ def _grey(x: Tensor) -> Tensor:
     return (0.299 * red + 0.587 * green + 0.114 * blue)[:, None]
 
 
-def _blurred(x: Tensor) -> Tensor:
+def _blur(x: Tensor) -> Tensor:
     """The 3x3 mean with weight 5 in the middle, as Pillow's SMOOTH."""
     kernel = torch.ones(3, 3, dtype=x.dtype, device=x.device)
     kernel[1, 1] = 5
@@ -94,41 +94,41 @@ def _blurred(x: Tensor) -> Tensor:
     return F.conv2d(padded, (kernel / kernel.sum()).expand(3, 1, 3, 3), groups=3)
 
 
-def _stretched(x: Tensor, s: Tensor) -> Tensor:
+def _autocontrast(x: Tensor, s: Tensor) -> Tensor:
     low, high = x.amin((2, 3), keepdim=True), x.amax((2, 3), keepdim=True)
     return torch.where(high > low, (x - low) / torch.where(high > low, high - low, 1), x)
 
 
-def _posterized(x: Tensor, s: Tensor) -> Tensor:
+def _posterize(x: Tensor, s: Tensor) -> Tensor:
     step = 2 ** (4 - (5 * s).floor())
     return ((x * 255 / step + 1e-4).floor() * step) / 255
 
 
-def _moved(x: Tensor, *rows: tuple[Tensor | float, Tensor | float, Tensor | float]) -> Tensor:
+def _warp(x: Tensor, *rows: tuple[Tensor | float, Tensor | float, Tensor | float]) -> Tensor:
     """Each output place (x, y) in [-1, 1] shows the input at matrix · (x, y, 1)."""
     entries = [v if isinstance(v, Tensor) else x.new_full((len(x),), v) for row in rows for v in row]
     grid = F.affine_grid(torch.stack(entries, 1).view(-1, 2, 3), list(x.shape), align_corners=False)
     return F.grid_sample(x, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
 
 
-def _rotated(x: Tensor, s: Tensor) -> Tensor:
+def _rotate(x: Tensor, s: Tensor) -> Tensor:
     angle = math.radians(30) * _signed(s)
-    return _moved(x, (angle.cos(), -angle.sin(), 0), (angle.sin(), angle.cos(), 0))
+    return _warp(x, (angle.cos(), -angle.sin(), 0), (angle.sin(), angle.cos(), 0))
 
 
 OPERATIONS: dict[str, Operation] = {
     "identity": lambda x, s: x,
-    "autocontrast": _stretched,
+    "autocontrast": _autocontrast,
     "brightness": lambda x, s: _factor(s) * x,
     "contrast": lambda x, s: torch.lerp(_grey(x).mean((1, 2, 3), keepdim=True).expand_as(x), x, _factor(s)),
     "saturation": lambda x, s: torch.lerp(_grey(x).expand_as(x), x, _factor(s)),
-    "sharpness": lambda x, s: torch.lerp(_blurred(x), x, _factor(s)),
-    "posterize": _posterized,
+    "sharpness": lambda x, s: torch.lerp(_blur(x), x, _factor(s)),
+    "posterize": _posterize,
     "solarize": lambda x, s: torch.where(x < s, x, 1 - x),
-    "rotate": _rotated,
-    "shear_x": lambda x, s: _moved(x, (1, 0.3 * _signed(s), 0), (0, 1, 0)),
-    "shear_y": lambda x, s: _moved(x, (1, 0, 0), (0.3 * _signed(s), 1, 0)),
-    "translate_x": lambda x, s: _moved(x, (1, 0, 0.6 * _signed(s)), (0, 1, 0)),
-    "translate_y": lambda x, s: _moved(x, (1, 0, 0), (0, 1, 0.6 * _signed(s))),
+    "rotate": _rotate,
+    "shear_x": lambda x, s: _warp(x, (1, 0.3 * _signed(s), 0), (0, 1, 0)),
+    "shear_y": lambda x, s: _warp(x, (1, 0, 0), (0.3 * _signed(s), 1, 0)),
+    "translate_x": lambda x, s: _warp(x, (1, 0, 0.6 * _signed(s)), (0, 1, 0)),
+    "translate_y": lambda x, s: _warp(x, (1, 0, 0), (0, 1, 0.6 * _signed(s))),
 }
 """Operations by name: images ``[B, 3, H, W]`` in [0, 1] and strengths ``[B, 1, 1, 1]`` to distorted images."""

@@ -13,6 +13,7 @@ from torch import Tensor
 from fedwca.core.messages import Blend, Offer, Targets
 from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
+from fedwca.engine.interface import SingleStep
 from fedwca.engine.layout import Layout
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.sequential.worker import ClientWorker
@@ -70,19 +71,19 @@ def join(
         raise UsageError(f"a client that joins needs at least 2 images, not {len(images)}")
     if not server.state:
         raise UsageError(f"method {method.name!r} has no rounds: all it has for anybody is the source model")
-    if method.aggregator.partition == "each":
+    if method.aggregator.grouping.keeps_models_apart:
         raise UsageError(
             f"method {method.name!r} keeps every client's model apart, so there is none for a newcomer; a method with "
             "clusters, or fedavg, has one"
         )
     newcomer = _source(standing)
-    engine = SequentialEngine(newcomer, [_alone(images)], standing.device, 1, standing.statistics, standing.precision)
+    engine = SequentialEngine(newcomer, [_alone(images)], standing.device, 1, standing.batch_norm, standing.precision)
     rows = server.rows.to(engine.device)
     offer = method.aggregator.offer(server.state, 1, rows[:, : engine.layout.trained])
     choice = choose_cluster(standing, engine, offer, rows, by, done)
     sent = Offer(offer.personal[choice.member][None], offer.shared)
 
-    def settle(clients: Sequence[int], desk: ClientWorker) -> list[tuple[Tensor, Blend]]:
+    def settle(desk: ClientWorker) -> list[tuple[Tensor, Blend]]:
         blend = method.aggregator.blend(1, desk)
         if epochs:
             desk.train(blend)
@@ -91,7 +92,8 @@ def join(
         return [((blend.start.double() @ desk.received.weights)[0], blend)]
 
     training = standing.training.model_copy(update={"epochs": max(1, epochs)})
-    ((weights, blend),) = engine.run(sent, rows, _task(standing, training, 1, [_number(standing)]), settle, [0])
+    task = _task(standing, training, 1, [_number(standing)])
+    ((weights, blend),) = engine.run(SingleStep(sent, rows, task, [0], settle))
     engine.layout.write(newcomer, engine.bank[0])
     newcomer.eval()
     return JoinedClient(choice, weights, newcomer, epochs, {name: value[0] for name, value in blend.report.items()})
@@ -118,17 +120,17 @@ def choose_cluster(
     aggregator, labels = standing.method.aggregator, standing.labels.cpu()
     task = _task(standing, standing.training, 1, [_number(standing)])
     everything = torch.eye(len(rows), dtype=torch.float64)
-    if aggregator.partition == "one" or int(labels.max()) == 0:
+    if int(labels.max()) == 0:
         return ClusterAssignment(0, "alone", torch.zeros(1, dtype=torch.float64), 0)
-    if aggregator.partition == "self":
+    if aggregator.grouping.clients_choose:
         sent = Offer(torch.zeros(1, 0, len(rows), dtype=torch.float64), everything)
-        (losses,) = engine.run(sent, rows, task, lambda _, desk: [desk.loss(desk.shared)[0]], [0])
+        (losses,) = engine.run(SingleStep(sent, rows, task, [0], lambda desk: [desk.loss(desk.shared)[0]]))
         # What is sent to whoever chooses is the same for all.
         return ClusterAssignment(int(losses.argmin()), "loss", losses, 0)
     if by == "alignment":
         shared = offer.shared if len(offer.shared) else everything
         sent = Offer(torch.zeros(1, 0, len(rows), dtype=torch.float64), shared)
-        (found,) = engine.run(sent, rows, task, lambda _, desk: [desk.alignment(desk.shared)[0]], [0])
+        (found,) = engine.run(SingleStep(sent, rows, task, [0], lambda desk: [desk.alignment(desk.shared)[0]]))
         cluster = int(found.argmax())
         return ClusterAssignment(cluster, by, found, int((labels == cluster).nonzero()[0]))
     distances, members = by_update(standing, engine, done)
@@ -142,7 +144,7 @@ def by_update(
     """Distances to clusters ``[C]`` and nearest members ``[C]`` in the signature that clients were grouped by."""
     source = standing.server.source.to(engine.device)
     task = _task(standing, standing.training, 0, [_number(standing)])
-    engine.run(offer_source(1), source[None], task, _adapt, [0])
+    engine.run(SingleStep(offer_source(1), source[None], task, [0], _adapt))
     first = first_round(standing, done) if standing.first is None else standing.first
     found = BankSignatures(
         torch.cat([first.to(engine.device), engine.bank]),
@@ -162,10 +164,10 @@ def first_round(standing: TrainedFederation, done: Callable[[int], None] = lambd
     give the same models.
     """
     clients = list(range(len(standing.clients)))
-    workers, statistics, precision = standing.workers, standing.statistics, standing.precision
-    engine = SequentialEngine(_source(standing), standing.clients, standing.device, workers, statistics, precision)
+    workers, batch_norm, precision = standing.workers, standing.batch_norm, standing.precision
+    engine = SequentialEngine(_source(standing), standing.clients, standing.device, workers, batch_norm, precision)
     source, task = standing.server.source.to(engine.device), _task(standing, standing.training, 0, clients)
-    engine.run(offer_source(len(clients)), source[None], task, _adapt, clients, done)
+    engine.run(SingleStep(offer_source(len(clients)), source[None], task, clients, _adapt, done))
     return engine.bank
 
 
@@ -176,7 +178,7 @@ def _source(standing: TrainedFederation) -> Network:
     return network
 
 
-def _adapt(clients: Sequence[int], desk: ClientWorker) -> list[Targets]:
+def _adapt(desk: ClientWorker) -> list[Targets]:
     return desk.train(Blend(desk.own))
 
 

@@ -8,19 +8,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedwca.config.registries import registry_of
+from fedwca.core.messages import Offer
 from fedwca.data.metrics import Metrics
-from fedwca.engine.interface import Engine, ClientWork
+from fedwca.engine.interface import ClientWork, Engine, SingleStep
 from fedwca.engine.randomness import Keys
 from fedwca.engine.signatures import BankSignatures
 from fedwca.engine.task import Task, Training
-from fedwca.config.registries import registry_of
-from fedwca.federated.server import check_labels
 from fedwca.federated.method import Method
-from fedwca.federated.server import Server
-from fedwca.core.messages import Offer
+from fedwca.federated.server import Server, check_labels
 
 
-def cluster_layers(words: Sequence[str], engine: Engine, source: Tensor, metrics: Metrics, keys: Keys) -> dict[str, Any]:
+def cluster_layers(
+    words: Sequence[str], engine: Engine, source: Tensor, metrics: Metrics, keys: Keys
+) -> dict[str, Any]:
     """How other clusterers would group the clients: by word ``labels [K]``, and how they compare with the true domains.
 
     Args:
@@ -53,11 +54,11 @@ def measure_evidence(server: Server, method: Method, engine: Engine, training: T
     nothing = torch.zeros(0, len(rows), dtype=torch.float64)
     offer = Offer(method.aggregator.deliver(server.state, len(rows))[:, None], nothing)
 
-    def look(clients: Sequence[int], work: ClientWork) -> list[tuple[float, float]]:
+    def look(work: ClientWork) -> list[tuple[float, float]]:
         found = [torch.special.entr(own.probabilities).sum(1).mean() for own in work.outputs(work.own)]
         return list(zip(work.density(work.own).tolist(), map(float, found), strict=True))
 
     task = Task(method.pseudo_labeler, method.objectives, training, lambda purpose: 0)
-    found = engine.run(offer, rows, lambda client: task, look, range(len(engine.images)))
+    found = engine.run(SingleStep(offer, rows, lambda client: task, range(len(engine.images)), look))
     density, entropy = zip(*found, strict=True)
     return {"density": list(density), "entropy": list(entropy)}

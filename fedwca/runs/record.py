@@ -9,14 +9,15 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
+from fedwca.core.messages import Targets
 from fedwca.data.metrics import Metrics
 from fedwca.engine.interface import Engine
 from fedwca.engine.signatures import BankSignatures
-from fedwca.functional import first_neighbours
 from fedwca.federated.method import Method
 from fedwca.federated.round import Outcome
-from fedwca.core.messages import Targets
+from fedwca.functional import class_entropy, first_neighbours
 
 
 def count_accuracies(
@@ -68,8 +69,7 @@ def describe_round(outcome: Outcome, method: Method, metrics: Metrics, engine: E
         """One value a client; NaN for those that were absent."""
         return [measure(k, uploads[k].targets) if k in uploads else math.nan for k in range(clients)]
 
-    # A given partition is made once; clients that choose for themselves do it every round.
-    grouped = method.aggregator.partition == "self" or (first and method.aggregator.partition == "given")
+    grouped = method.aggregator.grouping.makes_groups(first)
     divided = all("divisors" in upload.targets.notes for upload in uploads.values())
     return {
         "labels": outcome.labels,
@@ -136,8 +136,7 @@ def label_entropy(labels: Tensor) -> float:
     >>> round(label_entropy(torch.tensor([0, 1, 0, 1])), 4)
     0.6931
     """
-    shares = labels.bincount().double() / max(1, len(labels))
-    return float(torch.special.entr(shares).sum())
+    return float(class_entropy(one_hot(labels).double())) if len(labels) else 0.0
 
 
 class WarnOnce:
@@ -169,7 +168,7 @@ class WarnOnce:
                 )
         if warning := outcome.notes.get("warning"):
             self._once(f"clusterer {method.name}", f"{method.label}: {warning}")
-        if record["round"] == 0 and method.aggregator.partition == "given" and len(outcome.labels) > 1:
+        if record["round"] == 0 and method.aggregator.grouping.needs_clusterer and len(outcome.labels) > 1:
             if int(outcome.labels.max()) == 0:
                 self._once(
                     f"one {method.name}",

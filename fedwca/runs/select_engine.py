@@ -6,17 +6,17 @@ from collections.abc import Sequence
 
 import torch
 
+from fedwca.config.run_config import RunConfig
+from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
-from fedwca.engine.sequential.engine import SequentialEngine, count_cores
-from fedwca.engine.memory import Footprint, slice_size
+from fedwca.engine.free_memory import free_bytes
 from fedwca.engine.interface import Engine, TrialsInTurn
+from fedwca.engine.memory import Footprint, slice_size
+from fedwca.engine.sequential.engine import SequentialEngine, count_cores
 from fedwca.engine.stacked import StackedEngine, StackedTrials, can_share_step
 from fedwca.engine.stacked.tuning.kernels import Kernels
 from fedwca.errors import UsageError
-from fedwca.config.run_config import RunConfig
-from fedwca.engine.free_memory import free_bytes
 from fedwca.runs.setup import architecture, resolve_device
-from fedwca.core.network import Network
 
 ENGINES: dict[str, type[SequentialEngine] | type[StackedEngine]] = {"loop": SequentialEngine, "stacked": StackedEngine}
 """Engines by the name that `RunConfig.engine` gives them."""
@@ -46,8 +46,8 @@ def choose_engine(config: RunConfig, network: Network, clients: Sequence[ClientI
 
 
 def named_kernels(config: RunConfig) -> Kernels | None:
-    """What a configuration names; None for ``auto``, which `fedwca.runs.select_kernels` replaces before a run."""
-    return None if config.kernels == "auto" else config.kernels
+    """What a configuration names; None for ``auto`` and ``measure``, which `fedwca.runs.select_kernels` replaces."""
+    return None if config.kernels == "auto" or config.kernels == "measure" else config.kernels
 
 
 def choose_engines(config: RunConfig, given: Sequence[tuple[Network, Sequence[ClientImages]]]) -> TrialsInTurn:
@@ -149,7 +149,9 @@ def restore_trials_at_once(config: RunConfig, classes: int, clients: Sequence[Cl
     network, number = architecture(config).build(classes, pretrained=False), before
     if engine_name(config) != "stacked":
         number = 1
-    elif before > 1 and config.trials_at_once is None and not fits_memory(config, network, clients, len(clients), before):
+    elif (
+        before > 1 and config.trials_at_once is None and not fits_memory(config, network, clients, len(clients), before)
+    ):
         number = min(before, trials_at_once(config, network, clients))
     return config.model_copy(update={"trials_at_once": number})
 
@@ -164,7 +166,7 @@ def fits_memory(config: RunConfig, network: Network, clients: Sequence[ClientIma
 def footprint(config: RunConfig, network: Network) -> Footprint:
     """What one model and one image cost with a configuration's kernels."""
     taken = named_kernels(config) if engine_name(config) == "stacked" else "eager"
-    return Footprint.of(network, products=taken == "products", recorded=taken == "graphs")
+    return Footprint.of(network, recorded=taken == "graphs")
 
 
 def _bytes(config: RunConfig, network: Network, clients: Sequence[ClientImages]) -> tuple[int, int]:

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import torch
 
+from fedwca.config.run_config import RunConfig
 from fedwca.data.partition import ClientImages
 from fedwca.engine.precision import matmul_precision
-from fedwca.engine.stacked.tuning.benchmark import Found, pick_kernels, benchmark_kernels
-from fedwca.engine.stacked.tuning.kernels import Kernels, default_kernels
+from fedwca.engine.stacked.tuning.benchmark import Found, benchmark_kernels, pick_kernels
+from fedwca.engine.stacked.tuning.kernels import DROPPED, Kernels, default_kernels
 from fedwca.errors import UsageError
-from fedwca.config.run_config import RunConfig
+from fedwca.federated.method import Method
 from fedwca.runs.select_engine import clients_at_once, engine_name, fits_memory, trials_at_once
 from fedwca.runs.setup import architecture, resolve_device
-from fedwca.federated.method import Method
-
-LONG = 600.0
-"""Seconds of training by eager steps above which compiling, a minute or two, is tried."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +50,8 @@ def choose_kernels(
 ) -> KernelChoice:
     """The kernels of a run.
 
-    ``auto`` measures on a GPU. On a CPU it is what usually is the quickest: what is measured there depends on what else
-    the machine does, and with it would the last digits of the numbers.
+    Only ``measure`` measures: what is found depends on what else the machine does, and with it the last digits of the
+    numbers.
 
     Args:
         config: what is run; ``kernels`` as asked for.
@@ -72,17 +69,26 @@ def choose_kernels(
     device = torch.device(resolve_device(config.device))
     if config.kernels == "graphs" and device.type != "cuda":
         raise UsageError(f"--kernels graphs needs a CUDA device, not {device}; take eager")
-    if config.kernels != "auto":
-        return KernelChoice(config.kernels, "asked for")
-    if device.type == "cpu":
+    if config.kernels == "measure":
+        return measure_kernels(config, methods, classes, clients, device)
+    if config.kernels == "auto":
         network = architecture(config).build(classes, pretrained=False)
-        return KernelChoice(default_kernels(network, device), "usual on a CPU, where nothing is measured")
-    return measure_kernels(config, methods, classes, clients, device)
+        return KernelChoice(default_kernels(network, device), "the default")
+    return KernelChoice(config.kernels, "asked for")
 
 
-def restore_kernels(before: Kernels, device: str) -> Kernels:
-    """What a run goes on with that had some kernels before: the same, unless the device has become one without them."""
-    return "eager" if before == "graphs" and torch.device(device).type != "cuda" else before
+def restore_kernels(before: str, device: str) -> Kernels:
+    """What a run goes on with that had some kernels before: the same, unless the device has become one without them.
+
+    Raises:
+        UsageError: they were dropped since, and others would give other last digits.
+    """
+    if before in DROPPED:
+        raise UsageError(
+            f"the run was begun with kernels {before}, which were dropped, since they were slower in all that was "
+            "measured, so it cannot be continued; run it anew"
+        )
+    return cast(Kernels, "eager" if before == "graphs" and torch.device(device).type != "cuda" else before)
 
 
 def measure_kernels(
@@ -103,8 +109,6 @@ def measure_kernels(
     trials = trials_at_once(config, network, clients)
     images = images.repeat(trials, 1, 1, 1, 1)
     candidates: list[Kernels] = ["eager", "channels-last"]
-    if fits_memory(config.model_copy(update={"kernels": "products"}), network, clients, count, trials):
-        candidates.append("products")
     if fits_memory(config.model_copy(update={"kernels": "graphs"}), network, clients, count, trials):
         candidates.append("graphs")
     if batch < 2:
@@ -112,16 +116,7 @@ def measure_kernels(
     mixes = any(method.pseudo_labeler.mixes for method, _ in methods)
     with matmul_precision(config.precision, device):
         found = benchmark_kernels(network, images, config.precision, candidates, mixes=mixes)
-        steps = -(-max(len(client.train) for client in clients) // config.training.batch_size)
-        steps *= -(-len(clients) // count) * config.training.epochs * sum(rounds for _, rounds in methods)
-        seconds = steps * -(-config.trials * config.source_models // trials) * found["eager"]["seconds"]
-        why = "measured"
-        if seconds > LONG:
-            pair = benchmark_kernels(network, images, config.precision, ["eager", "compile"], mixes=mixes)
-            found |= {"compile": pair["compile"]}
-        else:
-            why = f"measured; {seconds:.0f} s of steps are too few to compile for"
     if device.type == "cuda":
         # What was tried is gone; torch keeps its memory, and what is free decides how many clients go at a time.
         torch.cuda.empty_cache()
-    return KernelChoice(pick_kernels(found), why, found)
+    return KernelChoice(pick_kernels(found), "measured", found)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fedwca.aggregators import aggregators
+from fedwca.core.grouping import GroupingInput
 from fedwca.core.interfaces import Aggregator
 from fedwca.core.messages import Blend, Offer, Predictions, State
 
@@ -74,14 +75,9 @@ class Case:
 
 
 def labels_for(aggregator: Aggregator, given: Tensor) -> Tensor:
-    """The partition the engine would use."""
-    match aggregator.partition:
-        case "one":
-            return torch.zeros_like(given)
-        case "each":
-            return torch.arange(len(given))
-        case _:
-            return given
+    """The clusters after round 0."""
+    nobody: dict[int, int] = {}
+    return aggregator.grouping.assign(GroupingInput(0, len(given), {}, nobody, lambda: given, lambda: given))
 
 
 def play(aggregator: Aggregator, given: Tensor, seed: int = 0, order: Tensor | None = None) -> Case:
@@ -89,7 +85,7 @@ def play(aggregator: Aggregator, given: Tensor, seed: int = 0, order: Tensor | N
 
     Args:
         aggregator: the component.
-        given: cluster of each client ``[K]``, for aggregators that take a partition.
+        given: cluster of each client ``[K]``, for aggregators that do not group them all alike.
         seed: of the tables.
         order: play the same clients in another order.
     """

@@ -113,7 +113,7 @@ def test_what_baselines_are_made_of() -> None:
     made = {method.name: (method, rounds) for method, rounds in resolve_plan({"rounds": 4}).methods}
     assert made["source_only"][1] == 0
     assert (made["local"][1], made["fedavg"][1]) == (4, 4)
-    assert made["local"][0].aggregator.partition == "each"
+    assert made["local"][0].aggregator.grouping.keeps_models_apart
     assert made["local"][0].pseudo_labeler.renew == "epoch"
     assert made["fedavg"][0].pseudo_labeler.renew == "round"
     assert made["fedavg"][0].aggregator.weighting == "samples"

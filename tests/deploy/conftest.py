@@ -42,7 +42,7 @@ class Pairs(Clusterer):
 def composed(aggregator: str, *objectives: Any) -> Method:
     built = aggregators.build(aggregator)
     return Method(
-        "toy", "Toy", built, TwoModel(), (Shot(), *objectives), Pairs() if built.partition == "given" else None
+        "toy", "Toy", built, TwoModel(), (Shot(), *objectives), Pairs() if built.grouping.needs_clusterer else None
     )
 
 

@@ -28,7 +28,7 @@ CASES = [
 @pytest.mark.parametrize(("aggregator", "rounds"), CASES, ids=lambda value: str(value))
 def test_same_models_as_the_engine(federation: Callable[..., Federation], aggregator: str, rounds: int) -> None:
     built = federation(aggregator)
-    alone = "warn" if built.method.aggregator.partition == "self" else "refuse"
+    alone = "warn" if built.method.aggregator.grouping.clients_choose else "refuse"
     session, clients = built.session(alone=alone), built.clients()
     run_in_process(session, clients, rounds)
     expected, server = built.simulated(rounds), session.state.server

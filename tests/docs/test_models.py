@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from fedwca.cli import run
-from fedwca.datasets.digits_mini import draw
+from fedwca.datasets.digits_mini import draw_domain
 from fedwca.export.formats import check_installed
 
 from .pages import commands, files
@@ -23,7 +23,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     folder = tmp_path_factory.mktemp("models")
     (folder / "photos").mkdir()
-    images = draw("photo", 2).images
+    images = draw_domain("photo", 2).images
     for index, pixels in enumerate(images):
         Image.fromarray(pixels).save(folder / "photos" / f"{index}.png")
     Image.fromarray(images[0]).convert("L").resize((90, 60)).save(folder / "scan.png")

@@ -31,6 +31,7 @@ from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.two_model import TwoModel
 
 from .test_gpu import DOMAINS, clients, close, network
+from .test_graphs import plainly
 from .test_trials import played
 
 DEVICE = "cuda"
@@ -82,7 +83,7 @@ def unrecorded(trials: TrialsInTurn) -> TrialsInTurn:
     """The same calls, one by one: room for all mixed images as in recordings, whose sums are in the same order."""
     for engine in trials.engines:
         assert isinstance(engine, StackedEngine)
-        engine.record = None
+        engine.capture = plainly
     return trials
 
 
@@ -144,13 +145,13 @@ def test_the_clients_part_of_a_round_waits_for_nothing(monkeypatch: pytest.Monke
 
         return call
 
-    monkeypatch.setattr(engines, "arrived", lifted(engines.arrived))
+    monkeypatch.setattr(engines, "synchronize", lifted(engines.synchronize))
     monkeypatch.setattr(StepSchedule, "_count", lifted(StepSchedule._count))
     turn = open_round(2, server, method, engine, TRAINING, Keys(0), DOMAINS)
     with warnings.catch_warnings(action="ignore"):
         torch.cuda.set_sync_debug_mode("error")
     try:
-        uploads = engine.run(turn.offer, turn.rows, turn.task, turn.step, turn.clients)
+        uploads = engine.run(turn)
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert counted == (1 if kernels == "graphs" else 2)

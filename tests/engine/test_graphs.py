@@ -12,12 +12,15 @@ import torch
 from fedwca.config.methods import compose
 from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Network
-from fedwca.engine.interface import TrialsInTurn
+from fedwca.engine.interface import Engine, TrialsInTurn
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedEngine, StackedTrials
 from fedwca.engine.stacked import engine as engines
+from fedwca.engine.stacked.images import StepGroup
+from fedwca.engine.stacked.schedule import StepSchedule
 from fedwca.engine.stacked.tuning import graphs
-from fedwca.engine.stacked.tuning.graphs import CudaGraphs, Recorder
+from fedwca.engine.stacked.tuning.graphs import CudaGraphs, RecordedSteps, Recorder
+from fedwca.engine.stacked.tuning.kernels import Kernels
 from fedwca.engine.task import Training
 from fedwca.errors import UsageError
 from fedwca.functional import augment as views
@@ -37,7 +40,20 @@ def tapes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines, "CudaGraphs", Tapes)
     monkeypatch.setattr(graphs, "OFTEN", 3)
     # As on a GPU: strong views by rows make shapes of what was drawn.
-    monkeypatch.setattr(views, "by_rows", views.by_selection)
+    monkeypatch.setattr(views, "augment_by_rows", views.augment_by_selection)
+
+
+def plainly(often: object) -> Callable[..., None]:
+    """Carries out steps as they are; they still have a place for each mixed image."""
+    return lambda kind, values, step: step(*values)
+
+
+def tape_of(engine: Engine) -> Tapes:
+    """What an engine's steps are recorded on."""
+    assert isinstance(engine, StackedEngine)
+    assert isinstance(engine.capture, RecordedSteps)
+    assert isinstance(engine.capture.record, Tapes)
+    return engine.capture.record
 
 
 def after(trials: TrialsInTurn, name: str) -> list[torch.Tensor]:
@@ -49,12 +65,11 @@ def after(trials: TrialsInTurn, name: str) -> list[torch.Tensor]:
 @pytest.mark.parametrize("name", METHODS)
 def test_every_registered_method_is_recorded_and_played(name: str) -> None:
     stacked, unrecorded = (StackedEngine(lenet(), clients(sizes=SIZES), kernels="graphs") for _ in range(2))
-    unrecorded.record, start = None, stacked.bank.clone()
+    unrecorded.capture, start = plainly, stacked.bank.clone()
     (found,), (plain,) = after(TrialsInTurn([stacked]), name), after(TrialsInTurn([unrecorded]), name)
     assert float((found - start).abs().max()) > 1e-3
     assert torch.equal(found, plain), "the same calls on the same values"
-    record = stacked.record
-    assert isinstance(record, Tapes)
+    record = tape_of(stacked)
     assert record.recorded >= 2, "steps of both rounds"
     assert record.played > record.recorded
 
@@ -76,10 +91,24 @@ def test_trials_together() -> None:
     together = StackedTrials(networks(), own, kernels="graphs")
     for one, other in zip(after(alone, "fedwca"), after(together, "fedwca"), strict=True):
         assert float((one - other).abs().max()) <= 1e-9
-    first = together.engines[0]
-    assert isinstance(first, StackedEngine)
-    assert isinstance(first.record, Tapes)
-    assert first.record.played
+    first, second = together.engines
+    assert tape_of(first) is tape_of(second)
+    assert tape_of(first).played
+
+
+@pytest.mark.parametrize("kernels", ["eager", "graphs"])
+def test_captured_steps_have_a_place_for_each_mixed_image(monkeypatch: pytest.MonkeyPatch, kernels: Kernels) -> None:
+    places: list[tuple[int, int]] = []
+    real = StepSchedule.places
+
+    def watched(plan: StepSchedule, epoch: int, step: int, span: StepGroup) -> int:
+        places.append((real(plan, epoch, step, span), span.images))
+        return places[-1][0]
+
+    monkeypatch.setattr(StepSchedule, "places", watched)
+    after(TrialsInTurn([StackedEngine(lenet(), clients(sizes=SIZES), kernels=kernels)]), "fedwca")
+    assert all(here == most if kernels == "graphs" else here <= most for here, most in places)
+    assert any(here < most for here, most in places) == (kernels == "eager")
 
 
 def test_a_rare_kind_of_step_is_not_recorded() -> None:

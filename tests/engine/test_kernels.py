@@ -1,15 +1,12 @@
-"""Kernels of the stacked engine: other orders in memory and compiled steps are the same steps."""
+"""Kernels of the stacked engine: other orders in memory are the same steps."""
 
 from __future__ import annotations
 
-import copy
-import math
 import random
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from fedwca.aggregators.fedavg import FedAvg
 from fedwca.core.network import Network
@@ -17,11 +14,11 @@ from fedwca.data.partition import ClientImages
 from fedwca.engine.randomness import Keys, fold_key, uniform
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedEngine
-from fedwca.engine.stacked.convolution import ProductConv, as_products
+from fedwca.engine.stacked import network as networks
 from fedwca.engine.stacked.network import StackedNetwork
 from fedwca.engine.stacked.tuning import benchmark as contests
 from fedwca.engine.stacked.tuning.benchmark import benchmark_kernels, pick_kernels
-from fedwca.engine.stacked.tuning.kernels import Kernels, channels_last_batch, default_kernels, mixed_places
+from fedwca.engine.stacked.tuning.kernels import Kernels, channels_last_batch, default_kernels
 from fedwca.engine.task import Training
 from fedwca.federated.method import Method
 from fedwca.federated.round import init_server, run_round
@@ -73,41 +70,9 @@ def test_across_lies_as_one_channels_last_batch() -> None:
     assert one.is_contiguous(memory_format=torch.channels_last)
 
 
-@pytest.mark.parametrize("kernels", ["eager", "channels-last", "products"])
+@pytest.mark.parametrize("kernels", ["eager", "channels-last"])
 def test_they_give_the_models_of_the_loop(kernels: Kernels) -> None:
     assert apart(kernels) <= 1e-3
-
-
-GEOMETRIES = [
-    nn.Conv2d(3, 5, 5),
-    nn.Conv2d(4, 6, 3, stride=2, padding=1, bias=False),
-    nn.Conv2d(4, 6, 1),
-    nn.Conv2d(4, 6, 1, stride=2),
-    nn.Conv2d(2, 3, (3, 2), (2, 1), (1, 0), (1, 2)),
-]
-
-
-@pytest.mark.parametrize("convolution", GEOMETRIES, ids=str)
-def test_a_product_is_the_convolution(convolution: nn.Conv2d) -> None:
-    convolution = copy.deepcopy(convolution).double()
-    size = (2, convolution.in_channels, 11, 9)
-    x = uniform(fold_key(["product"]), torch.arange(math.prod(size))).view(size).requires_grad_()
-    product = ProductConv(convolution)
-    torch.testing.assert_close(product(x), convolution(x), rtol=0, atol=1e-12)
-    theirs, ours = (torch.autograd.grad(f(x).square().sum(), (x, convolution.weight)) for f in (convolution, product))
-    for one, other in zip(theirs, ours, strict=True):
-        torch.testing.assert_close(other, one, rtol=0, atol=1e-9)
-
-
-def test_what_is_no_plain_convolution_stays() -> None:
-    others = [nn.Conv2d(4, 4, 3, groups=2), nn.Conv2d(4, 4, 3, padding="same"), nn.Linear(4, 4)]
-    assert not any(map(ProductConv.fits, [*others, nn.Conv2d(4, 4, 3, padding=1, padding_mode="reflect")]))
-    frozen = ResNet18.model_validate({"weights": "none", "side": 32, "frozen": True}).build(3)
-    assert as_products(frozen) == []
-    plain = LeNet(bottleneck=8).build(3)
-    names = plain.state_dict().keys()
-    assert len(as_products(plain)) == 2
-    assert plain.state_dict().keys() == names
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -159,37 +124,6 @@ def test_what_is_done_by_hand_says_what_forward_says() -> None:
     assert Renamed(0.5).by_hand
     assert not Changed(0.5).by_hand, "it would be trained as what it was made from"
     assert not ResNet18.model_validate({"weights": "none", "side": 32}).build(3).backbone.by_hand
-    products = StackedNetwork(network(), SequentialEngine(network(), clients()).layout, kernels="products")
-    assert not products.by_hand, "its convolutions are others"
-
-
-def test_only_training_steps_are_products() -> None:
-    stacked = StackedEngine(network(), clients(), "cpu", kernels="products").stacked
-    seen = []
-    for convolution in stacked.convolutions:
-        convolution.register_forward_hook(lambda module, given, made: seen.append(module.products))
-    layout, row = stacked.layout, stacked.layout.read(network())[None]
-    named = {slot.name: slot.of(row) for slot in layout.parameters}
-    measured = {slot.name: slot.of(row) for slot in layout.statistics}
-    x = network().prepare(images(0, 4))[None]
-    stacked(named, measured, x)
-    stacked(named, measured, x, training=True)
-    assert seen == [False, False, True, True]
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1200)
-@pytest.mark.filterwarnings("ignore")
-def test_compiled_steps_give_the_models_of_the_loop() -> None:
-    """A few shapes, each half a minute of compiling: three clients, then two, with no and with mixed images."""
-    assert apart("compile", 16, 16, 8) <= 1e-3
-
-
-def test_compiled_steps_have_few_shapes_and_recorded_ones_have_one() -> None:
-    assert [mixed_places("compile", mixed, 64) for mixed in (0, 1, 16, 17, 63, 64)] == [0, 16, 16, 32, 64, 64]
-    assert [mixed_places("compile", mixed, 6) for mixed in (0, 1, 3, 5)] == [0, 2, 4, 6]
-    assert [mixed_places("eager", mixed, 64) for mixed in (0, 17)] == [0, 17]
-    assert [mixed_places("graphs", mixed, 64) for mixed in (0, 17)] == [64, 64]
 
 
 def test_recorded_steps_are_in_the_contest_and_have_room_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,9 +152,9 @@ def test_a_contest_measures_and_changes_nothing() -> None:
     before = {name: value.clone() for name, value in model.state_dict().items()}
     states = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()  # type: ignore[index]
     found = benchmark_kernels(
-        model, torch.stack([images(0, 6), images(1, 6)]), "fp32", ["eager", "channels-last", "products"], steps=1
+        model, torch.stack([images(0, 6), images(1, 6)]), "fp32", ["eager", "channels-last"], steps=1
     )
-    assert set(found) == {"eager", "channels-last", "products"}
+    assert set(found) == {"eager", "channels-last"}
     # All are float32's rounding away from float64.
     assert all(0 < own["apart"] < 1e-4 for own in found.values())
     assert all(own["seconds"] > 0 and own["first_seconds"] > 0 for own in found.values())
@@ -230,24 +164,23 @@ def test_a_contest_measures_and_changes_nothing() -> None:
     assert random.getstate() == states[2]
 
 
-def test_what_cannot_be_compiled_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*args: object, **options: object) -> None:
-        raise RuntimeError("no compiler here\nand a long story")
+def test_what_fails_is_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(x: torch.Tensor) -> torch.Tensor:
+        raise RuntimeError("no such order here\nand a long story")
 
-    monkeypatch.setattr(torch, "compile", refuse)
-    found = benchmark_kernels(network(), images(0, 6)[None], "fp32", ["eager", "compile"], steps=1)
-    assert found["compile"] == {"error": "RuntimeError: no compiler here"}
+    monkeypatch.setattr(networks, "channels_last_batch", refuse)
+    found = benchmark_kernels(network(), images(0, 6)[None], "fp32", ["eager", "channels-last"], steps=1)
+    assert found["channels-last"] == {"error": "RuntimeError: no such order here"}
     assert pick_kernels(found) == "eager"
 
 
 def test_wrong_numbers_and_small_gains_are_not_taken() -> None:
     eager = {"seconds": 1.0, "apart": 1e-6}
-    assert pick_kernels({"eager": eager, "compile": {"seconds": 0.5, "apart": 0.04}}) == "eager"
+    assert pick_kernels({"eager": eager, "graphs": {"seconds": 0.5, "apart": 0.04}}) == "eager"
     assert (
-        pick_kernels({"eager": {"seconds": 1.0, "apart": 0.02}, "compile": {"seconds": 0.5, "apart": 0.05}})
-        == "compile"
+        pick_kernels({"eager": {"seconds": 1.0, "apart": 0.02}, "graphs": {"seconds": 0.5, "apart": 0.05}}) == "graphs"
     )
-    assert pick_kernels({"eager": eager, "compile": {"seconds": 0.98, "apart": 1e-6}}) == "eager"
+    assert pick_kernels({"eager": eager, "graphs": {"seconds": 0.98, "apart": 1e-6}}) == "eager"
     assert pick_kernels({"eager": eager, "channels-last": {"seconds": 0.9, "apart": 2e-6}}) == "channels-last"
 
 

@@ -12,8 +12,7 @@ import torch
 from torch import nn
 
 from fedwca.core.network import Network
-from fedwca.engine.free_memory import free_bytes
-from fedwca.engine.memory import Footprint, MemoryEstimate, estimate_memory, slice_size
+from fedwca.engine.memory import Footprint, MemoryEstimate, estimate_memory, free_bytes, slice_size
 from fedwca.errors import UsageError
 from fedwca.models.lenet import LeNet
 from fedwca.models.resnet18 import ResNet18
@@ -61,7 +60,7 @@ def test_a_resnet_has_more() -> None:
     network = ResNet18().build(10, pretrained=False)
     found = Footprint.of(network)
     assert found.largest == 64 * 112 * 112 * 4
-    assert 1.2e9 < 64 * found.saved < 1.8e9  # docs/gpu.md
+    assert 1.2e9 < 64 * found.saved < 1.8e9  # docs/engines.md
     assert not any(parameter.is_meta for parameter in network.parameters())
     assert isinstance(network.norm, nn.BatchNorm1d)
 
@@ -110,10 +109,10 @@ import numpy as np
 import torch
 from fedwca.data.dataset import Domain, FederatedDataset
 from fedwca.runs import memory_estimate as memory
-from fedwca.runs.bench import bench, draw
-from fedwca.runs.round_state import Kept
-from fedwca.config.layers import plan
-from fedwca.results.checkpoints import Checkpoints, Keep
+from fedwca.runs.bench import run_bench, split_trial
+from fedwca.runs.round_state import FileCheckpointer
+from fedwca.config.layers import resolve_plan
+from fedwca.results.checkpoints import Checkpoints, RetentionPolicy
 
 torch.set_num_threads(1)
 random = np.random.default_rng(0)
@@ -123,14 +122,15 @@ for name in "abc":
     pixels = random.integers(0, 99, (45, 32, 32, 3)) + 50 * labels[:, None, None, None]
     domains[name] = Domain(name, pixels.astype(np.uint8), labels)
 dataset = FederatedDataset("tiny", tuple("xyz"), domains)
-decided = plan({"clients": 1, "rounds": 25, "aggregator": "wca", "clusterer": "true", "baselines": [], "device": "cpu",
+decided = resolve_plan({
+    "clients": 1, "rounds": 25, "aggregator": "wca", "clusterer": "true", "baselines": [], "device": "cpu",
     "training": {"epochs": 1, "batch_size": 16}, "source_training": {"epochs": 1}, "workers": 1})
 config, methods = decided.config, decided.methods
-needed = memory.estimate(config, methods, 3, draw(config, dataset, "a", 0, 0))
-measured, held = memory.Measured("cpu"), []
+needed = memory.estimate_run(config, methods, 3, split_trial(config, dataset, "a", 0, 0))
+measured, held = memory.MeasuredMemory("cpu"), []
 with tempfile.TemporaryDirectory() as folder:
-    keeper = Kept(Checkpoints(Path(folder), "tiny", Keep.parse("last")))
-    for record in bench(config, methods, dataset, "a", keeper=keeper):
+    keeper = FileCheckpointer(Checkpoints(Path(folder), "tiny", RetentionPolicy.parse("last")))
+    for record in run_bench(config, methods, dataset, "a", keeper=keeper):
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         held.append(pages * os.sysconf("SC_PAGE_SIZE"))
 print(json.dumps({"held": held, "needed": needed.total, "measured": measured.growth()}))

@@ -12,13 +12,13 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 from fedwca.aggregators.wca import WCA
-from fedwca.clusterers.ladd import Ladd
+from fedwca.clusterers.ladd import LaddClusterer
 from fedwca.core.messages import Targets
 from fedwca.data.partition import ClientImages
 from fedwca.engine.distributed.process_group import Mail, RankWorld, join_ranks
 from fedwca.engine.distributed.serialize import from_bytes, to_bytes
 from fedwca.engine.distributed.sharded import ShardedEngine, own_images
-from fedwca.engine.interface import Engine
+from fedwca.engine.interface import Engine, SingleStep
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.task import Training
@@ -48,7 +48,7 @@ def engine(images: list[ClientImages]) -> SequentialEngine:
 
 def results(found: Engine) -> dict[str, Any]:
     """Two rounds, every second client away in the second, and what the engine then says."""
-    method = Method("wca", "WCA", WCA(), TwoModel(), (Shot(),), Ladd(share=0.1, most=3))
+    method = Method("wca", "WCA", WCA(), TwoModel(), (Shot(),), LaddClusterer(share=0.1, most=3))
     server, seen, domains = init_server(found), list[int](), torch.arange(5) // 2
     for number in range(2):
         server, outcome = run_round(number, server, method, found, TRAINING, KEYS, domains, 0.6, seen.append)
@@ -97,7 +97,7 @@ def found(kind: str, world: RankWorld) -> Any:
     try:
         if kind == "differ":
             offer = method_offer(0.5 + world.rank / 4)
-            sharded.run(offer, sharded.bank[:2], lambda k: None, lambda k, desk: 0, [])  # type: ignore[arg-type, return-value]
+            sharded.run(SingleStep(offer, sharded.bank[:2], lambda k: None, [], lambda desk: []))  # type: ignore[arg-type, return-value]
         elif world.rank:
             raise FedwcaError("the cat sat on the disk")
         else:

@@ -1,7 +1,6 @@
 """One client's round against a plain PyTorch loop with torch.optim.SGD on the same draws."""
 
 import copy
-from collections.abc import Sequence
 
 import pytest
 import torch
@@ -12,10 +11,12 @@ from fedwca.core.interfaces import Objective, PseudoLabeler
 from fedwca.core.messages import Batch, Blend, Offer, Targets
 from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
+from fedwca.engine.draws import dropout_masks
+from fedwca.engine.interface import SingleStep
 from fedwca.engine.layout import Layout, mix_rows
 from fedwca.engine.randomness import Keys, permutation
 from fedwca.engine.sequential.engine import SequentialEngine
-from fedwca.engine.sequential.replica import Replica, dropout_masks
+from fedwca.engine.sequential.replica import Replica
 from fedwca.engine.sequential.worker import ClientWorker
 from fedwca.engine.task import Received, Task, Training
 from fedwca.objectives.proximal import Proximal
@@ -108,13 +109,11 @@ def run(loop: SequentialEngine, training: Training, labeler: PseudoLabeler, *mor
     """One round of every client from the network's own weights."""
     row = loop.layout.read(loop.network)
     offer = Offer(torch.ones(len(loop.images), 1, 1, dtype=torch.float64), torch.zeros(0, 1, dtype=torch.float64))
-    loop.run(
-        offer,
-        row[None],
-        lambda client: Task(labeler, [Shot(), *more], training, lambda purpose: KEYS(0, client, purpose)),
-        lambda client, desk: desk.train(Blend(desk.own)),
-        range(len(loop.images)),
-    )
+
+    def task(client: int) -> Task:
+        return Task(labeler, [Shot(), *more], training, lambda purpose: KEYS(0, client, purpose))
+
+    loop.run(SingleStep(offer, row[None], task, range(len(loop.images)), lambda desk: desk.train(Blend(desk.own))))
     return loop.bank.clone()
 
 
@@ -146,11 +145,11 @@ def test_an_error_in_a_client_surfaces(loop: SequentialEngine) -> None:
     def idle(client: int) -> Task:
         return Task(Fixed(), [Shot()], Training(), lambda purpose: 0)
 
-    def fail(clients: Sequence[int], desk: ClientWorker) -> list[None]:
-        raise RuntimeError(f"client {clients[0]} is ill")
+    def fail(desk: ClientWorker) -> list[None]:
+        raise RuntimeError("a client is ill")
 
     with pytest.raises(RuntimeError, match="is ill"):
-        loop.run(offer, loop.layout.read(loop.network)[None], idle, fail, range(4))
+        loop.run(SingleStep(offer, loop.layout.read(loop.network)[None], idle, range(4), fail))
 
 
 def test_labels_are_renewed_each_epoch_only_when_asked(network: Network, images: list[ClientImages]) -> None:

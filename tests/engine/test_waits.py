@@ -23,10 +23,10 @@ from fedwca.config.methods import compose
 from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Network
 from fedwca.engine.randomness import Keys
-from fedwca.engine.sequential.engine import SequentialEngine, Statistics
+from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedEngine
 from fedwca.engine.stacked import engine as engines
-from fedwca.engine.stacked import worker as desk
+from fedwca.engine.stacked import worker as workers
 from fedwca.engine.stacked.schedule import StepSchedule
 from fedwca.engine.stacked.trials import StackedTrials
 from fedwca.federated import round as uploads
@@ -57,7 +57,7 @@ class Border(TorchDispatchMode):
         moves = "copy" in str(func)
         if len({x.device.type for x in tensors((args, kwargs, found)) if x.ndim or moves}) > 1:
             ours = [(f.filename, f.lineno) for f in traceback.extract_stack() if f.filename.startswith(OURS)]
-            if not ours or not ours[-1][0].endswith("transfer.py"):
+            if not ours or not ours[-1][0].endswith("device_copy.py"):
                 self.crossed.append(f"{func} in {ours[-1:]}")
         return found
 
@@ -68,14 +68,16 @@ def nothing_is_made_there_of_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     real = torch.tensor
 
     def here(*args: Any, **kwargs: Any) -> Tensor:
-        assert torch.device(kwargs.get("device") or "cpu").type == "cpu", "numbers go to a device by transfer.sent"
+        assert torch.device(kwargs.get("device") or "cpu").type == "cpu", (
+            "numbers go to a device by device_copy.to_device"
+        )
         return real(*args, **kwargs)
 
     monkeypatch.setattr(engines, "CudaGraphs", Again)
     monkeypatch.setattr(torch, "tensor", here)
     # What is fetched is read at the end of the round, after the one wait that is meant.
-    for module in (desk, uploads):
-        monkeypatch.setattr(module, "fetched", lambda values: values)
+    for module in (workers, uploads):
+        monkeypatch.setattr(module, "to_host_async", lambda values: values)
 
 
 class Again(Tapes):
@@ -91,16 +93,16 @@ def networks(count: int = 1) -> list[Network]:
 
 
 @cache
-def begun(name: str, seed: int, statistics: Statistics) -> tuple[Server, OpenRound]:
+def begun(name: str, seed: int, batch_norm: str) -> tuple[Server, OpenRound]:
     """A federation after round 0, and its turn in round 1."""
-    loop, method = SequentialEngine(networks(seed)[-1], clients(), "cpu", 1, statistics), named(name)
+    loop, method = SequentialEngine(networks(seed)[-1], clients(), "cpu", 1, batch_norm), named(name)
     server, _ = run_round(0, init_server(loop), method, loop, TRAINING, Keys(0), DOMAINS)
     return server, open_round(1, server, method, loop, TRAINING, Keys(0), DOMAINS)
 
 
-def far(name: str, engine: StackedEngine, seed: int = 1, statistics: Statistics = "mixed") -> OpenRound:
+def far(name: str, engine: StackedEngine, seed: int = 1, batch_norm: str = "mixed") -> OpenRound:
     """Round 1 of a federation, round 0 of which was played here; the server's rows are far away."""
-    server, turn = begun(name, seed, statistics)
+    server, turn = begun(name, seed, batch_norm)
     moved = replace(server, rows=server.rows.to(FAR), source=server.source.to(FAR))
     return replace(turn, engine=engine, server=moved)
 
@@ -114,7 +116,7 @@ def work(
             found = trials.run(dict(enumerate(turns)))
         else:
             (turn,), (engine,) = turns, engines
-            found = {0: engine.run(turn.offer, turn.rows, turn.task, turn.step, turn.clients)}
+            found = {0: engine.run(turn)}
     assert all(upload.targets.labels.device == FAR for own in found.values() for upload in own)
     return border.crossed
 
@@ -155,10 +157,10 @@ def test_nor_do_trials_together(name: str) -> None:
     assert work(turns, both, trials) == []
 
 
-@pytest.mark.parametrize("statistics", ["pooled", "local", "recalibrated"])
-def test_nor_does_any_policy_for_batchnorm(statistics: Statistics) -> None:
-    engine = StackedEngine(networks()[0], clients(), FAR, statistics=statistics, kernels="graphs")
-    assert work([far("fedwca", engine, statistics=statistics)], [engine]) == []
+@pytest.mark.parametrize("batch_norm", ["pooled", "local", "recalibrated"])
+def test_nor_does_any_policy_for_batchnorm(batch_norm: str) -> None:
+    engine = StackedEngine(networks()[0], clients(), FAR, batch_norm=batch_norm, kernels="graphs")
+    assert work([far("fedwca", engine, batch_norm=batch_norm)], [engine]) == []
 
 
 def test_nor_do_residual_networks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +181,7 @@ def test_the_border_is_watched() -> None:
     assert len(border.crossed) == 1
     with pytest.raises(RuntimeError, match="meta"):
         bool(torch.ones(1, device=FAR))
-    with pytest.raises(AssertionError, match="transfer"):
+    with pytest.raises(AssertionError, match="device_copy"):
         torch.tensor([1], device=FAR)
 
 

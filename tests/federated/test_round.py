@@ -102,7 +102,7 @@ def test_starts_are_mixtures_and_reports_go_to_the_server(loop: SequentialEngine
 
 @pytest.mark.parametrize("aggregator", aggregators.names())
 def test_one_client(network: Network, images: list[ClientImages], aggregator: str) -> None:
-    clusterer = "finch" if aggregators.get(aggregator).partition == "given" else None
+    clusterer = "finch" if aggregators.get(aggregator).grouping.needs_clusterer else None
     loop = SequentialEngine(network, images[:1], "cpu", 1)
     server, outcomes = rounds(loop, method(aggregator, clusterer), 2, DOMAINS[:1])
     assert outcomes[-1].labels.tolist() == [0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -20,6 +19,7 @@ from fedwca.core.network import Network
 from fedwca.data import Domain
 from fedwca.data.partition import ClientImages
 from fedwca.engine.draws import weak_views
+from fedwca.engine.interface import SingleStep
 from fedwca.engine.layout import Layout
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential import worker as client
@@ -218,13 +218,13 @@ def play(
 ) -> SequentialEngine:
     loop = SequentialEngine(network, images, "cpu", workers=2)
 
-    def work(clients: Sequence[int], desk: ClientWorker) -> list[Targets]:
+    def work(desk: ClientWorker) -> list[Targets]:
         return desk.train(Blend(desk.own))
 
     one = torch.ones(1, 1, dtype=torch.float64)
     offer = Offer(personal=one.expand(len(images), 1, 1), shared=torch.zeros(0, 1, dtype=torch.float64))
     tasks = [Task(labeler, (Shot(),), training, lambda p, k=k: Keys(seed)(0, k, p)) for k in range(len(images))]
-    loop.run(offer, loop.bank[:1].clone(), lambda k: tasks[k], work, range(len(images)))
+    loop.run(SingleStep(offer, loop.bank[:1].clone(), lambda k: tasks[k], range(len(images)), work))
     return loop
 
 

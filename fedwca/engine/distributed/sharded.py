@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-from fedwca.core.messages import Offer
 from fedwca.data.partition import ClientImages
 from fedwca.engine.distributed.process_group import Ranks
-from fedwca.engine.interface import ClientWork, Engine
-from fedwca.engine.task import Task
+from fedwca.engine.interface import Engine, RoundWork
 from fedwca.errors import FedwcaError
 
 T = TypeVar("T")
@@ -58,24 +56,16 @@ class ShardedEngine:
             self.ranks.send(some, rank)
             rows[theirs] = some
 
-    def run(
-        self,
-        offer: Offer,
-        rows: Tensor,
-        task: Callable[[int], Task],
-        step: Callable[[Sequence[int], ClientWork], list[T]],
-        clients: Sequence[int],
-        done: Callable[[int], None] = lambda client: None,
-    ) -> list[T]:
+    def run(self, round: RoundWork[T]) -> list[T]:
         """As the protocol says; ``done`` is called for other ranks' clients once all have ended.
 
         Raises:
             FedwcaError: the ranks do not send clients the same.
             RankFailed: another rank cannot go on.
         """
+        offer, clients = round.offer, round.clients
         sent = zlib.crc32(b"".join(x.cpu().contiguous().numpy().tobytes() for x in (offer.personal, offer.shared)))
-        mine = self._of(self.ranks.index, clients)
-        found = self.within.run(offer, rows, task, step, mine, done)
+        found = self.within.run(round.restrict(self._of(self.ranks.index, clients)))
         values: dict[int, T] = {}
         for rank, (told, some) in enumerate(self.ranks.exchange((sent, found))):
             if told != sent:
@@ -86,7 +76,7 @@ class ShardedEngine:
             theirs = self._of(rank, clients)
             values |= zip(theirs, some, strict=True)
             for client in theirs if rank != self.ranks.index else ():
-                done(client)
+                round.done(client)
         self._level(self.bank, clients)
         return [values[client] for client in clients]
 

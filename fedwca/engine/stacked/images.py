@@ -27,7 +27,7 @@ def step_groups(sizes: Sequence[int], step: int, batch: int) -> list[StepGroup]:
     Full batches come first, last ones are grouped by what is left; a single image is left out (BatchNorm needs two).
 
     >>> step_groups([9, 8, 6, 6, 3], 1, 4)
-    [Span(first=0, stop=2, images=4), Span(first=2, stop=4, images=2)]
+    [StepGroup(first=0, stop=2, images=4), StepGroup(first=2, stop=4, images=2)]
     """
     found: list[StepGroup] = []
     for client, size in enumerate(sizes):
@@ -45,7 +45,7 @@ def equal_size_groups(sizes: Sequence[int]) -> list[StepGroup]:
     """Neighbours with the same number of images, for clients in order of falling size; nobody is left out.
 
     >>> equal_size_groups([5, 5, 1])
-    [Span(first=0, stop=2, images=5), Span(first=2, stop=3, images=1)]
+    [StepGroup(first=0, stop=2, images=5), StepGroup(first=2, stop=3, images=1)]
     """
     found: list[StepGroup] = []
     for client, size in enumerate(sizes):

@@ -1,1 +1,1 @@
-"""Ways to run the same step faster that are chosen by measurement."""
+"""Ways to carry out steps that are measured on no GPU yet: recorded steps, and a choice by measurement."""

@@ -17,9 +17,9 @@ from fedwca.core.network import Network
 from fedwca.engine.layout import Layout
 from fedwca.engine.precision import Precision
 from fedwca.engine.stacked.network import StackedNetwork
-from fedwca.engine.stacked.sgd import split_leaves
+from fedwca.engine.stacked.train import split_leaves
 from fedwca.engine.stacked.tuning.graphs import CudaGraphs, Record
-from fedwca.engine.stacked.tuning.kernels import Kernels, mixed_places
+from fedwca.engine.stacked.tuning.kernels import Kernels
 
 STEPS = 5
 SLACK, LIMIT = 3.0, 0.03
@@ -58,7 +58,8 @@ class Candidate:
         self.stacked, self.layout = StackedNetwork(network, layout, precision, kernels, by_hand), layout
         self.row, self.x, self.real = layout.read(network), x, None
         if mixes:
-            more = mixed_places(kernels, round(MIXED * self.images), self.images)
+            # What is recorded has a place for each.
+            more = self.images if kernels == "graphs" else round(MIXED * self.images)
             self.x = torch.cat([x, x[:, :more]], 1)
             real = torch.arange(self.images + more, device=x.device) < self.images
             self.real = real.expand(len(x), -1)
@@ -120,7 +121,7 @@ def benchmark_kernels(
         mixes: whether labels mix images, which takes more room with some candidates than with others.
 
     Returns:
-        By candidate ``first_seconds`` (with compiling, by the time of day), ``seconds`` (median of a step), and
+        By candidate ``first_seconds`` (of the first step, by the time of day), ``seconds`` (median of a step), and
         ``apart``, the distance of the first client's gradient from that in float64, by its norm; or ``error``, why the
         candidate cannot be had.
     """
@@ -134,7 +135,7 @@ def benchmark_kernels(
             with warnings.catch_warnings(action="ignore"):
                 entries[name] = Candidate(network, x, precision, name, mixes)
                 seconds, gradient = entries[name].timed(time.perf_counter)
-        except Exception as error:  # whatever a compiler may say
+        except Exception as error:  # whatever a device may say
             if name == candidates[0]:
                 raise
             entries.pop(name, None)
@@ -154,7 +155,7 @@ def benchmark_kernels(
 def pick_kernels(found: Found) -> Kernels:
     """The quickest of those that are about as exact as the first; the first where nothing saves enough.
 
-    >>> tried = {"eager": {"seconds": 1.0, "apart": 1e-6}, "compile": {"seconds": 0.5, "apart": 0.5}}
+    >>> tried = {"eager": {"seconds": 1.0, "apart": 1e-6}, "graphs": {"seconds": 0.5, "apart": 0.5}}
     >>> pick_kernels(tried | {"channels-last": {"seconds": 0.8, "apart": 1e-3}})
     'channels-last'
     """

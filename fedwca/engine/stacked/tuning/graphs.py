@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -100,15 +101,26 @@ def _recorded(
     return graph
 
 
+@dataclass(frozen=True)
+class RecordedSteps:
+    """The hook by which an engine's training steps are recorded: a `fedwca.engine.stacked.train.Capture`."""
+
+    record: Record
+
+    def __call__(self, often: Mapping[Hashable, int]) -> Callable[..., None]:
+        """What carries out the steps between two labellings, of which there will be so many of each kind."""
+        return Recorder(self.record, often).run
+
+
 class Recorder:
     """Runs the steps between two labellings: the first of a kind as it is, then by a recording of the second.
 
     Args:
-        record: how steps are recorded; None: all of them run as they are.
+        record: how steps are recorded.
         often: how many steps of each kind there will be.
     """
 
-    def __init__(self, record: Record | None, often: Mapping[Hashable, int]) -> None:
+    def __init__(self, record: Record, often: Mapping[Hashable, int]) -> None:
         self._record, self._often = record, often
         self._seen: set[Hashable] = set()
         self._kept: dict[Hashable, tuple[tuple[Tensor, ...], Callable[[], None]]] = {}
@@ -125,7 +137,7 @@ class Recorder:
             UserWarning: steps cannot be recorded; they run as they are.
         """
         record = self._record
-        if record is None or record.refused or self._often.get(kind, 0) < OFTEN:
+        if record.refused or self._often.get(kind, 0) < OFTEN:
             step(*values)
             return
         try:

@@ -1,4 +1,4 @@
-"""How the training steps of a crowd are carried out: the same sums in another order in memory, compiled or recorded."""
+"""How the training steps of a crowd are carried out: the same sums in another order in memory, or recorded."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from fedwca.core.network import Network
+from fedwca.core.settings import DROPPED as DROPPED
 
-Kernels = Literal["eager", "channels-last", "products", "compile", "graphs"]
+Kernels = Literal["eager", "channels-last", "graphs"]
 """eager: call by call; channels-last: images ``[B, H, W, G·3]`` in memory, in all passes, so that grouped convolutions
-that begin with them are in channels-last order; products: convolutions as one batched matrix product; compile: by
-torch.compile, once for each shape of a step; graphs: eager's calls, recorded once a round and played again as one CUDA
-graph."""
+that begin with them are in channels-last order; graphs: eager's calls, recorded once a round and played again as one
+CUDA graph."""
 
 
 def default_kernels(network: Network, device: torch.device) -> Kernels:
@@ -24,31 +24,3 @@ def default_kernels(network: Network, device: torch.device) -> Kernels:
 def channels_last_batch(x: Tensor) -> Tensor:
     """Images ``[G, B, C, H, W]`` that lie in memory as ``[B, H, W, G, C]``: one channels-last batch of G·C channels."""
     return x.permute(1, 3, 4, 0, 2).contiguous().permute(3, 0, 4, 1, 2)
-
-
-def needs_mixed_counts(kernels: Kernels) -> bool:
-    """Whether steps are as large as what they mix, which the device has to be asked for; else they have room for all.
-
-    A recorded step is played again for other images, so it cannot depend on how many of them are mixed.
-    """
-    return kernels != "graphs"
-
-
-def mixed_places(kernels: Kernels, mixed: int, images: int) -> int:
-    """Places for mixed images in a step of so many images.
-
-    Args:
-        kernels: how the step is carried out.
-        mixed: the most that a client mixes in it.
-        images: of each client.
-
-    >>> [mixed_places(kernels, 17, 64) for kernels in ("eager", "compile", "graphs")]
-    [17, 32, 64]
-    """
-    if not needs_mixed_counts(kernels):
-        return images
-    if kernels != "compile":
-        return mixed
-    # Few sizes, for each is compiled by itself: sizes as symbols are refused under vmap.
-    quarter = -(-images // 4)
-    return min(images, quarter * -(-mixed // quarter))
