@@ -53,7 +53,8 @@ def make_offer(context: ServerContext, state: SessionState) -> RoundOffer:
 
 def needs_cluster(context: ServerContext, state: SessionState, client: int) -> bool:
     """Whether a client joins so late that it is to be placed in a cluster first."""
-    return bool(state.round and not state.samples[client] and context.method.aggregator.grouping.needs_clusterer)
+    needs_clusterer = context.method.aggregator.grouping.needs_clusterer
+    return bool(state.round and not state.samples[client] and needs_clusterer)
 
 
 def make_task(
