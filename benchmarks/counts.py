@@ -74,7 +74,7 @@ def method(name: str) -> Method:
     """FedAvg as a baseline, or FedWCA without mixup, whose extra images depend on the last digits of predictions."""
     aggregator = aggregators.build(name)
     labeler = Prototype() if name == "fedavg" else TwoModel(mixup=False)
-    clusterer = clusterers.build("true") if aggregator.partition == "given" else None
+    clusterer = clusterers.build("true") if aggregator.grouping.needs_clusterer else None
     return Method(name, name, aggregator, labeler, (Shot(),), clusterer)
 
 
