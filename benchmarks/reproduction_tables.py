@@ -12,6 +12,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from fedwca.config.method_spec import parse_method
 from fedwca.reproduce.definitions import definition, layer_clusterer, published
+from fedwca.results.tables import Table, mean_cell
 
 RUNS = Path(__file__).resolve().parent / "results" / "reproduce"
 NAMES = {"mnist": "MNIST", "synth": "SYNTH", "art_painting": "Art Painting"}
@@ -45,18 +46,14 @@ def accuracies(table: str, dataset: str, sources: Sequence[str]) -> str:
     head = [f"Table {table.removeprefix('table')}"]
     head = [f"{head[0]}, {NAMES[sources[0]]}", "ours"] if one else [*head, *(NAMES[s] for s in sources), "mean"]
     head += ["printed" if one else "printed mean of these two"] if printed else []
-    lines = [f"| {' | '.join(head)} |", "|---|" + "--:|" * (len(head) - 1)]
+    lines = []
     for row in order:
-        cells = [row, *map(shown, entries[row]), *([] if one else [f"{means[row]:.1f}"])]
+        own = [mean_cell(entry["mean"], entry["std"]) for entry in entries[row]]
+        cells = [row, *own, *([] if one else [mean_cell(means[row])])]
         if printed:
-            cells.append(f"{statistics.fmean(printed.values[row, source][0] for source in sources):.1f}")
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def shown(entry: dict[str, Any]) -> str:
-    """A mean with its spread, where there is one."""
-    return f"{entry['mean']:.1f}" + ("" if entry["std"] is None else f" ± {entry['std']:.1f}")
+            cells.append(mean_cell(statistics.fmean(printed.values[row, source][0] for source in sources)))
+        lines.append(cells)
+    return Table("", head, lines).markdown()
 
 
 def layers() -> str:
@@ -69,11 +66,11 @@ def layers() -> str:
     for layer, signature in definition("table11").signatures.items():
         ours, theirs = first["probes"][layer_clusterer(signature)]["labels"], printed.clusters[layer]
         alike.setdefault((len(set(ours)), len(set(theirs))), []).append((layer, ours, theirs))
-    lines = ["| Layers | ours | printed |", "|---|---|---|"]
+    lines = []
     for (ours, theirs), rows in alike.items():
         names, own, other = zip(*rows, strict=True)
-        lines.append(f"| {', '.join(names)} | {told(ours, own)} | {told(theirs, other)} |")
-    return "\n".join(lines)
+        lines.append([", ".join(names), told(ours, own), told(theirs, other)])
+    return Table("", ("Layers", "ours", "printed"), lines, heads=3).markdown()
 
 
 def told(count: int, clusterings: Sequence[Sequence[Any]]) -> str:

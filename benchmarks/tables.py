@@ -7,6 +7,7 @@ import re
 import statistics
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ import readings
 import reproduction_tables
 import speed_tables
 
+from fedwca.results.results_table import COLUMNS, DIFFERENCE, Entry, ResultColumn, results_table
 from fedwca.results.statistics import interval
+from fedwca.results.tables import Cell, Table
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -31,23 +34,19 @@ def run(name: str) -> str:
     """A bench as a table: a row per method, a column per target domain, paired differences to FedWCA's side."""
     summary = json.loads((RESULTS / name / "summary.json").read_text())
     config, methods = summary["config"], summary["methods"]
-    domains = list(next(iter(methods.values()))["domains"])
     n = next(iter(methods.values()))["n"]
-    lines = [
-        f"| source {config['source']} | " + " | ".join(domains) + " | mean | FedWCA minus it | seconds |",
-        "|---|" + "--:|" * (len(domains) + 3),
-    ]
     own = {(r["source_model"], r["trial"]): r["mean"] for r in methods["wca"]["runs"]}
-    for key, method in methods.items():
-        cells = [cell(method["domains"][d], method["domain_stds"][d]) for d in domains]
-        paired = [own[(r["source_model"], r["trial"])] - r["mean"] for r in method["runs"]]
-        difference = "" if key == "wca" else spread(paired)
-        seconds = summary["timing"]["methods"][key] / n
-        lines.append(
-            f"| {method['label']} | {' | '.join(cells)} | {cell(method['mean'], method['std'])} | {difference} "
-            f"| {seconds:.0f} |"
-        )
-    return "\n".join([*lines, "", *said(name, summary, n)])
+
+    def minus(entry: Entry) -> Cell:
+        paired = [own[(r["source_model"], r["trial"])] - r["mean"] for r in entry["runs"]]
+        return Cell("" if entry["label"] == methods["wca"]["label"] else spread(paired))
+
+    columns = [column for column in COLUMNS if column.heading != "runs"]
+    columns[columns.index(DIFFERENCE)] = ResultColumn("FedWCA minus it", minus)
+    seconds = summary["timing"]["methods"]
+    entries = [((entry["label"],), {**entry, "seconds": seconds[key] / n}) for key, entry in methods.items()]
+    table = results_table("", entries, (f"source {config['source']}",), columns)
+    return replace(table, notes=said(name, summary, n)).markdown()
 
 
 def said(name: str, summary: dict[str, Any], n: int) -> list[str]:
@@ -69,11 +68,6 @@ def said(name: str, summary: dict[str, Any], n: int) -> list[str]:
     ]
 
 
-def cell(value: float, std: float | None) -> str:
-    """A mean with its spread, where there is one."""
-    return f"{value:.1f}" + ("" if std is None else f" ± {std:.1f}")
-
-
 def spread(paired: list[float]) -> str:
     """Mean paired difference and its 95 % interval."""
     middle, ends = statistics.fmean(paired), interval(paired)
@@ -84,21 +78,18 @@ def matrix() -> str:
     """Source-only accuracies on digits-mini."""
     result = json.loads((RESULTS / "digits_mini_matrix.json").read_text())
     rows = result["matrix"]
-    lines = ["| trained on | " + " | ".join(rows) + " | mean of the others |", "|---|" + "--:|" * (len(rows) + 1)]
+    lines = []
     for name, row in rows.items():
         others = statistics.fmean(value for other, value in row.items() if other != name)
-        lines.append(f"| {name} | " + " | ".join(f"{value:.1f}" for value in row.values()) + f" | {others:.1f} |")
+        lines.append([name, *(f"{value:.1f}" for value in row.values()), f"{others:.1f}"])
     off = [value for name, row in rows.items() for other, value in row.items() if other != name]
     training = result["source_training"]
-    return "\n".join(
-        [
-            *lines,
-            "",
-            f"Percent; the diagonal is a held-out tenth. Mean off the diagonal: {statistics.fmean(off):.1f}. LeNet, "
-            f"{training['epochs']} epochs,",
-            f"learning rate {training['lr']}, seed {result['seed']} (`benchmarks/digits_mini_matrix.py`).",
-        ]
-    )
+    notes = [
+        f"Percent; the diagonal is a held-out tenth. Mean off the diagonal: {statistics.fmean(off):.1f}. LeNet, "
+        f"{training['epochs']} epochs,",
+        f"learning rate {training['lr']}, seed {result['seed']} (`benchmarks/digits_mini_matrix.py`).",
+    ]
+    return Table("", ("trained on", *rows, "mean of the others"), lines, notes).markdown()
 
 
 def signatures() -> str:
@@ -108,13 +99,13 @@ def signatures() -> str:
     for row in result["results"]:
         found.setdefault(row["signature"], {}).setdefault(row["source"], []).append(row["ari"])
     sources = list(next(iter(found.values())))
-    lines = ["| signature | " + " | ".join(f"source {s}" for s in sources) + " |", "|---|" + "--:|" * len(sources)]
-    for signature, by_source in found.items():
-        cells = (", ".join(f"{value:.2f}" for value in by_source[source]) for source in sources)
-        lines.append(f"| {signature} | " + " | ".join(cells) + " |")
+    lines = [
+        [signature, *(", ".join(f"{value:.2f}" for value in by_source[source]) for source in sources)]
+        for signature, by_source in found.items()
+    ]
     seeds = ", ".join(map(str, result["config"]["seeds"]))
     note = f"Adjusted Rand index against the four true domains, seeds {seeds} (`benchmarks/signatures.py`)."
-    return "\n".join([*lines, "", note])
+    return Table("", ("signature", *(f"source {s}" for s in sources)), lines, [note]).markdown()
 
 
 def choices() -> str:

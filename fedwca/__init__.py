@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from fedwca.engine.task import Training
     from fedwca.federated.round import Method, init_server, run_round
     from fedwca.federated.source_model import SourceTraining, load_source, pretrain
+    from fedwca.results.report.write import write_report
+    from fedwca.runs.experiments import compare_methods, resume_experiment, run_experiment
 
 _HOMES = {
     "FederatedDataset": "fedwca.data",
@@ -25,12 +27,16 @@ _HOMES = {
     "SequentialEngine": "fedwca.engine.sequential.engine",
     "SourceTraining": "fedwca.federated.source_model",
     "Training": "fedwca.engine.task",
+    "compare_methods": "fedwca.runs.experiments",
     "find_dataset": "fedwca.datasets",
     "init_server": "fedwca.federated.round",
     "load_source": "fedwca.federated.source_model",
     "partition": "fedwca.data",
     "pretrain": "fedwca.federated.source_model",
+    "resume_experiment": "fedwca.runs.experiments",
+    "run_experiment": "fedwca.runs.experiments",
     "run_round": "fedwca.federated.round",
+    "write_report": "fedwca.results.report.write",
 }
 _RENAMED = {
     "Loop": "fedwca.SequentialEngine",
@@ -49,12 +55,16 @@ __all__ = [
     "SourceTraining",
     "Training",
     "__version__",
+    "compare_methods",
     "find_dataset",
     "init_server",
     "load_source",
     "partition",
     "pretrain",
+    "resume_experiment",
+    "run_experiment",
     "run_round",
+    "write_report",
 ]
 
 _old_name = forward_names(__name__, _RENAMED)

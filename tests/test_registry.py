@@ -214,7 +214,7 @@ def test_an_installed_plugin_is_listed_and_runs(site: Path, tmp_path: Path) -> N
     assert ran.returncode == 0, ran.stderr
     summary = json.loads(ran.stdout)
     assert set(summary["methods"]) == {"half_and_half"}
-    assert summary["config"]["components"] == {"aggregator": {"half_and_half": {"share": "0.25"}}}
+    assert summary["config"]["components"] == {"aggregator": {"half_and_half": {"share": 0.25}}}
     rounds = [json.loads(line) for line in (tmp_path / "run" / "rounds.jsonl").read_text().splitlines()]
     # FINCH puts two clients in one cluster; own and mean are one model then.
     assert rounds[-1]["weights"] == [[1.0], [1.0]]

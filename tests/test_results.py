@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from fedwca.errors import FedwcaError, UsageError
-from fedwca.results.run_folder import RunFolder, read_records, to_plain
+from fedwca.results.run_files import read_records
+from fedwca.results.run_folder import RunFolder, to_plain
 from fedwca.results.summary import paired_differences, summarise, table_rows
 
 

@@ -10,7 +10,6 @@ import typer
 from fedwca.cli import complete
 from fedwca.cli.options import KEEP, WHAT, Form, Format, RunOptions, folder, option, run_options
 from fedwca.cli.ranks import need_one_process
-from fedwca.errors import UsageError
 
 
 @run_options
@@ -40,26 +39,13 @@ def command(
     Runs that are in the --out folder already are reused. For example: fedwca compare fedavg fedwca --trials 3
     """
     need_one_process("fedwca compare")
-    from fedwca.cli.tables import comparison_grid, print_in
-    from fedwca.config.method_spec import parse_method
-    from fedwca.results.comparison import Comparison
-    from fedwca.runs.execute import RunRequest
-    from fedwca.runs.reuse import collect_runs, dataset_name
-    from fedwca.runs.sources import chosen_sources
+    from fedwca.cli.reporter import ConsoleReporter
+    from fedwca.cli.tables import print_in
+    from fedwca.results.results_table import comparison_table
+    from fedwca.runs.compare import run_comparison
+    from fedwca.runs.run_stages import RunRequest
 
-    names = [parse_method(method).name for method in methods]
-    base = parse_method(reference).name if reference else "fedavg"
-    if reference and base not in names:
-        raise UsageError(f"--reference {reference}: is not one of the methods {', '.join(names)}")
-    layer = {**asked.layer, "baselines": methods, "composed": False}
-    own = dict.fromkeys(["composed", *([] if source else ["source"])], "compare")
-    quiet = form is not Format.table
-    request = RunRequest(layer, asked.pairs, asked.preset, asked.file, None, quiet, said=own)
-    tables, config = {}, None
-    for one in chosen_sources(request, source or []):
-        gathered = collect_runs(one, out)
-        config = gathered.config
-        tables[str(config.source)] = gathered.table
-    assert config is not None
-    found = Comparison.of(dataset_name(config), tables, base)
-    print_in(form, comparison_grid(found), found.plain(), found.flat())
+    request = RunRequest(asked.layer, asked.pairs, asked.preset, asked.file)
+    reporter = ConsoleReporter(silent=form is not Format.table)
+    found = run_comparison(request, methods, source or [], reference, out, reporter)
+    print_in(form, comparison_table(found), found.plain(), found.flat())

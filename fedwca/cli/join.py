@@ -40,7 +40,7 @@ def command(
     from fedwca.export.predict import predict
     from fedwca.newcomers.federation import load_federation
     from fedwca.newcomers.join import join
-    from fedwca.results.runs import find_run
+    from fedwca.results.run import find_run
     from fedwca.runs.open import open_run
 
     path = find_run(run)

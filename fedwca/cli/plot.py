@@ -59,14 +59,14 @@ def command(
     from fedwca.registry import canonical
     from fedwca.results.pictures.catalogue import PICTURES, PictureRequest, check_unit, find_pictures
     from fedwca.results.pictures.style import save
-    from fedwca.results.reading import read_results
+    from fedwca.results.run import find_run, read_run
 
     if list_:
         for name, picture in PICTURES.items():
             typer.echo(f"{name:<18}  {picture.about}")
         return
     wanted = find_pictures(names or [])
-    results = read_results(Path(run))
+    results = read_run(find_run(run))
     one = (source_model, trial)
     chosen = None if method is None else canonical(method)
     check_unit(results, chosen, one)

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bars
 
 from fedwca.config.layers import RunPlan
-from fedwca.runs.bench import Progress
+from fedwca.runs.reporter import Progress
 
 EVERY = 5.0
 """Seconds between two plain lines of one method, at least."""
@@ -22,16 +22,15 @@ NARROW = 110
 
 
 @contextmanager
-def watching(decided: RunPlan, silent: bool, quiet: bool = False) -> Iterator[Progress]:
-    """Progress on stderr while inside: bars on a terminal, lines elsewhere; warnings alone if asked to be quiet.
+def watching(decided: RunPlan, quiet: bool) -> Iterator[Progress]:
+    """Progress on stderr while inside: bars on a terminal, lines elsewhere.
 
     Args:
         decided: what will run.
-        silent: stdout is for a program; say no more than warnings.
-        quiet: the user wants no progress.
+        quiet: say no more than warnings.
     """
     console = Console(stderr=True)
-    if silent or quiet:
+    if quiet:
         yield Progress(warn=_warn)
     elif not console.is_terminal:
         yield _Lines(decided).hooks()

@@ -6,7 +6,7 @@ import io
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from fedwca.errors import RankFailed, UsageError
 
 if TYPE_CHECKING:
     from fedwca.engine.distributed.process_group import RankWorld
+    from fedwca.runs.run_stages import FinishedRun, Ranks
 
 LISTENING = 20.0
 """Seconds that a rank which cannot go on waits for rank 0 to say so, before it says so itself."""
@@ -35,6 +36,26 @@ def need_one_process(command: str) -> None:
     """
     if is_distributed():
         raise UsageError(f"{command} runs in one process; under torchrun there are fedwca bench and fedwca resume")
+
+
+def run_on_ranks(per_trial: int | None, work: Callable[[Ranks], FinishedRun]) -> FinishedRun:
+    """What a run came to, made by all ranks there are; every rank but the first does its share and leaves here.
+
+    Args:
+        per_trial: ranks that are to share a trial's clients, as the user says.
+        work: makes the run, or continues it.
+
+    Raises:
+        UsageError: the ranks cannot be divided so.
+    """
+    with joined_ranks(per_trial) as world:
+        from fedwca.runs.rank_lifecycle import follow_run
+        from fedwca.runs.run_stages import Ranks
+
+        if world is None or world.rank == 0:
+            return work(Ranks(world, per_trial))
+        follow_run(world)
+    raise typer.Exit
 
 
 @contextmanager
@@ -68,7 +89,7 @@ def joined_ranks(per_trial: int | None = None) -> Iterator[RankWorld | None]:
         yield world
     except RankFailed:
         raise
-    except (KeyboardInterrupt, typer.Exit):
+    except KeyboardInterrupt:
         world.fail("stopped", 130)
         raise
     except BaseException as error:

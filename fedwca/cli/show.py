@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 from typing import Annotated, Any
 
@@ -13,9 +14,13 @@ from fedwca.registry import canonical
 
 def list_command(
     kind: Annotated[str | None, typer.Argument(help="A kind, such as aggregators; all kinds if left out.")] = None,
+    pattern: Annotated[str, typer.Argument(help="Only names like this, such as 'wca*'.")] = "*",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON alone.")] = False,
 ) -> None:
-    """List the names of all components, baselines and presets."""
+    """List the names of all components, baselines and presets.
+
+    For example: fedwca list aggregators 'wca*'
+    """
     known = {
         **{plural: registry_of(plural).names for plural in PLURALS.values()},
         "baselines": _baselines,
@@ -26,7 +31,7 @@ def list_command(
         if plural not in known:
             registry_of(kind)
         known = {plural: known[plural]}
-    names = {plural: list(find()) for plural, find in known.items()}
+    names = {plural: fnmatch.filter(find(), canonical(pattern)) for plural, find in known.items()}
     if as_json:
         typer.echo(json.dumps(names, indent=2))
         return
@@ -101,7 +106,7 @@ def _show_baseline(name: str, as_json: bool) -> None:
     if as_json:
         typer.echo(found.model_dump_json(indent=2))
         return
-    from fedwca.config.run_config import flatten_keys
+    from fedwca.core.nested import flatten_keys
 
     for field, value in found.model_dump(exclude_none=True).items():
         if isinstance(value, dict):

@@ -66,10 +66,12 @@ def command(
     For example: fedwca sweep fedwca --param aggregator.ta=0.001..0.1:log --tries 10
     """
     need_one_process("fedwca sweep")
+    from fedwca.cli.reporter import ConsoleReporter
+    from fedwca.cli.tables import print_in
     from fedwca.registry import unknown
-    from fedwca.runs.execute import RunRequest
+    from fedwca.runs.run_stages import RunRequest
     from fedwca.search import space as sweep
-    from fedwca.search.study import Search, report, search
+    from fedwca.search.study import Search, search, tabulate_tries
 
     if criterion not in sweep.CRITERIA:
         raise UsageError(f"--criterion: {unknown('criterion', criterion, sweep.CRITERIA)}")
@@ -79,6 +81,8 @@ def command(
         raise UsageError("nothing to try; name --param kind.field=values or --grid wca")
     layer = {**asked.layer, "baselines": [method or owner or "fedwca"], "composed": False, "evidence": not oracle}
     own = ("composed", "evidence", *(() if method else ("baselines",)))
-    request = RunRequest(layer, asked.pairs, asked.preset, asked.file, None, True, said=dict.fromkeys(own, "sweep"))
+    request = RunRequest(layer, asked.pairs, asked.preset, asked.file, said=dict.fromkeys(own, "sweep"))
     wanted = Search(request, chosen, sweep.ORACLE if oracle else criterion, tries, out)
-    report(wanted, search(wanted), form)
+    found = search(wanted, ConsoleReporter(silent=True))
+    whole = {"criterion": wanted.criterion, "direction": wanted.direction, "tries": found}
+    print_in(form, tabulate_tries(wanted, found), whole, found)

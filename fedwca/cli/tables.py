@@ -4,117 +4,79 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from shlex import quote
 from typing import Any
 
 import typer
 from rich.console import Console
+from rich.table import Table as TerminalTable
 
 from fedwca.cli.options import Format
 from fedwca.cli.wide_tables import draw_grid
-from fedwca.config.layers import RunPlan, provenance
-from fedwca.results.comparison import Comparison
-from fedwca.results.reading import count_of
+from fedwca.config.layers import provenance
+from fedwca.results.profile import PHASES
+from fedwca.results.results_table import narrow_columns, results_table
+from fedwca.results.run import count_of
 from fedwca.results.run_folder import to_plain
-from fedwca.results.statistics import FEWEST, Difference
-from fedwca.results.summary import Row
-from fedwca.results.text_tables import TextTable, comma_separated, format_difference, format_number
+from fedwca.results.tables import Table, comma_separated
+from fedwca.runs.reporter import PlannedRun
+from fedwca.runs.run_stages import FinishedRun
 
 
-def print_plan(
-    decided: RunPlan, dataset: Any, source: str, device: str, folder: Path, memory: str, kernels: str = ""
-) -> None:
+def print_plan(run: PlannedRun) -> None:
     """What will run, on what, and where each value that was set came from."""
-    console = Console()
-    config = decided.config
-    targets = [name for name in dataset.domains if name != source]
+    console, plan, dataset = Console(), run.plan, run.dataset
+    targets = [name for name in dataset.domains if name != run.source]
 
     def say(text: str) -> None:
         console.print(text, markup=False, soft_wrap=True)
 
-    each = count_of(config.clients, "client")
-    say(f"{dataset.name}: source {source}; targets {', '.join(targets)}; {each} each; on {device}")
-    say("Methods: " + ", ".join(f"{method.label} ({method.name})" for method, _ in decided.methods))
-    for origin, values in provenance(decided).items():
+    each = count_of(plan.config.clients, "client")
+    say(f"{dataset.name}: source {run.source}; targets {', '.join(targets)}; {each} each; on {run.device}")
+    say("Methods: " + ", ".join(f"{method.label} ({method.name})" for method, _ in plan.methods))
+    for origin, values in provenance(plan).items():
         say(f"From {origin}: {'; '.join(values)}")
-    say(f"Memory: {memory}")
-    if kernels:
-        say(f"Kernels: {kernels}")
-    say(f"Everything else is a field's default, written out in {folder / 'config.json'}")
+    say(f"Memory: {run.memory}")
+    if run.kernels:
+        say(f"Kernels: {run.kernels}")
+    say(f"Everything else is a field's default, written out in {run.folder / 'config.json'}")
 
 
-def print_table(decided: RunPlan, table: Sequence[Row], name: str, summary: dict[str, Any], folder: Path) -> None:
-    """A row per method, a column per target domain, mean ± std over runs, the difference to FedAvg."""
-    console = Console()
-    config = decided.config
+def print_finished(done: FinishedRun, as_json: bool) -> None:
+    """The JSON summary, or a row per method, a column per target domain, mean ± std over runs, to FedAvg."""
+    if as_json:
+        typer.echo(json.dumps(done.summary, indent=2))
+        return
+    console, config, table, summary = Console(), done.plan.config, done.table, done.summary
     runs = config.source_models * config.trials
     spread = f"mean ± std (ddof 1) over n = {runs} runs" if runs > 1 else "n = 1 run, so there is no spread"
-    lines = []
-    for row in table:
-        entry = summary["methods"][row.name]
-        cells = [_cell(entry["domains"][domain], entry["domain_stds"][domain]) for domain in row.domains]
-        difference = entry.get("difference")
-        paired = _cell(difference["mean"], difference["std"], "+") if difference else ""
-        lines.append([row.label, *cells, _cell(entry["mean"], entry["std"]), paired])
-    title = f"{name}, source {config.source}: accuracy in percent after the last round, {spread}"
-    columns = ("method", *(table[0].domains if table else ()), "mean", "to FedAvg")
-    draw_grid(TextTable(title, columns, lines), console, bold="mean")
+    title = f"{done.dataset.name}, source {config.source}: accuracy in percent after the last round, {spread}"
+    entries = [((row.label,), summary["methods"][row.name]) for row in table]
+    draw_grid(results_table(title, entries, columns=narrow_columns()), console, bold="mean")
     timing = summary["timing"]
     console.print(
         f"Ran {timing['run_seconds']:.0f} s after {timing['setup_seconds']:.0f} s of set-up. Results, configuration "
-        f"and pictures: {folder}\nA page of it: fedwca report {quote(str(folder))}",
+        f"and pictures: {done.path}\nA page of it: fedwca report {quote(str(done.path))}",
         markup=False,
         soft_wrap=True,
     )
 
 
-def _cell(value: float | None, std: float | None, sign: str = "") -> str:
-    """A mean with its spread, where there is one."""
-    if value is None:
-        return "–"
-    return f"{value:{sign}.1f}" + ("" if std is None else f" ± {std:.1f}")
+def print_profile(profile: Mapping[str, Any]) -> None:
+    """A row per method, a column per phase, seconds a round."""
+    console = Console()
+    grid = TerminalTable(title="Seconds a round; evidence, label and train are summed over clients")
+    for column in ("method", "round", *PHASES):
+        grid.add_column(column, justify="left" if column == "method" else "right")
+    for name, seconds in profile["seconds"].items():
+        each = (seconds[phase] / seconds["rounds"] for phase in ("round", *PHASES))
+        grid.add_row(name, *(f"{value:.3f}" for value in each))
+    console.print(grid)
+    if profile["trace"]:
+        console.print(f"Trace of a round of {profile['of']}: {profile['trace']}, for chrome://tracing", markup=False)
 
 
-def comparison_grid(found: Comparison) -> TextTable:
-    """A row per method: a column per source, all runs together where there are several sources, the difference."""
-    several = len(found.sources) > 1
-    reference = found.labels[found.reference] if found.reference else None
-    columns = ["method", *found.sources, *(["Avg."] if several else [])]
-    columns += [f"to {reference} [95 % CI]", "Wilcoxon p"] if reference else []
-    lines = []
-    for method, label in found.labels.items():
-        cells = [format_number(found.sample(method, source)) for source in found.sources]
-        cells += [format_number(found.sample(method))] if several else []
-        if reference:
-            difference = found.difference(method)
-            cells += [format_difference(difference), _p(difference)]
-        lines.append([label, *cells])
-    counts = {found.sample(method, source).n for method in found.labels for source in found.sources}
-    each = " to ".join(map(str, sorted({min(counts), max(counts)})))
-    what = "source" if several else f"source {found.sources[0]}"
-    title = f"{found.dataset}: accuracy in percent after the last round, by {what}"
-    notes = [f"Mean ± std (ddof 1) over n = {each} runs (source models × trials) of a source."]
-    if several:
-        total = max(found.sample(method).n for method in found.labels)
-        notes.append(
-            f"Avg.: mean ± std over all {total} runs of all sources, so its spread is also that between sources."
-        )
-    if reference:
-        notes.append(
-            "Differences are paired by source, source model and trial; Student's t interval; "
-            f"Wilcoxon signed-rank from {FEWEST} pairs on."
-        )
-    return TextTable(title, tuple(columns), lines, notes)
-
-
-def _p(difference: Difference | None) -> str:
-    if difference is None:
-        return ""
-    return "–" if difference.p is None else f"{difference.p:.3g}"
-
-
-def print_in(form: Format, grid: TextTable, whole: Any, entries: Sequence[Mapping[str, Any]]) -> None:
+def print_in(form: Format, grid: Table, whole: Any, entries: Sequence[Mapping[str, Any]]) -> None:
     """A table in the form that was asked for: ``whole`` as JSON, ``entries`` as CSV, else the grid."""
     match form:
         case Format.json:

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Table as TerminalTable
 
-from fedwca.results.text_tables import TextTable
+from fedwca.results.tables import Table
 
 
-def draw_grid(grid: TextTable, console: Console, bold: str = "") -> None:
+def draw_grid(grid: Table, console: Console, bold: str = "") -> None:
     """Print a table without its notes.
 
     Args:
@@ -27,17 +27,17 @@ def draw_grid(grid: TextTable, console: Console, bold: str = "") -> None:
         console.print(_table(part, tight=part is not grid, bold=bold))
 
 
-def parts(grid: TextTable, width: int) -> list[TextTable]:
+def parts(grid: Table, width: int) -> list[Table]:
     """The grid itself where it fits, else one with less space, else several that share the first column.
 
-    >>> wide = TextTable("", ("method", "photo", "neon"), [["FedAvg", "59.5 ± 4.7", "63.0 ± 7.3"]])
+    >>> wide = Table("", ("method", "photo", "neon"), [["FedAvg", "59.5 ± 4.7", "63.0 ± 7.3"]])
     >>> [part.columns for part in parts(wide, 20)]
     [('method', 'photo'), ('method', 'neon')]
     """
     if sum(_widths(grid)) + 3 * len(grid.columns) + 1 <= width:
         return [grid]
     rows = [[cell.replace(" ± ", "±").replace(", ", ",") for cell in row[1:]] for row in grid.rows]
-    tight = TextTable(grid.title, grid.columns, [[row[0], *cells] for row, cells in zip(grid.rows, rows, strict=True)])
+    tight = Table(grid.title, grid.columns, [[row[0], *cells] for row, cells in zip(grid.rows, rows, strict=True)])
     first, *others = _widths(tight)
     others = [each + 2 for each in others]
     chosen: list[list[int]] = [[]]
@@ -49,7 +49,7 @@ def parts(grid: TextTable, width: int) -> list[TextTable]:
         chosen[-1].append(column)
         left -= each
     return [
-        TextTable(
+        Table(
             grid.title if number == 0 else "",
             tuple(grid.columns[column] for column in (0, *columns)),
             [[row[column] for column in (0, *columns)] for row in tight.rows],
@@ -58,12 +58,16 @@ def parts(grid: TextTable, width: int) -> list[TextTable]:
     ]
 
 
-def _widths(grid: TextTable) -> list[int]:
+def _widths(grid: Table) -> list[int]:
     return [max(map(len, cells)) for cells in zip(grid.columns, *grid.rows, strict=True)]
 
 
-def _table(grid: TextTable, tight: bool, bold: str) -> Table:
-    look = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False, show_edge=False) if tight else Table()
+def _table(grid: Table, tight: bool, bold: str) -> TerminalTable:
+    look = (
+        TerminalTable(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False, show_edge=False)
+        if tight
+        else TerminalTable()
+    )
     look.title = escape(grid.title) or None
     for index, column in enumerate(grid.columns):
         style = "bold" if column == bold else ""

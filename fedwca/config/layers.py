@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedwca.config.methods import compose, unused_fields
-from fedwca.config.run_config import KINDS, Layer, RunConfig, flatten_keys, merge, preset, read_file, resolve, spell_out
-from fedwca.errors import InvalidConfig, UsageError
+from fedwca.config.methods import component_values, compose, unused_fields
+from fedwca.config.registries import registry_of
+from fedwca.config.run_config import KINDS, Layer, RunConfig, merge, preset, read_file, resolve, spell_out
+from fedwca.core.nested import flatten_keys
+from fedwca.datasets import find_dataset
+from fedwca.errors import FedwcaError, InvalidConfig, UsageError
 from fedwca.federated.round import Method
 from fedwca.federated.source_model import SourceTraining
 from fedwca.registry import canonical, unknown
@@ -27,6 +30,18 @@ class RunPlan:
     origins: dict[str, str]
     """Dotted key to the layer its value came from; what is not here is a field's default."""
 
+    def at(self, source: str) -> RunPlan:
+        """The same run from a source domain."""
+        return replace(self, config=self.config.model_copy(update={"source": source}))
+
+    def described(self) -> dict[str, Any]:
+        """Plain values: the configuration, what each method is made of, and where values came from."""
+        methods = {
+            method.name: {"label": method.label, "rounds": rounds, "components": component_values(method)}
+            for method, rounds in self.methods
+        }
+        return {"config": self.config.model_dump(mode="json"), "methods": methods, "origins": self.origins}
+
 
 def resolve_plan(
     layer: Layer,
@@ -42,7 +57,8 @@ def resolve_plan(
         pairs: ``("aggregator.ta", "0.05")`` …, part of the command line.
         preset_name: see `fedwca.config.run_config.preset`.
         file: TOML or JSON.
-        source: the source domain if nobody names one (the data set's own default), for the preset's per-source values.
+        source: the source domain if nobody names one; None: the data set's own default, if that is known before its
+            images are read.
 
     Raises:
         UsageError: unknown names, bad values, or parts that do not fit each other.
@@ -53,11 +69,19 @@ def resolve_plan(
     if top.get("data") is not None and top.get("dataset") is None:
         # Whoever names a folder and no data set means the folder of domains itself.
         (written if given.get("data") is None else given)["dataset"] = top["dataset"] = "folder"
-    dataset, source = top.get("dataset", "digits_mini"), top.get("source") or source
-    base = preset(preset_name, str(dataset), source)
-    chosen = chosen_names(merge(base, top))
-    given = merge(given, parse_set_options(pairs, chosen))
-    config, origins = resolve({f"preset {preset_name}": base, "config": written, "CLI": given})
+
+    def layers(source: str | None) -> dict[str, Layer]:
+        base = preset(preset_name, str(top.get("dataset", "digits_mini")), top.get("source") or source)
+        own = merge(given, parse_set_options(pairs, chosen_names(merge(base, top))))
+        return {f"preset {preset_name}": base, "config": written, "CLI": own}
+
+    found = layers(source)
+    config, origins = resolve(found)
+    if config.source is None and (source := source or default_source(config)) is not None:
+        found = layers(source)
+        config, origins = resolve(found)
+        config = config.model_copy(update={"source": source})
+    base = found[f"preset {preset_name}"]
     if config.checkpoint is not None:
         config, origins = without_training(config, origins, base)
     methods = compose(config)
@@ -67,7 +91,39 @@ def resolve_plan(
         if origins[f"components.{key}"] != f"preset {preset_name}":
             raise UsageError(f"{key} is given, but no method of this run uses the {kind} {name!r}")
         del origins[f"components.{key}"]
-    return RunPlan(without(config, idle), methods, origins)
+    return RunPlan(type_components(without(config, idle)), methods, origins)
+
+
+def type_components(config: RunConfig) -> RunConfig:
+    """The configuration with its components' fields in their types, whether a command line or a file gave them.
+
+    >>> given = RunConfig(components={"model": {"lenet": {"bottleneck": "8"}}})
+    >>> type_components(given).components
+    {'model': {'lenet': {'bottleneck': 8}}}
+    """
+    components = {
+        kind: {name: _typed_fields(kind, name, fields) for name, fields in names.items()}
+        for kind, names in config.components.items()
+    }
+    return config.model_copy(update={"components": components})
+
+
+def _typed_fields(kind: str, name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        values = registry_of(kind).build({"name": name, **fields}).model_dump(mode="json")
+    except UsageError:
+        # A field that a method's own file adds may be missing here, or a plugin: nothing is known of types then.
+        return dict(fields)
+    return {field: values[field] for field in fields}
+
+
+def default_source(config: RunConfig) -> str | None:
+    """The source domain of a configuration that names none; None where only the images can say it."""
+    try:
+        found = find_dataset(config.dataset, config.data, config.components.get("dataset", {}).get(config.dataset))
+    except FedwcaError:
+        return None  # said when the data set is loaded
+    return found.first_domain()
 
 
 def without_training(config: RunConfig, origins: dict[str, str], base: Layer) -> tuple[RunConfig, dict[str, str]]:

@@ -13,16 +13,15 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, 
 from fedwca.config.method_spec import parse_method
 from fedwca.config.paths import preset_folder, preset_names
 from fedwca.config.registries import registry_of
-from fedwca.engine.batch_norm import BatchNormPolicy
-from fedwca.engine.precision import Precision
-from fedwca.engine.stacked.tuning.kernels import DROPPED
-from fedwca.engine.task import Training
-from fedwca.errors import InvalidConfig
-from fedwca.federated.source_model import SourceTraining
+from fedwca.core.nested import flatten_keys
+from fedwca.core.settings import DROPPED, Precision, SourceTraining, Training
+from fedwca.errors import InvalidConfig, UsageError
 from fedwca.registry import canonical, problems, unknown
 
 Layer = dict[str, Any]
 Components = dict[str, dict[str, dict[str, Any]]]
+TRAINING_WORDS = ("epochs", "lr", "batch_size")
+"""Fields of clients' training that have a word of their own."""
 KINDS = ("dataset", "model", "clusterer", "aggregator", "pseudo_labeler", "objective")
 
 
@@ -32,19 +31,19 @@ class RunConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     dataset: str = "digits_mini"
-    """Name of the data set."""
+    """Data set; digits-mini needs no download."""
     data: Path | None = None
-    """Folder that holds data sets, or with no --dataset the folder of domains itself."""
+    """Folder with data sets as <data>/<dataset>/<domain>…; where no data set is named, the folder of domains itself."""
     source: str | None = None
-    """Domain of the server's labelled images; the others are targets. None: the data set's own default."""
+    """Domain of the server's labelled images; the others are the clients'. Unset: the data set's own default."""
     checkpoint: Path | None = None
-    """A source model of your own instead of pre-training one."""
+    """Source model of your own (.safetensors or .pt state dict) instead of pre-training one."""
     model: str = "lenet"
     """Architecture."""
     clusterer: str | None = None
-    """How clients are grouped; None: finch where the aggregator takes a given partition."""
+    """How clients are grouped. Unset: finch where the aggregator takes a given partition."""
     aggregator: str = "wca"
-    """How models are combined."""
+    """How models are combined; fields as in wca:ta=0.05."""
     pseudo_labeler: str = "two_model"
     """How unlabeled images get their targets."""
     objectives: tuple[str, ...] = ("shot",)
@@ -56,21 +55,21 @@ class RunConfig(BaseModel):
     composed: bool = True
     """Whether the method composed of the parts above runs too; False: only those in ``baselines``."""
     name: str | None = None
-    """What tables call the composed method; None: its aggregator."""
+    """Name of the composed method. Unset: its aggregator."""
     clients: PositiveInt = 4
     """Clients per target domain."""
     samples: PositiveInt | None = None
-    """At most so many images per client, before the 64/16/20 split; None: all there are."""
+    """At most so many images per client, before the 64/16/20 split; unset: all there are."""
     rounds: PositiveInt = 10
-    """R, communication rounds."""
+    """Communication rounds R."""
     training: Training = Training()
     """How clients train."""
     source_training: SourceTraining = SourceTraining()
     """How the source model is trained."""
     participation: float = Field(1.0, gt=0, le=1)
     """Share of the clients that take part in each round after the first; the others keep their place."""
-    batch_norm: BatchNormPolicy = BatchNormPolicy.MIXED
-    """What becomes of BatchNorm's running statistics when models are mixed."""
+    batch_norm: Literal["mixed", "pooled", "local", "recalibrated"] = "mixed"
+    """What becomes of BatchNorm's running statistics when models are mixed: mixed, pooled, local or recalibrated."""
     source_models: PositiveInt = 1
     """Source models, each from its own seed."""
     trials: PositiveInt = 1
@@ -78,9 +77,10 @@ class RunConfig(BaseModel):
     seed: NonNegativeInt = 0
     """Seed of everything."""
     device: str = "auto"
-    """cpu, cuda, cuda:1 …; auto: a GPU where there is one."""
+    """Where clients compute: cpu, cuda, cuda:1 …; auto: a GPU where there is one."""
     engine: Literal["auto", "loop", "stacked"] = "auto"
-    """How clients are run: client after client (loop), all in one step (stacked), or as the device says (auto)."""
+    """How clients are run: client after client (loop), all in one step (stacked); auto: loop on a CPU, stacked on a
+    GPU."""
     precision: Precision = "fp32"
     """How clients compute: fp32; tf32: TensorFloat-32 in a GPU's products; bf16: training in bfloat16 over weights in
     float32; bf16-all: evidence in it too."""
@@ -89,15 +89,22 @@ class RunConfig(BaseModel):
     else eager; measure: what a few steps before round 1 show to be the quickest. graphs and measure are unmeasured on a
     GPU."""
     workers: PositiveInt | None = None
-    """Clients at the same time; changes the time, and of the numbers last digits of the stacked engine at most. None:
+    """Clients at the same time; changes the time, and of the numbers last digits of the stacked engine at most. Unset:
     one per core, stacked all that fit."""
     trials_at_once: PositiveInt | None = None
     """Trials, of all source models, that the stacked engine takes through each round together, all their clients in
-    one step; changes the time, and of the numbers last digits at most. None: as many as fit on a GPU, one on a CPU."""
+    one step; changes the time, and of the numbers last digits at most. Unset: as many as fit on a GPU, one on a CPU."""
     probes: tuple[str, ...] = ()
     """Further clusterers, such as finch:signature=2, whose partition of the clients after round 0 is recorded."""
     evidence: bool = False
     """Whether the last round records what its models say of the training images: density and entropy, no labels."""
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """What is not as by default: enough to make it again."""
+        usual = type(self).model_fields
+        for name, value in self:
+            if value != usual[name].get_default(call_default_factory=True):
+                yield name, value
 
     @field_validator("dataset", "model", "clusterer", "aggregator", "pseudo_labeler", mode="after")
     @classmethod
@@ -120,6 +127,23 @@ class RunConfig(BaseModel):
     @classmethod
     def _canonical_methods(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(dict.fromkeys(parse_method(text).text for text in value))
+
+
+def layer_from_words(words: Mapping[str, Any]) -> Layer:
+    """What a user says of a run as a layer: fields of `RunConfig`, and the words for fields of clients' training.
+
+    >>> layer_from_words({"rounds": 3, "lr": 0.01})
+    {'rounds': 3, 'training': {'lr': 0.01}}
+
+    Raises:
+        UsageError: a word is neither.
+    """
+    known = [*RunConfig.model_fields, *TRAINING_WORDS]
+    if strange := [word for word in words if word not in known]:
+        raise UsageError(unknown("setting", strange[0], known))
+    layer = {word: value for word, value in words.items() if word not in TRAINING_WORDS}
+    training = {word: words[word] for word in TRAINING_WORDS if word in words}
+    return merge(layer, {"training": training}) if training else layer
 
 
 def validate(values: Layer) -> RunConfig:
@@ -229,19 +253,6 @@ def merge(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
         both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
         merged[key] = merge(merged[key], value) if both else value
     return merged
-
-
-def flatten_keys(layer: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Leaves of nested tables as dotted keys.
-
-    >>> dict(flatten_keys({"a": {"x": 1}, "b": 2}))
-    {'a.x': 1, 'b': 2}
-    """
-    for key, value in layer.items():
-        if isinstance(value, Mapping):
-            yield from flatten_keys(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def resolve(layers: Mapping[str, Layer]) -> tuple[RunConfig, dict[str, str]]:

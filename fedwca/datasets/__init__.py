@@ -85,6 +85,10 @@ class DatasetSource(Component):
         self.compare(dataset)
         return dataset
 
+    def first_domain(self) -> str | None:
+        """Domain of the server when the user names none, found without reading an image; None: that has to show it."""
+        return self.default_source or next(iter(self.there(*self.place())), None)
+
     def there(self, root: Path, name: str | None) -> tuple[str, ...]:
         """The catalogued domains that are there, if two or more are; else all, so that reading says what is missing."""
         from fedwca.data.readers import find_dataset_folder, find_domains

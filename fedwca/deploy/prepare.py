@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import typer
 from pydantic import ValidationError
 
-from fedwca.config.layers import resolve_plan
 from fedwca.config.methods import baseline
 from fedwca.config.run_config import Layer, merge, validate
 from fedwca.data.metrics import mean
@@ -27,27 +23,33 @@ from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.errors import InvalidConfig, UsageError
 from fedwca.registry import problems
 from fedwca.runs.bench import split_trial
-from fedwca.runs.execute import RunRequest
 from fedwca.runs.record import count_accuracies
+from fedwca.runs.run_stages import RunRequest
 from fedwca.runs.setup import architecture, load, rehearse_components, resolve_device, source_model
+from fedwca.runs.start import new_run_path
 
 
 @dataclass(frozen=True)
 class DeployRequest:
-    """What the command line said."""
+    """What a deployment is to be made of."""
 
     folder: Path
-    layer: Layer
-    pairs: Sequence[tuple[str, str]]
-    preset: str
-    file: Path | None
-    baseline: str | None
-    clients: int | None
-    dealt: bool
-    rules: Sequence[tuple[str, str]]
-    more: dict[str, Any]
-    hosts: Sequence[str]
-    insecure: bool
+    run: RunRequest
+    """The method, the data that holds the source domain, and how clients train."""
+    baseline: str | None = None
+    """Deploy this baseline as it is."""
+    clients: int | None = None
+    """Clients in all; None where they are dealt."""
+    dealt: bool = False
+    """Whether simulated clients get their images, to try it out on one machine."""
+    rules: Sequence[tuple[str, str]] = ()
+    """Names and values of `fedwca.deploy.rules.Rules`."""
+    more: Mapping[str, Any] = field(default_factory=dict)
+    """Further fields of `DeploymentConfig`."""
+    hosts: Sequence[str] = ()
+    """Names and addresses of the server."""
+    insecure: bool = False
+    """No TLS and no node keys."""
 
 
 def prepare(wanted: DeployRequest) -> int:
@@ -58,11 +60,10 @@ def prepare(wanted: DeployRequest) -> int:
     """
     if (wanted.folder / "server" / NAME).exists():
         raise UsageError(f"{wanted.folder} holds a deployment already; name another folder or remove it")
-    layer = merge(baseline_components(wanted.baseline), wanted.layer) | {"baselines": []}
-    first = resolve_plan(layer, wanted.pairs, wanted.preset, wanted.file)
-    dataset, source = load(first.config)
-    decided = resolve_plan(layer, wanted.pairs, wanted.preset, wanted.file, source)
-    config = decided.config.model_copy(update={"source": source})
+    layer = merge(baseline_components(wanted.baseline), wanted.run.layer) | {"baselines": []}
+    decided = replace(wanted.run, layer=layer).plan()
+    dataset, source = load(decided.config)
+    config = decided.at(source).config
     method, rounds = decided.methods[-1]
     network = architecture(config).build(len(dataset.classes))
     require_deployable(method, rounds, network)
@@ -92,32 +93,32 @@ def prepare(wanted: DeployRequest) -> int:
     return count
 
 
-def simulate_deployment(request: RunRequest) -> None:
-    """The composed method in Flower's simulation: deployed, played and measured; the folder is that of a deployment.
+@dataclass(frozen=True)
+class SimulatedDeployment:
+    """What a method came to in Flower's simulation."""
+
+    name: str
+    label: str
+    rounds: int
+    accuracy: float
+    """Mean over clients after the last round, in percent."""
+    by_domain: Mapping[str, float]
+    folder: Path
+    """That of a deployment."""
+
+
+def simulate_deployment(request: RunRequest) -> SimulatedDeployment:
+    """The composed method in Flower's simulation: deployed, played and measured.
 
     Raises:
         FedwcaError: what is wrong, in a sentence.
     """
     import torch
 
-    stamp = datetime.now().strftime("%Y%m%d-%H%M%S-%f")[:-3]
-    folder = request.out or Path("runs") / f"{stamp}-flower"
-    more = {"join": 120.0}
-    wanted = DeployRequest(
-        folder,
-        request.layer,
-        request.pairs,
-        request.preset,
-        request.file,
-        baseline=None,
-        clients=None,
-        dealt=True,
-        rules=[("alone", "warn")],  # nobody's model goes anywhere
-        more=more,
-        hosts=(),
-        insecure=True,
-    )
-    prepare(wanted)
+    folder = request.out or new_run_path("flower")
+    # Nobody's model goes anywhere, so one that is alone does no harm.
+    rules, more = [("alone", "warn")], {"join": 120.0}
+    prepare(DeployRequest(folder, request, dealt=True, rules=rules, more=more, insecure=True))
     federation = DeploymentConfig.read(folder / "server" / NAME)
     session = simulate(federation, folder / "server", folder / "data")
     config, server = validate(federation.config), session.memory.server
@@ -133,14 +134,8 @@ def simulate_deployment(request: RunRequest) -> None:
         weights = torch.eye(len(dealt.clients), dtype=torch.float64)
         rows = torch.stack([read_final(folder / "server" / f"client-{k}", loop.layout) for k in range(len(weights))])
     found = count_accuracies(dealt.metrics, loop, weights, rows)
-    result = {"method": session.method.name, "rounds": config.rounds, "accuracy": mean(found)}
-    if request.as_json:
-        typer.echo(json.dumps({**result, "domains": dealt.metrics.by_domain(found)}, indent=2))
-        return
-    typer.echo(f"{session.method.label} in Flower's simulation: {mean(found):.1f} % after {config.rounds} rounds")
-    for name, accuracy in dealt.metrics.by_domain(found).items():
-        typer.echo(f"  {name:<14} {accuracy:5.1f}")
-    typer.echo(f"Models and bytes by round and client are in {folder}/server")
+    domains = dealt.metrics.by_domain(found)
+    return SimulatedDeployment(session.method.name, session.method.label, config.rounds, mean(found), domains, folder)
 
 
 def baseline_components(name: str | None) -> Layer:

@@ -8,11 +8,9 @@ from typing import Any, Literal
 
 import torch
 
+from fedwca.core.settings import Precision as Precision
 from fedwca.errors import UsageError
 
-Precision = Literal["fp32", "tf32", "bf16", "bf16-all"]
-"""fp32; tf32: a GPU's products round their factors to ten bits; bf16: steps of training in bfloat16 where that is safe;
-bf16-all: evidence and labels too."""
 Phase = Literal["train", "evidence"]
 
 

@@ -12,12 +12,14 @@ from torch import Tensor
 
 from fedwca._version import __version__
 from fedwca.core.network import Architecture, Network
+from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.errors import UsageError
 from fedwca.export.description import ModelDescription
 from fedwca.export.inference import weights_hash
 from fedwca.federated.round import Method
 from fedwca.newcomers.join import JoinedClient
-from fedwca.results.runs import read_about, run_identity
+from fedwca.results.run import run_identity
+from fedwca.results.run_files import read_configuration
 
 if TYPE_CHECKING:
     from fedwca.runs.open import OpenedRun
@@ -108,7 +110,7 @@ def describe_model(reopened: OpenedRun, network: Network, method: Method, **more
             "dataset": reopened.dataset.name,
             "source": reopened.source,
             "rounds": reopened.round + 1,
-            "config_hash": run_identity(read_about(reopened.path)),
+            "config_hash": run_identity(read_configuration(reopened.path)),
             "weights_hash": weights_hash(network),
             **more,
         }
@@ -121,7 +123,7 @@ def input_side(model: Architecture) -> int:
 
 
 def _notes(reopened: OpenedRun, members: Sequence[int], holder: str) -> tuple[str, ...]:
-    if not reopened.config.batch_norm.one_model and holder.startswith("cluster"):
+    if not BatchNormPolicy(reopened.config.batch_norm).one_model and holder.startswith("cluster"):
         return (
             f"BatchNorm statistics are those of the cluster's mean; clients of this run have their own "
             f"({reopened.config.batch_norm}), so a client's model is the better one to hand on.",

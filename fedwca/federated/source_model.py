@@ -11,14 +11,15 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
+from fedwca.core.files import write_atomically
 from fedwca.core.network import Architecture, Network
+from fedwca.core.settings import SourceTraining as SourceTraining
 from fedwca.core.tensor_files import file_digest, fill_module, read_tensors
-from fedwca.data.cache import cache_dir, write_atomically
+from fedwca.data.cache import cache_dir
 from fedwca.data.dataset import Domain
 from fedwca.engine.draws import dropout_masks, weak_views
 from fedwca.engine.randomness import fold_key, permutation
@@ -27,27 +28,6 @@ from fedwca.errors import DataError, Diverged
 
 RECIPE = 3
 """Raised whenever the procedure below changes, so that models of an older one are not mistaken for its own."""
-
-
-class SourceTraining(BaseModel):
-    """How the source model is trained: cross-entropy, SGD with momentum, constant learning rate."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-    epochs: NonNegativeInt = 30
-    """Passes over the source's training part; the state with the best held-out accuracy is kept."""
-    lr: PositiveFloat = 1e-3
-    """Learning rate."""
-    batch_size: int = Field(64, ge=2)
-    """Images per step; a last batch of less than half of it is left out of the epoch."""
-    momentum: NonNegativeFloat = 0.9
-    """Heavy-ball momentum."""
-    weight_decay: NonNegativeFloat = 1e-3
-    """L2 decay."""
-    smoothing: float = Field(0.0, ge=0, lt=1)
-    """Label smoothing; the paper speaks of standard cross-entropy, SHOT uses 0.1."""
-    held_out: float = Field(0.1, gt=0, lt=1)
-    """Share of the source images kept aside to choose the epoch and to report the accuracy."""
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ def load_federation(reopened: OpenedRun) -> TrainedFederation:
         reopened.labels,
         config.training,
         Keys(config.seed + unit.source_model, unit.trial),
-        config.batch_norm,
+        BatchNormPolicy(config.batch_norm),
         str(reopened.engine.device),
         config.workers,
         config.precision,

@@ -163,7 +163,7 @@ class Cost:
         )
 
 
-def cost(config: RunConfig, source: str, methods: Sequence[int]) -> Cost:
+def estimate_cost(config: RunConfig, source: str, methods: Sequence[int]) -> Cost:
     """The cost of some methods for one source; source models come on top, once.
 
     Args:

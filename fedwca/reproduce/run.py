@@ -9,13 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import typer
-
-from fedwca.cli.options import Format, RunOptions
-from fedwca.cli.tables import print_in
-from fedwca.config.layers import RunPlan, resolve_plan
+from fedwca.config.layers import RunPlan
 from fedwca.config.method_spec import parse_method
-from fedwca.config.run_config import flatten_keys
+from fedwca.core.nested import flatten_keys
 from fedwca.datasets import datasets
 from fedwca.errors import FedwcaError
 from fedwca.registry import canonical
@@ -23,7 +19,7 @@ from fedwca.reproduce.definitions import (
     Cost,
     Definition,
     Published,
-    cost,
+    estimate_cost,
     fitting_definitions,
     layer_clusterer,
     layered_settings,
@@ -32,14 +28,15 @@ from fedwca.reproduce.definitions import (
 )
 from fedwca.reproduce.tables import accuracies_beside, clusters_beside
 from fedwca.results.comparison import Comparison
-from fedwca.results.figures import by_domain, cluster_weights, images_by_cluster
-from fedwca.results.reading import count_of
-from fedwca.results.text_tables import TextTable
+from fedwca.results.pictures import clusters, draw_bars, draw_weights, save
+from fedwca.results.run import count_of
+from fedwca.results.summary import summarise
+from fedwca.results.tables import Table
 from fedwca.runs.bench import split_trial
-from fedwca.runs.execute import RunRequest
-from fedwca.runs.reuse import CollectedRuns, collect_runs, dataset_name, say, sort_methods
+from fedwca.runs.reporter import RunReporter
+from fedwca.runs.reuse import CollectedRuns, chosen_sources, collect_runs, dataset_name, sort_methods
+from fedwca.runs.run_stages import RunRequest
 from fedwca.runs.setup import load
-from fedwca.runs.sources import chosen_sources
 
 
 @dataclass(frozen=True)
@@ -71,50 +68,57 @@ class Job:
 
 
 def _cost(decided: RunPlan, source: str, names: Sequence[str] | None = None) -> Cost:
-    return cost(decided.config, source, [r for m, r in decided.methods if names is None or m.name in names])
+    return estimate_cost(decided.config, source, [r for m, r in decided.methods if names is None or m.name in names])
 
 
-def jobs(
-    table: str,
-    found: Definition,
-    asked: RunOptions,
-    names: Sequence[str],
-    sources: Sequence[str],
-    quick: bool,
-    silent: bool,
-    planning: bool,
-) -> list[Job]:
-    """The jobs of a table, every source checked before anything is trained; ``planning``: without looking at files."""
+@dataclass(frozen=True)
+class ReproductionRequest:
+    """What is to be reproduced, and what of it the user wants otherwise."""
+
+    table: str
+    found: Definition
+    asked: RunRequest
+    """What the user sets."""
+    datasets: Sequence[str] = ()
+    """Empty: the paper's."""
+    sources: Sequence[str] = ()
+    """Empty: the paper's."""
+    quick: bool = False
+    planning: bool = False
+    """Without looking at files."""
+
+
+def plan_jobs(wanted: ReproductionRequest) -> list[Job]:
+    """The jobs of a table, every source checked before anything is trained."""
+    table, found, asked, quick = wanted.table, wanted.found, wanted.asked, wanted.quick
     made = []
-    for name in [canonical(name) for name in names] or found.datasets:
-        layer = layered_settings(found, name, quick, asked.layer)
-        request = RunRequest(layer, asked.pairs, asked.preset, asked.file, None, silent)
-        fits = fitting_definitions(found, resolve_plan(layer, asked.pairs, asked.preset, asked.file).config)
-        own = said(table, fits, name, quick, asked, bool(names), bool(sources))
-        request = replace(request, layer=layered_settings(fits, name, quick, asked.layer), said=own)
+    for name in [canonical(name) for name in wanted.datasets] or found.datasets:
+        first = replace(asked, layer=layered_settings(found, name, quick, asked.layer))
+        fits = fitting_definitions(found, first.plan().config)
+        layer = layered_settings(fits, name, quick, asked.layer)
+        request = replace(asked, layer=layer, said=setting_origins(wanted, fits, name))
         printed = published(table, name)
-        wanted = list(sources) or list(found.sources.get(name, ["all"]))
-        requests = {str(one.layer["source"]): one for one in chosen_sources(request, wanted, planning)}
-        plans = {source: resolve_plan(r.layer, r.pairs, r.preset, r.file) for source, r in requests.items()}
+        sources = list(wanted.sources) or list(found.sources.get(name, ["all"]))
+        requests = {str(one.layer["source"]): one for one in chosen_sources(request, sources, wanted.planning)}
+        plans = {source: one.plan() for source, one in requests.items()}
         config = next(iter(plans.values())).config
         made.append(Job(canonical(table), fits, requests, plans, dataset_name(config), printed, quick))
     return made
 
 
-def said(
-    table: str, found: Definition, name: str, small: bool, asked: RunOptions, dataset: bool, source: bool
-) -> dict[str, str]:
-    """What the table or ``--quick`` sets, and the user did not; ``dataset``, ``source``: whether the user named one."""
+def setting_origins(wanted: ReproductionRequest, found: Definition, name: str) -> dict[str, str]:
+    """What the table or ``--quick`` sets for a data set, and the user did not."""
     whole = {**found.layer(), "dataset": name, "source": ""}
-    own = {key: "--quick" for key, _ in flatten_keys(quick_settings(name))} if small else {}
-    own |= {key: f"reproduce {canonical(table)}" for key, _ in flatten_keys(whole)}
-    theirs = {key for key, _ in (*flatten_keys(asked.layer), *asked.pairs)}
-    theirs |= {key for key, named in (("dataset", dataset), ("source", source)) if named}
+    own = {key: "--quick" for key, _ in flatten_keys(quick_settings(name))} if wanted.quick else {}
+    own |= {key: f"reproduce {canonical(wanted.table)}" for key, _ in flatten_keys(whole)}
+    theirs = {key for key, _ in (*flatten_keys(wanted.asked.layer), *wanted.asked.pairs)}
+    theirs |= {key for key, named in (("dataset", wanted.datasets), ("source", wanted.sources)) if named}
     return {key: origin for key, origin in own.items() if key not in theirs}
 
 
-def announce(planned: Sequence[Job], out: Path) -> None:
-    """Say what will be run and what it costs, on stderr."""
+def announce_jobs(planned: Sequence[Job], out: Path, reporter: RunReporter) -> None:
+    """Say what will be run and what it costs."""
+    say = reporter.note
     for job in planned:
         say(job.title)
         for source, decided in job.plans.items():
@@ -149,26 +153,38 @@ def _hours(hours: float) -> str:
     return count_of(round(hours), "hour") if hours < 48 else f"{hours / 24:.0f} days"
 
 
-def show(job: Job, out: Path, form: Format) -> None:
-    """Run what is missing, then print the table or draw the figure."""
-    gathered = {source: collect_runs(request, out) for source, request in job.requests.items()}
+@dataclass(frozen=True)
+class JobResult:
+    """What a job came to."""
+
+    grid: Table
+    values: list[dict[str, Any]]
+    """The table's entries."""
+    figures: list[Path]
+    """Pictures that were drawn, one a source."""
+
+
+def run_job(job: Job, out: Path, reporter: RunReporter) -> JobResult:
+    """Run what is missing, then draw the figure and make the table."""
+    gathered = {source: collect_runs(request, out, reporter) for source, request in job.requests.items()}
+    figures = []
     if job.found.shows in ("domains", "weights", "images"):
         for source, found in gathered.items():
             path = out / f"{job.table}-{job.dataset}-{source}{'-quick' if job.quick else ''}.png"
-            draw_figure(job, source, found, path)
-            typer.echo(f"{job.title}: {path}", err=form in (Format.csv, Format.json))
+            save(draw_figure(job, source, found), path)
+            figures.append(path)
     if job.found.shows in ("clusters", "images"):
         grid, values = cluster_table(job, gathered)
     else:
         grid, values = accuracy_table(job, gathered)
-    print_in(form, grid, {"title": job.title, "values": values}, values)
+    return JobResult(grid, values, figures)
 
 
 def _methods(job: Job) -> dict[str, str]:
     return {row: parse_method(word).name for row, word in job.found.rows.items()}
 
 
-def accuracy_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[TextTable, list[dict[str, Any]]]:
+def accuracy_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[Table, list[dict[str, Any]]]:
     """Accuracy by source, with the published values."""
     found = Comparison.of(job.dataset, {source: g.table for source, g in gathered.items()}, None)
     values, where = (job.printed.values, job.printed.where) if job.printed else ({}, "")
@@ -183,10 +199,10 @@ def accuracy_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[TextTa
     return grid, entries
 
 
-def cluster_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[TextTable, list[dict[str, Any]]]:
+def cluster_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[Table, list[dict[str, Any]]]:
     """Clusters of round 0 by layer, or by source where no layers are named."""
     runs: dict[str, list[dict[str, Any]]] = {}
-    domains: dict[str, tuple[str, ...]] = {}
+    domains: dict[str, Sequence[str]] = {}
     (method,) = _methods(job).values()
     for source, found in gathered.items():
         firsts = [record for record in found.records(method) if record["round"] == 0]
@@ -214,12 +230,17 @@ def cluster_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[TextTab
     return grid, entries
 
 
-def draw_figure(job: Job, source: str, found: CollectedRuns, path: Path) -> None:
-    """One figure from the runs of one source; those of single runs show the first."""
+def draw_figure(job: Job, source: str, found: CollectedRuns) -> Any:
+    """One figure from the runs of one source; those of single runs show the first.
+
+    Raises:
+        FedwcaError: there are too few rounds for it.
+    """
     methods, title = _methods(job), f"{job.dataset}, source {source}{' (--quick)' if job.quick else ''}"
     if job.found.shows == "domains":
-        by_domain(found.table, list(methods), path, f"Accuracy by target domain: {title}")
-        return
+        entries = summarise(found.table)
+        named = {name: {**entries[name], "label": row} for row, name in methods.items()}
+        return draw_bars(named, f"Accuracy by target domain: {title}")
     first = {
         row: {r["round"]: r for r in found.records(name) if (r["source_model"], r["trial"]) == (0, 0)}
         for row, name in methods.items()
@@ -230,12 +251,9 @@ def draw_figure(job: Job, source: str, found: CollectedRuns, path: Path) -> None
         if last < 1:
             raise FedwcaError(f"{job.table}: clients weigh clusters from round 1 on, so it needs --rounds 2 or more")
         rounds = sorted({min(2, last), min(50, last)})
-        chosen = {row: {number: records[number] for number in rounds} for row, records in first.items()}
-        cluster_weights(chosen, domains, path, f"Weights of cluster models, first run: {title}")
-        return
+        chosen = {row: [records[number] for number in rounds] for row, records in first.items()}
+        return draw_weights(chosen, domains, f"Weights of cluster models, first run: {title}")
     dataset, name = load(found.config)
-    images: list[Any] = [
-        c.train[:8].permute(0, 2, 3, 1).numpy() for c in split_trial(found.config, dataset, name, 0, 0).clients
-    ]
+    images = [c.train.permute(0, 2, 3, 1).numpy() for c in split_trial(found.config, dataset, name, 0, 0).clients]
     (records,) = first.values()
-    images_by_cluster(images, records[0]["labels"], domains, path, f"Images by cluster, first run: {title}")
+    return clusters(records[0]["labels"], images, domains, f"First run: {title}")

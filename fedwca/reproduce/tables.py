@@ -7,7 +7,7 @@ from typing import Any
 
 from fedwca.results.comparison import Comparison
 from fedwca.results.statistics import Sample, sample_of
-from fedwca.results.text_tables import TextTable, format_number
+from fedwca.results.tables import MISSING, Table, mean_cell, sample_cell
 
 Values = Mapping[tuple[str, str], tuple[float, float | None]]
 """(row, source) to published mean and standard deviation, percent."""
@@ -15,7 +15,7 @@ AVERAGE = "average"
 NOTHING = "The paper prints no numbers for this on this data set."
 
 
-def accuracies_beside(title: str, found: Comparison, rows: Mapping[str, str], values: Values, where: str) -> TextTable:
+def accuracies_beside(title: str, found: Comparison, rows: Mapping[str, str], values: Values, where: str) -> Table:
     """A line for each source and row: ours, published, the difference; then over all runs of all sources.
 
     Args:
@@ -38,7 +38,7 @@ def accuracies_beside(title: str, found: Comparison, rows: Mapping[str, str], va
             told = " (ORACLE)" if found.labels[method].endswith("(ORACLE)") else ""
             where_from = "Avg." if source == AVERAGE else source
             beside = _beside(ours, printed) if values else []
-            lines.append([f"{where_from}: {row}{told}", format_number(ours, 2), *beside, str(ours.n)])
+            lines.append([f"{where_from}: {row}{told}", sample_cell(ours, 2), *beside, str(ours.n)])
     notes = ["Mean ± std (ddof 1) of the trial means, percent."]
     notes += ["Difference: ours − published, points."] if values else []
     if several:
@@ -47,7 +47,7 @@ def accuracies_beside(title: str, found: Comparison, rows: Mapping[str, str], va
             notes.append("Published beside it: the mean of the printed means of these sources; the paper has more.")
     notes.append(f"Published: {where}." if values else NOTHING)
     columns = ("source: row", "ours", *(("published", "difference") if values else ()), "n")
-    return TextTable(title, columns, lines, notes)
+    return Table(title, columns, lines, notes)
 
 
 def _mean(printed: Sequence[float], sources: Sequence[str]) -> tuple[float, None] | None:
@@ -57,8 +57,8 @@ def _mean(printed: Sequence[float], sources: Sequence[str]) -> tuple[float, None
 
 def _beside(ours: Sample, printed: tuple[float, float | None] | None) -> list[str]:
     if printed is None:
-        return ["–", ""]
-    return [format_number(Sample(*printed, 15), 2), f"{ours.mean - printed[0]:+.2f}" if ours.n else ""]
+        return [MISSING, ""]
+    return [mean_cell(*printed, digits=2), f"{ours.mean - printed[0]:+.2f}" if ours.n else ""]
 
 
 def cluster_letters(labels: Sequence[int]) -> str:
@@ -78,7 +78,7 @@ def clusters_beside(
     printed: Mapping[str, str],
     where: str,
     blocks: int = 0,
-) -> TextTable:
+) -> Table:
     """A line for each row: our clusters of the first run, their number and ARI over runs, and the published ones.
 
     Args:
@@ -95,13 +95,13 @@ def clusters_beside(
         line = [
             row,
             cluster_letters(runs[0]["labels"]),
-            format_number(counts, 1),
-            format_number(sample_of([run["ari"] for run in runs]), 2),
+            sample_cell(counts),
+            sample_cell(sample_of([run["ari"] for run in runs]), 2),
         ]
         there = printed.get(row)
         same = sum(cluster_letters(run["labels"]) == there for run in runs)
         fits = there is not None and len(there) == len(runs[0]["labels"])
-        beside = [there or "–", str(len(set(there))) if there else "", _agreement(there, blocks) if there else ""]
+        beside = [there or MISSING, str(len(set(there))) if there else "", _agreement(there, blocks) if there else ""]
         lines.append([*line, *([*beside, f"{same} of {len(runs)}" if fits else ""] if printed else []), str(len(runs))])
     orders = {row: ", ".join(dict.fromkeys(domains[row])) for row in found}
     alike = len(set(orders.values())) == 1
@@ -112,7 +112,7 @@ def clusters_beside(
         f"Published: {where}." if printed else NOTHING,
     ]
     beside = ["published", "clusters", "ARI", "the same"] if printed else []
-    return TextTable(title, ("row", "ours", "clusters", "ARI", *beside, "n"), lines, notes)
+    return Table(title, ("row", "ours", "clusters", "ARI", *beside, "n"), lines, notes)
 
 
 def _agreement(there: str, blocks: int) -> str:

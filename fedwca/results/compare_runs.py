@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from fedwca.core.nested import flatten_keys
 from fedwca.results.run_folder import to_plain
+from fedwca.results.settings import SAME_NUMBERS
 
 
 def differing_settings(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -27,24 +29,16 @@ def differing_settings(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict
 
 def _leaves(about: Mapping[str, Any]) -> dict[str, Any]:
     """Configuration and components as dotted keys; those of a method as ``method.kind.name.field``."""
-    found = dict(_flat(to_plain(about["config"])))
-    for name in ("workers", "trials_at_once"):
+    found = dict(flatten_keys(to_plain(about["config"])))
+    for name in SAME_NUMBERS:
         found.pop(name, None)
     for name, method in about["methods"].items():
         found[f"{name}.rounds"] = method["rounds"]
         for part in to_plain(method["components"]):
             fields = {key: value for key, value in part.items() if key not in ("kind", "name")}
-            found |= dict(_flat(fields, f"{name}.{part['kind']}.{part['name']}."))
+            found |= dict(flatten_keys(fields, f"{name}.{part['kind']}.{part['name']}."))
             found[f"{name}.{part['kind']}.{part['name']}"] = True
     return found
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def _typed(value: Any) -> Any:

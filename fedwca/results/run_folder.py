@@ -1,4 +1,4 @@
-"""A run's folder: the resolved configuration, one JSON line per round, the summary, pictures."""
+"""A run's folder as it is written: the resolved configuration, one JSON line per round, the summary, pictures."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from typing import Any, Self
 
 from filelock import FileLock
 
-from fedwca.data.cache import write_atomically
+from fedwca.core.files import write_atomically
 from fedwca.errors import FedwcaError, UsageError
 from fedwca.results import lock
+from fedwca.results.run_files import SCHEMA, read_lines, read_records
 
-SCHEMA = 2
-"""Version of the files' layout; raised when it changes. Older ones are still read: 1 had no checkpoints."""
 NEEDED = 64 * 2**20
 """Bytes that must be free before a run begins."""
 
@@ -102,7 +101,7 @@ class RunFolder:
             wanted: whether a record stays.
             order: what records are sorted by.
         """
-        kept = [(order(record), line) for line, record in _parsed(self.path) if wanted(record)]
+        kept = [(order(record), line) for line, record in read_lines(self.path) if wanted(record)]
         text = "".join(line + "\n" for _, line in sorted(kept, key=lambda pair: pair[0]))
         rounds = self.path / "rounds.jsonl"
         if not rounds.exists() or text != rounds.read_text(errors="replace"):
@@ -130,23 +129,6 @@ def _write_text(file: Path, text: str) -> None:
     file.write_text(text)
 
 
-def read_records(path: Path) -> list[dict[str, Any]]:
-    """The rounds in a run folder, in order; numbers that were not finite come back as NaN."""
-    return [_revived(record) for _, record in _parsed(path)]
-
-
-def _parsed(path: Path) -> list[tuple[str, dict[str, Any]]]:
-    """Lines and what they say, up to one that was cut off."""
-    file = path / "rounds.jsonl"
-    found: list[tuple[str, dict[str, Any]]] = []
-    for line in file.read_text(errors="replace").split("\n") if file.exists() else []:
-        try:
-            found.append((line, json.loads(line)))
-        except json.JSONDecodeError:
-            break
-    return found
-
-
 def to_plain(value: Any) -> Any:
     """Tensors and paths as JSON values; a number that is not finite becomes null, which JSON can hold."""
     if isinstance(value, Mapping):
@@ -160,15 +142,7 @@ def to_plain(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
-def _revived(record: dict[str, Any]) -> dict[str, Any]:
-    """Null among a record's per-client values means that there was nothing to measure."""
-    return {
-        key: [math.nan if item is None else item for item in value] if isinstance(value, list) else value
-        for key, value in record.items()
-    }
-
-
-def environment(device: str) -> dict[str, Any]:
+def describe_environment(device: str) -> dict[str, Any]:
     """Versions and hardware that a result should be read with."""
     import torch
 

@@ -8,15 +8,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedwca.config.registries import registry_of
+from fedwca.core.messages import Offer
 from fedwca.data.metrics import Metrics
 from fedwca.engine.interface import ClientWork, Engine, SingleStep
 from fedwca.engine.randomness import Keys
 from fedwca.engine.signatures import BankSignatures
 from fedwca.engine.task import Task, Training
-from fedwca.config.registries import registry_of
 from fedwca.federated.clustering import check_labels
 from fedwca.federated.round import Method, Server
-from fedwca.core.messages import Offer
 
 
 def cluster_layers(

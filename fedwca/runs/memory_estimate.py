@@ -11,16 +11,18 @@ from typing import Any
 
 import torch
 
+from fedwca.config.run_config import RunConfig
 from fedwca.data.partition import Federation
 from fedwca.engine.memory import MemoryEstimate, estimate_memory
 from fedwca.errors import UsageError
-from fedwca.config.run_config import RunConfig
+from fedwca.federated.round import Method
 from fedwca.runs.select_engine import clients_at_once, footprint, trials_at_once
 from fedwca.runs.setup import architecture
-from fedwca.federated.round import Method
 
 
-def estimate_run(config: RunConfig, methods: Sequence[tuple[Method, int]], classes: int, federation: Federation) -> MemoryEstimate:
+def estimate_run(
+    config: RunConfig, methods: Sequence[tuple[Method, int]], classes: int, federation: Federation
+) -> MemoryEstimate:
     """What the plain engine will hold on the run's device at its peak.
 
     The server keeps a row a client where a method keeps every client alone, else one a target domain.
@@ -61,8 +63,8 @@ def refuse_if_too_large(needed: MemoryEstimate, there: int | None, device: str, 
     parts = asdict(needed)
     most = max(parts, key=lambda name: parts[name])
     raise UsageError(
-        f"this run needs about {human_size(needed.total)} of memory on {device}, and {human_size(there)} are free; most of it, "
-        f"{human_size(parts[most])}, is {WHAT[most]}: take {SMALLER[most]}"
+        f"this run needs about {human_size(needed.total)} of memory on {device}, and {human_size(there)} are free; "
+        f"most of it, {human_size(parts[most])}, is {WHAT[most]}: take {SMALLER[most]}"
         + (f", or fewer --trials-at-once than {trials}" if trials > 1 else "")
     )
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import torch
 
+from fedwca.core.messages import Predictions
 from fedwca.engine.sequential.engine import limit_to_one_thread
 from fedwca.engine.sequential.replica import Replica
-from fedwca.runs.open import open_run
 from fedwca.results.pictures.models import Models
-from fedwca.core.messages import Predictions
+from fedwca.runs.open import open_run
 
 
 def predict_for_pictures(run: Path, method: str | None = None, source_model: int = 0, trial: int = 0) -> Models:

@@ -10,17 +10,17 @@ import torch
 from torch import Tensor
 
 from fedwca._version import __version__
-from fedwca.engine.precision import matmul_precision
-from fedwca.engine.distributed.process_group import RankWorld
-from fedwca.errors import DataError, FedwcaError
-from fedwca.runs.bench import run_bench
-from fedwca.runs.round_state import FileCheckpointer, is_finished
 from fedwca.config.methods import compose
 from fedwca.config.run_config import RunConfig, validate
-from fedwca.runs.setup import load, resolve_device
-from fedwca.runs.rank_schedule import RankSchedule
-from fedwca.results.checkpoints import SavedCheckpoint, Unit
+from fedwca.engine.distributed.process_group import RankWorld
+from fedwca.engine.precision import matmul_precision
+from fedwca.errors import DataError, FedwcaError
 from fedwca.federated.round import Method
+from fedwca.results.checkpoints import SavedCheckpoint, Unit
+from fedwca.runs.bench import run_bench
+from fedwca.runs.rank_schedule import RankSchedule
+from fedwca.runs.round_state import Checkpointer, is_finished
+from fedwca.runs.setup import load, resolve_device
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,14 @@ def remaining_rounds(
     return {unit: rounds for unit, rounds in units.items() if not is_finished(begun, unit, rounds)}
 
 
-def lead_run(world: RankWorld, config: RunConfig, methods: Sequence[tuple[Method, int]], keeper: FileCheckpointer, digest: str,
-         asked: int | None) -> RankSchedule:  # fmt: skip
+def lead_run(
+    world: RankWorld,
+    config: RunConfig,
+    methods: Sequence[tuple[Method, int]],
+    keeper: Checkpointer,
+    digest: str,
+    asked: int | None,
+) -> RankSchedule:
     """Rank 0's share; tells the others what to do.
 
     Args:
@@ -69,7 +75,7 @@ def lead_run(world: RankWorld, config: RunConfig, methods: Sequence[tuple[Method
     }
     opening = {"config": config.model_dump(mode="json"), "begun": begun, "asked": asked}
     world.everyone.give({**opening, "digest": digest, "versions": VERSIONS})
-    return RankSchedule(world, units, asked, keeper.checkpoints)
+    return RankSchedule(world, units, asked, keeper.store)
 
 
 def follow_run(world: RankWorld) -> None:
@@ -94,4 +100,6 @@ def follow_run(world: RankWorld) -> None:
     units = remaining_rounds(config, methods, opening["begun"])
     share = RankSchedule(world, units, opening["asked"])
     with matmul_precision(config.precision, resolve_device(config.device)):
-        share.followed(run_bench(config, methods, dataset, source, share.told(), FileCheckpointer(share, opening["begun"]), share))
+        share.followed(
+            run_bench(config, methods, dataset, source, share.told(), Checkpointer(share, opening["begun"]), share)
+        )

@@ -9,21 +9,21 @@ from typing import Any
 
 from torch import Tensor
 
+from fedwca.config.run_config import RunConfig
+from fedwca.core.network import Network
 from fedwca.data.dataset import FederatedDataset
 from fedwca.data.partition import ClientImages
-from fedwca.engine.interface import TrialsInTurn
 from fedwca.engine.distributed.process_group import Mail, RankWorld
 from fedwca.engine.distributed.sharded import ShardedEngine, own_images
-from fedwca.runs.round_state import Folder
-from fedwca.config.run_config import RunConfig
-from fedwca.runs.select_engine import choose_engine
-from fedwca.runs.progress import Progress
-from fedwca.runs.setup import Tell, architecture, resolve_device, source_models
-from fedwca.runs.schedule import Record, Schedule, deal_trials, per_trial
-from fedwca.core.network import Network
+from fedwca.engine.interface import TrialsInTurn
+from fedwca.federated.source_model import TrainedSource
 from fedwca.results.checkpoints import Unit
 from fedwca.results.run_folder import to_plain
-from fedwca.federated.source_model import TrainedSource
+from fedwca.runs.reporter import Progress
+from fedwca.runs.round_state import CheckpointStore
+from fedwca.runs.schedule import Record, Schedule, deal_trials, per_trial
+from fedwca.runs.select_engine import choose_engine
+from fedwca.runs.setup import Tell, architecture, resolve_device, source_models
 
 
 class RankSchedule(Schedule):
@@ -44,7 +44,7 @@ class RankSchedule(Schedule):
         world: RankWorld,
         units: Mapping[Unit, int],
         asked: int | None,
-        keep: Folder | None = None,
+        keep: CheckpointStore | None = None,
     ) -> None:
         self.world, self._keep = world, keep
         self.size = per_trial(world.size, sum(rounds > 0 for rounds in units.values()), asked)
@@ -90,7 +90,11 @@ class RankSchedule(Schedule):
             return super().engines(config, given)
         return TrialsInTurn(
             [
-                ShardedEngine(choose_engine(config, network, own_images(clients, self.team)), self.team, [c.train for c in clients])
+                ShardedEngine(
+                    choose_engine(config, network, own_images(clients, self.team)),
+                    self.team,
+                    [c.train for c in clients],
+                )
                 for network, clients in given
             ]
         )

@@ -7,16 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fedwca.config.run_config import RunConfig
 from fedwca.data.metrics import Metrics, mean
-from fedwca.engine.interface import TrialsInTurn
+from fedwca.engine.interface import Engine, TrialsInTurn
 from fedwca.engine.randomness import Keys
 from fedwca.errors import Diverged
-from fedwca.runs.round_state import RoundState
-from fedwca.config.run_config import RunConfig
-from fedwca.runs.diagnostics import cluster_layers, measure_evidence
-from fedwca.runs.progress import Progress
-from fedwca.runs.record import WarnOnce, count_accuracies, describe_round, nearest_clients
 from fedwca.federated.round import Method, Outcome, Server, close_round, open_round
+from fedwca.runs.diagnostics import cluster_layers, measure_evidence
+from fedwca.runs.record import WarnOnce, count_accuracies, describe_round, nearest_clients
+from fedwca.runs.reporter import Progress
+from fedwca.runs.round_state import RoundState
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def run_rounds(
             state = {name: value.contiguous() for name, value in server.state.items()}
             server = Server(server.rows.contiguous(), state, server.source)
             spent_here = spent + time.perf_counter() - began
-            record = record_round(config, number, rounds, server, outcome, method, engines, i, trials[i])
+            record = record_round(config, number, rounds, server, outcome, method, engines.engines[i], trials[i])
             record["seconds"]["round"] = spent_here
             caution(record, outcome, method)
             points[i] = RoundState(number, server, outcome.labels)
@@ -98,12 +98,11 @@ def record_round(
     server: Server,
     outcome: Outcome,
     method: Method,
-    engines: TrialsInTurn,
-    federation: int,
+    engine: Engine,
     trial: Trial,
 ) -> dict[str, Any]:
     """What is written down of a round: accuracies, what was done, and looks that decide nothing."""
-    engine, metrics, began = engines.engines[federation], trial.metrics, time.perf_counter()
+    metrics, began = trial.metrics, time.perf_counter()
     local = count_accuracies(metrics, engine, clients=list(outcome.uploads))
     accuracy = count_accuracies(metrics, engine, method.aggregator.deliver(server.state, len(server.rows)), server.rows)
     evaluated = time.perf_counter()

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from fedwca.config.run_config import RunConfig
+from fedwca.core.network import Network
 from fedwca.data.dataset import FederatedDataset
 from fedwca.data.partition import ClientImages
 from fedwca.engine.interface import TrialsInTurn
 from fedwca.engine.stacked import can_share_step
-from fedwca.config.run_config import RunConfig
-from fedwca.runs.select_engine import choose_engines, trials_at_once
-from fedwca.runs.progress import Progress
-from fedwca.runs.setup import Tell, source_models
-from fedwca.core.network import Network
-from fedwca.results.checkpoints import Unit
 from fedwca.federated.source_model import TrainedSource
+from fedwca.results.checkpoints import Unit
+from fedwca.runs.reporter import Progress
+from fedwca.runs.select_engine import choose_engines, trials_at_once
+from fedwca.runs.setup import Tell, source_models
 
 Record = dict[str, Any]
 

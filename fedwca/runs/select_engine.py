@@ -9,8 +9,9 @@ import torch
 from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
+from fedwca.engine.free_memory import free_bytes
 from fedwca.engine.interface import Engine, TrialsInTurn
-from fedwca.engine.memory import Footprint, free_bytes, slice_size
+from fedwca.engine.memory import Footprint, slice_size
 from fedwca.engine.sequential.engine import SequentialEngine, count_cores
 from fedwca.engine.stacked import StackedEngine, StackedTrials, can_share_step
 from fedwca.engine.stacked.tuning.kernels import Kernels
@@ -45,7 +46,7 @@ def choose_engine(config: RunConfig, network: Network, clients: Sequence[ClientI
 
 
 def named_kernels(config: RunConfig) -> Kernels | None:
-    """What a configuration names; None for ``auto``, and for ``measure``, which `fedwca.runs.select_kernels` replaces."""
+    """What a configuration names; None for ``auto`` and ``measure``, which `fedwca.runs.select_kernels` replaces."""
     return None if config.kernels == "auto" or config.kernels == "measure" else config.kernels
 
 

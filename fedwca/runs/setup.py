@@ -11,18 +11,18 @@ from dataclasses import replace
 
 import torch
 
-from fedwca.data.dataset import FederatedDataset
-from fedwca.datasets import find_dataset
-from fedwca.engine.layout import Layout
-from fedwca.engine.sequential.engine import count_cores, limit_to_one_thread
-from fedwca.engine.precision import check_precision, matmul_precision
-from fedwca.engine.randomness import fold_key, uniform
-from fedwca.engine.distributed.process_group import expected_ranks
-from fedwca.engine.signatures import BankSignatures
-from fedwca.errors import UsageError
 from fedwca.config.registries import registry_of
 from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Architecture
+from fedwca.data.dataset import FederatedDataset
+from fedwca.datasets import find_dataset
+from fedwca.engine.distributed.process_group import expected_ranks
+from fedwca.engine.layout import Layout
+from fedwca.engine.precision import check_precision, matmul_precision
+from fedwca.engine.randomness import fold_key, uniform
+from fedwca.engine.sequential.engine import count_cores, limit_to_one_thread
+from fedwca.engine.signatures import BankSignatures
+from fedwca.errors import UsageError
 from fedwca.federated.round import Method
 from fedwca.federated.source_model import TrainedSource, load_source, pretrain
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedwca.cli.options import Format
-from fedwca.cli.tables import print_in
-from fedwca.config.layers import RunPlan, resolve_plan
-from fedwca.errors import FedwcaError, UsageError
-from fedwca.results.text_tables import TextTable
-from fedwca.runs.execute import RunRequest
-from fedwca.runs.reuse import collect_runs, say
-from fedwca.runs.sources import chosen_sources
+from fedwca.config.layers import RunPlan, type_components
+from fedwca.config.run_config import validate
+from fedwca.data.cache import make_folder
+from fedwca.errors import UsageError
+from fedwca.results.settings import SAME_NUMBERS
+from fedwca.results.tables import Table
+from fedwca.runs.reporter import RunReporter, WarningsOnly
+from fedwca.runs.reuse import chosen_sources, collect_runs
+from fedwca.runs.run_stages import RunRequest
 from fedwca.search.space import CRITERIA, ORACLE, Options, Range, check_taken, judge, resolve_grid
 
 
@@ -36,8 +37,12 @@ class Search:
         return CRITERIA.get(self.criterion, "maximize")
 
 
-def search(wanted: Search) -> list[dict[str, Any]]:
+def search(wanted: Search, reporter: RunReporter) -> list[dict[str, Any]]:
     """Try values until there are enough; returns the finished tries, the best first.
+
+    Args:
+        wanted: what is tried.
+        reporter: told of every try, and of warnings in it.
 
     Raises:
         UsageError: Optuna is not installed, or the folder holds another search.
@@ -48,7 +53,7 @@ def search(wanted: Search) -> list[dict[str, Any]]:
         raise UsageError("fedwca sweep needs Optuna; install it with: pip install 'fedwca[sweep]'") from None
     named = wanted.request.layer.get("source")
     (request,) = chosen_sources(wanted.request, [named] if named else [])
-    decided = resolve_plan(request.layer, request.pairs, request.preset, request.file)
+    decided = request.plan()
     params = [replace(param, key=resolve_grid(param.key, decided)) for param in wanted.params]
     for param in params:
         for value in param.values if isinstance(param, Options) else (param.low, param.high):
@@ -65,16 +70,16 @@ def search(wanted: Search) -> list[dict[str, Any]]:
 
         def objective(trial: Any) -> float:
             values = {param.key: _suggested(trial, param) for param in params}
-            found = collect_runs(_with(request, values), wanted.out / "runs", lambda text: None)
+            found = collect_runs(_with(request, values), wanted.out / "runs", WarningsOnly(reporter))
             (method,) = found.runs
             value = judge(found.records(method), wanted.criterion)
-            say(f"try {trial.number}: {_shown(values)}: {wanted.criterion} {value:.4g}")
+            reporter.note(f"try {trial.number}: {_shown(values)}: {wanted.criterion} {value:.4g}")
             return value
 
         _again(optuna, study)
         done = len(study.get_trials(states=[optuna.trial.TrialState.COMPLETE]))
         if done:
-            say(f"{wanted.out}: {done} tries are there already")
+            reporter.note(f"{wanted.out}: {done} tries are there already")
         if tries > done:
             study.optimize(objective, n_trials=tries - done)
     complete = study.get_trials(states=[optuna.trial.TrialState.COMPLETE])
@@ -87,21 +92,17 @@ def _with(request: RunRequest, values: dict[str, Any]) -> RunRequest:
 
 
 def _tried(request: RunRequest, values: dict[str, Any]) -> RunPlan:
-    one = _with(request, values)
-    return resolve_plan(one.layer, one.pairs, one.preset, one.file)
+    return _with(request, values).plan()
 
 
 def _study(optuna: Any, wanted: Search, params: Sequence[Options | Range], decided: RunPlan, listed: Any) -> Any:
     """The study in the folder, or a new one; refuses one of another search."""
     about = {
-        "config": decided.config.model_dump(mode="json", exclude={"workers", "trials_at_once"}),
+        "config": decided.config.model_dump(mode="json", exclude=set(SAME_NUMBERS)),
         "criterion": wanted.criterion,
         "params": sorted(map(repr, params)),
     }
-    try:
-        wanted.out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FedwcaError(f"--out {wanted.out}: cannot be written ({error.strerror or error})") from None
+    make_folder(wanted.out)
     backend = optuna.storages.journal.JournalFileBackend(str(wanted.out / "study.journal"))
     sampler = optuna.samplers.GridSampler(listed, seed=decided.config.seed) if listed else None
     study = optuna.create_study(
@@ -111,12 +112,17 @@ def _study(optuna: Any, wanted: Search, params: Sequence[Options | Range], decid
         load_if_exists=True,
         sampler=sampler,
     )
-    if study.user_attrs.get("about", about) != about:
+    if _typed(study.user_attrs.get("about", about)) != _typed(about):
         raise UsageError(f"--out {wanted.out}: holds a search with other settings; name another folder or remove it")
     study.set_user_attr("about", about)
     if not listed:  # what goes on draws anew, not what was tried before
         study.sampler = optuna.samplers.TPESampler(seed=decided.config.seed + len(study.trials))
     return study
+
+
+def _typed(about: Mapping[str, Any]) -> dict[str, Any]:
+    """What a study is of, its components' fields in their types: one of an earlier release may hold them as text."""
+    return {**about, "config": type_components(validate(dict(about["config"]))).model_dump(mode="json")}
 
 
 def _again(optuna: Any, study: Any) -> None:
@@ -141,8 +147,8 @@ def _shown(values: dict[str, Any]) -> str:
     )
 
 
-def report(wanted: Search, found: list[dict[str, Any]], form: Format) -> None:
-    """Print the tries, the best first, and how to run the best."""
+def tabulate_tries(wanted: Search, found: list[dict[str, Any]]) -> Table:
+    """The tries, the best first, and how to run the best."""
     lines = [[f"{v:.4g}" if isinstance(v, float) else str(v) for v in entry.values()] for entry in found]
     better = "more" if wanted.direction == "maximize" else "less"
     best = " ".join(f"--set {key}={value}" for key, value in found[0].items() if key not in ("try", wanted.criterion))
@@ -154,5 +160,4 @@ def report(wanted: Search, found: list[dict[str, Any]], form: Format) -> None:
     method = wanted.request.layer["baselines"][0]
     title = f"{method}: {wanted.criterion} after the last round ({better} is better), the best first"
     notes = [f"{labels} Mean over clients and runs.", f"The best: {best}"]
-    whole = {"criterion": wanted.criterion, "direction": wanted.direction, "tries": found}
-    print_in(form, TextTable(title, tuple(found[0]), lines, notes), whole, found)
+    return Table(title, tuple(found[0]), lines, notes)

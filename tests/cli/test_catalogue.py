@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
+import typer
 
 import fedwca
+from fedwca.cli import app
 from fedwca.cli.complete import baselines, names, presets
 from fedwca.config.registries import PLURALS, registry_of
+from fedwca.config.run_config import RunConfig
+from fedwca.core.settings import Training
 
 from .conftest import call
 
@@ -83,3 +88,24 @@ def test_completion() -> None:
     assert names("aggregator")("one_h") == ["one-hot"]
     assert "source-only" in baselines("")
     assert presets("p") == ["paper"]
+
+
+def test_names_by_a_pattern() -> None:
+    assert json.loads(call("list", "aggregators", "W*A", "--json").out) == {"aggregators": ["wca"]}
+    found = json.loads(call("list", "--json").out)
+    assert json.loads(call("list", "baselines", "fed*", "--json").out)["baselines"] == [
+        name for name in found["baselines"] if name.startswith("fed")
+    ]
+
+
+@pytest.mark.parametrize("words", [["bench"], ["deploy", "init"]])
+def test_an_option_says_what_its_field_says(words: list[str]) -> None:
+    command: Any = typer.main.get_command(app)
+    for word in words:
+        command = command.commands[word]
+    options = {option.name: option for option in command.params}
+    for name in ("model", "batch_size", "precision", "aggregator", "objectives", "source"):
+        field = (Training if name == "batch_size" else RunConfig).model_fields[name]
+        assert options[name].help.startswith(" ".join(str(field.description).split()))
+    assert options["model"].help.endswith("Default: lenet.")
+    assert "Unset: the data set's own default" in options["source"].help

@@ -8,10 +8,10 @@ import pytest
 from rich.console import Console
 
 from fedwca.cli.wide_tables import draw_grid, listed, parts
-from fedwca.results.text_tables import TextTable
+from fedwca.results.tables import Table
 
 COLUMNS = ("method", "photo", "printed", "street", "neon", "mean", "to FedAvg")
-GRID = TextTable(
+GRID = Table(
     "digits_mini: accuracy",
     COLUMNS,
     [["Source Only", *["58.1 ± 4.5"] * 5, "-8.5 ± 3.3"], ["FedAvg", *["59.5 ± 14.7"] * 5, ""]],
@@ -48,7 +48,7 @@ def test_parts_share_the_first_column_and_hold_every_other_once(width: int) -> N
 
 
 def test_an_empty_table() -> None:
-    assert parts(TextTable("", ("method", "mean"), []), 5)
+    assert parts(Table("", ("method", "mean"), []), 5)
 
 
 def test_lists_are_broken_on_terminals_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -260,8 +260,8 @@ def test_specs_in_a_file(tmp_path: Path) -> None:
     )
     made = resolve_plan({}, file=toml(tmp_path / "c.toml", text))
     assert made.config.components == {
-        "aggregator": {"wca": {"ta": "0.5"}},
-        "objective": {"shot": {"lam": "0.2"}},
+        "aggregator": {"wca": {"ta": 0.5}},
+        "objective": {"shot": {"lam": 0.2}},
         "clusterer": {"finch": {"level": 2}},
     }
     assert [method.name for method, _ in made.methods] == ["wca"]

@@ -75,7 +75,7 @@ def python(folder: Path, *arguments: str) -> str:
 def test_the_plugins_of_the_docs_run(workplace: Path) -> None:
     summary = json.loads((workplace / "summary.json").read_text())
     assert list(summary["methods"]) == ["lean"]
-    assert summary["config"]["components"]["aggregator"] == {"lean": {"p": "0.7"}}
+    assert summary["config"]["components"]["aggregator"] == {"lean": {"p": 0.7}}
     last = json.loads((workplace / "runs/first/rounds.jsonl").read_text().splitlines()[-1])
     labels = last["labels"]
     for client, label in enumerate(labels):
@@ -135,9 +135,10 @@ def test_a_command_line_parses(page: Path, words: list[str], monkeypatch: pytest
     context = command.make_context(words[0], list(names))
     if words[0] == "bench" and known(words):
         values = context.params
-        monkeypatch.setattr("fedwca.runs.execute.execute", planned)
+        monkeypatch.setattr("fedwca.runs.start.start_run", planned)
         if values["config"] is None:
-            command.callback(**values)
+            with pytest.raises(typer.Exit):
+                command.callback(**values)
     if words[0] == "compare":
         resolve_plan({"baselines": context.params["methods"], "composed": False})
     if words[0] == "reproduce":
@@ -146,9 +147,10 @@ def test_a_command_line_parses(page: Path, words: list[str], monkeypatch: pytest
         assert registry_of(words[1]).get(words[2])
 
 
-def planned(request: Any) -> None:
+def planned(request: Any, *_: Any) -> None:
     """In place of a run: everything that is checked before one, without data."""
-    resolve_plan(request.layer, request.pairs, request.preset, None, request.layer.get("source"))
+    request.plan()
+    raise typer.Exit
 
 
 @by_page
@@ -205,7 +207,7 @@ def test_the_map_names_every_equation_function() -> None:
     from fedwca import functional
 
     text = (ROOT / "docs" / "paper-to-code.md").read_text()
-    own = {"VectorError", "class_entropy", "finch_levels"}
+    own = {"Metric", "VectorError", "class_entropy", "finch_levels"}
     assert [name for name in functional.__all__ if name not in own and f"`fedwca.functional.{name}`" not in text] == []
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 import torch
 
+from fedwca.config.run_config import RunConfig
+from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
-from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.interface import TrialsInTurn
+from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedTrials
 from fedwca.errors import UsageError
-from fedwca.runs import select_engine as engines
-from fedwca.config.run_config import RunConfig
-from fedwca.runs.select_engine import ENGINES, choose_engine, choose_engines, restore_trials_at_once, trials_at_once
 from fedwca.models.lenet import LeNet
 from fedwca.models.resnet18 import ResNet18
-from fedwca.core.network import Network
+from fedwca.runs import select_engine as engines
+from fedwca.runs.select_engine import ENGINES, choose_engine, choose_engines, restore_trials_at_once, trials_at_once
 
 
 @pytest.mark.parametrize("name", ["auto", "loop"])
@@ -65,7 +65,7 @@ def test_on_a_gpu_as_many_trials_as_fit(
     monkeypatch.setattr(engines, "_bytes", lambda *given: (8200, 1000))
     config = RunConfig(device="cuda", engine="stacked", source_models=5, trials=3)
     for free, number in ((40_000, 2), (1_000, 1), (10**9, 15)):
-        monkeypatch.setattr(engines, "free", lambda device, there=free: there)
+        monkeypatch.setattr(engines, "free_bytes", lambda device, there=free: there)
         assert trials_at_once(config, network, images) == number
 
 
@@ -83,7 +83,7 @@ def test_a_run_that_goes_on_takes_the_same_trials_together_if_it_can(
     assert restore_trials_at_once(stacked, 3, given, 2).trials_at_once == 2
     # Begun on a GPU, going on on a CPU: auto is the loop there.
     assert restore_trials_at_once(RunConfig(engine="auto", device="cpu", trials=4), 3, given, 3).trials_at_once == 1
-    monkeypatch.setattr(engines, "free", lambda device: 10_000)
+    monkeypatch.setattr(engines, "free_bytes", lambda device: 10_000)
     assert restore_trials_at_once(stacked, 3, given, 2).trials_at_once == 1
     asked = stacked.model_copy(update={"trials_at_once": 2})
     assert restore_trials_at_once(asked, 3, given, 2).trials_at_once == 2

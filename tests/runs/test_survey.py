@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from fedwca.runs.resume_points import find_resume_points
 from fedwca.results.checkpoints import Checkpoints, RetentionPolicy, Unit
+from fedwca.runs.resume_points import find_resume_points
 
 UNITS = {Unit(0, trial, "wca"): 5 for trial in range(3)}
 TOGETHER = [[(0, 0), (0, 1)], [(0, 2)]]

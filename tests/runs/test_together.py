@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fedwca.errors import Diverged
-from fedwca.runs import rounds as federate
-from fedwca.runs.bench import run_bench
 from fedwca.config.methods import compose
 from fedwca.config.run_config import RunConfig
-from fedwca.runs.progress import Progress
-from fedwca.runs.setup import load
+from fedwca.errors import Diverged
 from fedwca.federated.round import OpenRound
+from fedwca.runs import rounds as federate
+from fedwca.runs.bench import run_bench
+from fedwca.runs.reporter import Progress
+from fedwca.runs.setup import load
 
 from ..shades import write_shades
 
@@ -63,7 +63,7 @@ def test_every_round_is_counted_once(config: RunConfig) -> None:
 
 
 def test_a_trial_that_diverges_is_named(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, seen = federate.conclude, []
+    real, seen = federate.close_round, []
 
     def conclude(turn: OpenRound, uploads: object) -> object:
         seen.append(turn)
@@ -71,7 +71,7 @@ def test_a_trial_that_diverges_is_named(config: RunConfig, monkeypatch: pytest.M
             turn.engine.bank[0] = torch.nan
         return real(turn, uploads)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(federate, "conclude", conclude)
+    monkeypatch.setattr(federate, "close_round", conclude)
     dataset, source = load(config)
     with pytest.raises(Diverged, match="source model 0, trial 1: client 0's model has values that are not finite"):
         list(run_bench(config, compose(config), dataset, source))

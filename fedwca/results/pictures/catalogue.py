@@ -12,7 +12,7 @@ from fedwca.registry import canonical, unknown
 from fedwca.results import pictures
 from fedwca.results.pictures.models import Models
 from fedwca.results.pictures.style import NotDrawn
-from fedwca.results.reading import Run
+from fedwca.results.run import Run
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,11 @@ class Picture:
 
 def _overview(choice: PictureRequest) -> Any:
     from fedwca.results.pictures.accuracy import need_rounds
-    from fedwca.results.pictures.overview import drawn
-    from fedwca.results.summary import table_rows
+    from fedwca.results.pictures.overview import draw_overview
 
     run = choice.run
     need_rounds(run)
-    return drawn(run.records, table_rows(run.records, run.labels, run.domains), run.title)
+    return draw_overview(run.records, run.results, run.title)
 
 
 def _neighbours(choice: PictureRequest) -> Any:

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from fedwca.data.metrics import mean
-from fedwca.results.reading import Record, Run
+from fedwca.results.run import Run
+from fedwca.results.summary import Record
 
 CLOSE = 1.02
 """A second neighbour at most 2 % farther than the first is close to a tie."""
@@ -18,7 +19,11 @@ def run_warnings(run: Run) -> list[str]:
     found = []
     if not run.complete:
         found.append("The run is not complete: the last round of an unfinished method is an early one.")
-    if not run.records and run.summary:
+    if run.complete and run.records and not run.whole:
+        found.append(
+            "rounds.jsonl lacks rounds that were run, so the table is that of summary.json, and curves end early."
+        )
+    if not run.records and run.results:
         found.append("rounds.jsonl is not in the folder, so there is nothing here about single rounds or clients.")
     for name, label in run.labels.items():
         records = run.rounds(name)

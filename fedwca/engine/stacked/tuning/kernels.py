@@ -8,13 +8,12 @@ import torch
 from torch import Tensor
 
 from fedwca.core.network import Network
+from fedwca.core.settings import DROPPED as DROPPED
 
 Kernels = Literal["eager", "channels-last", "graphs"]
 """eager: call by call; channels-last: images ``[B, H, W, G·3]`` in memory, in all passes, so that grouped convolutions
 that begin with them are in channels-last order; graphs: eager's calls, recorded once a round and played again as one
 CUDA graph."""
-DROPPED = {"products", "compile"}
-"""Kernels of earlier releases, slower in all that was measured."""
 
 
 def default_kernels(network: Network, device: torch.device) -> Kernels:

@@ -1,18 +1,14 @@
-"""`fedwca bench --profile`: where the time went, on the screen and in the run folder."""
+"""Where the time of a run goes: progress that also records one round, and two files at the end."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
-from fedwca.results.profile import PHASES, TRACE, Tracer, phase_seconds
+from fedwca.results.profile import TRACE, Tracer, phase_seconds
 from fedwca.results.run_folder import RunFolder
-from fedwca.runs.bench import Progress
+from fedwca.runs.reporter import Progress
 
 
 @contextmanager
@@ -43,17 +39,3 @@ def profiling(label: str | None, progress: Progress, folder: RunFolder) -> Itera
         trace = tracer.write(folder.path)
         seconds = phase_seconds(folder.records())
         folder.write("profile.json", {"seconds": seconds, "trace": TRACE if trace else None, "of": tracer.of})
-
-
-def print_profile(profile: Mapping[str, Any]) -> None:
-    """A row per method, a column per phase, seconds a round."""
-    console = Console()
-    grid = Table(title="Seconds a round; evidence, label and train are summed over clients")
-    for column in ("method", "round", *PHASES):
-        grid.add_column(column, justify="left" if column == "method" else "right")
-    for name, seconds in profile["seconds"].items():
-        each = (seconds[phase] / seconds["rounds"] for phase in ("round", *PHASES))
-        grid.add_row(name, *(f"{value:.3f}" for value in each))
-    console.print(grid)
-    if profile["trace"]:
-        console.print(f"Trace of a round of {profile['of']}: {profile['trace']}, for chrome://tracing", markup=False)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import csv
 import io
 
+import pytest
+
 from fedwca.results.comparison import EVERY, Comparison
+from fedwca.results.results_table import COLUMNS, ResultColumn, comparison_table, results_table
 from fedwca.results.statistics import Difference, Sample
 from fedwca.results.summary import Row
-from fedwca.results.text_tables import TextTable, comma_separated, format_difference, format_number
+from fedwca.results.tables import Table, comma_separated, difference_cell, mean_cell, sample_cell
 
-GRID = TextTable("a_b: 50 %", ("method", "x|y"), [["One & two", "1.0 ± 0.5"]], ("n = 2.", "Second note."))
+GRID = Table("a_b: 50 %", ("method", "x|y"), [["One & two", "1.0 ± 0.5"]], ("n = 2.", "Second note."))
 
 
 def test_markdown() -> None:
@@ -27,11 +30,36 @@ def test_latex_escapes_what_latex_reads() -> None:
     assert r"\begin{tabular}{lr}" in text
 
 
+@pytest.mark.parametrize(
+    ("letter", "written"),
+    [
+        ("{", r"\{"),
+        ("}", r"\}"),
+        ("\\", r"\textbackslash{}"),
+        ("~", r"\textasciitilde{}"),
+        ("^", r"\textasciicircum{}"),
+    ],
+)
+def test_a_label_cannot_break_a_latex_file(letter: str, written: str) -> None:
+    found = comparison_table(Comparison.of("shades", {"a": [Row("x", f"1{letter}2", {(0, 0): 50.0}, {})]}, None))
+    assert f"1{written}2 & 50.0 " in found.latex()
+
+
+def test_another_column_is_one_edit() -> None:
+    entry = {"domains": {"a": 1.0}, "domain_stds": {"a": None}, "mean": 1.0, "std": None, "n": 1, "worst": 0.5}
+    worst = ResultColumn("worst", lambda entry: mean_cell(entry["worst"]), known=lambda entry: "worst" in entry)
+    table = results_table("", [(("X",), entry)], columns=[*COLUMNS, worst])
+    assert table.columns == ("method", "a", "mean", "runs", "seconds", "worst")
+    assert table.rows == [["X", "1.0", "1.0", "1", "–", "0.5"]]
+    bare = {key: value for key, value in entry.items() if key != "worst"}
+    assert "worst" not in results_table("", [(("X",), bare)], columns=[*COLUMNS, worst]).columns
+
+
 def test_a_missing_spread_is_not_shown() -> None:
-    assert format_number(Sample(1.25, None, 1)) == "1.2"
-    assert format_number(Sample(float("nan"), None, 0)) == "–"
-    assert format_difference(Difference(1.0, None, 1, None, None, None)) == "+1.0"
-    assert format_difference(Difference(1.0, 0.5, 3, -0.24, 2.24, None)) == "+1.0 [-0.2, +2.2]"
+    assert sample_cell(Sample(1.25, None, 1)) == "1.2"
+    assert sample_cell(Sample(float("nan"), None, 0)) == "–"
+    assert difference_cell(Difference(1.0, None, 1, None, None, None)) == "+1.0"
+    assert difference_cell(Difference(1.0, 0.5, 3, -0.24, 2.24, None)) == "+1.0 [-0.2, +2.2]"
 
 
 def compared() -> Comparison:
