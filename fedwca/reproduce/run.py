@@ -18,12 +18,12 @@ from fedwca.registry import canonical
 from fedwca.reproduce.definitions import (
     Cost,
     Definition,
-    Published,
-    cost,
+    PublishedTable,
+    estimate_cost,
     fitting_definitions,
     layer_clusterer,
     layered_settings,
-    published,
+    published_table,
     quick_settings,
 )
 from fedwca.reproduce.tables import accuracies_beside, clusters_beside
@@ -49,7 +49,7 @@ class Job:
     """By source domain."""
     plans: dict[str, RunPlan]
     dataset: str
-    printed: Published | None
+    printed: PublishedTable | None
     quick: bool
 
     @property
@@ -68,7 +68,7 @@ class Job:
 
 
 def _cost(decided: RunPlan, source: str, names: Sequence[str] | None = None) -> Cost:
-    return cost(decided.config, source, [r for m, r in decided.methods if names is None or m.name in names])
+    return estimate_cost(decided.config, source, [r for m, r in decided.methods if names is None or m.name in names])
 
 
 @dataclass(frozen=True)
@@ -96,8 +96,8 @@ def plan_jobs(wanted: ReproductionRequest) -> list[Job]:
         first = replace(asked, layer=layered_settings(found, name, quick, asked.layer))
         fits = fitting_definitions(found, first.plan().config)
         layer = layered_settings(fits, name, quick, asked.layer)
-        request = replace(asked, layer=layer, said=said(wanted, fits, name))
-        printed = published(table, name)
+        request = replace(asked, layer=layer, said=name_origins(wanted, fits, name))
+        printed = published_table(table, name)
         sources = list(wanted.sources) or list(found.sources.get(name, ["all"]))
         requests = {str(one.layer["source"]): one for one in chosen_sources(request, sources, wanted.planning)}
         plans = {source: one.plan() for source, one in requests.items()}
@@ -106,7 +106,7 @@ def plan_jobs(wanted: ReproductionRequest) -> list[Job]:
     return made
 
 
-def said(wanted: ReproductionRequest, found: Definition, name: str) -> dict[str, str]:
+def name_origins(wanted: ReproductionRequest, found: Definition, name: str) -> dict[str, str]:
     """What the table or ``--quick`` sets for a data set, and the user did not."""
     whole = {**found.layer(), "dataset": name, "source": ""}
     own = {key: "--quick" for key, _ in flatten_keys(quick_settings(name))} if wanted.quick else {}

@@ -66,7 +66,7 @@ class NoCheckpointer:
         """Nothing is there."""
 
 
-class Folder(Protocol):
+class CheckpointFolder(Protocol):
     """Where a point's tensors go; a run's `Checkpoints`."""
 
     def save(self, unit: Unit, round: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any], last: bool) -> None:
@@ -84,7 +84,9 @@ class FileCheckpointer:
         begun: the last point of each unit that an earlier process left; None for a unit it finished.
     """
 
-    def __init__(self, checkpoints: Folder, begun: Mapping[Unit, SavedCheckpoint | None] | None = None) -> None:
+    def __init__(
+        self, checkpoints: CheckpointFolder, begun: Mapping[Unit, SavedCheckpoint | None] | None = None
+    ) -> None:
         self.checkpoints, self.begun = checkpoints, begun or {}
         self.told = {str(kind) for saved in self.begun.values() if saved for kind in saved.facts["told"]}
 
