@@ -29,7 +29,7 @@ from fedwca.deploy.messages import Parcel, row_to_tensors
 from fedwca.deploy.state_files import resume_client, save_client
 from fedwca.engine.layout import Layout
 from fedwca.engine.task import Training
-from fedwca.results.run_folder import environment
+from fedwca.results.run_folder import describe_environment
 
 CLUSTERS, CLASSES = 4, 10
 
@@ -91,7 +91,13 @@ def main() -> None:
         print(json.dumps(answer(given.out, given.images)))
         return
     flower = bool(importlib.util.find_spec("flwr"))
-    about = {"threads": 1, "epochs": 1, "clusters": CLUSTERS, "flower": flower, "environment": environment("cpu")}
+    about = {
+        "threads": 1,
+        "epochs": 1,
+        "clusters": CLUSTERS,
+        "flower": flower,
+        "environment": describe_environment("cpu"),
+    }
     lines = []
     for model in ("lenet", "resnet18"):
         with tempfile.TemporaryDirectory() as folder:

@@ -39,7 +39,7 @@ from fedwca.pseudo_labelers.two_model import TwoModel
 x = torch.randint(0, 256, (4, 128, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
 engine = SequentialEngine(LeNet().build(10), [ClientImages(c, c[:0], c[:0]) for c in x], "cpu", workers=1)
 aggregator = aggregators.build(NAME)
-clusterer = clusterers.build("true") if aggregator.partition == "given" else None
+clusterer = clusterers.build("true") if aggregator.grouping.needs_clusterer else None
 method = Method(NAME, NAME, aggregator, TwoModel(), (Shot(),), clusterer)
 domains, training = torch.tensor([0, 0, 1, 1]), Training(epochs=1)
 server, _ = run_round(0, init_server(engine), method, engine, training, Keys(0), domains)

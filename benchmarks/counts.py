@@ -24,8 +24,9 @@ from fedwca.aggregators import aggregators
 from fedwca.clusterers import clusterers
 from fedwca.data.partition import ClientImages
 from fedwca.engine.stacked import StackedEngine, StackedTrials
-from fedwca.engine.stacked import worker as desk
-from fedwca.engine.stacked.training import train
+from fedwca.engine.stacked import trials as several
+from fedwca.engine.stacked import worker as alone
+from fedwca.engine.stacked.train import train
 from fedwca.federated.round import Server, open_round
 from fedwca.models.lenet import LeNet
 from fedwca.objectives.shot import Shot
@@ -73,7 +74,7 @@ def method(name: str) -> Method:
     """FedAvg as a baseline, or FedWCA without mixup, whose extra images depend on the last digits of predictions."""
     aggregator = aggregators.build(name)
     labeler = Prototype() if name == "fedavg" else TwoModel(mixup=False)
-    clusterer = clusterers.build("true") if aggregator.partition == "given" else None
+    clusterer = clusterers.build("true") if aggregator.grouping.needs_clusterer else None
     return Method(name, name, aggregator, labeler, (Shot(),), clusterer)
 
 
@@ -145,7 +146,7 @@ def training_calls(name: str) -> dict[str, int]:
             with counting:
                 return train(*given)
 
-        with patch.object(desk, "train", counted):
+        with patch.object(alone, "train", counted), patch.object(several, "train", counted):
             given = (made, Training(epochs=EPOCHS, batch_size=BATCH), Keys(0), torch.arange(2))
             parts = {
                 i: open_round(0, init_server(engine), given[0], engine, *given[1:])

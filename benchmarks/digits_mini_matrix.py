@@ -10,7 +10,7 @@ import torch
 from fedwca import SourceTraining, find_dataset, pretrain
 from fedwca.federated.source_model import split_source
 from fedwca.models.lenet import LeNet
-from fedwca.results.run_folder import environment
+from fedwca.results.run_folder import describe_environment
 
 TRAINING = SourceTraining(epochs=30, lr=1e-2)
 SEED = 0
@@ -38,7 +38,7 @@ def main() -> None:
         "seed": SEED,
         "source_training": TRAINING.model_dump(),
         "matrix": matrix,
-        "environment": environment("cpu"),
+        "environment": describe_environment("cpu"),
     }
     path = Path(__file__).parent / "results" / "digits_mini_matrix.json"
     path.write_text(json.dumps(result, indent=2) + "\n")

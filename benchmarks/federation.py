@@ -21,7 +21,7 @@ from typing import Any
 from federation_trials import Case, Trials
 
 from fedwca.deploy.client import Privacy
-from fedwca.results.run_folder import environment, to_plain
+from fedwca.results.run_folder import describe_environment, to_plain
 
 METHODS = ("fedavg", "wca", "revised_wca:u=2")
 UPLOADS = {
@@ -91,7 +91,7 @@ def main() -> None:
 
     def write() -> None:
         ordered = [lines[case.what, case.aggregator] for case in cases if (case.what, case.aggregator) in lines]
-        around = environment("cpu")
+        around = describe_environment("cpu")
         if any(line["epsilon"] for line in ordered):
             around["versions"]["dp-accounting"] = version("dp-accounting")
         result = {

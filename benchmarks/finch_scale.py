@@ -22,7 +22,7 @@ from torch import Tensor
 
 from fedwca.functional import connected_components, first_neighbours
 from fedwca.functional.neighbours import EXACT
-from fedwca.results.run_folder import environment
+from fedwca.results.run_folder import describe_environment
 
 KINDS = ("synthetic", "tiled")
 VALUES, SAMPLE, SEED = 500, 1000, 0
@@ -162,7 +162,7 @@ def write(file: Path, cases: list[dict[str, Any]]) -> None:
         "tiled": {"trained": TRAINED, "noise": NOISE, "values": f"the first {VALUES} of the first layer's 1,520"},
         "auto": f"exact faiss up to {EXACT} clients, hnsw above",
         "cases": cases,
-        "environment": environment("cpu"),
+        "environment": describe_environment("cpu"),
     }
     file.write_text(json.dumps(result, indent=2) + "\n")
 

@@ -18,14 +18,14 @@ from typing import Any, get_args
 from fedwca import Federation, Keys, SequentialEngine, init_server, run_round
 from fedwca.config.layers import resolve_plan
 from fedwca.config.run_config import RunConfig
+from fedwca.core.files import write_atomically
 from fedwca.core.network import Network
-from fedwca.data.cache import write_atomically
 from fedwca.engine.task import Training
 from fedwca.export.from_run import classify
 from fedwca.federated.round import Method
 from fedwca.newcomers.federation import TrainedFederation
 from fedwca.newcomers.join import By, first_round, join
-from fedwca.results.run_folder import environment
+from fedwca.results.run_folder import describe_environment
 from fedwca.runs.bench import split_trial
 from fedwca.runs.setup import load, source_model
 
@@ -153,7 +153,7 @@ def main() -> None:
             "clients": records,
             "complete": seed == seeds[-1],
             "seconds": time.perf_counter() - started,
-            "environment": environment("cpu"),
+            "environment": describe_environment("cpu"),
         }
         text = json.dumps(result, indent=2) + "\n"
         write_atomically(given.out, lambda file, text=text: file.write_text(text))  # type: ignore[misc]

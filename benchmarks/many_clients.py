@@ -36,7 +36,7 @@ def run(clients: int, method: str) -> dict[str, Any]:
     from fedwca.engine.layout import Layout
     from fedwca.results.checkpoints import Checkpoints, RetentionPolicy
     from fedwca.runs.bench import run_bench
-    from fedwca.runs.round_state import FileCheckpointer
+    from fedwca.runs.round_state import Checkpointer
     from fedwca.runs.setup import architecture
 
     torch.set_num_threads(1)
@@ -62,7 +62,7 @@ def run(clients: int, method: str) -> dict[str, Any]:
     before = peak()
     records, ends = [], []
     with tempfile.TemporaryDirectory() as folder:
-        keeper = FileCheckpointer(Checkpoints(Path(folder), "many", RetentionPolicy.parse("last")))
+        keeper = Checkpointer(Checkpoints(Path(folder), "many", RetentionPolicy.parse("last")))
         for record in run_bench(decided.config, decided.methods, dataset, "home", keeper=keeper):
             ends.append((time.perf_counter(), time.process_time()))
             records.append(record)

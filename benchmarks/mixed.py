@@ -18,8 +18,8 @@ from digits import keep
 from provenance import provenance
 
 from fedwca.cli import main as fedwca
+from fedwca.engine.stacked.batch import TrialBatch
 from fedwca.engine.stacked.schedule import StepSchedule
-from fedwca.engine.stacked.trial_batch import TrialBatch
 
 ARGUMENTS = [
     *("--engine", "stacked", "--dataset", "digit-five", "--source", "mnist", "--clients", "4", "--samples", "400"),
@@ -36,13 +36,13 @@ def main() -> None:
     rounds: list[dict[str, Any]] = []
     real = StepSchedule.__init__
 
-    def watched(plan: StepSchedule, cohort: TrialBatch, *rest: Any) -> None:
-        real(plan, cohort, *rest)
+    def watched(plan: StepSchedule, batch: TrialBatch, *rest: Any) -> None:
+        real(plan, batch, *rest)
         if not plan._mixed:
             return
         images = mixed = places = 0
         for epoch in plan.epochs:
-            for step, spans in enumerate(plan.spans):
+            for step, spans in enumerate(plan.groups):
                 for span in spans:
                     clients = range(span.first, span.stop)
                     images += span.images * len(clients)

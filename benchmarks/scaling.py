@@ -21,7 +21,7 @@ from counts import Setting
 
 from fedwca.engine.layout import mix_rows
 from fedwca.functional import finch, soft_neighborhood_density
-from fedwca.results.run_folder import environment
+from fedwca.results.run_folder import describe_environment
 
 ROOT = Path(__file__).resolve().parents[1]
 CLIENTS, IMAGES = (4, 8, 16, 32), (64, 128, 256, 512)
@@ -138,7 +138,7 @@ def main(arguments: list[str] | None = None) -> None:
         "commit": commit(),
         "curves": found,
         "load_average": round(os.getloadavg()[0], 1),
-        "environment": environment("cpu"),
+        "environment": describe_environment("cpu"),
     }
     given.out.write_text(json.dumps(result, indent=2) + "\n")
     picture(found, given.picture)

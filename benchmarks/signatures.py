@@ -13,7 +13,7 @@ from fedwca.clusterers.finch import Finch
 from fedwca.config.layers import resolve_plan
 from fedwca.data import DatasetWarning
 from fedwca.engine.signatures import BankSignatures
-from fedwca.results.run_folder import environment
+from fedwca.results.run_folder import describe_environment
 from fedwca.runs.bench import split_trial
 from fedwca.runs.setup import load, source_model
 
@@ -50,7 +50,7 @@ def main(data: str) -> None:
         "what": "FINCH level 0 on models after round 0 (16 clients, 4 per target domain) against the true domains",
         "config": {**SIZES, **TRAINING, "seeds": SEEDS},
         "results": found,
-        "environment": environment("cpu"),
+        "environment": describe_environment("cpu"),
     }
     keep(Path(__file__).parent / "results" / "signatures.json", result)
 

@@ -10,7 +10,7 @@ from digits import keep, layer
 
 from fedwca import SequentialEngine, init_server
 from fedwca.config.layers import resolve_plan
-from fedwca.results.run_folder import environment
+from fedwca.results.run_folder import describe_environment
 from fedwca.runs.bench import split_trial
 from fedwca.runs.record import count_accuracies
 from fedwca.runs.setup import load, source_models
@@ -32,7 +32,7 @@ def main(data: str) -> None:
             found.append({"source": source, "epochs": epochs, "seed": 0, "held_out": model.accuracy, "targets": mean})
             print(found[-1], flush=True)
     what = "accuracy in percent of source models, on held-out source images and on the clients' test images"
-    keep(RESULT, {"what": what, "results": found, "environment": environment("cpu")})
+    keep(RESULT, {"what": what, "results": found, "environment": describe_environment("cpu")})
 
 
 if __name__ == "__main__":

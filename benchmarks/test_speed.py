@@ -51,7 +51,7 @@ def test_round(benchmark, each: int, kind: str, name: str, model: str, clients: 
     network, own = models.build(model).build(10), federation(clients, each)
     engine = StackedEngine(network, own) if kind == "stacked" else SequentialEngine(network, own, "cpu", workers=1)
     aggregator = aggregators.build(name)
-    clusterer = clusterers.build("true") if aggregator.partition == "given" else None
+    clusterer = clusterers.build("true") if aggregator.grouping.needs_clusterer else None
     method = Method(name, name, aggregator, TwoModel(), (Shot(),), clusterer)
     domains, training = torch.arange(clients) % 2, Training(epochs=EPOCHS)
     server, _ = run_round(0, init_server(engine), method, engine, training, Keys(0), domains)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ ALLOWED: dict[str, set[str]] = {
     **dict.fromkeys(COMPONENTS, VALUES),
     "datasets": {*BASE, "data"},
     "loggers": BASE,
-    "data": BASE,
+    "data": {*BASE, "core"},
     "engine": {*VALUES, "data"},
     "federated": {*VALUES, "data", "engine"},
     "results": {*BASE, "core", "data"},
@@ -70,6 +71,34 @@ def imported(tree: ast.Module) -> Iterator[str]:
             assert node.level == 0, "imports are absolute"
             yield str(node.module)
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def imported_files(tree: ast.Module, files: set[str]) -> set[str]:
+    """Those of some modules that a module imports itself, wherever in it, type-checking ones too."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            whole = {alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {full if full in files else str(node.module) for full in whole.values()}
+    return found & files
+
+
+NOT_YET_CUT = {("fedwca.runs.execute", "fedwca.cli.resume")}
+"""Imports that close a circle and are on their way out; nothing is added here."""
+
+
+def test_no_file_imports_itself_through_others() -> None:
+    files = {name for _, name, _ in MODULES}
+    graph = {
+        name: {full for full in imported_files(tree, files) if (name, full) not in NOT_YET_CUT}
+        for _, name, tree in MODULES
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" ← ".join(error.args[1]))
 
 
 @every
@@ -123,7 +152,7 @@ def test_only_the_command_line_talks_and_only_keepers_write(part: str, name: str
     names = called(tree)
     if part != "cli":
         assert not names & CONSOLE
-    if part not in ("cli", "deploy", "results", "data", "federated", "export"):
+    if part not in ("cli", "core", "deploy", "results", "data", "federated", "export"):
         # dataclasses.replace and str.replace are no file's.
         assert not names & (WRITES - {"replace"})
     if part not in (

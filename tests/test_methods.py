@@ -15,7 +15,7 @@ from fedwca.core.messages import Batch, Predictions, Targets
 from fedwca.core.network import Network
 from fedwca.data.metrics import Metrics
 from fedwca.data.partition import ClientImages
-from fedwca.engine.layout import pool_statistics
+from fedwca.engine.batch_norm import pool_statistics
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.task import Training
@@ -292,7 +292,7 @@ def test_batch_norm_policies(network: Network, images: list[ClientImages]) -> No
     assert torch.allclose(server.rows, pool_statistics(uniform, pooling.bank, pooling.layout), atol=1e-6)
     local, server = statistics_of(network, images, "local")
     width = local.layout.trained
-    settled = local._settled(2, server.rows[0].clone(), local._replicas.get())
+    settled = local._apply_batch_norm(2, server.rows[0].clone(), local._replicas.get())
     assert torch.equal(settled[width:], local.bank[2, width:])
     assert torch.equal(settled[:width], server.rows[0, :width])
 
@@ -300,7 +300,7 @@ def test_batch_norm_policies(network: Network, images: list[ClientImages]) -> No
 def test_recalibration_gives_the_images_own_statistics(network: Network, images: list[ClientImages]) -> None:
     loop = SequentialEngine(network, images, "cpu", 1, "recalibrated")
     row = loop.layout.read(network)
-    settled: Tensor = loop._settled(1, row.clone(), loop._replicas.get())
+    settled: Tensor = loop._apply_batch_norm(1, row.clone(), loop._replicas.get())
     x = network.prepare(images[1].train)
     before = network.bottleneck(network.backbone(x, ()))
     expected = torch.cat([before.mean(0), before.var(0)]).detach()

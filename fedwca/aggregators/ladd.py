@@ -16,7 +16,7 @@ from fedwca.core.messages import Blend, Offer, State, View
 
 
 @register("ladd")
-class Ladd(Aggregator):
+class LaddAggregator(Aggregator):
     """Clients start from their cluster's model; beside it they are sent a teacher, the mean of that model over rounds.
 
     Rows are the C cluster models and then the C teachers. Everything but the classifier is averaged per cluster, as in

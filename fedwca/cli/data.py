@@ -62,7 +62,7 @@ def check_dataset(name: Name, data: Data = None) -> None:
 @app.command("show")
 def show_dataset(name: Name, data: Data = None, out: Out = Path("samples.png")) -> None:
     """Draw one image of every class and domain into a PNG."""
-    from fedwca.data.cache import write_atomically
+    from fedwca.core.files import write_atomically
 
     dataset = _loaded(find_dataset(name, data))
     write_atomically(out, lambda path: draw_sheet(dataset, path))

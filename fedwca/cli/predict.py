@@ -31,6 +31,9 @@ def command(
     method: Annotated[
         str | None, typer.Option("--method", help="For a run folder: which method; default: the composed one.")
     ] = None,
+    round_: Annotated[
+        int | None, typer.Option("--round", min=0, help="For a run folder: after how many rounds; default: the last.")
+    ] = None,
 ) -> None:
     """Write the class of each image as CSV: file, label, probability, error.
 
@@ -42,10 +45,10 @@ def command(
     from fedwca.runs.setup import resolve_device
 
     place = resolve_device(device)
-    if model.is_file() and (client is not None or method is not None):
-        raise UsageError(f"{model}: --client and --method are for run folders; an exported model is one client's")
+    if model.is_file() and any(asked is not None for asked in (client, method, round_)):
+        raise UsageError(f"{model}: --client, --method and --round are for run folders; this is one client's model")
     asked = model.is_dir() or client is not None
-    opened = of_run(model, client, method, place) if asked else open_model(model, place)
+    opened = of_run(model, client, method, round_, place) if asked else open_model(model, place)
     files = find_images(images)
     with counting(len(files)) as tell:
         answers = predict(opened, load_pictures(files, opened.about.side), batch_size, top)
@@ -58,7 +61,7 @@ def command(
         raise FedwcaError("no image could be read")
 
 
-def of_run(run: Path, client: int | None, method: str | None, device: str) -> LoadedModel:
+def of_run(run: Path, client: int | None, method: str | None, round: int | None, device: str) -> LoadedModel:
     """The model a client of a run was given."""
     from fedwca.export.from_run import model_of
     from fedwca.export.load import serve_model
@@ -66,7 +69,7 @@ def of_run(run: Path, client: int | None, method: str | None, device: str) -> Lo
 
     if client is None:
         raise UsageError(f"{run}: a run folder holds many models; say whose with --client")
-    return serve_model(*model_of(open_run(run, method), client=client), device)
+    return serve_model(*model_of(open_run(run, method, round=round), client=client), device)
 
 
 def write(out: Path | None, answers: Iterable[list[Answer]], top: int) -> tuple[int, int]:
@@ -75,7 +78,7 @@ def write(out: Path | None, answers: Iterable[list[Answer]], top: int) -> tuple[
     Raises:
         FedwcaError: the file cannot be written.
     """
-    from fedwca.data.cache import write_atomically
+    from fedwca.core.files import write_atomically
 
     counts = [0, 0]
 

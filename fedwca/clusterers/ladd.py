@@ -15,7 +15,7 @@ from fedwca.functional import Metric
 
 
 @register("ladd")
-class Ladd(Clusterer):
+class LaddClusterer(Clusterer):
     """Clients send the mean low-frequency amplitude of some images; K-means, the number of clusters by silhouette.
 
     What travels tells about images, not only about models: FedWCA names that a privacy problem. The published range

@@ -6,8 +6,9 @@ All of it holds for any data set. What is known of one by its name (files, check
 
 from __future__ import annotations
 
+from fedwca.core.files import write_atomically
 from fedwca.data.archives import read_npz
-from fedwca.data.cache import cache_dir, data_dir, write_atomically
+from fedwca.data.cache import cache_dir, data_dir
 from fedwca.data.dataset import Domain, FederatedDataset
 from fedwca.data.folders import read_image_folder
 from fedwca.data.metrics import Metrics

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from fedwca.data.cache import cache_dir, write_atomically
+from fedwca.core.files import write_atomically
+from fedwca.data.cache import cache_dir
 from fedwca.data.dataset import Images, Integers, sorted_classes
 from fedwca.errors import DataError
 

@@ -13,6 +13,7 @@ from fedwca.deploy.composition import Composition
 from fedwca.deploy.compression import TopKCompressor
 from fedwca.deploy.robust import WeightSignatures
 from fedwca.deploy.rules import Rules
+from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.layout import Layout
 from fedwca.engine.randomness import fold_key, uniform
 from fedwca.errors import UsageError
@@ -112,7 +113,7 @@ def require_defences(rules: Rules, method: Method, composition: Composition) -> 
         raise UsageError(f"{where} replaces means of clusters, and aggregator {aggregator.name!r} makes others")
     if composition.top is not None:
         raise UsageError(f"{where} is by coordinate, and with --top most coordinates of an update are left out")
-    if composition.batch_norm == "pooled":
+    if composition.batch_norm is BatchNormPolicy.POOLED:
         raise UsageError(f"{where} takes variances by coordinate, which --batch-norm pooled does not; take mixed")
 
 

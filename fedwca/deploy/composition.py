@@ -10,8 +10,8 @@ from fedwca.config.registries import registry_of
 from fedwca.core.interfaces import Aggregator, Objective, PseudoLabeler
 from fedwca.core.network import Architecture
 from fedwca.deploy.messages import Transport
+from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.precision import Precision
-from fedwca.engine.sequential.engine import Statistics
 from fedwca.engine.task import Training
 from fedwca.errors import InvalidConfig
 from fedwca.federated.round import Method
@@ -35,7 +35,7 @@ class Composition(BaseModel):
     """Names and fields."""
     training: Training = Training()
     """Epochs and optimiser."""
-    batch_norm: Statistics = "mixed"
+    batch_norm: BatchNormPolicy = BatchNormPolicy.MIXED
     """What becomes of BatchNorm's running statistics when models are mixed."""
     precision: Precision = "fp32"
     """In which clients compute."""

@@ -13,7 +13,7 @@ from fedwca.core.messages import Bounded
 from fedwca.core.network import Network
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.rules import Rules
-from fedwca.engine.layout import Layout, mix_rows, pool_statistics
+from fedwca.engine.layout import Layout
 from fedwca.engine.randomness import Keys
 from fedwca.federated.round import Method
 
@@ -57,5 +57,4 @@ class ServerContext:
 
     def mixed(self, weights: Tensor, rows: Tensor) -> Tensor:
         """Mixtures ``[..., R]`` of the server's rows, as the composition treats BatchNorm's statistics."""
-        pools = self.composition.batch_norm == "pooled"
-        return pool_statistics(weights, rows, self.layout) if pools else mix_rows(weights, rows)
+        return self.composition.batch_norm.mix(weights, rows, self.layout)

@@ -37,7 +37,7 @@ def next_state(
         FedwcaError: round 0 left a client alone in its cluster, and that is refused.
     """
     method, rules, layout = setting.method, setting.rules, setting.layout
-    aggregator, statistics = method.aggregator, setting.composition.batch_norm
+    aggregator, batch_norm = method.aggregator, setting.composition.batch_norm
     round, server, clients = memory.round, memory.server, rules.clients
     bank = server.source.repeat(clients, 1)
     for client, row in rows.items():
@@ -55,7 +55,7 @@ def next_state(
     if aggregator.travels:
         gather = aggregator.gather(server.state, labels, sizes, present, len(server.rows))
         weights = drop_single_means(setting, memory, gather)
-        gathers = gather_models(weights, server.rows, bank, layout, statistics, rules.robust)
+        gathers = gather_models(weights, server.rows, bank, layout, batch_norm, rules.robust)
         shares = contributions(weights, memory.shares)
     reports = _reports(setting, memory, uploads, present)
     learned = aggregator.learn(server.state, labels, reports, present)

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from fedwca.core.grouping import GroupingInput
-from fedwca.engine.layout import Layout, mix_rows, pool_statistics
+from fedwca.engine.batch_norm import BatchNormPolicy
+from fedwca.engine.layout import Layout
 from fedwca.engine.randomness import Keys, uniform
-from fedwca.engine.sequential.engine import Statistics
 from fedwca.engine.signatures import BankSignatures
 from fedwca.errors import UsageError
 from fedwca.federated.clustering import check_labels
@@ -53,14 +53,10 @@ def robust_mean(rows: Tensor, how: Robust, share: float = 0.25) -> Tensor:
 
 
 def gather_models(
-    weights: Tensor, rows: Tensor, bank: Tensor, layout: Layout, statistics: Statistics, robust: Robust = "mean"
+    weights: Tensor, rows: Tensor, bank: Tensor, layout: Layout, batch_norm: BatchNormPolicy, robust: Robust = "mean"
 ) -> Tensor:
     """Next server rows, as an engine's ``gather`` makes them; means of three clients or more are robust where asked."""
-    kept = rows.shape[0]
-    if statistics == "pooled":
-        means = pool_statistics(weights, torch.cat([rows, bank]), layout)
-    else:
-        means = mix_rows(weights[:, kept:], bank) + mix_rows(weights[:, :kept], rows)
+    kept, means = rows.shape[0], batch_norm.gather(weights, rows, bank, layout)
     if robust == "mean":
         return means
     for row, weight in enumerate(weights):

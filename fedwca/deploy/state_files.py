@@ -7,12 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors import safe_open
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from fedwca.data.cache import write_atomically
+from fedwca.core.tensor_files import open_tensors, write_tensors
 from fedwca.deploy.client import Client
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.messages import row_to_tensors, tensors_to_row
@@ -30,9 +27,7 @@ FINAL = "model.safetensors"
 
 def write_state(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str, Any]) -> None:
     """Tensors and plain values in one file, whole or not at all."""
-    held = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    about = {"format": FORMAT, "notes": json.dumps(dict(notes))}
-    write_atomically(path, lambda file: save_file(held, str(file), about))
+    write_tensors(path, tensors, {"format": FORMAT, "notes": json.dumps(dict(notes))}, private=True)
 
 
 def read_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -41,15 +36,11 @@ def read_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     Raises:
         CheckpointError: the file is missing, damaged, or of another version.
     """
-    try:
-        with safe_open(str(path), "pt") as file:
-            about = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except Exception as error:
-        raise CheckpointError(f"{path}: not a readable checkpoint ({str(error).partition(chr(10))[0]})") from error
+    file = open_tensors(path)
+    about = file.metadata
     if about.get("format") != FORMAT:
         raise CheckpointError(f"{path}: of version {about.get('format')!r}; this fedwca reads {FORMAT!r}")
-    return tensors, json.loads(about["notes"])
+    return file.tensors(), json.loads(about["notes"])
 
 
 def save_session(session: Session, path: Path) -> None:
@@ -119,10 +110,8 @@ def resume_client(client: Client, path: Path) -> None:
 def save_final(client: Client, folder: Path) -> None:
     """The model a client ends with, with the classifier: a state dict that `fedwca bench --checkpoint` reads too."""
     assert client.final is not None
-    state = {name: tensor.cpu() for name, tensor in client.loop.network.state_dict().items()}
     parts = row_to_tensors(client.final.cpu(), client.loop.layout)
-    held = {name: torch.clone(tensor).contiguous() for name, tensor in {**state, **parts}.items()}
-    write_atomically(folder / FINAL, lambda file: save_file(held, str(file)))
+    write_tensors(folder / FINAL, {**client.loop.network.state_dict(), **parts}, private=True)
 
 
 def read_final(folder: Path, layout: Layout) -> Tensor:
@@ -133,4 +122,4 @@ def read_final(folder: Path, layout: Layout) -> Tensor:
     """
     if not (folder / FINAL).is_file():
         raise CheckpointError(f"{folder / FINAL} is missing: this client has no model of its own at the end")
-    return tensors_to_row(load_file(str(folder / FINAL)), layout)
+    return tensors_to_row(open_tensors(folder / FINAL).tensors(), layout)

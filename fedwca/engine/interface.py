@@ -17,7 +17,6 @@ from fedwca.engine.task import Task
 from fedwca.engine.timing import Phases
 
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 
 
 class ClientWork(View, Protocol):
@@ -48,7 +47,7 @@ class ClientWork(View, Protocol):
         """What each client uploads beside its trained model, by ``<objective>.<name>``, on the CPU."""
 
 
-class RoundWork(Protocol[T_co]):
+class RoundWork(Protocol[T]):
     """What an engine is told of a round: what is sent to whom, and what clients do with it."""
 
     @property
@@ -71,20 +70,20 @@ class RoundWork(Protocol[T_co]):
     def done(self) -> Callable[[int], None]:
         """Called in the calling thread after each client."""
 
-    def step(self, work: ClientWork) -> list[T_co]:
+    def step(self, work: ClientWork) -> list[T]:
         """What clients do with what they were sent, one value a client; called for each group that works at once."""
 
-    def restrict(self, clients: Sequence[int]) -> RoundWork[T_co]:
+    def restrict(self, clients: Sequence[int]) -> RoundWork[T]:
         """The same for some of the clients alone."""
 
 
-class TrainingRound(RoundWork[T_co], Protocol[T_co]):
+class TrainingRound(RoundWork[T], Protocol[T]):
     """A round whose step is to blend, to train, and to upload; engines may train several of them together."""
 
     def blend(self, work: ClientWork) -> Blend:
         """Where clients start, by what they find in their own images."""
 
-    def upload(self, work: ClientWork, blend: Blend, targets: Sequence[Targets]) -> list[T_co]:
+    def upload(self, work: ClientWork, blend: Blend, targets: Sequence[Targets]) -> list[T]:
         """What trained clients send back, one value a client."""
 
 

@@ -101,35 +101,5 @@ def _statistics(network: nn.Module) -> list[tuple[str, Tensor]]:
 
 
 def mix_rows(weights: Tensor, rows: Tensor) -> Tensor:
-    """Mixtures of models: ``[..., R] @ [R, P] -> [..., P]``; BatchNorm statistics like parameters (decisions, A7)."""
+    """Mixtures of models: ``[..., R] @ [R, P] -> [..., P]``; BatchNorm statistics like parameters."""
     return weights.to(rows.device, rows.dtype) @ rows
-
-
-def blend_rows(weights: Tensor, rows: Tensor, layout: Layout, statistics: str) -> Tensor:
-    """Mixtures of models ``[..., R] @ [R, P] -> [..., P]``, BatchNorm statistics as an engine's ``statistics`` says."""
-    return pool_statistics(weights, rows, layout) if statistics == "pooled" else mix_rows(weights, rows)
-
-
-def gather_rows(weights: Tensor, rows: Tensor, bank: Tensor, layout: Layout, statistics: str) -> Tensor:
-    """Next server rows: mixtures ``[C, R+K]`` of (previous rows ``[R, P]``, bank ``[K, P]``)."""
-    if statistics == "pooled":
-        return pool_statistics(weights, torch.cat([rows, bank]), layout)
-    kept = rows.shape[0]
-    return mix_rows(weights[:, kept:], bank) + mix_rows(weights[:, :kept], rows)
-
-
-def pool_statistics(weights: Tensor, rows: Tensor, layout: Layout) -> Tensor:
-    """As `mix_rows`, but a mixed running variance is that of the pooled distributions: Σ w (var + mean²) - (Σ w mean)².
-
-    >>> layout = Layout((Slot("w", (1,), 0),), (Slot("n.running_mean", (1,), 1), Slot("n.running_var", (1,), 2)))
-    >>> pool_statistics(torch.tensor([0.5, 0.5]), torch.tensor([[1.0, 0.0, 1.0], [3.0, 2.0, 1.0]]), layout)
-    tensor([2., 1., 2.])
-    """
-    mixed, squares = mix_rows(weights, rows), mix_rows(weights, rows.square())
-    means = {slot.name.removesuffix("running_mean"): slot for slot in layout.statistics if slot.name.endswith("mean")}
-    for slot in layout.statistics:
-        if slot.name.endswith("running_var"):
-            at = means[slot.name.removesuffix("running_var")]
-            between = squares[..., at.start : at.stop] - mixed[..., at.start : at.stop].square()
-            mixed[..., slot.start : slot.stop] += between.clamp_min(0)
-    return mixed

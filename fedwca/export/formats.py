@@ -11,8 +11,9 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from fedwca.core.files import write_atomically
 from fedwca.core.network import Network
-from fedwca.data.cache import write_atomically
+from fedwca.core.tensor_files import save_tensors
 from fedwca.engine.randomness import fold_key, uniform
 from fedwca.errors import FedwcaError, UsageError
 from fedwca.export.card import model_card
@@ -111,10 +112,7 @@ def _text(file: Path, text: str) -> None:
 
 
 def _safetensors(served: InferenceModel, about: ModelDescription, file: Path) -> None:
-    from safetensors.torch import save_file
-
-    tensors = {name: tensor.contiguous() for name, tensor in served.network.state_dict().items()}
-    save_file(tensors, str(file), metadata={KEY: about.text()})
+    save_tensors(file, served.network.state_dict(), {KEY: about.text()})
 
 
 def _torch_export(served: InferenceModel, about: ModelDescription, file: Path) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fedwca._version import __version__
 from fedwca.core.network import Architecture, Network
+from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.errors import UsageError
 from fedwca.export.description import ModelDescription
 from fedwca.export.inference import weights_hash
@@ -122,7 +123,7 @@ def input_side(model: Architecture) -> int:
 
 
 def _notes(reopened: OpenedRun, members: Sequence[int], holder: str) -> tuple[str, ...]:
-    if reopened.config.batch_norm in ("local", "recalibrated") and holder.startswith("cluster"):
+    if not BatchNormPolicy(reopened.config.batch_norm).one_model and holder.startswith("cluster"):
         return (
             f"BatchNorm statistics are those of the cluster's mean; clients of this run have their own "
             f"({reopened.config.batch_norm}), so a client's model is the better one to hand on.",

@@ -19,7 +19,7 @@ from fedwca.errors import DataError, UsageError
 
 
 @dataclass(frozen=True, eq=False)
-class Picture:
+class LoadedImage:
     """One image, or why there is none."""
 
     name: str
@@ -55,7 +55,7 @@ def _below(folder: Path) -> Iterator[Path]:
         yield from (Path(where) / name for name in sorted(files) if not is_hidden(Path(name)))
 
 
-def load_pictures(files: Sequence[Path], side: int) -> Iterator[Picture]:
+def load_pictures(files: Sequence[Path], side: int) -> Iterator[LoadedImage]:
     """All images of files and archives in order, decoded a few at a time.
 
     Args:
@@ -63,16 +63,16 @@ def load_pictures(files: Sequence[Path], side: int) -> Iterator[Picture]:
         side: height and width to bring them to.
 
     Returns:
-        One `Picture` for each image; an archive that cannot be read is one without pixels.
+        One `LoadedImage` for each image; an archive that cannot be read is one without pixels.
     """
 
-    def one(file: Path) -> list[Picture]:
+    def one(file: Path) -> list[LoadedImage]:
         try:
             if file.suffix.lower() == ".npz":
                 return _archive(file, side)
-            return [Picture(str(file), decode_image(file, side))]
+            return [LoadedImage(printable(file), decode_image(file, side))]
         except DataError as error:
-            return [Picture(str(file), None, str(error))]
+            return [LoadedImage(printable(file), None, printable(error))]
 
     with ThreadPoolExecutor(4) as pool:
         for start in range(0, len(files), 64):  # so that a slow reader does not let all images pile up
@@ -80,7 +80,16 @@ def load_pictures(files: Sequence[Path], side: int) -> Iterator[Picture]:
                 yield from found
 
 
-def _archive(file: Path, side: int) -> list[Picture]:
+def printable(name: object) -> str:
+    r"""A name as text that can be written anywhere: bytes of a file's name that are not UTF-8 become ``�``.
+
+    >>> printable(Path("fa\udce7ade.png"))
+    'fa�ade.png'
+    """
+    return str(name).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _archive(file: Path, side: int) -> list[LoadedImage]:
     """The images of an ``.npz``; labels in it are not looked at."""
     images = read_arrays(file, ("images",)).get("images")
     if images is None:
@@ -91,7 +100,9 @@ def _archive(file: Path, side: int) -> list[Picture]:
         )
     if images.ndim == 3:
         images = np.repeat(images[..., None], 3, axis=3)
-    return [Picture(f"{file}[{index}]", pixels) for index, pixels in enumerate(resize_images(images, side))]
+    return [
+        LoadedImage(f"{printable(file)}[{index}]", pixels) for index, pixels in enumerate(resize_images(images, side))
+    ]
 
 
 def stack_images(found: Sequence[Images]) -> Tensor:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from fedwca.core.network import Network
+from fedwca.core.tensor_files import open_tensors
 from fedwca.errors import CheckpointError, UnknownComponent, UsageError
 from fedwca.export.description import KEY, ModelDescription
 from fedwca.export.inference import InferenceModel
@@ -65,16 +66,13 @@ def open_model(path: Path, device: str = "cpu") -> LoadedModel:
 
 
 def _safetensors(path: Path, device: str) -> LoadedModel:
-    from safetensors import safe_open
-
-    with safe_open(str(path), "pt") as file:
-        about = ModelDescription.read((file.metadata() or {}).get(KEY), path)
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # not a mapping
+    file = open_tensors(path)
+    about = ModelDescription.read(file.metadata.get(KEY), path)
     try:
         network = models.build(about.model).build(len(about.classes), pretrained=False)
     except UnknownComponent as error:
         raise CheckpointError(f"{path}: its architecture is not installed here ({error})") from None
-    network.load_state_dict(tensors)
+    network.load_state_dict(file.tensors())
     return serve_model(network, about, device)
 
 

@@ -8,7 +8,7 @@ from itertools import islice
 
 from torch import Tensor
 
-from fedwca.export.images import Picture, stack_images
+from fedwca.export.images import LoadedImage, stack_images
 from fedwca.export.load import LoadedModel
 
 
@@ -22,7 +22,7 @@ class Answer:
     error: str = ""
 
 
-def predict(model: LoadedModel, found: Iterable[Picture], batch: int = 64, top: int = 1) -> Iterator[list[Answer]]:
+def predict(model: LoadedModel, found: Iterable[LoadedImage], batch: int = 64, top: int = 1) -> Iterator[list[Answer]]:
     """Answers in the order of the images, a batch at a time.
 
     Args:

@@ -15,15 +15,15 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
+from fedwca.core.files import write_atomically
 from fedwca.core.network import Architecture, Network
 from fedwca.core.settings import SourceTraining as SourceTraining
 from fedwca.core.tensor_files import file_digest, fill_module, read_tensors
-from fedwca.data.cache import cache_dir, write_atomically
+from fedwca.data.cache import cache_dir
 from fedwca.data.dataset import Domain
-from fedwca.engine.draws import weak_views
+from fedwca.engine.draws import dropout_masks, weak_views
 from fedwca.engine.randomness import fold_key, permutation
 from fedwca.engine.sequential.engine import limit_to_one_thread
-from fedwca.engine.sequential.replica import dropout_masks
 from fedwca.errors import DataError, Diverged
 
 RECIPE = 3

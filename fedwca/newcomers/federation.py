@@ -10,9 +10,9 @@ from torch import Tensor
 
 from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
+from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.precision import Precision
 from fedwca.engine.randomness import Keys
-from fedwca.engine.sequential.engine import Statistics
 from fedwca.engine.task import Training
 from fedwca.federated.round import Method, Server
 
@@ -34,7 +34,7 @@ class TrainedFederation:
     """Cluster of each client ``[K]``."""
     training: Training
     keys: Keys
-    statistics: Statistics = "mixed"
+    batch_norm: BatchNormPolicy = BatchNormPolicy.MIXED
     device: str = "cpu"
     workers: int | None = None
     precision: Precision = "fp32"
@@ -84,7 +84,7 @@ def load_federation(reopened: OpenedRun) -> TrainedFederation:
         reopened.labels,
         config.training,
         Keys(config.seed + unit.source_model, unit.trial),
-        config.batch_norm,
+        BatchNormPolicy(config.batch_norm),
         str(reopened.engine.device),
         config.workers,
         config.precision,

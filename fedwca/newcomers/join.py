@@ -79,7 +79,7 @@ def join(
             "clusters, or fedavg, has one"
         )
     newcomer = _source(standing)
-    engine = SequentialEngine(newcomer, [_alone(images)], standing.device, 1, standing.statistics, standing.precision)
+    engine = SequentialEngine(newcomer, [_alone(images)], standing.device, 1, standing.batch_norm, standing.precision)
     rows = server.rows.to(engine.device)
     offer = method.aggregator.offer(server.state, 1, rows[:, : engine.layout.trained])
     choice = choose_cluster(standing, engine, offer, rows, by, done)
@@ -166,8 +166,8 @@ def first_round(standing: TrainedFederation, done: Callable[[int], None] = lambd
     give the same models.
     """
     clients = list(range(len(standing.clients)))
-    workers, statistics, precision = standing.workers, standing.statistics, standing.precision
-    engine = SequentialEngine(_source(standing), standing.clients, standing.device, workers, statistics, precision)
+    workers, batch_norm, precision = standing.workers, standing.batch_norm, standing.precision
+    engine = SequentialEngine(_source(standing), standing.clients, standing.device, workers, batch_norm, precision)
     source, task = standing.server.source.to(engine.device), _task(standing, standing.training, 0, clients)
     engine.run(SingleStep(offer_source(len(clients)), source[None], task, clients, _adapt, done))
     return engine.bank

@@ -96,7 +96,7 @@ def plan_jobs(wanted: ReproductionRequest) -> list[Job]:
         first = replace(asked, layer=layered_settings(found, name, quick, asked.layer))
         fits = fitting_definitions(found, first.plan().config)
         layer = layered_settings(fits, name, quick, asked.layer)
-        request = replace(asked, layer=layer, said=name_origins(wanted, fits, name))
+        request = replace(asked, layer=layer, said=setting_origins(wanted, fits, name))
         printed = published_table(table, name)
         sources = list(wanted.sources) or list(found.sources.get(name, ["all"]))
         requests = {str(one.layer["source"]): one for one in chosen_sources(request, sources, wanted.planning)}
@@ -106,7 +106,7 @@ def plan_jobs(wanted: ReproductionRequest) -> list[Job]:
     return made
 
 
-def name_origins(wanted: ReproductionRequest, found: Definition, name: str) -> dict[str, str]:
+def setting_origins(wanted: ReproductionRequest, found: Definition, name: str) -> dict[str, str]:
     """What the table or ``--quick`` sets for a data set, and the user did not."""
     whole = {**found.layer(), "dataset": name, "source": ""}
     own = {key: "--quick" for key, _ in flatten_keys(quick_settings(name))} if wanted.quick else {}

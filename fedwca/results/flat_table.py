@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedwca.data.cache import write_atomically
+from fedwca.core.files import write_atomically
 from fedwca.errors import FedwcaError, UsageError
 
 FORMATS = ("csv", "parquet")

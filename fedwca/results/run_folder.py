@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from filelock import FileLock
 
-from fedwca.data.cache import write_atomically
+from fedwca.core.files import write_atomically
 from fedwca.errors import FedwcaError, UsageError
 from fedwca.results import lock
 from fedwca.results.run_files import SCHEMA, read_lines, read_records
@@ -142,7 +142,7 @@ def to_plain(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
-def environment(device: str) -> dict[str, Any]:
+def describe_environment(device: str) -> dict[str, Any]:
     """Versions and hardware that a result should be read with."""
     import torch
 

@@ -18,7 +18,7 @@ from fedwca.federated.source_model import TrainedSource
 from fedwca.results.checkpoints import Unit
 from fedwca.runs.record import WarnOnce, count_accuracies
 from fedwca.runs.reporter import NO_PROGRESS, Progress
-from fedwca.runs.round_state import Checkpointer, NoCheckpointer, RoundState
+from fedwca.runs.round_state import Checkpointer, RoundState
 from fedwca.runs.rounds import Trial, run_rounds
 from fedwca.runs.schedule import Schedule
 
@@ -169,7 +169,7 @@ def run_bench(
         share: what this process does of it; None: all.
         splits: clients of the same data set and source, where the first trial's have been looked at.
     """
-    keeper, share = keeper or NoCheckpointer(), share or Schedule()
+    keeper, share = keeper or Checkpointer(), share or Schedule()
     splits = splits or TrialSplits(config, dataset, source)
     federations = [(index, trial) for index in range(config.source_models) for trial in range(config.trials)]
     left = {

@@ -72,7 +72,9 @@ class OpenedRun:
         return self.round == self.rounds - 1
 
 
-def open_run(run: str | Path, method: str | None = None, source_model: int = 0, trial: int = 0) -> OpenedRun:
+def open_run(
+    run: str | Path, method: str | None = None, source_model: int = 0, trial: int = 0, round: int | None = None
+) -> OpenedRun:
     """Open a run's kept models; trains nothing and draws no source model anew.
 
     Args:
@@ -80,26 +82,27 @@ def open_run(run: str | Path, method: str | None = None, source_model: int = 0, 
         method: name of a method of the run; None: the composed one.
         source_model: which source model, from 0.
         trial: which trial, from 0.
+        round: after how many rounds; None: after all that are kept.
 
     Warns:
         UserWarning: the method is unfinished, so its last kept round is opened.
 
     Raises:
-        UsageError: no such run, method, source model or trial.
-        CheckpointError: its checkpoints were not kept, or are damaged.
+        UsageError: no such run, method, source model, trial or round.
+        CheckpointError: its checkpoints were not kept, or the one that is asked for is damaged.
         FedwcaError: its files cannot be read.
     """
     path = find_run(run)
     about = read_configuration(path)
     config = restore_config(about["config"])
     unit = _unit(path, list(about["methods"]), config, method, source_model, trial)
-    found = _newest(path, run_identity(about), unit)
+    found = _kept(path, run_identity(about), unit, round)
     tensors = found.tensors()
     composed = {made.name: (made, rounds) for made, rounds in compose(config)}
     if unit.method not in composed:
         raise FedwcaError(f"{path}: this fedwca composes no method {unit.method!r} from the run's configuration")
     made, rounds = composed[unit.method]
-    if found.round < rounds - 1:
+    if found.round < rounds - 1 and round is None:
         state = f"{found.round + 1} of {rounds} rounds are done" if found.round >= 0 else "no round of it is done"
         warnings.warn(f"{path}: {made.label} is unfinished; {state}, and these are opened", UserWarning, stacklevel=2)
     dataset, source = load(config)
@@ -137,11 +140,22 @@ def _unit(path: Path, names: list[str], config: RunConfig, method: str | None, s
     return Unit(source_model, trial, name)
 
 
-def _newest(path: Path, configuration: str, unit: Unit) -> SavedCheckpoint:
-    """The newest whole checkpoint of a unit."""
-    saved, damaged = Checkpoints(path, configuration).latest(unit)
-    for sentence in damaged:
-        warnings.warn(f"{sentence}; the one before it is opened", UserWarning, stacklevel=3)
+def _kept(path: Path, configuration: str, unit: Unit, round: int | None) -> SavedCheckpoint:
+    """A unit's checkpoint after so many rounds, or its newest one."""
+    store = Checkpoints(path, configuration)
+    if round is not None:
+        file = store.path_of(unit, round - 1)
+        if not file.is_file():
+            kept = ", ".join(str(int(other.stem)) for other in reversed(store.files(unit))) or "none"
+            raise UsageError(f"{path}: no checkpoint of {unit.method} after round {round}; those that are kept: {kept}")
+        return store.read(file, unit)
+    saved, damaged = store.latest(unit)
+    if damaged and saved is not None:
+        older = saved.round + 1
+        raise CheckpointError(
+            f"{damaged[0]}; the checkpoint after round {older} is whole, and export and predict take it with "
+            f"--round {older}"
+        )
     if saved is None:
         more = "" if read_run(path).state == "done" else f", or continue it with: fedwca resume {quote(str(path))}"
         raise CheckpointError(

@@ -21,14 +21,14 @@ from fedwca.registry import Registry
 from fedwca.results.checkpoints import Checkpoints, RetentionPolicy, SavedCheckpoint, Unit
 from fedwca.results.run import run_identity
 from fedwca.results.run_files import SCHEMA, read_configuration
-from fedwca.results.run_folder import RunFolder, environment
+from fedwca.results.run_folder import RunFolder, describe_environment
 from fedwca.results.settings import SAME_NUMBERS
 from fedwca.runs import memory_estimate as memory
 from fedwca.runs.bench import TrialSplits, group_trials
 from fedwca.runs.rank_lifecycle import lead_run
 from fedwca.runs.reporter import PlannedRun, RunReporter
 from fedwca.runs.resume_points import find_resume_points
-from fedwca.runs.round_state import FileCheckpointer
+from fedwca.runs.round_state import Checkpointer
 from fedwca.runs.run_stages import PreparedRun, Ranks
 from fedwca.runs.run_summary import seconds_spent
 from fedwca.runs.schedule import Schedule, together_at_most
@@ -90,11 +90,13 @@ def prepare_run(opened: OpenRunFolder, reporter: RunReporter, ranks: Ranks) -> P
         folder.path, run_identity(read_configuration(folder.path)), RetentionPolicy.parse(opened.keep)
     )
     begun = {} if opened.earlier is None else rewind_run(folder, plan, checkpoints, reporter)
-    keeper, schedule = FileCheckpointer(checkpoints, begun), Schedule()
+    keeper, schedule = Checkpointer(checkpoints, begun), Schedule()
     if ranks.world is not None:
         schedule = lead_run(ranks.world, config, plan.methods, keeper, digest, ranks.per_trial)
     if opened.earlier is None:
-        folder.write("environment.json", {**environment(device), "ranks": schedule.ranks, "kernels": kernels.record})
+        folder.write(
+            "environment.json", {**describe_environment(device), "ranks": schedule.ranks, "kernels": kernels.record}
+        )
     told = kernels.sentence if engine_name(config) == "stacked" else ""
     reporter.planned(
         PlannedRun(plan, dataset, opened.source, device, folder.path, memory.describe_memory(needed), told)

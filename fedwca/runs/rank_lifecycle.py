@@ -19,7 +19,7 @@ from fedwca.federated.round import Method
 from fedwca.results.checkpoints import SavedCheckpoint, Unit
 from fedwca.runs.bench import run_bench
 from fedwca.runs.rank_schedule import RankSchedule
-from fedwca.runs.round_state import FileCheckpointer, is_finished
+from fedwca.runs.round_state import Checkpointer, is_finished
 from fedwca.runs.setup import load, resolve_device
 
 
@@ -54,7 +54,7 @@ def lead_run(
     world: RankWorld,
     config: RunConfig,
     methods: Sequence[tuple[Method, int]],
-    keeper: FileCheckpointer,
+    keeper: Checkpointer,
     digest: str,
     asked: int | None,
 ) -> RankSchedule:
@@ -75,7 +75,7 @@ def lead_run(
     }
     opening = {"config": config.model_dump(mode="json"), "begun": begun, "asked": asked}
     world.everyone.give({**opening, "digest": digest, "versions": VERSIONS})
-    return RankSchedule(world, units, asked, keeper.checkpoints)
+    return RankSchedule(world, units, asked, keeper.store)
 
 
 def follow_run(world: RankWorld) -> None:
@@ -101,5 +101,5 @@ def follow_run(world: RankWorld) -> None:
     share = RankSchedule(world, units, opening["asked"])
     with matmul_precision(config.precision, resolve_device(config.device)):
         share.followed(
-            run_bench(config, methods, dataset, source, share.told(), FileCheckpointer(share, opening["begun"]), share)
+            run_bench(config, methods, dataset, source, share.told(), Checkpointer(share, opening["begun"]), share)
         )

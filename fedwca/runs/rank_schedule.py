@@ -20,7 +20,7 @@ from fedwca.federated.source_model import TrainedSource
 from fedwca.results.checkpoints import Unit
 from fedwca.results.run_folder import to_plain
 from fedwca.runs.reporter import Progress
-from fedwca.runs.round_state import CheckpointFolder
+from fedwca.runs.round_state import CheckpointStore
 from fedwca.runs.schedule import Record, Schedule, deal_trials, per_trial
 from fedwca.runs.select_engine import choose_engine
 from fedwca.runs.setup import Tell, architecture, resolve_device, source_models
@@ -44,7 +44,7 @@ class RankSchedule(Schedule):
         world: RankWorld,
         units: Mapping[Unit, int],
         asked: int | None,
-        keep: CheckpointFolder | None = None,
+        keep: CheckpointStore | None = None,
     ) -> None:
         self.world, self._keep = world, keep
         self.size = per_trial(world.size, sum(rounds > 0 for rounds in units.values()), asked)

@@ -9,13 +9,14 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from fedwca.core.messages import Targets
 from fedwca.data.metrics import Metrics
 from fedwca.engine.interface import Engine
 from fedwca.engine.signatures import BankSignatures
 from fedwca.federated.round import Method, Outcome
-from fedwca.functional import first_neighbours
+from fedwca.functional import class_entropy, first_neighbours
 
 
 def count_accuracies(
@@ -134,8 +135,7 @@ def label_entropy(labels: Tensor) -> float:
     >>> round(label_entropy(torch.tensor([0, 1, 0, 1])), 4)
     0.6931
     """
-    shares = labels.bincount().double() / max(1, len(labels))
-    return float(torch.special.entr(shares).sum())
+    return float(class_entropy(one_hot(labels).double())) if len(labels) else 0.0
 
 
 class WarnOnce:

@@ -26,68 +26,28 @@ class RoundState:
     """Cluster of each client ``[K]`` in that round; None before round 0."""
 
 
-class Checkpointer(Protocol):
-    """Where a bench leaves points, and finds those of an earlier process."""
-
-    told: set[str]
-    """Cautions that the user has been given."""
-
-    def finished(self, unit: Unit, rounds: int) -> bool:
-        """Whether an earlier process did all rounds of a unit."""
-
-    def restore(self, unit: Unit, engine: Engine, digest: str) -> RoundState | None:
-        """The last point of a unit, its bank put on the engine; None to begin it."""
-
-    def save(self, unit: Unit, point: RoundState, engine: Engine, digest: str, last: bool) -> None:
-        """Keep a point, after its record was written down."""
-
-    def end(self, unit: Unit) -> None:
-        """Let go of points that need not stay now that a unit and all that went with it have ended."""
-
-
-class NoCheckpointer:
-    """Keeps nothing: every unit is begun and done by one process."""
-
-    def __init__(self) -> None:
-        self.told = set[str]()
-
-    def finished(self, unit: Unit, rounds: int) -> bool:
-        """Never."""
-        return False
-
-    def restore(self, unit: Unit, engine: Engine, digest: str) -> RoundState | None:
-        """Nothing is there."""
-        return None
-
-    def save(self, unit: Unit, point: RoundState, engine: Engine, digest: str, last: bool) -> None:
-        """Let it go."""
-
-    def end(self, unit: Unit) -> None:
-        """Nothing is there."""
-
-
-class CheckpointFolder(Protocol):
-    """Where a point's tensors go; a run's `Checkpoints`."""
+class CheckpointStore(Protocol):
+    """Where the tensors of a state go: a run's `Checkpoints`, or the rank that writes them."""
 
     def save(self, unit: Unit, round: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any], last: bool) -> None:
         """Keep them."""
 
     def end(self, unit: Unit) -> None:
-        """Remove those that need not stay."""
+        """Let go of those that need not stay now that a unit and all that went with it have ended."""
 
 
-class FileCheckpointer:
-    """Keeps points in a run's folder.
+class Checkpointer:
+    """Keeps the state after each round, and finds that of an earlier process.
 
     Args:
-        checkpoints: where.
-        begun: the last point of each unit that an earlier process left; None for a unit it finished.
+        store: where; None: nothing is kept.
+        begun: the last checkpoint of each unit that an earlier process left; None for a unit it finished.
     """
 
     def __init__(
-        self, checkpoints: CheckpointFolder, begun: Mapping[Unit, SavedCheckpoint | None] | None = None
+        self, store: CheckpointStore | None = None, begun: Mapping[Unit, SavedCheckpoint | None] | None = None
     ) -> None:
-        self.checkpoints, self.begun = checkpoints, begun or {}
+        self.store, self.begun = store, begun or {}
         self.told = {str(kind) for saved in self.begun.values() if saved for kind in saved.facts["told"]}
 
     def finished(self, unit: Unit, rounds: int) -> bool:
@@ -111,19 +71,22 @@ class FileCheckpointer:
         return state_from_tensors(saved, engine)
 
     def save(self, unit: Unit, point: RoundState, engine: Engine, digest: str, last: bool) -> None:
-        """Write a checkpoint."""
+        """Keep a state, after its record was written down."""
+        if self.store is None:
+            return
         tensors, devices = state_to_tensors(point, engine)
         told = sorted(kind for kind in self.told if kind.endswith(f" {unit.method}"))
         facts = {"source_digest": digest, "told": told, "devices": devices, "device": engine.device.type}
-        self.checkpoints.save(unit, point.round, tensors, facts, last)
+        self.store.save(unit, point.round, tensors, facts, last)
 
     def end(self, unit: Unit) -> None:
-        """Remove checkpoints that need not stay."""
-        self.checkpoints.end(unit)
+        """Let go of checkpoints that need not stay."""
+        if self.store is not None:
+            self.store.end(unit)
 
 
 def is_finished(begun: Mapping[Unit, SavedCheckpoint | None], unit: Unit, rounds: int) -> bool:
-    """Whether an earlier process did all rounds of a unit, as `FileCheckpointer` is told of them."""
+    """Whether an earlier process did all rounds of a unit, as a `Checkpointer` is told of them."""
     saved = begun.get(unit)
     return unit in begun and (saved is None or saved.round == rounds - 1)
 

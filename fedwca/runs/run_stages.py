@@ -17,7 +17,7 @@ from fedwca.results.run_files import read_records
 from fedwca.results.run_folder import RunFolder
 from fedwca.results.summary import Row
 from fedwca.runs.bench import TrialSplits
-from fedwca.runs.round_state import FileCheckpointer
+from fedwca.runs.round_state import Checkpointer
 from fedwca.runs.schedule import Schedule
 
 
@@ -80,7 +80,7 @@ class PreparedRun:
     """The data set, its source domain, and the clients of each trial."""
     domains: Sequence[str]
     """True domain of each client, K names."""
-    keeper: FileCheckpointer
+    keeper: Checkpointer
     started: float
     """``time.perf_counter()`` when the run was asked for."""
     loggers: Sequence[Logger]

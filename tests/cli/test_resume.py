@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from safetensors import SafetensorError
 
+from fedwca.core import tensor_files
 from fedwca.errors import UsageError
 from fedwca.results import checkpoints
 from fedwca.results.lock import hold_lock
@@ -33,6 +34,7 @@ ORDER = [("source_only", -1), *((method, r) for method in ("fedavg", "wca") for 
 # Dies by SIGKILL in the middle of the n-th write of a kind, leaving half of it behind.
 DEADLY = """
 import json, os, signal, sys
+from fedwca.core import tensor_files
 from fedwca.results import checkpoints
 from fedwca.results import run_folder as store
 where, left = sys.argv.pop(1).split(":")
@@ -46,7 +48,7 @@ def now(kind):
 def die():
     os.kill(os.getpid(), signal.SIGKILL)
 
-def save_file(tensors, path, metadata, real=checkpoints.save_file):
+def save_file(tensors, path, metadata, real=tensor_files.save_file):
     real(tensors, path, metadata)
     if now("checkpoint"):
         os.truncate(path, os.path.getsize(path) // 2)
@@ -66,7 +68,7 @@ def append(self, record, real=store.RunFolder.append):
     if now("line"):
         die()
 
-checkpoints.save_file, checkpoints.Checkpoints.save, store.RunFolder.append = save_file, save, append
+tensor_files.save_file, checkpoints.Checkpoints.save, store.RunFolder.append = save_file, save, append
 import fedwca.cli
 fedwca.cli.main()
 """
@@ -351,7 +353,7 @@ def test_a_disk_that_fills_up_loses_nothing(
 ) -> None:
     folder, calls = tmp_path / "run", 0
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    real_save, real_append = checkpoints.save_file, RunFolder.append
+    real_save, real_append = tensor_files.save_file, RunFolder.append
 
     def save(*given: Any) -> None:
         nonlocal calls
@@ -373,7 +375,7 @@ def test_a_disk_that_fills_up_loses_nothing(
         if way == "line":
             patch.setattr(RunFolder, "append", append)
         else:
-            patch.setattr(checkpoints, "save_file", save)
+            patch.setattr(tensor_files, "save_file", save)
         run = bench(*GIVEN, "--quiet", out=folder)
     assert run.code == 1
     (sentence,) = [line for line in run.err.splitlines() if not line.startswith("Warning: ")]

@@ -12,8 +12,7 @@ import torch
 from torch import nn
 
 from fedwca.core.network import Network
-from fedwca.engine.free_memory import free_bytes
-from fedwca.engine.memory import Footprint, MemoryEstimate, estimate_memory, slice_size
+from fedwca.engine.memory import Footprint, MemoryEstimate, estimate_memory, free_bytes, slice_size
 from fedwca.errors import UsageError
 from fedwca.models.lenet import LeNet
 from fedwca.models.resnet18 import ResNet18

@@ -12,7 +12,7 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 from fedwca.aggregators.wca import WCA
-from fedwca.clusterers.ladd import Ladd
+from fedwca.clusterers.ladd import LaddClusterer
 from fedwca.core.messages import Targets
 from fedwca.data.partition import ClientImages
 from fedwca.engine.distributed.process_group import Mail, RankWorld, join_ranks
@@ -47,7 +47,7 @@ def engine(images: list[ClientImages]) -> SequentialEngine:
 
 def results(found: Engine) -> dict[str, Any]:
     """Two rounds, every second client away in the second, and what the engine then says."""
-    method = Method("wca", "WCA", WCA(), TwoModel(), (Shot(),), Ladd(share=0.1, most=3))
+    method = Method("wca", "WCA", WCA(), TwoModel(), (Shot(),), LaddClusterer(share=0.1, most=3))
     server, seen, domains = init_server(found), list[int](), torch.arange(5) // 2
     for number in range(2):
         server, outcome = run_round(number, server, method, found, TRAINING, KEYS, domains, 0.6, seen.append)

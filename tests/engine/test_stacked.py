@@ -19,7 +19,7 @@ from fedwca.core.network import Drop, Network
 from fedwca.data.partition import ClientImages
 from fedwca.engine.interface import Engine
 from fedwca.engine.randomness import Keys, fold_key, uniform
-from fedwca.engine.sequential.engine import SequentialEngine, Statistics
+from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedEngine
 from fedwca.engine.stacked.images import equal_size_groups, step_groups
 from fedwca.engine.task import Training
@@ -120,12 +120,12 @@ def test_every_registered_method(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("statistics", "at_once"), [("mixed", 1), ("mixed", 3), ("pooled", 3), ("local", 2), ("recalibrated", 3)]
+    ("batch_norm", "at_once"), [("mixed", 1), ("mixed", 3), ("pooled", 3), ("local", 2), ("recalibrated", 3)]
 )
-def test_every_policy_and_slice(statistics: Statistics, at_once: int | None) -> None:
+def test_every_policy_and_slice(batch_norm: str, at_once: int | None) -> None:
     method = Method("wca", "FedWCA", WCA(), TwoModel(mu=0.5), (Shot(), Proximal(to="cluster")), TrueDomains())
-    loop = SequentialEngine(lenet(), clients(), "cpu", 1, statistics)
-    compare(loop, StackedEngine(lenet(), clients(), "cpu", at_once, statistics), method)
+    loop = SequentialEngine(lenet(), clients(), "cpu", 1, batch_norm)
+    compare(loop, StackedEngine(lenet(), clients(), "cpu", at_once, batch_norm), method)
 
 
 @pytest.mark.parametrize("name", ["fedwca", "revised_fedwca", "fedpcl_pl", "ifca"])

@@ -18,7 +18,6 @@ from fedwca.core.messages import Batch, Predictions, Targets
 from fedwca.core.network import Network
 from fedwca.engine.interface import TrialsInTurn
 from fedwca.engine.randomness import Keys
-from fedwca.engine.sequential.engine import Statistics
 from fedwca.engine.stacked import StackedEngine, StackedTrials, can_share_step
 from fedwca.engine.task import Training
 from fedwca.errors import FedwcaError
@@ -84,10 +83,10 @@ def compare(
                     assert torch.equal(getattr(upload.targets, name), getattr(found.uploads[client].targets, name))
 
 
-def both(models: list[Network], side: int = 32, sizes=SIZES, statistics: Statistics = "mixed"):  # type: ignore[no-untyped-def]
+def both(models: list[Network], side: int = 32, sizes=SIZES, batch_norm: str = "mixed"):  # type: ignore[no-untyped-def]
     own = [clients(side, some) for some in sizes]
-    alone = TrialsInTurn([StackedEngine(n, c, "cpu", None, statistics) for n, c in zip(models, own, strict=True)])
-    return alone, StackedTrials(models, own, "cpu", statistics)
+    alone = TrialsInTurn([StackedEngine(n, c, "cpu", None, batch_norm) for n, c in zip(models, own, strict=True)])
+    return alone, StackedTrials(models, own, "cpu", batch_norm)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -95,10 +94,10 @@ def test_every_registered_method(name: str) -> None:
     compare(*both(networks()), compose(RunConfig(baselines=(name,)))[0][0])
 
 
-@pytest.mark.parametrize("statistics", ["pooled", "local", "recalibrated"])
-def test_every_policy_with_absent_clients(statistics: Statistics) -> None:
+@pytest.mark.parametrize("batch_norm", ["pooled", "local", "recalibrated"])
+def test_every_policy_with_absent_clients(batch_norm: str) -> None:
     method = Method("wca", "FedWCA", WCA(), TwoModel(mu=0.5), (Shot(), Proximal(to="cluster")), TrueDomains())
-    compare(*both(networks(), statistics=statistics), method, participation=0.5)
+    compare(*both(networks(), batch_norm=batch_norm), method, participation=0.5)
 
 
 @pytest.mark.parametrize("options", [{"classifier": "wn"}, {"frozen": True}], ids=str)

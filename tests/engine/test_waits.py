@@ -23,10 +23,10 @@ from fedwca.config.methods import compose
 from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Network
 from fedwca.engine.randomness import Keys
-from fedwca.engine.sequential.engine import SequentialEngine, Statistics
+from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedEngine
 from fedwca.engine.stacked import engine as engines
-from fedwca.engine.stacked import worker as desk
+from fedwca.engine.stacked import worker as workers
 from fedwca.engine.stacked.schedule import StepSchedule
 from fedwca.engine.stacked.trials import StackedTrials
 from fedwca.federated import validation as uploads
@@ -74,7 +74,7 @@ def nothing_is_made_there_of_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines, "CudaGraphs", Again)
     monkeypatch.setattr(torch, "tensor", here)
     # What is fetched is read at the end of the round, after the one wait that is meant.
-    for module in (desk, uploads):
+    for module in (workers, uploads):
         monkeypatch.setattr(module, "to_host_async", lambda values: values)
 
 
@@ -91,16 +91,16 @@ def networks(count: int = 1) -> list[Network]:
 
 
 @cache
-def begun(name: str, seed: int, statistics: Statistics) -> tuple[Server, OpenRound]:
+def begun(name: str, seed: int, batch_norm: str) -> tuple[Server, OpenRound]:
     """A federation after round 0, and its turn in round 1."""
-    loop, method = SequentialEngine(networks(seed)[-1], clients(), "cpu", 1, statistics), named(name)
+    loop, method = SequentialEngine(networks(seed)[-1], clients(), "cpu", 1, batch_norm), named(name)
     server, _ = run_round(0, init_server(loop), method, loop, TRAINING, Keys(0), DOMAINS)
     return server, open_round(1, server, method, loop, TRAINING, Keys(0), DOMAINS)
 
 
-def far(name: str, engine: StackedEngine, seed: int = 1, statistics: Statistics = "mixed") -> OpenRound:
+def far(name: str, engine: StackedEngine, seed: int = 1, batch_norm: str = "mixed") -> OpenRound:
     """Round 1 of a federation, round 0 of which was played here; the server's rows are far away."""
-    server, turn = begun(name, seed, statistics)
+    server, turn = begun(name, seed, batch_norm)
     moved = replace(server, rows=server.rows.to(FAR), source=server.source.to(FAR))
     return replace(turn, engine=engine, server=moved)
 
@@ -155,10 +155,10 @@ def test_nor_do_trials_together(name: str) -> None:
     assert work(turns, both, trials) == []
 
 
-@pytest.mark.parametrize("statistics", ["pooled", "local", "recalibrated"])
-def test_nor_does_any_policy_for_batchnorm(statistics: Statistics) -> None:
-    engine = StackedEngine(networks()[0], clients(), FAR, statistics=statistics, kernels="graphs")
-    assert work([far("fedwca", engine, statistics=statistics)], [engine]) == []
+@pytest.mark.parametrize("batch_norm", ["pooled", "local", "recalibrated"])
+def test_nor_does_any_policy_for_batchnorm(batch_norm: str) -> None:
+    engine = StackedEngine(networks()[0], clients(), FAR, batch_norm=batch_norm, kernels="graphs")
+    assert work([far("fedwca", engine, batch_norm=batch_norm)], [engine]) == []
 
 
 def test_nor_do_residual_networks(monkeypatch: pytest.MonkeyPatch) -> None:

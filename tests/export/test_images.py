@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -93,3 +94,11 @@ def test_answers_come_in_order_with_holes_where_nothing_was_read(
             assert [value for _, value in answer.best] == pytest.approx(sorted(probabilities.tolist(), reverse=True))
             assert answer.best[0][0] == about.classes[int(probabilities.argmax())]
             assert len(answer.best) == 3
+
+
+def test_a_name_that_is_not_utf_8_is_shown_all_the_same(tmp_path: Path) -> None:
+    file = tmp_path / os.fsdecode(b"fa\xe7ade.png")
+    Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(file)
+    (found,) = load_pictures([file], 8)
+    assert found.name.endswith("fa\ufffdade.png")
+    assert found.pixels is not None

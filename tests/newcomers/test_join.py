@@ -17,13 +17,14 @@ from fedwca.aggregators.revised_wca import RevisedWCA
 from fedwca.aggregators.wca import WCA
 from fedwca.clusterers.finch import Finch
 from fedwca.clusterers.kmeans import KMeans
-from fedwca.clusterers.ladd import Ladd
+from fedwca.clusterers.ladd import LaddClusterer
 from fedwca.clusterers.true import TrueDomains
 from fedwca.core.interfaces import Aggregator, Clusterer
 from fedwca.core.messages import Signatures
 from fedwca.core.network import Network
 from fedwca.data.dataset import Domain
 from fedwca.data.partition import ClientImages
+from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.layout import Layout
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
@@ -141,7 +142,7 @@ def test_without_a_blend_it_gets_the_clusters_model() -> None:
     [
         (FedAvg(), None, "alone"),
         (IFCA(clusters=2), None, "loss"),
-        (RevisedWCA(u=3), Ladd(), "update"),
+        (RevisedWCA(u=3), LaddClusterer(), "update"),
         (WCA(), KMeans(least=3, most=3), "update"),
         (WCA(), Finch(signature="all", reference="source", metric="euclidean"), "update"),
     ],
@@ -152,7 +153,7 @@ def test_every_kind_of_method_has_a_place(aggregator: Aggregator, clusterer: Clu
     assert found.choice.by in (by, "alone")
     assert found.weights.sum() == pytest.approx(1)
     assert classify(found.network, tinted(0, 6)).shape == (16,)
-    if by == "update" and isinstance(clusterer, KMeans | Ladd):
+    if by == "update" and isinstance(clusterer, KMeans | LaddClusterer):
         assert found.choice.cluster == int(standing.labels[0])
 
 
@@ -183,14 +184,14 @@ def test_adaptation_goes_on_from_the_start(weighted: TrainedFederation) -> None:
     assert not torch.equal(plain.network.state_dict()[first], adapted.network.state_dict()[first])
 
 
-@pytest.mark.parametrize("statistics", ["local", "recalibrated", "pooled"])
-def test_batch_norm_statistics_follow_the_run(statistics: str) -> None:
+@pytest.mark.parametrize("policy", ["local", "recalibrated", "pooled"])
+def test_batch_norm_statistics_follow_the_run(policy: str) -> None:
     standing = federation(OneHot(), TrueDomains())
     plain = join(standing, tinted(1, 3)).network.state_dict()
-    found = join(replace(standing, statistics=statistics), tinted(1, 3)).network.state_dict()  # type: ignore[arg-type]
+    found = join(replace(standing, batch_norm=BatchNormPolicy(policy)), tinted(1, 3)).network.state_dict()
     same = {name for name in plain if torch.equal(plain[name], found[name])}
     others = set(plain) - same
-    assert others == (set() if statistics == "pooled" else {"norm.running_mean", "norm.running_var"})
+    assert others == (set() if policy == "pooled" else {"norm.running_mean", "norm.running_var"})
 
 
 def test_what_cannot_be_joined_is_said(weighted: TrainedFederation) -> None:
@@ -231,7 +232,7 @@ def test_a_clusterer_from_elsewhere_says_what_newcomers_are_compared_by() -> Non
 
 @pytest.mark.parametrize(
     ("clusterer", "recorded"),
-    [(Statistics(), True), (Finch(), True), (KMeans(), True), (Ladd(), False), (TrueDomains(), False)],
+    [(Statistics(), True), (Finch(), True), (KMeans(), True), (LaddClusterer(), False), (TrueDomains(), False)],
     ids=lambda value: getattr(value, "name", "") or type(value).__name__,
 )
 def test_a_clusterer_says_whether_nearest_clients_are_recorded(clusterer: Clusterer, recorded: bool) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +13,11 @@ import numpy as np
 import pytest
 
 from fedwca.results import pictures
-from fedwca.results.pictures.accuracy import by_round
+from fedwca.results.pictures.accuracy import mean_by_round
 from fedwca.results.pictures.catalogue import PICTURES, PictureRequest, find_pictures
-from fedwca.results.pictures.clusters import taken
+from fedwca.results.pictures.clusters import take_in_turn
 from fedwca.results.pictures.confusion import matrix
-from fedwca.results.pictures.cost import spent
+from fedwca.results.pictures.cost import cumulative_cost
 from fedwca.results.pictures.models import Models
 from fedwca.results.pictures.neighbours import components
 from fedwca.results.pictures.style import COLOURS, OWN, NotDrawn, looks, save
@@ -89,7 +92,7 @@ def test_a_curve_is_the_mean_over_runs(run: Run) -> None:
     axis = pictures.accuracy(run).axes[0]
     lines = {line.get_label(): line for line in axis.get_lines()}
     own = lines[run.labels["wca"]]
-    values = by_round(run.rounds("wca"), "accuracy")
+    values = mean_by_round(run.rounds("wca"), "accuracy")
     assert list(own.get_xdata()) == list(values) == list(range(int(run.config["rounds"]) + 1))
     assert own.get_ydata() == pytest.approx([np.mean(v) for v in values.values()])
     assert len(axis.collections) == (
@@ -140,9 +143,9 @@ def test_an_animation_is_a_gif_of_every_round(tmp_path: Path) -> None:
 
 
 def test_cost_counts_from_the_source_model(run: Run) -> None:
-    points = spent(run, "wca", "bytes")
+    points = cumulative_cost(run, "wca", "bytes")
     assert [x for x, _ in points] == pytest.approx([3.0 * r for r in range(len(points))])
-    assert spent(run, "wca", "seconds")[-1][0] == pytest.approx(0.5 * (len(points) - 1))
+    assert cumulative_cost(run, "wca", "seconds")[-1][0] == pytest.approx(0.5 * (len(points) - 1))
 
 
 @pytest.mark.parametrize("name", FROM_MODELS)
@@ -173,10 +176,10 @@ def test_pictures_without_data_say_why(models: Models) -> None:
 
 
 def test_tsne_is_the_same_every_time() -> None:
-    from fedwca.results.pictures.embedding import plane
+    from fedwca.results.pictures.embedding import project_to_plane
 
     x = np.random.default_rng(0).normal(size=(20, 4))
-    assert np.array_equal(plane(x, "tsne"), plane(x, "tsne"))
+    assert np.array_equal(project_to_plane(x, "tsne"), project_to_plane(x, "tsne"))
 
 
 def test_a_graph_has_an_arrow_for_every_client() -> None:
@@ -214,8 +217,8 @@ def test_neighbours_are_drawn_from_the_record(tmp_path: Path) -> None:
 
 def test_images_are_taken_in_turn() -> None:
     images = [[f"{k}{i}" for i in range(4)] for k in range(3)]
-    assert taken([0, 2], images, 3) == ["00", "02", "20"]
-    assert taken([1], images, 9) == ["10", "11", "12", "13"]
+    assert take_in_turn([0, 2], images, 3) == ["00", "02", "20"]
+    assert take_in_turn([1], images, 9) == ["10", "11", "12", "13"]
 
 
 def test_a_confusion_matrix() -> None:
@@ -251,3 +254,17 @@ def test_a_run_that_was_killed_is_read(tmp_path: Path) -> None:
     assert run.domains == ("target 1", "target 1", "target 2", "target 2", "target 3", "target 3")
     assert not run.complete
     assert pictures.bars(run).axes
+
+
+def test_a_backend_that_is_not_there_costs_no_picture() -> None:
+    code = "from fedwca.results.pictures import style; print(style.figure(1, 1, 'x').get_figwidth())"
+    environment = {**os.environ, "MPLBACKEND": "module://matplotlib_inline.backend_inline"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert (done.stdout.strip(), done.returncode) == ("1.0", 0), done.stderr
+
+
+def test_figure_5_has_a_row_a_method_and_a_column_a_round(run: Run) -> None:
+    found = run.rounds("wca", (0, 0))[2:]
+    figure = pictures.draw_weights({"A": found, "B": found}, run.domains, "made up")
+    titles = [axis.get_title() for axis in figure.axes if axis.images and axis.get_title()]
+    assert titles == [f"{name}, r = {record['round']}" for name in "AB" for record in found]

@@ -66,15 +66,17 @@ def test_an_unfinished_method_opens_at_its_latest_round(run: Path, tmp_path: Pat
         assert torch.equal(open_run(copy).delivered, found.server.source.expand(4, -1))
 
 
-def test_a_damaged_checkpoint_gives_way_to_the_one_before(run: Path, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_gives_way_only_when_the_one_before_is_asked_for(run: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(run, tmp_path / "copy"))
     file = copy / "checkpoints/0-0-wca/000002.safetensors"
     file.write_bytes(file.read_bytes()[:-100])
-    with (
-        pytest.warns(UserWarning, match=r"000002\.safetensors: cut off, damaged"),
-        pytest.warns(UserWarning, match="1 of 2 rounds are done"),
-    ):
-        assert open_run(copy).round == 0
+    with pytest.raises(CheckpointError, match=r"000002\.safetensors: cut off, damaged.* take it with --round 1"):
+        open_run(copy)
+    with pytest.raises(CheckpointError, match=r"000002\.safetensors: cut off, damaged"):
+        open_run(copy, round=2)
+    assert open_run(copy, round=1).round == 0
+    with pytest.raises(UsageError, match="no checkpoint of wca after round 7; those that are kept: 0, 1, 2"):
+        open_run(copy, round=7)
 
 
 def test_what_cannot_be_opened_is_said_in_a_sentence(run: Path, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from fedwca.runs.select_engine import ENGINES, choose_engine, choose_engines, re
 def test_the_engine_is_chosen_by_name(network: Network, images: list[ClientImages], name: str) -> None:
     engine = choose_engine(RunConfig(engine=name, device="cpu", workers=1, batch_norm="local"), network, images)
     assert isinstance(engine, SequentialEngine)
-    assert (engine.workers, engine.statistics, engine.bank.shape[0]) == (1, "local", len(images))
+    assert (engine.workers, engine.batch_norm, engine.bank.shape[0]) == (1, "local", len(images))
 
 
 def test_every_name_but_auto_is_an_engine() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedwca.data.cache import write_atomically
+from fedwca.core.files import write_atomically
 from fedwca.deploy.client import Client, Privacy
 from fedwca.deploy.flower.records import from_record, to_record
 from fedwca.deploy.images import read_images

@@ -6,10 +6,9 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from safetensors.torch import save_file
-
+from fedwca.core.files import write_atomically
 from fedwca.core.network import Network
-from fedwca.data.cache import write_atomically
+from fedwca.core.tensor_files import write_tensors
 from fedwca.deploy.flower.config import NAME, DeploymentConfig
 from fedwca.errors import UsageError
 
@@ -69,8 +68,7 @@ def write_deployment(
     _write(app / "pyproject.toml", PYPROJECT.format(folder=json.dumps(str(server.resolve()))))
     for name, text in FILES.items():
         _write(app / PACKAGE / name, text)
-    state = {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
-    write_atomically(server / "source.safetensors", lambda file: save_file(state, str(file)))
+    write_tensors(server / "source.safetensors", network.state_dict())
     for number in range(federation.rules.clients):
         client = folder / "clients" / str(number)
         client.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fedwca.data.cache import write_atomically
+from fedwca.core.files import write_atomically
 from fedwca.data.partition import ClientImages
 from fedwca.deploy.flower.config import DeploymentConfig
 from fedwca.deploy.flower.processes import QUIET

@@ -7,23 +7,23 @@ import queue
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
+from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.device_copy import synchronize
 from fedwca.engine.interface import RoundWork
-from fedwca.engine.layout import Layout, blend_rows, gather_rows
+from fedwca.engine.layout import Layout
 from fedwca.engine.precision import Precision, check_precision
 from fedwca.engine.sequential.replica import Replica
 from fedwca.engine.sequential.worker import ClientWorker
 from fedwca.engine.task import Received
 
 T = TypeVar("T")
-Statistics = Literal["mixed", "pooled", "local", "recalibrated"]
 
 
 @contextmanager
@@ -53,9 +53,7 @@ class SequentialEngine:
         device: where models and images live.
         workers: clients at the same time; None: as many as there are cores on a CPU, one on a GPU. Threads, not
             processes: torch releases the interpreter lock, and the bank needs no copy. Results do not depend on it.
-        statistics: what becomes of BatchNorm's running statistics when models are mixed: mixed like parameters; pooled
-            (a mixed variance counts the spread of the means); local (a client keeps its own, FedBN); recalibrated (one
-            pass over the client's training images).
+        batch_norm: what becomes of BatchNorm's running statistics when models are mixed; see `BatchNormPolicy`.
         precision: in which clients compute; evaluation and recalibration are always in the network's own.
 
     Raises:
@@ -68,10 +66,10 @@ class SequentialEngine:
         clients: Sequence[ClientImages],
         device: str | torch.device = "cpu",
         workers: int | None = None,
-        statistics: Statistics = "mixed",
+        batch_norm: BatchNormPolicy | str = BatchNormPolicy.MIXED,
         precision: Precision = "fp32",
     ) -> None:
-        self.statistics = statistics
+        self.batch_norm = BatchNormPolicy(batch_norm)
         self.device = torch.device(device)
         check_precision(precision, network.class_vectors.dtype, self.device)
         self.layout = Layout.of(network)
@@ -96,10 +94,12 @@ class SequentialEngine:
             weights = torch.cat([offer.personal[client], offer.shared])
             replica = self._replicas.get()
             try:
-                received = Received(weights, lambda w: self._settled(client, self.mix(w, rows), replica), source)
+                received = Received(
+                    weights, lambda w: self._apply_batch_norm(client, self.mix(w, rows), replica), source
+                )
                 personal, slot = offer.personal.shape[1], self.bank[client]
-                desk = ClientWorker(replica, self.images[client], received, personal, slot, round.task(client))
-                return round.step(desk)[0]
+                worker = ClientWorker(replica, self.images[client], received, personal, slot, round.task(client))
+                return round.step(worker)[0]
             finally:
                 self._replicas.put(replica)
 
@@ -108,12 +108,12 @@ class SequentialEngine:
         return found
 
     def mix(self, weights: Tensor, rows: Tensor) -> Tensor:
-        """Mixtures of models ``[..., R] @ [R, P]``, BatchNorm statistics as ``statistics`` says."""
-        return blend_rows(weights, rows, self.layout, self.statistics)
+        """Mixtures of models ``[..., R] @ [R, P]``, BatchNorm statistics as ``batch_norm`` says."""
+        return self.batch_norm.mix(weights, rows, self.layout)
 
     def gather(self, weights: Tensor, rows: Tensor) -> Tensor:
         """Next server rows: mixtures ``[C, R+K]`` of (previous rows ``[R, P]``, bank)."""
-        return gather_rows(weights, rows, self.bank, self.layout, self.statistics)
+        return self.batch_norm.gather(weights, rows, self.bank, self.layout)
 
     def deliver(self, weights: Tensor, rows: Tensor) -> Tensor:
         """Models as they are at the clients ``[K, P]``, as `classify` evaluates them: mixtures ``[K, R]`` of rows."""
@@ -121,20 +121,20 @@ class SequentialEngine:
         def work(client: int) -> Tensor:
             replica = self._replicas.get()
             try:
-                return self._settled(client, self.mix(weights[client], rows), replica)
+                return self._apply_batch_norm(client, self.mix(weights[client], rows), replica)
             finally:
                 self._replicas.put(replica)
 
         return torch.stack(self._map(work, range(len(self.images)), lambda client: None))
 
-    def _settled(self, client: int, row: Tensor, replica: Replica) -> Tensor:
+    def _apply_batch_norm(self, client: int, row: Tensor, replica: Replica) -> Tensor:
         """A mixed model ``[P]`` as it is at a client: with that client's statistics where they are not mixed."""
-        if self.statistics == "local":
-            row[self.layout.trained :] = self.bank[client, self.layout.trained :]
-        elif self.statistics == "recalibrated":
-            replica.bind(row)
+
+        def recalibrate(model: Tensor) -> None:
+            replica.bind(model)
             replica.recalibrate(self.images[client])
-        return row
+
+        return self.batch_norm.apply(row, self.bank, client, self.layout, recalibrate)
 
     def classify(
         self, weights: Tensor | None = None, rows: Tensor | None = None, clients: Sequence[int] | None = None
@@ -154,7 +154,7 @@ class SequentialEngine:
             try:
                 row = self.bank[client]
                 if weights is not None and rows is not None:
-                    row = self._settled(client, self.mix(weights[client], rows), replica)
+                    row = self._apply_batch_norm(client, self.mix(weights[client], rows), replica)
                 replica.bind(row)
                 return replica.predict(self._test[client]).logits.argmax(1).cpu()
             finally:

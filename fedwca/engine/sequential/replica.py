@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
 from fedwca.core.messages import Predictions
-from fedwca.core.network import Drop, Network
+from fedwca.core.network import Network
 from fedwca.engine.layout import Layout
 from fedwca.engine.precision import Phase, Precision, compute_precision
-from fedwca.engine.randomness import random_integers
 from fedwca.engine.sgd import sgd_step
 from fedwca.engine.task import Training
 
@@ -116,24 +114,3 @@ class Replica:
                 length = torch.stack([gradient.norm() for gradient in gradients]).norm()
                 torch._foreach_mul_(gradients, (training.clip / (length + 1e-6)).clamp_max(1))
             sgd_step(self._leaves, gradients, self._momenta, training)
-
-
-def dropout_masks(drops: Sequence[Drop], key: int, step: int, positions: Tensor, stride: int) -> list[Tensor]:
-    """Dropout masks for the given positions of a step, scaled by 1/(1-p).
-
-    Args:
-        drops: the places of the network where units are dropped.
-        key: key of this training's dropout.
-        step: number of the step within the training.
-        positions: places in the step ``[B]`` int64; a mixed image's place is ``batch size + place of its sample``.
-        stride: places per step.
-
-    Returns:
-        One float32 mask for each entry of ``drops``, ``[B, *shape]``.
-    """
-    counts = [torch.Size(drop.shape).numel() for drop in drops]
-    base = (step * stride + positions)[:, None] * sum(counts)
-    drawn = random_integers(key, base + torch.arange(sum(counts), device=positions.device)).split(counts, 1)
-    # u >= p, asked of whole numbers: u is n·2⁻⁵³, and p·2⁵³ is exact.
-    kept = [n >= math.ceil(drop.p * 2.0**53) for n, drop in zip(drawn, drops, strict=True)]
-    return [(k.float() / (1 - drop.p)).unflatten(1, drop.shape) for k, drop in zip(kept, drops, strict=True)]

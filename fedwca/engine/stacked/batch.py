@@ -1,8 +1,8 @@
-"""Clients that work at once: forward passes over all images of each, by models of their own or by one for all."""
+"""Clients that work at once: forward passes over all images of each, and those of several trials in one step."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -10,8 +10,13 @@ from torch import Tensor
 from fedwca.core.messages import Predictions
 from fedwca.engine.device_copy import to_device
 from fedwca.engine.precision import Phase
+from fedwca.engine.randomness import keys_tensor
 from fedwca.engine.stacked.images import PackedImages, equal_size_groups, step_groups
-from fedwca.engine.stacked.network import StackedNetwork
+from fedwca.engine.stacked.network import StackedClassifiers, StackedNetwork
+from fedwca.engine.stacked.targets import StackedContext
+from fedwca.engine.stacked.vmap import Tree, join_trees, map_tree
+from fedwca.engine.task import Task
+from fedwca.errors import FedwcaError
 
 
 class ClientBatch:
@@ -19,15 +24,15 @@ class ClientBatch:
 
     Args:
         network: runs their models.
-        pile: their images.
+        images: their images.
         clients: their numbers.
     """
 
-    def __init__(self, network: StackedNetwork, pile: PackedImages, clients: Sequence[int]) -> None:
-        self.network, self.pile, self.layout = network, pile, network.layout
+    def __init__(self, network: StackedNetwork, images: PackedImages, clients: Sequence[int]) -> None:
+        self.network, self.images, self.layout = network, images, network.layout
         self.clients = list(clients)
-        self.sizes = [pile.sizes[client] for client in self.clients]
-        self.device = pile.images.device
+        self.sizes = [images.sizes[client] for client in self.clients]
+        self.device = images.images.device
         self.numbers = to_device(self.clients, self.device)
         self.counts = to_device(self.sizes, self.device)
         self.alike = equal_size_groups(self.sizes)
@@ -71,7 +76,7 @@ class ClientBatch:
             active = sum(size > first for size in self.sizes) or clients
             places = torch.arange(first, min(first + self.chunk, longest), device=self.device)
             places = places.minimum((self.counts[:active, None] - 1).clamp_min(0))
-            x = network.prepare(self.pile.take(self.numbers[:active], places)).unflatten(0, places.shape)
+            x = network.prepare(self.images.take(self.numbers[:active], places)).unflatten(0, places.shape)
             logits, features = forward(active, x)
             idle = clients - active
             parts.append((_padded(logits, idle), _padded(features, idle)))
@@ -90,12 +95,102 @@ class ClientBatch:
                 for first in range(span.first, span.stop, max(1, self.chunk * len(self.clients) // batch)):
                     stop = min(span.stop, first + max(1, self.chunk * len(self.clients) // batch))
                     places = (step * batch + torch.arange(span.images, device=self.device)).expand(stop - first, -1)
-                    x = network.prepare(self.pile.take(self.numbers[first:stop], places)).unflatten(0, places.shape)
+                    x = network.prepare(self.images.take(self.numbers[first:stop], places)).unflatten(0, places.shape)
                     p, s = self.named(models[first:stop])
                     share = torch.full((stop - first,), span.images / (step * batch + span.images), device=self.device)
                     _, _, fresh = self.network(p, s, x, training=True, momentum=share.to(models.dtype))
                     for name, value in fresh.items():
                         s[name].copy_(value)
+
+
+class TrialBatch:
+    """G clients that are trained in one step, in order of falling size: those of one trial, or of several side by side.
+
+    Args:
+        batches: of each trial; with images in one tensor. Of one alone nothing is copied or reordered.
+        tasks: what each of their clients is to do; of one method, and one way of training.
+    """
+
+    def __init__(self, batches: Sequence[ClientBatch], tasks: Sequence[Sequence[Task]]) -> None:
+        first = batches[0]
+        self.network, self.layout, self.device, self._images = first.network, first.layout, first.device, first.images
+        self.task = tasks[0][0]
+        """What is the same for all of them."""
+        self._counts = [len(batch.sizes) for batch in batches]
+        sizes = [size for batch in batches for size in batch.sizes]
+        # Where each client is among those of the trials, one trial behind the other, and the way back.
+        places = sorted(range(len(sizes)), key=lambda client: -sizes[client])
+        self.sizes = [sizes[client] for client in places]
+        self._order = to_device(places if self.several else [], self.device)
+        self._back = self._order.argsort() if self.several else self._order
+        every = [task for some in tasks for task in some]
+        self._tasks = [every[place] for place in places]
+        self._keys: dict[str, Tensor] = {}
+        self.counts: Tensor = self.join([batch.counts for batch in batches])
+        """Images of each client ``[G]``."""
+        self._starts: Tensor = self.join([batch.images.starts[batch.numbers] for batch in batches])
+        networks = [batch.network.origin for batch in batches]
+        alike = all(network.classifier is networks[0].classifier for network in networks)
+        self.heads = None if alike else StackedClassifiers.of(networks, self._counts)[self._order]
+        """Their classifiers; None: one for all."""
+
+    @property
+    def several(self) -> bool:
+        """Whether there is more than one trial."""
+        return len(self._counts) > 1
+
+    def join(self, parts: Sequence[Tree]) -> Tree:
+        """Trees of tensors ``[G_t, …]`` of each trial's clients as one of ``[G, …]``, shorter tensors filled up."""
+        return map_tree(lambda values: values[self._order], join_trees(parts)) if self.several else parts[0]
+
+    def split(self, tree: Tree) -> list[Tree]:
+        """The opposite of `join`."""
+        if not self.several:
+            return [tree]
+        pieces = map_tree(lambda values: list(values[self._back].split(self._counts)), tree)
+        return [map_tree(lambda own, i=i: own[i], pieces) for i in range(len(self._counts))]  # type: ignore[misc]
+
+    def join_named(self, what: str, parts: Sequence[Mapping[str, Tensor]]) -> Mapping[str, Tensor]:
+        """As `join`, for values by name that have one shape at all clients.
+
+        Raises:
+            FedwcaError: trials have values of different shapes; ``what`` says which.
+        """
+        for name in parts[0]:
+            shapes = {tuple(part[name].shape[1:]) for part in parts}
+            if len(shapes) > 1 and self.several:
+                raise FedwcaError(
+                    f"{what} {name!r} have shapes {', '.join(map(str, sorted(shapes)))} in trials that go through a "
+                    "round together; take --trials-at-once 1"
+                )
+        found: Mapping[str, Tensor] = self.join(parts)
+        return found
+
+    def context(self, parts: Sequence[StackedContext]) -> StackedContext:
+        """What the trials' clients are trained towards, as one; what a trial's clients shared becomes each's."""
+        if not self.several:
+            return parts[0]
+        shared = [
+            {name: value.expand(count, *value.shape) for name, value in part.shared.items()}
+            for part, count in zip(parts, self._counts, strict=True)
+        ]
+        return StackedContext(
+            self.join([part.targets for part in parts]),
+            self.join([part.taught for part in parts]),
+            self.join_named("anchors", [part.anchors for part in parts]),
+            self.join_named("observations", [part.observed for part in parts]),
+            self.join_named("shared values", shared),
+        )
+
+    def keys(self, purpose: str) -> Tensor:
+        """Each client's key of its draws ``[G]`` int64; made and sent to the device once."""
+        if purpose not in self._keys:
+            self._keys[purpose] = keys_tensor((task.keys(purpose) for task in self._tasks), self.device)
+        return self._keys[purpose]
+
+    def take(self, rows: slice, places: Tensor) -> Tensor:
+        """Images at ``places [g, B]`` of some clients, end to end: ``[g·B, 3, H, W]``."""
+        return self._images.at(self._starts[rows], places)
 
 
 def _padded(values: Tensor, clients: int) -> Tensor:

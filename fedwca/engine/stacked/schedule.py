@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from fedwca.engine.randomness import uniform
+from fedwca.engine.stacked.batch import TrialBatch
 from fedwca.engine.stacked.images import StepGroup, step_groups
-from fedwca.engine.stacked.targets import StackedContext
-from fedwca.engine.stacked.trial_batch import TrialBatch
 
 
 class StepSchedule:
@@ -21,29 +20,29 @@ class StepSchedule:
     How many there are is asked of the device once, if labels mix images at all.
 
     Args:
-        cohort: who is trained.
-        lesson: what they are trained towards.
+        batch: who is trained.
+        mix: how much of each of their images is another's ``[G, N]``.
         epochs: those between two labellings.
         counted: False: nothing is asked, and steps have a place for each image to be mixed.
     """
 
-    def __init__(self, cohort: TrialBatch, lesson: StackedContext, epochs: range, counted: bool = True) -> None:
-        sizes, batch = cohort.sizes, cohort.task.training.batch_size
-        self.epochs, self.steps = epochs, -(-max(sizes) // batch)
+    def __init__(self, batch: TrialBatch, mix: Tensor, epochs: range, counted: bool = True) -> None:
+        sizes, images = batch.sizes, batch.task.training.batch_size
+        self.epochs, self.steps = epochs, -(-max(sizes) // images)
         """Steps of the largest client."""
-        self.spans = [step_groups(sizes, step, batch) for step in range(self.steps)]
+        self.groups = [step_groups(sizes, step, images) for step in range(self.steps)]
         """Who does how many images, by step."""
-        self.kinds: Counter[Hashable] = Counter(span for _ in epochs for some in self.spans for span in some)
+        self.kinds: Counter[Hashable] = Counter(group for _ in epochs for some in self.groups for group in some)
         """How often the same clients do as many images."""
-        self._batch = batch
-        self.each = -(-cohort.counts // batch)
+        self._batch = images
+        self.each = -(-batch.counts // images)
         """Steps of every client ``[G]``."""
-        every = torch.arange(self.steps * batch, device=cohort.device)
-        behind = every >= cohort.counts[:, None]
-        self.order = torch.stack([_order(cohort.keys(f"order {epoch}"), every, behind) for epoch in epochs])
+        every = torch.arange(self.steps * images, device=batch.device)
+        behind = every >= batch.counts[:, None]
+        self.order = torch.stack([_order(batch.keys(f"order {epoch}"), every, behind) for epoch in epochs])
         """Images in the order they come ``[E, G, steps·batch]``; what stands behind the last one means nothing."""
-        self._mixes = cohort.task.labeler.mixes
-        self._mixed = self._count(lesson.targets.mix) if self._mixes and counted else []
+        self._mixes = batch.task.labeler.mixes
+        self._mixed = self._count(mix) if self._mixes and counted else []
 
     def _count(self, mix: Tensor) -> list[Any]:
         """Mixed images by epoch, step and client; the host waits for them."""
@@ -53,17 +52,17 @@ class StepSchedule:
         found: list[Any] = chosen.unflatten(1, (len(self.epochs), self.steps, self._batch)).sum(-1).tolist()
         return found
 
-    def places(self, epoch: int, step: int, span: StepGroup) -> int:
-        """Places for mixed images that each client of a span has in a step."""
+    def places(self, epoch: int, step: int, group: StepGroup) -> int:
+        """Places for mixed images that each client of a group has in a step."""
         if not self._mixes:
             return 0
         at = epoch - self.epochs.start
-        return max(own[at][step] for own in self._mixed[span.first : span.stop]) if self._mixed else span.images
+        return max(own[at][step] for own in self._mixed[group.first : group.stop]) if self._mixed else group.images
 
-    def values(self, epoch: int, step: int, span: StepGroup) -> tuple[Tensor, Tensor]:
+    def values(self, epoch: int, step: int, group: StepGroup) -> tuple[Tensor, Tensor]:
         """What tells a step from others like it: its images ``[g, B]``, and how many each client has behind it."""
-        rows, at = slice(span.first, span.stop), step * self._batch
-        return self.order[epoch - self.epochs.start, rows, at : at + span.images], epoch * self.each[rows] + step
+        rows, at = slice(group.first, group.stop), step * self._batch
+        return self.order[epoch - self.epochs.start, rows, at : at + group.images], epoch * self.each[rows] + step
 
 
 def _order(keys: Tensor, places: Tensor, behind: Tensor) -> Tensor:

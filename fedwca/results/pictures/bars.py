@@ -41,10 +41,10 @@ def draw_bars(summary: Mapping[str, Any], title: str) -> Any:
     looks = style.looks(methods)
     for axis, shown in zip(axes, rows, strict=True):
         for index, name in enumerate(methods):
-            group(axis, summary, name, index, shown, looks[name], width - 1)
+            draw_method_bars(axis, summary, name, index, shown, looks[name], width - 1)
         axis.set_xticks(range(len(shown)), shown)
         axis.set(ylabel="test accuracy (%)", ylim=(0, 109), xlim=(-0.5, max(len(rows[0]), len(shown)) - 0.5))
-        style.quiet(axis)
+        style.remove_frame(axis)
         axis.grid(axis="x", visible=False)
     runs = max(int(entry["n"]) for entry in summary.values())
     spread = f"whiskers: one standard deviation over {runs} runs" if runs > 1 else "one run, so no spread"
@@ -53,7 +53,7 @@ def draw_bars(summary: Mapping[str, Any], title: str) -> Any:
     return made
 
 
-def group(
+def draw_method_bars(
     axis: Any, summary: Mapping[str, Any], name: str, index: int, shown: list[str], look: dict[str, Any], inches: float
 ) -> None:
     """One method's bars: the index-th of every group in ``shown``, target domains or ``mean``.

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from fedwca.results.pictures import style
-from fedwca.results.pictures.accuracy import curve
-from fedwca.results.pictures.bars import group
+from fedwca.results.pictures.accuracy import draw_curve
+from fedwca.results.pictures.bars import draw_method_bars
 from fedwca.results.summary import Record
 
 
@@ -38,17 +38,17 @@ def draw_overview(records: Sequence[Record], results: Mapping[str, Any], title: 
     looks = style.looks(list(results))
     for name, entry in results.items():
         own = [record for record in records if record["method"] == name]
-        curve(over_rounds, own, style.line(looks[name], name == list(results)[-1]), entry["label"])
+        draw_curve(over_rounds, own, style.line_style(looks[name], name == list(results)[-1]), entry["label"])
     over_rounds.set(xlabel="round", ylabel="test accuracy, mean over clients (%)", title="While it learns")
     over_rounds.xaxis.get_major_locator().set_params(integer=True)
     groups = list(next(iter(results.values()))["domains"])
     for index, name in enumerate(results):
-        group(by_domain, results, name, index, groups, looks[name], 6)
+        draw_method_bars(by_domain, results, name, index, groups, looks[name], 6)
     crowded = sum(map(len, groups)) > 60  # characters that fit side by side
     by_domain.set_xticks(range(len(groups)), groups, rotation=90 if crowded else 0)
     by_domain.set(ylabel="test accuracy (%)", title="After the last round, by target domain", ylim=(0, 109))
-    style.quiet(over_rounds)
-    style.quiet(by_domain)
+    style.remove_frame(over_rounds)
+    style.remove_frame(by_domain)
     by_domain.grid(axis="x", visible=False)
     style.legend(figure, over_rounds, len(results))
     return figure

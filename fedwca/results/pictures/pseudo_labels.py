@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fedwca.results.pictures import style
-from fedwca.results.pictures.accuracy import curve, need_rounds
+from fedwca.results.pictures.accuracy import draw_curve, need_rounds
 from fedwca.results.run import Run
 
 PANELS = {
@@ -28,10 +28,10 @@ def pseudo_labels(run: Run) -> Any:
     for axis, (field, (unit, title)) in zip(axes, PANELS.items(), strict=True):
         drawn = shown if field != "agreement" else [n for n in shown if asks_several(run, n)] or shown
         for name in drawn:
-            curve(axis, run.rounds(name), style.line(looks[name], name == last), run.labels[name], field)
+            draw_curve(axis, run.rounds(name), style.line_style(looks[name], name == last), run.labels[name], field)
         axis.set(xlabel="round", ylabel=unit, title=title)
         axis.xaxis.get_major_locator().set_params(integer=True)
-        style.quiet(axis)
+        style.remove_frame(axis)
     style.legend(made, axes[0], len(shown))
     return made
 

@@ -47,10 +47,10 @@ def draw_weights(records: Mapping[str, Sequence[Record]], domains: Sequence[str]
     each = min(max(2.4, 0.9 + 0.42 * max(columns for _, columns in shapes)), 13 / across)
     made = style.figure(max(6.5, 1.8 + each * across), sum(_height(rows) for rows, _ in shapes), title)
     axes = made.subplots(len(records), across, squeeze=False, sharey="row")
-    high = highest(domains, [record for found in records.values() for record in found])
+    high = highest_weight(domains, [record for found in records.values() for record in found])
     for line, (label, found) in zip(axes, records.items(), strict=True):
         for index, (axis, record) in enumerate(zip(line, found, strict=True)):
-            image = panel(axis, domains, record, high, index == 0)
+            image = draw_panel(axis, domains, record, high, index == 0)
             if label:
                 axis.set_title(f"{label}, r = {record['round']}", fontsize=10)
     made.colorbar(image, ax=list(axes.flat), label="weight")
@@ -69,14 +69,14 @@ def weights_animation(run: Run, method: str | None = None, one: tuple[int, int] 
     rows, columns = _shape(run.domains, records[0])
     made = style.figure(max(6.5, 3.4 + 0.42 * min(columns, 16)), _height(rows), _title(run, method, records[0]))
     axis = made.subplots()
-    high = highest(run.domains, records)
+    high = highest_weight(run.domains, records)
 
     def frame(index: int) -> Sequence[Any]:
         axis.clear()
-        panel(axis, run.domains, records[index], high, True)
+        draw_panel(axis, run.domains, records[index], high, True)
         return ()
 
-    image = panel(axis, run.domains, records[0], high, True)
+    image = draw_panel(axis, run.domains, records[0], high, True)
     made.colorbar(image, ax=axis, label="weight")
     return FuncAnimation(made, frame, frames=len(records), init_func=lambda: (), blit=False)
 
@@ -111,7 +111,7 @@ def _height(rows: int) -> float:
     return 1.9 + max(1.6, (0.24 if rows <= 24 else 0.18) * rows)
 
 
-def highest(domains: Sequence[str], records: Sequence[Record]) -> float:
+def highest_weight(domains: Sequence[str], records: Sequence[Record]) -> float:
     """The largest weight that is drawn, the top of the colour scale."""
     values = [value for record in records for row in label_rows(domains, record)[1] for value in row]
     return max((value for value in values if not math.isnan(value)), default=1.0)
@@ -131,7 +131,7 @@ def label_rows(domains: Sequence[str], record: Record) -> tuple[list[str], list[
     return [f"{domain}, cluster {label} (×{len(rows)})" for (domain, label), rows in found.items()], means
 
 
-def panel(axis: Any, domains: Sequence[str], record: Record, high: float, named: bool) -> Any:
+def draw_panel(axis: Any, domains: Sequence[str], record: Record, high: float, named: bool) -> Any:
     """One round's heat map; a frame is around the own cluster of a client, numbers where there is room."""
     labels, table = label_rows(domains, record)
     image = axis.imshow(table, aspect="auto", cmap=style.MAP, vmin=0, vmax=high)

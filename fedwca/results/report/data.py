@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from fedwca.results.pictures.accuracy import by_round
+from fedwca.results.pictures.accuracy import mean_by_round
 from fedwca.results.pictures.style import looks
 from fedwca.results.run import Run
 from fedwca.results.summary import Record, deviation
@@ -47,7 +47,9 @@ def _of(run: Run, name: str, room: int) -> dict[str, Any]:
 
 def _curve(records: list[Record]) -> list[list[float | None]]:
     """[rounds done, mean, standard deviation] over runs."""
-    return [[r, _short(statistics.fmean(v)), _short(deviation(v))] for r, v in by_round(records, "accuracy").items()]
+    return [
+        [r, _short(statistics.fmean(v)), _short(deviation(v))] for r, v in mean_by_round(records, "accuracy").items()
+    ]
 
 
 def _clients(records: list[Record]) -> dict[str, Any]:

@@ -35,15 +35,15 @@ def page(runs: Sequence[Run], names: Sequence[str]) -> str:
         "settings": "".join(_settings(run, name, len(runs) > 1) for run, name in zip(runs, names, strict=True)),
         "style": (here / "page.css").read_text(encoding="utf-8"),
         "script": (here / "page.js").read_text(encoding="utf-8"),
-        "data": embedded(page_data(runs, names)),
+        "data": embed_json(page_data(runs, names)),
     }
     return Template((here / "page.html").read_text(encoding="utf-8")).substitute(parts)
 
 
-def embedded(value: Any) -> str:
+def embed_json(value: Any) -> str:
     """JSON that no text in it can end the script element of.
 
-    >>> "</script>" in embedded({"a": "</script>"})
+    >>> "</script>" in embed_json({"a": "</script>"})
     False
     """
     return json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from fedwca.data.cache import write_atomically
+from fedwca.core.files import write_atomically
 from fedwca.errors import FedwcaError
 from fedwca.results.report.page import page
 from fedwca.results.report.tables import document

@@ -103,7 +103,7 @@ def _recorded(
 
 @dataclass(frozen=True)
 class RecordedSteps:
-    """The hook by which an engine's training steps are recorded: a `fedwca.engine.stacked.training.Capture`."""
+    """The hook by which an engine's training steps are recorded: a `fedwca.engine.stacked.train.Capture`."""
 
     record: Record
 
