@@ -119,15 +119,22 @@ def run_deployment(
 ) -> None:
     """Submit the deployment to the running server, wait, and fail if it failed."""
     need_flower()
-    from fedwca.deploy.flower.flwr_cli import answers, connect, register, retry, submit, watch
+    from fedwca.deploy.flower.flwr_cli import (
+        check_answers,
+        register_clients,
+        retry,
+        submit_run,
+        watch_run,
+        write_connection,
+    )
 
-    env = connect(folder, server, insecure)
-    retry(lambda: answers(env), lambda sentence: typer.echo(sentence, err=True))
+    env = write_connection(folder, server, insecure)
+    retry(lambda: check_answers(env), lambda sentence: typer.echo(sentence, err=True))
     if not insecure:
-        register(folder, env)
-    number = submit(folder, env)
+        register_clients(folder, env)
+    number = submit_run(folder, env)
     typer.echo(f"Run {number} is submitted; rounds are logged in {folder}/server/federation.log")
-    ended, up, down = watch(number, env, timeout)
+    ended, up, down = watch_run(number, env, timeout)
     if ended != "completed":
         raise FedwcaError(f"run {number} has {ended}; {folder}/server/federation.log says why")
     typer.echo(f"{up:,} bytes came into the server and {down:,} went out of it, as Flower counts them")

@@ -18,7 +18,8 @@ from fedwca.data.partition import Federation
 from fedwca.engine.interface import Engine
 from fedwca.engine.layout import Layout
 from fedwca.errors import CheckpointError, FedwcaError, UsageError
-from fedwca.federated.round import Method, Server
+from fedwca.federated.method import Method
+from fedwca.federated.server import Server
 from fedwca.registry import canonical, unknown
 from fedwca.results.checkpoints import Checkpoints, SavedCheckpoint, Unit
 from fedwca.results.run import find_run, read_run, run_identity
