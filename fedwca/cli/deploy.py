@@ -65,7 +65,7 @@ def init(
     For example: fedwca deploy init trial --aggregator wca --deal 2 --rounds 3
     """
     need_flower()
-    from fedwca.deploy.prepare import DeployRequest, prepare
+    from fedwca.deploy.make_deployment import DeployRequest, make_deployment
     from fedwca.runs.run_stages import RunRequest
 
     layer = asked.layer if deal is None else {**asked.layer, "clients": deal}
@@ -83,7 +83,7 @@ def init(
         host or [],
         insecure,
     )
-    count = prepare(wanted)
+    count = make_deployment(wanted)
     typer.echo(next_steps(folder, count, deal is not None, insecure))
 
 
@@ -111,7 +111,7 @@ def _rule(text: str) -> tuple[str, str]:
 
 
 @app.command("run")
-def run(
+def run_deployment(
     folder: Folder,
     server: Annotated[str, typer.Option("--server", help="Where the server is.")] = f"127.0.0.1:{PORT}",
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds after which it is given up.")] = 86_400.0,

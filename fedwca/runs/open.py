@@ -30,7 +30,7 @@ from fedwca.runs.select_engine import choose_engine
 from fedwca.runs.setup import architecture, load
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class OpenedRun:
     """One method of a run on one federation, as it was after its last round."""
 
@@ -62,6 +62,10 @@ class OpenedRun:
     """Cluster of each client ``[K]``; all 0 before round 0."""
     delivered: Tensor
     """The model each client ends with ``[K, P]``: what the table evaluates."""
+
+    def __repr__(self) -> str:
+        which = f"source model {self.unit.source_model}, trial {self.unit.trial}"
+        return f"<OpenedRun {str(self.path)!r}: {self.method.label} after {self.round + 1} rounds, {which}>"
 
     @property
     def finished(self) -> bool:

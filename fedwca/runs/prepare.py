@@ -29,11 +29,11 @@ from fedwca.runs.reporter import PlannedRun, RunReporter
 from fedwca.runs.resume_points import find_resume_points
 from fedwca.runs.round_state import Checkpointer
 from fedwca.runs.run_stages import PreparedRun, Ranks
+from fedwca.runs.run_summary import seconds_spent
 from fedwca.runs.schedule import Schedule, together_at_most
 from fedwca.runs.select_engine import engine_name, fix_trials_at_once, restore_trials_at_once
 from fedwca.runs.select_kernels import KernelChoice, choose_kernels, restore_kernels
 from fedwca.runs.setup import rehearse_components, resolve_device
-from fedwca.runs.summary import seconds_spent
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ class DeployRequest:
     """No TLS and no node keys."""
 
 
-def prepare(wanted: DeployRequest) -> int:
+def make_deployment(wanted: DeployRequest) -> int:
     """Check, train the source model where there is none, and write the folder; returns the number of clients.
 
     Raises:
@@ -118,7 +118,7 @@ def simulate_deployment(request: RunRequest) -> SimulatedDeployment:
     folder = request.out or new_run_path("flower")
     # Nobody's model goes anywhere, so one that is alone does no harm.
     rules, more = [("alone", "warn")], {"join": 120.0}
-    prepare(DeployRequest(folder, request, dealt=True, rules=rules, more=more, insecure=True))
+    make_deployment(DeployRequest(folder, request, dealt=True, rules=rules, more=more, insecure=True))
     federation = DeploymentConfig.read(folder / "server" / CONFIG_NAME)
     session = simulate(federation, folder / "server", folder / "data")
     config, server = validate(federation.config), session.state.server
