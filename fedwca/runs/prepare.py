@@ -13,8 +13,7 @@ from fedwca.config.layers import RunPlan
 from fedwca.config.run_config import RunConfig
 from fedwca.data.dataset import FederatedDataset
 from fedwca.data.partition import ClientImages, Federation
-from fedwca.engine.free_memory import free_bytes
-from fedwca.engine.memory import MemoryEstimate
+from fedwca.engine.memory import MemoryEstimate, free_bytes
 from fedwca.errors import DataError
 from fedwca.loggers import Logger
 from fedwca.registry import Registry

@@ -9,9 +9,8 @@ import torch
 from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
-from fedwca.engine.free_memory import free_bytes
 from fedwca.engine.interface import Engine, TrialsInTurn
-from fedwca.engine.memory import Footprint, slice_size
+from fedwca.engine.memory import Footprint, free_bytes, slice_size
 from fedwca.engine.sequential.engine import SequentialEngine, count_cores
 from fedwca.engine.stacked import StackedEngine, StackedTrials, can_share_step
 from fedwca.engine.stacked.tuning.kernels import Kernels
