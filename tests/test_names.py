@@ -26,7 +26,7 @@ MEANT_FILES: dict[str, tuple[set[str], str]] = {
     "client.py": ({"cli", "deploy"}, "a command and what it calls"),
     "join.py": ({"cli", "newcomers"}, "a command and what it calls"),
     "predict.py": ({"cli", "export"}, "a command and what it calls"),
-    "server.py": ({"cli", "federated"}, "a command, whose name is a word of users, and the server's part of a round"),
+    "server.py": ({"cli", "federated"}, "the command of one who runs a server, and what a server does in a round"),
 }
 """File names that stand in several folders: in which, and why. Every package has an ``__init__.py`` besides."""
 

@@ -53,8 +53,7 @@ def make_offer(context: ServerContext, state: SessionState) -> RoundOffer:
 
 def needs_cluster(context: ServerContext, state: SessionState, client: int) -> bool:
     """Whether a client joins so late that it is to be placed in a cluster first."""
-    needs_clusterer = context.method.aggregator.grouping.needs_clusterer
-    return bool(state.round and not state.samples[client] and needs_clusterer)
+    return bool(state.round and not state.samples[client] and context.method.aggregator.grouping.needs_clusterer)
 
 
 def make_task(

@@ -104,28 +104,29 @@ def assign_clusters(
     signatures: Callable[[], Signatures],
     keys: Keys,
 ) -> tuple[Tensor, Mapping[str, Any]]:
-    """Cluster of each client ``[K]``, and in the round in which a clusterer makes them its notes.
+    """Cluster of each client ``[K]``, as the aggregator's grouping says, and what a clusterer that was asked notes.
 
     Args:
         round: r, counted from 0.
-        method: its aggregator says how clients are grouped, its clusterer groups them where that is needed.
+        method: its aggregator says how clients are grouped, its clusterer groups them where that needs one.
         state: what the server remembers of earlier rounds.
         uploads: by client, of those that took part.
-        present: clients whose models count ``[K]`` bool; the clusterer puts the others in cluster 0.
-        signatures: gives those of the clients that are present, in order; called where a clusterer reads them.
+        present: clients whose models count ``[K]`` bool; where the clusterer groups them, others are in cluster 0.
+        signatures: gives those of the clients that are present, in order; called where the clusterer reads them.
         keys: where random numbers come from.
 
     Raises:
         FedwcaError: see `check_labels`.
     """
     aggregator, clusterer, clients = method.aggregator, method.clusterer, len(present)
-    notes: dict[str, Any] = {}
+    notes: Mapping[str, Any] = {}
 
     def cluster() -> Tensor:
+        nonlocal notes
         assert clusterer is not None
         found, labels = signatures(), torch.zeros(clients, dtype=torch.int64)
         labels[present] = check_labels(clusterer(found).cpu(), int(present.sum()), clusterer.name)
-        notes.update(clusterer.notes(found))
+        notes = clusterer.notes(found)
         return labels
 
     def deal() -> Tensor:
