@@ -26,7 +26,7 @@ from fedwca.reproduce.definitions import (
     published_table,
     quick_settings,
 )
-from fedwca.reproduce.tables import accuracies_beside, clusters_beside
+from fedwca.reproduce.side_by_side import accuracies_beside, clusters_beside
 from fedwca.results.comparison import Comparison
 from fedwca.results.pictures import clusters, draw_bars, draw_weights, save
 from fedwca.results.run import count_of
