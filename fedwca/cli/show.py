@@ -100,13 +100,13 @@ def _text(value: Any) -> str:
 
 
 def _show_baseline(name: str, as_json: bool) -> None:
-    from fedwca.config.methods import baseline
+    from fedwca.config.baselines import baseline
 
     found = baseline(name)
     if as_json:
         typer.echo(found.model_dump_json(indent=2))
         return
-    from fedwca.core.nested import flatten_keys
+    from fedwca.core.dotted_keys import flatten_keys
 
     for field, value in found.model_dump(exclude_none=True).items():
         if isinstance(value, dict):
@@ -118,19 +118,19 @@ def _show_baseline(name: str, as_json: bool) -> None:
 
 
 def _show_preset(name: str, as_json: bool) -> None:
-    from fedwca.config.run_config import read_preset
+    from fedwca.config.presets import read_preset
 
     text, tables = read_preset(canonical(name))
     typer.echo(json.dumps(tables, indent=2) if as_json else text.rstrip())
 
 
 def _baselines() -> list[str]:
-    from fedwca.config.paths import baseline_names
+    from fedwca.config.baselines import baseline_names
 
     return baseline_names()
 
 
 def _presets() -> list[str]:
-    from fedwca.config.paths import preset_names
+    from fedwca.config.presets import preset_names
 
     return preset_names()

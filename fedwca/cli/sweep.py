@@ -69,7 +69,7 @@ def command(
     from fedwca.cli.printing import print_in
     from fedwca.cli.reporter import ConsoleReporter
     from fedwca.registry import unknown
-    from fedwca.runs.run_stages import RunRequest
+    from fedwca.runs.run_request import RunRequest
     from fedwca.search import space as sweep
     from fedwca.search.study import Search, search, tabulate_tries
 

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from fedwca.config.methods import component_values, compose, unused_fields
+from fedwca.config.presets import preset
 from fedwca.config.registries import registry_of
-from fedwca.config.run_config import KINDS, Layer, RunConfig, merge, preset, read_file, resolve, spell_out
-from fedwca.core.nested import flatten_keys
+from fedwca.config.run_config import KINDS, Layer, RunConfig, merge, read_file, resolve, spell_out
+from fedwca.core.dotted_keys import flatten_keys
 from fedwca.datasets import find_dataset
 from fedwca.errors import FedwcaError, InvalidConfig, UsageError
 from fedwca.federated.method import Method
@@ -55,7 +56,7 @@ def resolve_plan(
     Args:
         layer: values from the command line, as fields of `RunConfig`.
         pairs: ``("aggregator.ta", "0.05")`` …, part of the command line.
-        preset_name: see `fedwca.config.run_config.preset`.
+        preset_name: see `fedwca.config.presets.preset`.
         file: TOML or JSON.
         source: the source domain if nobody names one; None: the data set's own default, if that is known before its
             images are read.

@@ -11,10 +11,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError, field_validator
 
 from fedwca.config.method_spec import parse_method
-from fedwca.config.paths import preset_folder, preset_names
 from fedwca.config.registries import registry_of
-from fedwca.core.nested import flatten_keys
-from fedwca.core.settings import DROPPED, Precision, SourceTraining, Training
+from fedwca.core.dotted_keys import flatten_keys
+from fedwca.core.training_settings import DROPPED, Precision, SourceTraining, Training
 from fedwca.errors import InvalidConfig, UsageError
 from fedwca.registry import canonical, problems, unknown
 
@@ -189,33 +188,6 @@ def read_file(path: Path) -> Layer:
     if strange:
         raise InvalidConfig(f"--config {path}: {unknown('field', strange[0], RunConfig.model_fields)}")
     return spell_out(values)
-
-
-def preset(name: str, dataset: str, source: str | None) -> Layer:
-    """A preset's layer for a data set and source: ``[all]``, then ``[<dataset>]``, then ``[<dataset>.from.<source>]``.
-
-    Raises:
-        InvalidConfig: no preset has that name.
-    """
-    _, tables = read_preset(name)
-    own = dict(tables.get(canonical(dataset), {}))
-    by_source = own.pop("from", {})
-    layer: Layer = {}
-    for part in (tables.get("all", {}), own, by_source.get(canonical(source or ""), {})):
-        layer = merge(layer, part)
-    return spell_out(layer)
-
-
-def read_preset(name: str) -> tuple[str, Layer]:
-    """A preset's text and its tables.
-
-    Raises:
-        InvalidConfig: no preset has that name.
-    """
-    if name not in preset_names():
-        raise InvalidConfig(unknown("preset", name, preset_names()))
-    text = (preset_folder() / f"{name}.toml").read_text()
-    return text, tomllib.loads(text)
 
 
 def spell_out(layer: Layer) -> Layer:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, 
 from fedwca.config.registries import registry_of
 from fedwca.core.interfaces import Aggregator, Objective, PseudoLabeler
 from fedwca.core.network import Architecture
-from fedwca.deploy.parcel import Transport
+from fedwca.deploy.half_precision import Transport
 from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.precision import Precision
 from fedwca.engine.task import Training

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from fedwca.config.methods import baseline
+from fedwca.config.baselines import baseline
 from fedwca.config.run_config import Layer, merge, validate
 from fedwca.data.metrics import mean
 from fedwca.deploy.checks import require_compressible, require_consent, require_defences, require_deployable
@@ -23,10 +23,13 @@ from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.errors import InvalidConfig, UsageError
 from fedwca.registry import problems
 from fedwca.runs.bench import split_trial
-from fedwca.runs.record import count_accuracies
-from fedwca.runs.run_stages import RunRequest
-from fedwca.runs.setup import architecture, load, rehearse_components, resolve_device, source_model
-from fedwca.runs.start import new_run_path
+from fedwca.runs.check_components import rehearse_components
+from fedwca.runs.choose_device import resolve_device
+from fedwca.runs.load_data import architecture, load
+from fedwca.runs.round_record import count_accuracies
+from fedwca.runs.run_request import RunRequest
+from fedwca.runs.source_models import source_model
+from fedwca.runs.start_run import new_run_path
 
 
 @dataclass(frozen=True)

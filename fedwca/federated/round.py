@@ -29,7 +29,7 @@ from fedwca.federated.server import (
     stack_by_client,
     stack_reports,
 )
-from fedwca.federated.validation import ExpectedUpload, Upload, validate_uploads
+from fedwca.federated.upload_checks import ExpectedUpload, Upload, validate_uploads
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,15 +11,14 @@ from typing import Any
 
 from fedwca.config.layers import RunPlan
 from fedwca.config.method_spec import parse_method
-from fedwca.core.nested import flatten_keys
+from fedwca.core.dotted_keys import flatten_keys
 from fedwca.datasets import datasets
 from fedwca.errors import FedwcaError
 from fedwca.registry import canonical
+from fedwca.reproduce.cost import Cost, estimate_cost
 from fedwca.reproduce.definitions import (
-    Cost,
     Definition,
     PublishedTable,
-    estimate_cost,
     fitting_definitions,
     layer_clusterer,
     layered_settings,
@@ -33,10 +32,10 @@ from fedwca.results.run import count_of
 from fedwca.results.summary import summarise
 from fedwca.results.tables import Table
 from fedwca.runs.bench import split_trial
+from fedwca.runs.load_data import load
 from fedwca.runs.reporter import RunReporter
 from fedwca.runs.reuse import CollectedRuns, chosen_sources, collect_runs, dataset_name, sort_methods
-from fedwca.runs.run_stages import RunRequest
-from fedwca.runs.setup import load
+from fedwca.runs.run_request import RunRequest
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,10 @@ from fedwca.errors import DataError, FedwcaError
 from fedwca.federated.method import Method
 from fedwca.results.checkpoints import SavedCheckpoint, Unit
 from fedwca.runs.bench import run_bench
+from fedwca.runs.checkpointer import Checkpointer, is_finished
+from fedwca.runs.choose_device import resolve_device
+from fedwca.runs.load_data import load
 from fedwca.runs.rank_schedule import RankSchedule
-from fedwca.runs.round_state import Checkpointer, is_finished
-from fedwca.runs.setup import load, resolve_device
 
 
 @dataclass(frozen=True)

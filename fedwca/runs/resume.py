@@ -15,13 +15,13 @@ from fedwca.results.compare_runs import differing_settings
 from fedwca.results.run import read_run
 from fedwca.results.run_files import read_configuration, read_records
 from fedwca.results.run_folder import RunFolder
-from fedwca.runs.execute import execute_run
+from fedwca.runs.execute_run import FinishedRun, execute_run
+from fedwca.runs.load_data import load
 from fedwca.runs.log_to import build_loggers
-from fedwca.runs.prepare import OpenRunFolder, prepare_run
+from fedwca.runs.prepare_run import OpenRunFolder, prepare_run
 from fedwca.runs.reporter import SILENT, RunReporter
-from fedwca.runs.run_stages import ONE_PROCESS, FinishedRun, RunRanks
+from fedwca.runs.run_request import ONE_PROCESS, RunRanks
 from fedwca.runs.run_summary import tabulate
-from fedwca.runs.setup import load
 
 
 def resume_run(path: Path, reporter: RunReporter = SILENT, ranks: RunRanks = ONE_PROCESS) -> FinishedRun:

@@ -18,10 +18,10 @@ from fedwca.results.run import Run, data_name, read_if_run, read_run, run_folder
 from fedwca.results.run_folder import to_plain
 from fedwca.results.same_numbers import SAME_NUMBERS
 from fedwca.results.summary import Record, Row
+from fedwca.runs.load_data import load
 from fedwca.runs.reporter import RunReporter
-from fedwca.runs.run_stages import RunRequest
-from fedwca.runs.setup import load
-from fedwca.runs.start import start_run
+from fedwca.runs.run_request import RunRequest
+from fedwca.runs.start_run import start_run
 
 OWN_TO_METHODS = {
     *("aggregator", "clusterer", "pseudo_labeler", "objectives", "components"),

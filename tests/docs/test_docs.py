@@ -135,7 +135,7 @@ def test_a_command_line_parses(page: Path, words: list[str], monkeypatch: pytest
     context = command.make_context(words[0], list(names))
     if words[0] == "bench" and known(words):
         values = context.params
-        monkeypatch.setattr("fedwca.runs.start.start_run", planned)
+        monkeypatch.setattr("fedwca.runs.start_run.start_run", planned)
         if values["config"] is None:
             with pytest.raises(typer.Exit):
                 command.callback(**values)

@@ -18,7 +18,7 @@ from fedwca.core.messages import Blend, Offer, Targets
 from fedwca.core.network import Network
 from fedwca.data import Domain
 from fedwca.data.partition import ClientImages
-from fedwca.engine.draws import weak_views
+from fedwca.engine.augmentation import weak_views
 from fedwca.engine.interface import SingleStep
 from fedwca.engine.layout import Layout
 from fedwca.engine.randomness import Keys

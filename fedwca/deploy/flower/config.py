@@ -11,13 +11,13 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, V
 from fedwca.config.methods import compose
 from fedwca.config.run_config import validate
 from fedwca.deploy.composition import Composition
-from fedwca.deploy.parcel import Transport
+from fedwca.deploy.half_precision import Transport
 from fedwca.deploy.rules import Rules
 from fedwca.deploy.session import Session
 from fedwca.errors import InvalidConfig
 from fedwca.federated.source_model import load_source
 from fedwca.registry import problems
-from fedwca.runs.setup import architecture
+from fedwca.runs.load_data import architecture
 
 CONFIG_NAME = "federation.json"
 

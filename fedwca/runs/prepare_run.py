@@ -18,22 +18,24 @@ from fedwca.errors import DataError
 from fedwca.loggers import Logger
 from fedwca.registry import Registry
 from fedwca.results.checkpoints import Checkpoints, RetentionPolicy, SavedCheckpoint, Unit
+from fedwca.results.environment import describe_environment
 from fedwca.results.run import run_identity
 from fedwca.results.run_files import SCHEMA, read_configuration
-from fedwca.results.run_folder import RunFolder, describe_environment
+from fedwca.results.run_folder import RunFolder
 from fedwca.results.same_numbers import SAME_NUMBERS
 from fedwca.runs import memory_estimate as memory
 from fedwca.runs.bench import TrialSplits, group_trials
+from fedwca.runs.check_components import rehearse_components
+from fedwca.runs.checkpointer import Checkpointer
+from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.rank_lifecycle import lead_run
 from fedwca.runs.reporter import PlannedRun, RunReporter
 from fedwca.runs.resume_points import find_resume_points
-from fedwca.runs.round_state import Checkpointer
-from fedwca.runs.run_stages import PreparedRun, RunRanks
-from fedwca.runs.run_summary import seconds_spent
+from fedwca.runs.round_record import seconds_spent
+from fedwca.runs.run_request import RunRanks
 from fedwca.runs.schedule import Schedule, together_at_most
 from fedwca.runs.select_engine import engine_name, fix_trials_at_once, restore_trials_at_once
 from fedwca.runs.select_kernels import KernelChoice, choose_kernels, restore_kernels
-from fedwca.runs.setup import rehearse_components, resolve_device
 
 
 @dataclass(frozen=True)
@@ -226,3 +228,27 @@ def rewind_run(
         saved = begun.get(unit)
         checkpoints.rewind(unit, saved.round if saved else None)
     return begun
+
+
+@dataclass(frozen=True)
+class PreparedRun:
+    """A run that is decided, checked, and has its folder."""
+
+    folder: RunFolder
+    plan: RunPlan
+    splits: TrialSplits
+    """The data set, its source domain, and the clients of each trial."""
+    domains: Sequence[str]
+    """True domain of each client, K names."""
+    keeper: Checkpointer
+    started: float
+    """``time.perf_counter()`` when the run was asked for."""
+    loggers: Sequence[Logger]
+    schedule: Schedule
+    """What this process does; others' records come to it."""
+    memory: MemoryEstimate
+    """Bytes by the estimate."""
+    device: str
+    profile: bool = False
+    before: float = 0.0
+    """Seconds that earlier processes spent on the rounds there are."""

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedwca.engine.randomness import uniform
 from fedwca.engine.stacked.batch import TrialBatch
-from fedwca.engine.stacked.images import StepGroup, step_groups
+from fedwca.engine.stacked.step_groups import StepGroup, step_groups
 
 
 class StepSchedule:

@@ -25,9 +25,9 @@ from fedwca.results.checkpoints import Checkpoints, SavedCheckpoint, Unit
 from fedwca.results.run import find_run, read_run, run_identity
 from fedwca.results.run_files import read_configuration
 from fedwca.runs.bench import split_trial
-from fedwca.runs.round_state import state_from_tensors
+from fedwca.runs.checkpointer import state_from_tensors
+from fedwca.runs.load_data import architecture, load
 from fedwca.runs.select_engine import choose_engine
-from fedwca.runs.setup import architecture, load
 
 
 @dataclass(frozen=True, repr=False)
