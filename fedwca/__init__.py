@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from fedwca._deprecated import forward_names
+from fedwca._deprecated import forward_modules, forward_names
 from fedwca._version import __version__
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ __all__ = [
 ]
 
 _old_name = forward_names(__name__, _RENAMED)
+forward_modules()
 
 
 def __getattr__(name: str) -> Any:

@@ -29,7 +29,7 @@ ALLOWED: dict[str, set[str]] = {
     "datasets": {*BASE, "data"},
     "loggers": BASE,
     "data": {*BASE, "core"},
-    "engine": {*VALUES, "data"},
+    "engine": {*VALUES, "_version", "data"},
     "federated": {*VALUES, "data", "engine"},
     "results": {*BASE, "core", "data"},
     "config": {*ENGINES, *COMPONENTS},

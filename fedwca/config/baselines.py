@@ -1,4 +1,4 @@
-"""Where baselines and presets lie, and what they are called; reads folders only."""
+"""Baselines: the published methods that files in ``baselines/`` describe, and variants of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Methods from names: the composed one, and the baselines that files in ``baselines/`` describe."""
+"""Methods from names of components: the composed one, and the baselines beside it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from fedwca.config.baselines import Baseline, baseline_for
+from fedwca.config.method_checks import check_clusterer_is_used, check_models_are_given
 from fedwca.config.method_spec import parse_method
 from fedwca.config.registries import registry_of
 from fedwca.config.run_config import Components, RunConfig, merge
@@ -28,25 +29,14 @@ def assemble(
         UsageError: the parts do not fit each other.
     """
     aggregator = component("aggregator", parts.aggregator, fields)
-    grouping = aggregator.grouping
-    if clusterer and not grouping.needs_clusterer:
-        raise UsageError(
-            f"clusterer {clusterer!r} is not used: aggregator {aggregator.name!r} {grouping.instead}; "
-            "leave --clusterer out, or take one_hot or wca"
-        )
-    found = component("clusterer", clusterer or "finch", fields) if grouping.needs_clusterer else None
+    check_clusterer_is_used(aggregator, clusterer)
+    found = component("clusterer", clusterer or "finch", fields) if aggregator.grouping.needs_clusterer else None
     shown = label or name
     if found is not None and found.oracle:
         shown = f"{shown}, {found.label or found.name} (ORACLE)"
     labeler = component("pseudo_labeler", parts.pseudo_labeler, fields)
     objectives = tuple(component("objective", objective, fields) for objective in parts.objectives)
-    asked = [(labeler, labeler.models), *((o, (*o.anchors, *o.teachers)) for o in objectives)]
-    for part, models in asked:
-        if lacking := [model for model in models if model not in aggregator.references]:
-            raise UsageError(
-                f"{part.name!r} reads the model {lacking[0]!r}, which aggregator {aggregator.name!r} does not give; it "
-                f"gives {', '.join(aggregator.references)}"
-            )
+    check_models_are_given(aggregator, labeler, objectives)
     return Method(name, shown, aggregator, labeler, objectives, found)
 
 

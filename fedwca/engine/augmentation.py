@@ -1,4 +1,4 @@
-"""What a network sees of its training images in a step, and which of its units are dropped: for one client, or many."""
+"""Augmentation of training images: weak and strong views, drawn by place in the step, for one client or many."""
 
 from __future__ import annotations
 

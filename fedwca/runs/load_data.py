@@ -1,4 +1,4 @@
-"""What must be there before a run begins: a device, the images, a source model."""
+"""The images of a run, at the size that its architecture takes."""
 
 from __future__ import annotations
 

@@ -14,7 +14,6 @@ from fedwca.config.run_config import RunConfig
 from fedwca.data.dataset import FederatedDataset
 from fedwca.data.partition import ClientImages, Federation
 from fedwca.engine.memory import MemoryEstimate, free_bytes
-from fedwca.errors import DataError
 from fedwca.loggers import Logger
 from fedwca.registry import Registry
 from fedwca.results.checkpoints import Checkpoints, RetentionPolicy, SavedCheckpoint, Unit
@@ -65,13 +64,10 @@ def prepare_run(opened: OpenRunFolder, reporter: RunReporter, ranks: RunRanks) -
     """
     folder, plan, dataset = opened.folder, opened.plan, opened.dataset
     device = resolve_device(plan.config.device)
-    kind = device if ranks.world is None else device.partition(":")[0]
     splits = TrialSplits(plan.config, dataset, opened.source)
     first = splits.first()
     if opened.earlier is None:
         rehearse_components(plan.config, plan.methods, dataset)
-    else:
-        check_unchanged(opened, opened.earlier, kind, reporter)
     config, kernels, needed = size_run(opened, first, device, ranks, reporter)
     domains, digest = first.metrics.domains, dataset.digest()
     if opened.earlier is None:
@@ -81,7 +77,7 @@ def prepare_run(opened: OpenRunFolder, reporter: RunReporter, ranks: RunRanks) -
             "loggers": [Registry.dump(logger) for logger in opened.loggers],
             "domains": domains,
             "data_digest": digest,
-            "device": kind,
+            "device": kind_of_device(device, ranks),
             "trials_at_once": config.trials_at_once,
             "kernels": kernels.chosen,
         }
@@ -112,17 +108,9 @@ def prepare_run(opened: OpenRunFolder, reporter: RunReporter, ranks: RunRanks) -
     )
 
 
-def check_unchanged(opened: OpenRunFolder, earlier: Mapping[str, Any], device: str, reporter: RunReporter) -> None:
-    """See that a run goes on with the data it began with, and say where it goes on elsewhere.
-
-    Raises:
-        DataError: the images are others.
-    """
-    if opened.dataset.digest() != earlier["data_digest"]:
-        name = opened.dataset.name
-        raise DataError(f"{opened.folder.path}: the images of {name} are not those the run began with; run it anew")
-    if device != earlier["device"]:
-        reporter.warn(f"begun on {earlier['device']}, going on on {device}: last digits may differ")
+def kind_of_device(device: str, ranks: RunRanks) -> str:
+    """A device as a run notes it: ranks have each their own, of one kind."""
+    return device if ranks.world is None else device.partition(":")[0]
 
 
 def size_run(

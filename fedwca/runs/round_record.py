@@ -1,4 +1,4 @@
-"""What is written down of a round, and what a reader of the numbers should be warned of."""
+"""The record of a round: what is written down of it, a line of ``rounds.jsonl``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of the steps between two labellings before the first of them."""
+"""Mini-batches: which images come in which step, known for all steps between two labellings before the first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images of many clients in one tensor, and how clients of unequal size share steps."""
+"""Images of many clients in one tensor."""
 
 from __future__ import annotations
 
