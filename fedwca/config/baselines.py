@@ -15,7 +15,7 @@ from fedwca.config.registries import registry_of
 from fedwca.config.run_config import Components, RunConfig, merge, spell_out
 from fedwca.core.files import toml_names
 from fedwca.errors import InvalidConfig, UnknownComponent
-from fedwca.registry import canonical, problems, unknown
+from fedwca.registry import canonical_name, describe_problems, describe_unknown
 
 
 def baseline_folder() -> Traversable:
@@ -56,13 +56,13 @@ def baseline(name: str) -> Baseline:
     Raises:
         UnknownComponent: there is no such file.
     """
-    name = canonical(name)
+    name = canonical_name(name)
     if name not in baseline_names():
-        raise UnknownComponent(unknown("baseline", name, baseline_names()))
+        raise UnknownComponent(describe_unknown("baseline", name, baseline_names()))
     try:
         return Baseline(**spell_out(tomllib.loads((baseline_folder() / f"{name}.toml").read_text())))
     except ValidationError as error:
-        raise InvalidConfig(problems(error, f"baseline {name}: ")) from error
+        raise InvalidConfig(describe_problems(error, f"baseline {name}: ")) from error
 
 
 def baseline_for(spec: MethodSpec) -> Baseline:
@@ -85,7 +85,9 @@ def baseline_for(spec: MethodSpec) -> Baseline:
     elif spec.plain:
         return baseline(spec.head)
     else:
-        raise UnknownComponent(unknown("method", spec.head, [*baseline_names(), *registry_of("aggregator").names()]))
+        raise UnknownComponent(
+            describe_unknown("method", spec.head, [*baseline_names(), *registry_of("aggregator").names()])
+        )
     if spec.plain:
         return found
     changes: dict[str, Any] = {part: specs[0] for part, specs in spec.changes.items() if part != "objectives"}

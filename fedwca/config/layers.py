@@ -16,7 +16,7 @@ from fedwca.datasets import find_dataset
 from fedwca.errors import FedwcaError, InvalidConfig, UsageError
 from fedwca.federated.method import Method
 from fedwca.federated.source_model import SourceTraining
-from fedwca.registry import canonical, unknown
+from fedwca.registry import canonical_name, describe_unknown
 
 TABLES = {"training", "source_training"}
 
@@ -164,9 +164,9 @@ def without(config: RunConfig, keys: Sequence[str]) -> RunConfig:
 def chosen_names(values: Layer) -> dict[str, list[str]]:
     """Names of the chosen components by kind, with the defaults filled in."""
     defaults = {"clusterer": "finch", **{k: f.default for k, f in RunConfig.model_fields.items() if k in KINDS}}
-    names = {kind: [canonical(str(values.get(kind) or defaults.get(kind) or "finch"))] for kind in KINDS[:-1]}
+    names = {kind: [canonical_name(str(values.get(kind) or defaults.get(kind) or "finch"))] for kind in KINDS[:-1]}
     objectives = values.get("objectives") or RunConfig.model_fields["objectives"].default
-    names["objective"] = [canonical(str(name)) for name in objectives]
+    names["objective"] = [canonical_name(str(name)) for name in objectives]
     return names
 
 
@@ -181,13 +181,13 @@ def parse_set_options(pairs: Sequence[tuple[str, str]], chosen: dict[str, list[s
     """
     layer: Layer = {}
     for key, value in pairs:
-        head, *rest = [canonical(part) for part in key.split(".")]
+        head, *rest = [canonical_name(part) for part in key.split(".")]
         if head in TABLES and len(rest) == 1:
             layer = merge(layer, {head: {rest[0]: value}})
             continue
         if head not in KINDS or len(rest) not in (1, 2):
             known = (*KINDS, *sorted(TABLES))
-            why = "has not the right number of parts" if head in known else unknown("kind", head, known)
+            why = "has not the right number of parts" if head in known else describe_unknown("kind", head, known)
             raise InvalidConfig(f"--set {key}={value}: {why}")
         if len(rest) == 1 and len(chosen[head]) > 1:
             raise InvalidConfig(f"--set {key}={value}: several are chosen; say {head}.{chosen[head][0]}.{rest[0]}")

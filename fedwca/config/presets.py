@@ -9,7 +9,7 @@ from importlib.resources.abc import Traversable
 from fedwca.config.run_config import Layer, merge, spell_out
 from fedwca.core.files import toml_names
 from fedwca.errors import InvalidConfig
-from fedwca.registry import canonical, unknown
+from fedwca.registry import canonical_name, describe_unknown
 
 
 def preset_folder() -> Traversable:
@@ -29,10 +29,10 @@ def preset(name: str, dataset: str, source: str | None) -> Layer:
         InvalidConfig: no preset has that name.
     """
     _, tables = read_preset(name)
-    own = dict(tables.get(canonical(dataset), {}))
+    own = dict(tables.get(canonical_name(dataset), {}))
     by_source = own.pop("from", {})
     layer: Layer = {}
-    for part in (tables.get("all", {}), own, by_source.get(canonical(source or ""), {})):
+    for part in (tables.get("all", {}), own, by_source.get(canonical_name(source or ""), {})):
         layer = merge(layer, part)
     return spell_out(layer)
 
@@ -44,6 +44,6 @@ def read_preset(name: str) -> tuple[str, Layer]:
         InvalidConfig: no preset has that name.
     """
     if name not in preset_names():
-        raise InvalidConfig(unknown("preset", name, preset_names()))
+        raise InvalidConfig(describe_unknown("preset", name, preset_names()))
     text = (preset_folder() / f"{name}.toml").read_text()
     return text, tomllib.loads(text)

@@ -15,7 +15,7 @@ from fedwca.config.registries import registry_of
 from fedwca.core.dotted_keys import flatten_keys
 from fedwca.core.training_settings import DROPPED, Precision, SourceTraining, Training
 from fedwca.errors import InvalidConfig, UsageError
-from fedwca.registry import canonical, problems, unknown
+from fedwca.registry import canonical_name, describe_problems, describe_unknown
 
 Layer = dict[str, Any]
 Components = dict[str, dict[str, dict[str, Any]]]
@@ -108,12 +108,12 @@ class RunConfig(BaseModel):
     @field_validator("dataset", "model", "clusterer", "aggregator", "pseudo_labeler", mode="after")
     @classmethod
     def _canonical(cls, value: str | None) -> str | None:
-        return None if value is None else canonical(value)
+        return None if value is None else canonical_name(value)
 
     @field_validator("objectives", mode="after")
     @classmethod
     def _canonical_all(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(canonical(name) for name in value))
+        return tuple(dict.fromkeys(canonical_name(name) for name in value))
 
     @field_validator("kernels", mode="before")
     @classmethod
@@ -139,7 +139,7 @@ def layer_from_words(words: Mapping[str, Any]) -> Layer:
     """
     known = [*RunConfig.model_fields, *TRAINING_WORDS]
     if strange := [word for word in words if word not in known]:
-        raise UsageError(unknown("setting", strange[0], known))
+        raise UsageError(describe_unknown("setting", strange[0], known))
     layer = {word: value for word, value in words.items() if word not in TRAINING_WORDS}
     training = {word: words[word] for word in TRAINING_WORDS if word in words}
     return merge(layer, {"training": training}) if training else layer
@@ -154,7 +154,7 @@ def validate(values: Layer) -> RunConfig:
     try:
         return RunConfig(**values)
     except ValidationError as error:
-        raise InvalidConfig(problems(error)) from error
+        raise InvalidConfig(describe_problems(error)) from error
 
 
 def restore_config(values: Layer) -> RunConfig:
@@ -186,7 +186,7 @@ def read_file(path: Path) -> Layer:
         raise InvalidConfig(f"--config {path}: needs a table of fields, such as rounds = 10")
     strange = sorted(set(values) - set(RunConfig.model_fields))
     if strange:
-        raise InvalidConfig(f"--config {path}: {unknown('field', strange[0], RunConfig.model_fields)}")
+        raise InvalidConfig(f"--config {path}: {describe_unknown('field', strange[0], RunConfig.model_fields)}")
     return spell_out(values)
 
 

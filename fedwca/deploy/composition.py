@@ -15,7 +15,7 @@ from fedwca.engine.precision import Precision
 from fedwca.engine.task import Training
 from fedwca.errors import InvalidConfig
 from fedwca.federated.method import Method
-from fedwca.registry import Registry, problems
+from fedwca.registry import Registry, describe_problems
 
 Spec = dict[str, Any]
 
@@ -74,7 +74,7 @@ class Composition(BaseModel):
         try:
             return cls.model_validate_json(text)
         except ValidationError as error:
-            raise InvalidConfig(problems(error, "composition: ")) from error
+            raise InvalidConfig(describe_problems(error, "composition: ")) from error
 
     def architecture(self) -> Architecture:
         """The model's architecture."""

@@ -21,7 +21,7 @@ from fedwca.deploy.state_files import read_final
 from fedwca.engine.precision import matmul_precision
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.errors import InvalidConfig, UsageError
-from fedwca.registry import problems
+from fedwca.registry import describe_problems
 from fedwca.runs.bench import split_trial
 from fedwca.runs.check_components import rehearse_components
 from fedwca.runs.choose_device import resolve_device
@@ -77,13 +77,13 @@ def make_deployment(wanted: DeployRequest) -> int:
     try:
         rules = Rules(**{"participation": config.participation, **dict(wanted.rules), "clients": count})
     except ValidationError as error:
-        raise InvalidConfig(problems(error, "--rule ", Rules.model_fields)) from error
+        raise InvalidConfig(describe_problems(error, "--rule ", Rules.model_fields)) from error
     try:
         made = DeploymentConfig(
             config=config.model_dump(mode="json"), classes=dataset.classes, rules=rules, **wanted.more
         )
     except ValidationError as error:
-        raise InvalidConfig(problems(error)) from error
+        raise InvalidConfig(describe_problems(error)) from error
     require_consent(rules, method)
     require_defences(rules, method, made.composition)
     require_compressible(made.composition, network)

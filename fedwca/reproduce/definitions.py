@@ -16,7 +16,7 @@ from fedwca.config.method_spec import parse_method
 from fedwca.config.run_config import Layer, RunConfig, merge
 from fedwca.engine.layout import Layout
 from fedwca.errors import UnknownComponent, UsageError
-from fedwca.registry import canonical, unknown
+from fedwca.registry import canonical_name, describe_unknown
 from fedwca.runs.load_data import architecture
 
 AVERAGE = "average"
@@ -54,11 +54,11 @@ class Definition(BaseModel):
         Raises:
             UsageError: it has no such row.
         """
-        known = {canonical(name): name for name in self.rows}
+        known = {canonical_name(name): name for name in self.rows}
         for row in rows:
-            if canonical(row) not in known:
-                raise UsageError(f"--row {row}: {unknown('row', row, self.rows)}")
-        kept = {known[canonical(row)] for row in rows} or set(self.rows)
+            if canonical_name(row) not in known:
+                raise UsageError(f"--row {row}: {describe_unknown('row', row, self.rows)}")
+        kept = {known[canonical_name(row)] for row in rows} or set(self.rows)
         return self.model_copy(update={"rows": {name: word for name, word in self.rows.items() if name in kept}})
 
     def check(self, name: str) -> None:
@@ -102,15 +102,15 @@ def definition(name: str) -> Definition:
     Raises:
         UsageError: there is no such one, or nothing is to be run for it.
     """
-    if canonical(name) not in reproduction_names():
-        raise UsageError(unknown("table or figure to run", name, reproduction_names()))
-    return Definition(**read_toml("reproduce")[canonical(name)])
+    if canonical_name(name) not in reproduction_names():
+        raise UsageError(describe_unknown("table or figure to run", name, reproduction_names()))
+    return Definition(**read_toml("reproduce")[canonical_name(name)])
 
 
 def quick_settings(dataset: str) -> Layer:
     """What ``--quick`` puts over the preset."""
     found = read_toml("reproduce")["quick"]
-    layer: Layer = found.get(canonical(dataset), found["else"])
+    layer: Layer = found.get(canonical_name(dataset), found["else"])
     return layer
 
 
@@ -128,8 +128,8 @@ class PublishedTable:
 
 def published_table(name: str, dataset: str) -> PublishedTable | None:
     """The published values of a table for a data set; None where it has none."""
-    table = read_toml("published").get(canonical(name), {})
-    found = table.get(canonical(dataset))
+    table = read_toml("published").get(canonical_name(name), {})
+    found = table.get(canonical_name(dataset))
     if found is None:
         return None
     spreads = found.get("std", {})

@@ -1,4 +1,4 @@
-"""The Python interface of runs: make one, continue it, compare methods, to the folders, numbers and errors of the command line."""
+"""The Python interface of runs, to the folders, numbers and errors of the command line."""
 
 from __future__ import annotations
 
