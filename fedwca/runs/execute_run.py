@@ -6,7 +6,6 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 from fedwca.config.layers import RunPlan
@@ -17,6 +16,7 @@ from fedwca.results.run_files import read_records
 from fedwca.results.run_folder import to_plain
 from fedwca.results.summary import Row
 from fedwca.runs.bench import run_bench
+from fedwca.runs.how_to_continue import say_how_to_continue
 from fedwca.runs.log_to import log_records
 from fedwca.runs.memory_estimate import MeasuredMemory, memory_record
 from fedwca.runs.prepare_run import PreparedRun
@@ -58,8 +58,8 @@ def execute_run(run: PreparedRun, reporter: RunReporter) -> FinishedRun:
         with suppress(OSError):
             write_summary(run, prepared, complete=False)
         raise FedwcaError(
-            f"{folder.path}: cannot be written ({error.strerror or error}); what was written is kept, continue with: "
-            f"fedwca resume {quote(str(folder.path))}"
+            f"{folder.path}: cannot be written ({error.strerror or error}); what was written is kept, "
+            f"{say_how_to_continue(folder.path)}"
         ) from error
     except FedwcaError:
         write_summary(run, prepared, complete=False)
