@@ -25,7 +25,7 @@ from fedwca.config.layers import resolve_plan
 from fedwca.config.registries import registry_of
 from fedwca.deploy.client import Client
 from fedwca.deploy.composition import Composition
-from fedwca.deploy.messages import Parcel, row_to_tensors
+from fedwca.deploy.parcel import Parcel, row_to_tensors
 from fedwca.deploy.state_files import resume_client, save_client
 from fedwca.engine.layout import Layout
 from fedwca.engine.task import Training

@@ -12,9 +12,9 @@ from fedwca.config.layers import resolve_plan
 from fedwca.data.metrics import mean
 from fedwca.deploy.client import Client, Privacy
 from fedwca.deploy.composition import Composition
+from fedwca.deploy.context import ModelSignatures
 from fedwca.deploy.in_process import run_in_process
-from fedwca.deploy.messages import Parcel
-from fedwca.deploy.robust import WeightSignatures
+from fedwca.deploy.parcel import Parcel
 from fedwca.deploy.rules import Rules
 from fedwca.deploy.session import Session
 from fedwca.engine.randomness import Keys
@@ -48,7 +48,7 @@ def flipped(session: Session, liar: int) -> Callable[[int, Parcel], Parcel]:
     def wire(client: int, parcel: Parcel) -> Parcel:
         if client != liar or parcel.kind != "upload":
             return parcel
-        own = session.asked[client].own
+        own = session.expected[client].sent
         slots = {slot.name: slot.of(own) for slot in session.layout.parameters}
         model = {k: slots[k] - 10 * (t - slots[k]) if k in slots else t for k, t in parcel.models["model"].items()}
         return replace(parcel, models={"model": model})
@@ -128,7 +128,7 @@ class Trials:
             return inner(client, parcel)
 
         run_in_process(session, clients, rounds, wire)
-        server = session.memory.server
+        server = session.state.server
         weights = method.aggregator.deliver(server.state, len(server.rows))
         return {
             "what": case.what,
@@ -169,6 +169,6 @@ class Trials:
             variants[f"top {100 * share:.0f} %"] = source + torch.stack(kept)
         found = {}
         for name, rows in variants.items():
-            labels = method.clusterer(WeightSignatures(rows, loop.layout, source))
+            labels = method.clusterer(ModelSignatures(rows, loop.layout, source))
             found[name] = {"labels": labels.tolist(), **to_plain(metrics.clustering(labels))}
         return found

@@ -22,7 +22,7 @@ from fedwca.core.files import write_atomically
 from fedwca.core.network import Network
 from fedwca.engine.task import Training
 from fedwca.export.from_run import classify
-from fedwca.federated.round import Method
+from fedwca.federated.method import Method
 from fedwca.newcomers.federation import TrainedFederation
 from fedwca.newcomers.join import By, first_round, join
 from fedwca.results.run_folder import describe_environment

@@ -11,7 +11,7 @@ from typing import Any
 from sklearn.metrics import adjusted_rand_score
 
 from fedwca.config.method_spec import parse_method
-from fedwca.reproduce.definitions import definition, layer_clusterer, published
+from fedwca.reproduce.definitions import definition, layer_clusterer, published_table
 from fedwca.results.tables import Table, mean_cell
 
 RUNS = Path(__file__).resolve().parent / "results" / "reproduce"
@@ -41,7 +41,7 @@ def accuracies(table: str, dataset: str, sources: Sequence[str]) -> str:
     ]
     entries = {row: [by[parse_method(word).name] for by in by_source] for row, word in definition(table).rows.items()}
     means = {row: statistics.fmean(entry["mean"] for entry in own) for row, own in entries.items()}
-    printed, one = published(table, dataset), len(sources) == 1
+    printed, one = published_table(table, dataset), len(sources) == 1
     order = sorted(means, key=lambda row: (row != "Source Only", means[row])) if printed else list(means)
     head = [f"Table {table.removeprefix('table')}"]
     head = [f"{head[0]}, {NAMES[sources[0]]}", "ours"] if one else [*head, *(NAMES[s] for s in sources), "mean"]
@@ -60,7 +60,7 @@ def layers() -> str:
     """Layers with as many clusters in our run and in the paper's, a row for each pair of numbers."""
     ((path, _),) = folders("pacs", "art_painting", True)
     first = next(r for r in map(json.loads, (path / "rounds.jsonl").read_text().splitlines()) if r["round"] == 0)
-    printed = published("table11", "pacs")
+    printed = published_table("table11", "pacs")
     assert printed
     alike: dict[tuple[int, int], list[tuple[str, Sequence[Any], Sequence[Any]]]] = {}
     for layer, signature in definition("table11").signatures.items():

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from fedwca.engine.randomness import Keys
     from fedwca.engine.sequential.engine import SequentialEngine
     from fedwca.engine.task import Training
-    from fedwca.federated.round import Method, init_server, run_round
+    from fedwca.federated.method import Method
+    from fedwca.federated.round import init_server, run_round
     from fedwca.federated.source_model import SourceTraining, load_source, pretrain
     from fedwca.results.report.write import write_report
     from fedwca.runs.experiments import compare_methods, resume_experiment, run_experiment
@@ -23,7 +24,7 @@ _HOMES = {
     "FederatedDataset": "fedwca.data",
     "Federation": "fedwca.data",
     "Keys": "fedwca.engine.randomness",
-    "Method": "fedwca.federated.round",
+    "Method": "fedwca.federated.method",
     "SequentialEngine": "fedwca.engine.sequential.engine",
     "SourceTraining": "fedwca.federated.source_model",
     "Training": "fedwca.engine.task",

@@ -48,7 +48,7 @@ def command(
             "--logger",
             text="Where numbers go too: tensorboard, mlflow, wandb; fields as in mlflow:uri=…; repeat for more.",
             panel=KEEP,
-            autocompletion=complete.names("logger"),
+            autocompletion=complete.complete_names("logger"),
         ),
     ] = None,
     quiet: Annotated[bool, option("--quiet", text="No progress; warnings and the table stay.", panel=KEEP)] = False,
@@ -85,8 +85,8 @@ def command(
         return
     if backend is not None:
         raise UsageError(f"--backend {backend}: there is only flower; leave it out for fedwca's own engines")
+    from fedwca.cli.printing import print_finished, print_profile
     from fedwca.cli.reporter import ConsoleReporter
-    from fedwca.cli.tables import print_finished, print_profile
     from fedwca.runs.start import start_run
 
     reporter = ConsoleReporter(silent=as_json, quiet=quiet)
@@ -99,7 +99,7 @@ def command(
 def bench_in_flower(request: RunRequest, as_json: bool) -> None:
     """The composed method in Flower's simulation, beside no other."""
     from fedwca.cli.deploy import need_flower
-    from fedwca.deploy.prepare import simulate_deployment
+    from fedwca.deploy.make_deployment import simulate_deployment
 
     need_flower()
     done = simulate_deployment(request)

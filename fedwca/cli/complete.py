@@ -8,7 +8,7 @@ from fedwca.config.paths import baseline_names, preset_names
 from fedwca.config.registries import registry_of
 
 
-def names(kind: str) -> Callable[[str], list[str]]:
+def complete_names(kind: str) -> Callable[[str], list[str]]:
     """Completion for the names of a kind."""
 
     def complete(incomplete: str) -> list[str]:

@@ -65,7 +65,7 @@ def init(
     For example: fedwca deploy init trial --aggregator wca --deal 2 --rounds 3
     """
     need_flower()
-    from fedwca.deploy.prepare import DeployRequest, prepare
+    from fedwca.deploy.make_deployment import DeployRequest, make_deployment
     from fedwca.runs.run_stages import RunRequest
 
     layer = asked.layer if deal is None else {**asked.layer, "clients": deal}
@@ -83,7 +83,7 @@ def init(
         host or [],
         insecure,
     )
-    count = prepare(wanted)
+    count = make_deployment(wanted)
     typer.echo(next_steps(folder, count, deal is not None, insecure))
 
 
@@ -111,7 +111,7 @@ def _rule(text: str) -> tuple[str, str]:
 
 
 @app.command("run")
-def run(
+def run_deployment(
     folder: Folder,
     server: Annotated[str, typer.Option("--server", help="Where the server is.")] = f"127.0.0.1:{PORT}",
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds after which it is given up.")] = 86_400.0,
@@ -119,15 +119,22 @@ def run(
 ) -> None:
     """Submit the deployment to the running server, wait, and fail if it failed."""
     need_flower()
-    from fedwca.deploy.flower.flwr_cli import answers, connect, register, retry, submit, watch
+    from fedwca.deploy.flower.flwr_cli import (
+        check_answers,
+        register_clients,
+        retry,
+        submit_run,
+        watch_run,
+        write_connection,
+    )
 
-    env = connect(folder, server, insecure)
-    retry(lambda: answers(env), lambda sentence: typer.echo(sentence, err=True))
+    env = write_connection(folder, server, insecure)
+    retry(lambda: check_answers(env), lambda sentence: typer.echo(sentence, err=True))
     if not insecure:
-        register(folder, env)
-    number = submit(folder, env)
+        register_clients(folder, env)
+    number = submit_run(folder, env)
     typer.echo(f"Run {number} is submitted; rounds are logged in {folder}/server/federation.log")
-    ended, up, down = watch(number, env, timeout)
+    ended, up, down = watch_run(number, env, timeout)
     if ended != "completed":
         raise FedwcaError(f"run {number} has {ended}; {folder}/server/federation.log says why")
     typer.echo(f"{up:,} bytes came into the server and {down:,} went out of it, as Flower counts them")

@@ -64,13 +64,13 @@ def command(
     card = export(folder / FILES[0], "safetensors", joined.network, about)
     answers = list(predict(serve_model(joined.network, about), found))
     write(folder / FILES[2], answers, 1)
-    say(joined)
+    print_joined(joined)
     classes = [answer.best[0][0] for some in answers for answer in some if answer.best]
     typer.echo("Labels: " + ", ".join(f"{classes.count(name)} × {name}" for name in about.classes if name in classes))
     typer.echo(f"wrote {folder / FILES[0]}, {card} and {folder / FILES[2]}")
 
 
-def say(joined: JoinedClient) -> None:
+def print_joined(joined: JoinedClient) -> None:
     """The cluster, how near the next one is, and what the model was mixed from."""
     choice = joined.choice
     unit = {"update": "distance", "alignment": "alignment (cosine)", "loss": "loss (nats)"}.get(choice.by, "")

@@ -74,7 +74,7 @@ def _field_option(name: str, panel: str) -> Any:
     text, kind = " ".join((field.description or "").split()), COMPLETED.get(name)
     if field.default is not None:
         text += f" Default: {_shown(field.default)}."
-    more = {"autocompletion": complete.names(kind)} if kind else {}
+    more = {"autocompletion": complete.complete_names(kind)} if kind else {}
     words = option(f"--{(kind or name).replace('_', '-')}", text=text, panel=panel, **more)
     return Annotated[_plain_type(field.annotation) | None, words]
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fedwca.results.pictures.models import Models
 
 
-class Format(StrEnum):
+class PictureFormat(StrEnum):
     """What matplotlib writes."""
 
     PNG = "png"
@@ -42,7 +42,9 @@ def command(
     to: Annotated[
         Path | None, typer.Option("--to", help="Folder for the files; default: pictures/ in the run folder.")
     ] = None,
-    format_: Annotated[Format, typer.Option("--format", help="Format of the files; animations are GIF.")] = Format.PNG,
+    format_: Annotated[
+        PictureFormat, typer.Option("--format", help="Format of the files; animations are GIF.")
+    ] = PictureFormat.PNG,
     method: Annotated[
         str | None, typer.Option("--method", help="For pictures of one method: which; default: the composed one.")
     ] = None,

@@ -16,7 +16,7 @@ from fedwca.errors import RankFailed, UsageError
 
 if TYPE_CHECKING:
     from fedwca.engine.distributed.process_group import RankWorld
-    from fedwca.runs.run_stages import FinishedRun, Ranks
+    from fedwca.runs.run_stages import FinishedRun, RunRanks
 
 LISTENING = 20.0
 """Seconds that a rank which cannot go on waits for rank 0 to say so, before it says so itself."""
@@ -38,7 +38,7 @@ def need_one_process(command: str) -> None:
         raise UsageError(f"{command} runs in one process; under torchrun there are fedwca bench and fedwca resume")
 
 
-def run_on_ranks(per_trial: int | None, work: Callable[[Ranks], FinishedRun]) -> FinishedRun:
+def run_on_ranks(per_trial: int | None, work: Callable[[RunRanks], FinishedRun]) -> FinishedRun:
     """What a run came to, made by all ranks there are; every rank but the first does its share and leaves here.
 
     Args:
@@ -50,10 +50,10 @@ def run_on_ranks(per_trial: int | None, work: Callable[[Ranks], FinishedRun]) ->
     """
     with joined_ranks(per_trial) as world:
         from fedwca.runs.rank_lifecycle import follow_run
-        from fedwca.runs.run_stages import Ranks
+        from fedwca.runs.run_stages import RunRanks
 
         if world is None or world.rank == 0:
-            return work(Ranks(world, per_trial))
+            return work(RunRanks(world, per_trial))
         follow_run(world)
     raise typer.Exit
 

@@ -11,7 +11,7 @@ import typer
 from fedwca.errors import FedwcaError, UsageError
 
 
-class Format(StrEnum):
+class ReportFormat(StrEnum):
     """What a report is written as."""
 
     HTML = "html"
@@ -27,7 +27,7 @@ def command(
     ] = None,
     open_: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
     format_: Annotated[
-        Format | None, typer.Option("--format", help="html (default), or the summary table as md or latex.")
+        ReportFormat | None, typer.Option("--format", help="html (default), or the summary table as md or latex.")
     ] = None,
 ) -> None:
     """Write a report of one or several runs: a single page that needs no network, or the summary table.

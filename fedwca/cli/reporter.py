@@ -8,8 +8,8 @@ from shlex import quote
 
 import typer
 
+from fedwca.cli.printing import print_plan
 from fedwca.cli.progress import watching
-from fedwca.cli.tables import print_plan
 from fedwca.config.layers import RunPlan
 from fedwca.runs.reporter import PlannedRun, Progress, RunReporter
 

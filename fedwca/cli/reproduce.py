@@ -51,10 +51,10 @@ def command(
     fedwca reproduce table2 --quick --dataset digit-five --data DATA --source mnist
     """
     need_one_process("fedwca reproduce")
+    from fedwca.cli.printing import print_in
     from fedwca.cli.reporter import ConsoleReporter
-    from fedwca.cli.tables import print_in
     from fedwca.reproduce.definitions import definition
-    from fedwca.reproduce.run import ReproductionRequest, announce_jobs, plan_jobs, run_job
+    from fedwca.reproduce.jobs import ReproductionRequest, announce_jobs, plan_jobs, run_job
     from fedwca.runs.run_stages import RunRequest
 
     found = definition(table).chosen(row or [])

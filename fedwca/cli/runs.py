@@ -166,7 +166,7 @@ def export_run(
 
 
 @app.command("rm")
-def remove_run(run: Name, yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False) -> None:
+def remove_command(run: Name, yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False) -> None:
     """Remove a run and all it holds."""
     from fedwca.errors import UsageError
     from fedwca.results.run import find_run, read_run, remove_run

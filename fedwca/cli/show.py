@@ -35,9 +35,9 @@ def list_command(
     if as_json:
         typer.echo(json.dumps(names, indent=2))
         return
-    from fedwca.cli.wide_tables import listed
+    from fedwca.cli.wide_tables import align_heads
 
-    typer.echo("\n".join(listed(list(names), [", ".join(found) for found in names.values()])))
+    typer.echo("\n".join(align_heads(list(names), [", ".join(found) for found in names.values()])))
 
 
 def show_command(

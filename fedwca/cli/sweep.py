@@ -66,8 +66,8 @@ def command(
     For example: fedwca sweep fedwca --param aggregator.ta=0.001..0.1:log --tries 10
     """
     need_one_process("fedwca sweep")
+    from fedwca.cli.printing import print_in
     from fedwca.cli.reporter import ConsoleReporter
-    from fedwca.cli.tables import print_in
     from fedwca.registry import unknown
     from fedwca.runs.run_stages import RunRequest
     from fedwca.search import space as sweep

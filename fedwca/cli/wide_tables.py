@@ -77,7 +77,7 @@ def _table(grid: Table, tight: bool, bold: str) -> TerminalTable:
     return look
 
 
-def listed(heads: Sequence[str], lines: Sequence[str]) -> list[str]:
+def align_heads(heads: Sequence[str], lines: Sequence[str]) -> list[str]:
     """``head  a, b, c`` a line; on a terminal, long lines are broken between names and go on below the first.
 
     Args:

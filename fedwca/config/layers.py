@@ -13,7 +13,7 @@ from fedwca.config.run_config import KINDS, Layer, RunConfig, merge, preset, rea
 from fedwca.core.nested import flatten_keys
 from fedwca.datasets import find_dataset
 from fedwca.errors import FedwcaError, InvalidConfig, UsageError
-from fedwca.federated.round import Method
+from fedwca.federated.method import Method
 from fedwca.federated.source_model import SourceTraining
 from fedwca.registry import canonical, unknown
 

@@ -13,7 +13,7 @@ from fedwca.config.paths import baseline_folder, baseline_names
 from fedwca.config.registries import registry_of
 from fedwca.config.run_config import Components, RunConfig, merge, spell_out
 from fedwca.errors import InvalidConfig, UnknownComponent, UsageError
-from fedwca.federated.round import Method
+from fedwca.federated.method import Method
 from fedwca.registry import Component, canonical, problems, unknown
 
 

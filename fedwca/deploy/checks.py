@@ -11,13 +11,14 @@ from fedwca.core.interfaces import Objective
 from fedwca.core.network import Network
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.compression import TopKCompressor
-from fedwca.deploy.robust import WeightSignatures
+from fedwca.deploy.context import ModelSignatures
 from fedwca.deploy.rules import Rules
 from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.layout import Layout
 from fedwca.engine.randomness import fold_key, uniform
 from fedwca.errors import UsageError
-from fedwca.federated.round import Method
+from fedwca.federated.method import Method
+from fedwca.federated.server import compare_clients
 
 
 def require_deployable(method: Method, rounds: int, network: Network) -> None:
@@ -29,12 +30,12 @@ def require_deployable(method: Method, rounds: int, network: Network) -> None:
     where = f"method {method.name!r} cannot be deployed:"
     if not rounds:
         raise UsageError(f"{where} it has no round; hand the source model out as it is")
-    talking = collecting(method.objectives)
-    if silent := [objective.name for objective in talking if not objective.declares_uploads]:
+    uploading = objectives_with_extras(method.objectives)
+    if silent := [objective.name for objective in uploading if not objective.declares_uploads]:
         raise UsageError(
             f"{where} objective {silent[0]!r} does not declare what it uploads, so a server could refuse nothing"
         )
-    if not method.aggregator.travels and not talking:
+    if not method.aggregator.travels and not uploading:
         raise UsageError(f"{where} no model is sent after the source model; each client can adapt it alone")
     if method.clusterer is None:
         return
@@ -46,12 +47,14 @@ def require_deployable(method: Method, rounds: int, network: Network) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            method.clusterer(WeightSignatures(source + 1e-3 * steps, layout, source))
+            models = ModelSignatures(source + 1e-3 * steps, layout, source)
+            method.clusterer(models)
+            compare_clients(method.clusterer, models)
         except UsageError as error:
             raise UsageError(f"{where} clusterer {method.clusterer.name!r}: {error}") from None
 
 
-def require_thinnable(composition: Composition, network: Network) -> None:
+def require_compressible(composition: Composition, network: Network) -> None:
     """Refuse to leave out small changes where there is next to nothing that may be left out.
 
     Raises:
@@ -62,7 +65,7 @@ def require_thinnable(composition: Composition, network: Network) -> None:
     layout = Layout.of(network)
     if composition.top is not None and not composition.method()[0].travels:
         raise UsageError("--top is about models, and in this method none is uploaded")
-    if composition.top is None or len(TopKCompressor(layout, composition.top).loose) > layout.width / 2:
+    if composition.top is None or len(TopKCompressor(layout, composition.top).sparse_positions) > layout.width / 2:
         return
     raise UsageError(
         "--top leaves out nothing here: the first layer and BatchNorm's statistics, which travel whole, are most of "
@@ -70,8 +73,8 @@ def require_thinnable(composition: Composition, network: Network) -> None:
     )
 
 
-def collecting(objectives: Sequence[Objective]) -> list[Objective]:
-    """Objectives that upload what is no model."""
+def objectives_with_extras(objectives: Sequence[Objective]) -> list[Objective]:
+    """Those that upload what is no model."""
     return [objective for objective in objectives if objective.collects]
 
 
@@ -81,10 +84,10 @@ def require_consent(rules: Rules, method: Method) -> None:
     Raises:
         UsageError: an objective does.
     """
-    if rules.alone == "refuse" and (talking := collecting(method.objectives)):
+    if rules.alone == "refuse" and (uploading := objectives_with_extras(method.objectives)):
         raise UsageError(
-            f"objective {talking[0].name!r} sends clients what other clients uploaded, without a mean of two or more; "
-            "allow it with --rule alone=warn"
+            f"objective {uploading[0].name!r} sends clients what other clients uploaded, without a mean of two or "
+            "more; allow it with --rule alone=warn"
         )
 
 
@@ -126,14 +129,15 @@ def require_covered(composition: Composition) -> None:
     if composition.top is not None:
         raise UsageError("--clip and --noise change every number of an update, and --top then uploads mostly noise")
     aggregator, _, objectives = composition.method()
-    bare = sorted(aggregator.reports)
+    uncovered = sorted(aggregator.reports)
     source = f"aggregator {aggregator.name!r}"
     if aggregator.grouping.clients_choose:
-        bare = ["the cluster it chooses"]
-    if talking := collecting(objectives):
-        bare, source = ["more than a model"], f"objective {talking[0].name!r}"
-    if bare:
+        uncovered = ["the cluster it chooses"]
+    if uploading := objectives_with_extras(objectives):
+        uncovered, source = ["more than a model"], f"objective {uploading[0].name!r}"
+    if uncovered:
         raise UsageError(
-            f"--clip and --noise cover the model alone, and with {source} a client also uploads {' and '.join(bare)}, "
-            "computed from its images; leave them out, or take part in fedavg, one_hot, equal, one_equal or fedamp"
+            f"--clip and --noise cover the model alone, and with {source} a client also uploads "
+            f"{' and '.join(uncovered)}, computed from its images; leave them out, or take part in fedavg, one_hot, "
+            "equal, one_equal or fedamp"
         )

@@ -9,12 +9,12 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, 
 from fedwca.config.registries import registry_of
 from fedwca.core.interfaces import Aggregator, Objective, PseudoLabeler
 from fedwca.core.network import Architecture
-from fedwca.deploy.messages import Transport
+from fedwca.deploy.parcel import Transport
 from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.precision import Precision
 from fedwca.engine.task import Training
 from fedwca.errors import InvalidConfig
-from fedwca.federated.round import Method
+from fedwca.federated.method import Method
 from fedwca.registry import Registry, problems
 
 Spec = dict[str, Any]

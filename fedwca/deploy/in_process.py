@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from fedwca.deploy.client import Client
-from fedwca.deploy.messages import Parcel
+from fedwca.deploy.parcel import Parcel
 from fedwca.deploy.session import Session
 
 Wire = Callable[[int, Parcel], Parcel | None]
@@ -28,10 +28,10 @@ def run_in_process(
         wire: may change, hold back or forge answers.
         available: the clients that can be reached in a round; None: all.
     """
-    while session.memory.round < rounds:
-        here = range(len(clients)) if available is None else available(session.memory.round)
+    while session.state.round < rounds:
+        here = range(len(clients)) if available is None else available(session.state.round)
         for client in here:
-            session.seat(f"client-{client}", client)
+            session.admit(f"client-{client}", client)
         for client, parcel in session.open(here).items():
             answer = wire(client, clients[client].handle(parcel))
             if answer is not None:

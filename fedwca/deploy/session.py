@@ -9,37 +9,43 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from fedwca.core.network import Network
-from fedwca.deploy.checks import require_consent, require_defences, require_deployable, require_thinnable
+from fedwca.deploy.answers import ExpectedAnswer, ReceivedAnswer, answer_problem, read_answer
+from fedwca.deploy.checks import require_compressible, require_consent, require_defences, require_deployable
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.context import ServerContext
-from fedwca.deploy.messages import Parcel
-from fedwca.deploy.next_state import next_state
+from fedwca.deploy.parcel import Parcel
 from fedwca.deploy.robust import norm_outliers
-from fedwca.deploy.rules import Rules, ServerState
+from fedwca.deploy.rules import Rules
+from fedwca.deploy.server_round import (
+    assign_late_client,
+    close_session_round,
+    make_final_parcels,
+    make_offer,
+    make_task,
+    needs_cluster,
+)
+from fedwca.deploy.session_state import SessionState, assign_number, set_name
 from fedwca.deploy.single_client import refuse_single
-from fedwca.deploy.slots import assign_slot, set_slot
-from fedwca.deploy.tasks import final_models, task, unplaced
-from fedwca.deploy.validation import Expected, read_upload, upload_problem
 from fedwca.errors import UsageError
-from fedwca.federated.round import Method, Server, offer_source, sample_clients
-from fedwca.federated.validation import shared_uploads
+from fedwca.federated.method import Method
+from fedwca.federated.server import Server, sample_clients
 
 log = logging.getLogger("fedwca.deploy")
 
 
 @dataclass
-class _Open:
-    """A round under way."""
+class _OpenRound:
+    """A round under way, by client."""
 
-    expected: dict[int, Expected] = field(default_factory=dict)
-    uploads: dict[int, Parcel] = field(default_factory=dict)
+    expected: dict[int, ExpectedAnswer] = field(default_factory=dict)
+    answers: dict[int, ReceivedAnswer] = field(default_factory=dict)
 
 
 class Session:
     """One federation, round after round: `open` says what to send, `receive` takes answers, `close` ends the round.
 
     Args:
-        method: what is played; `gather`, `offer`, `learn` and the clusterer are called as in `run_round`.
+        method: what is played; its aggregator and clusterer are called as in `fedwca.federated.round.run_round`.
         network: the source model with its classifier.
         composition: what clients are told.
         rules: how clients are treated.
@@ -52,41 +58,35 @@ class Session:
         require_deployable(method, 1, network)
         require_consent(rules, method)
         require_defences(rules, method, composition)
-        require_thinnable(composition, network)
-        self.setting = ServerContext(method, network, composition, rules)
+        require_compressible(composition, network)
+        self.context = ServerContext(method, network, composition, rules)
         self.method, self.network, self.composition, self.rules = method, network, composition, rules
-        self.layout = self.setting.layout
+        self.layout = self.context.layout
         source, clients = self.layout.read(network), rules.clients
-        self.memory = ServerState(
-            0,
-            Server(source[None], {}, source),
-            torch.zeros(1, clients, dtype=torch.float64),
-            source[:0].view(0, 0),
-            ("",) * clients,
-            (0,) * clients,
-        )
+        shares = torch.zeros(1, clients, dtype=torch.float64)
+        self.state = SessionState(0, Server(source[None], {}, source), shares, ("",) * clients, (0,) * clients)
         self._informed: set[int] = set()
-        self._open: _Open | None = None
+        self._round: _OpenRound | None = None
 
     @property
-    def asked(self) -> Mapping[int, Expected]:
+    def expected(self) -> Mapping[int, ExpectedAnswer]:
         """By client, what is taken from it in the round under way."""
-        return {} if self._open is None else self._open.expected
+        return {} if self._round is None else self._round.expected
 
-    def seat(self, name: str, wish: int | None = None) -> int | None:
-        """The number of the client called ``name``, from now on its own; see `fedwca.deploy.slots.assign_slot`."""
-        number = assign_slot(self.memory.seats, name, wish)
+    def admit(self, name: str, wish: int | None = None) -> int | None:
+        """The number of the client called ``name``, from now on its own; see `assign_number`."""
+        number = assign_number(self.state.names, name, wish)
         if number is None:
             log.warning("client %s is turned away: no free place", name)
         else:
-            self.memory = replace(self.memory, seats=set_slot(self.memory.seats, number, name))
+            self.state = replace(self.state, names=set_name(self.state.names, number, name))
         return number
 
     def release(self, number: int, online: set[str]) -> None:
-        """Free a place whose holder cannot be reached; for nodes without keys, whose names change as they restart."""
-        seats = self.memory.seats
-        if 0 <= number < len(seats) and seats[number] not in online:
-            self.memory = replace(self.memory, seats=set_slot(seats, number, ""))
+        """Free a number whose client cannot be reached; for nodes without keys, whose names change as they restart."""
+        names = self.state.names
+        if 0 <= number < len(names) and names[number] not in online:
+            self.state = replace(self.state, names=set_name(names, number, ""))
             self._informed.discard(number)
 
     def open(self, available: Iterable[int]) -> dict[int, Parcel]:
@@ -98,53 +98,38 @@ class Session:
         Raises:
             FedwcaError: a model of a single client would be handed on, and that is refused.
         """
-        memory, rules, setting = self.memory, self.rules, self.setting
-        round, server = memory.round, memory.server
-        asked = set(sample_clients(round, rules.clients, rules.participation, setting.keys)) & set(available)
-        aggregator = self.method.aggregator
-        trained = server.rows[:, : self.layout.trained]
-        begins = not round or not aggregator.travels
-        offer = offer_source(rules.clients) if begins else aggregator.offer(server.state, round, trained)
-        shared = setting.mixed(offer.shared, server.rows)
-        beside = shared_uploads(self.method.objectives, server.state)
-        self._open = _Open()
-        reused = bool(aggregator.reports) and round > 0 and not aggregator.expected(round)
-        parcels = {}
-        for client in sorted(asked):
-            first = not round or unplaced(setting, memory, client)
-            if client in memory.waiting and reused:
+        state, rules, aggregator = self.state, self.rules, self.method.aggregator
+        sampled = sample_clients(state.round, rules.clients, rules.participation, self.context.keys)
+        offer = make_offer(self.context, state)
+        reused = bool(aggregator.reports) and state.round > 0 and not aggregator.expected(state.round)
+        parcels, self._round = {}, _OpenRound()
+        for client in sorted(set(sampled) & set(available)):
+            if client in state.waiting and reused:
                 continue
-            if not begins and not first:
-                refuse_single(setting, memory, client, torch.cat([offer.personal[client], offer.shared]))
-            told = client in self._informed
-            parcels[client], self._open.expected[client] = task(
-                setting, memory, client, offer, shared, beside, first, told
-            )
+            first = not state.round or needs_cluster(self.context, state, client)
+            if aggregator.travels and not first:
+                sent = torch.cat([offer.models.personal[client], offer.models.shared])
+                refuse_single(self.context, state, client, sent)
+            task, expected = make_task(self.context, state, offer, client, first, client in self._informed)
+            parcels[client], self._round.expected[client] = task, expected
         return parcels
 
     def receive(self, client: int, parcel: Parcel) -> str:
         """Take one answer; returns why it is refused, or an empty string."""
-        state = self._open
+        current, expected = self._round, self.expected.get(client)
         if parcel.kind == "lost":
             self._informed.discard(client)
             why = "does not know the source model; it is sent again"
-        elif state is None or client not in state.expected:
+        elif current is None or expected is None:
             why = "was not asked in this round"
-        elif client in state.uploads:
+        elif client in current.answers:
             why = "has answered this round already"
-        else:
-            why = upload_problem(parcel, state.expected[client])
+        elif not (why := answer_problem(parcel, expected)):
+            self._informed.add(client)
+            current.answers[client] = read_answer(parcel, expected)
         if why:
-            log.warning("round %d: client %d (%s) refused: %s", self.memory.round, client, self._name(client), why)
-            return why
-        assert state is not None
-        self._informed.add(client)
-        state.uploads[client] = parcel
-        return ""
-
-    def _name(self, client: int) -> str:
-        seats = self.memory.seats
-        return seats[client] if 0 <= client < len(seats) else "?"
+            self._log_refusal(client, why)
+        return why
 
     def close(self) -> bool:
         """End the round with what has come; False where that is too little and the round is to be played again.
@@ -152,38 +137,58 @@ class Session:
         Raises:
             FedwcaError: round 0 left a client alone in its cluster, and that is refused.
         """
-        state, self._open = self._open, None
-        assert state is not None
-        memory, rules, width = self.memory, self.rules, self.layout.trained
-        rows = {client: read_upload(upload, state.expected[client]) for client, upload in state.uploads.items()}
-        moved = {client: float((row - state.expected[client].own)[:width].norm()) for client, row in rows.items()}
-        for client, factor in norm_outliers(moved, rules.norm_bound).items():
-            log.warning(
-                "round %d: client %d (%s) refused: its update is %.3g times the norm bound",
-                *(memory.round, client, self._name(client), factor),
-            )
-            del rows[client]
-        late = {client for client in rows if unplaced(self.setting, memory, client)}
-        if len(rows) - len(late) < min(rules.least, rules.clients):
-            log.warning("round %d: %d uploads are too few; it is played again", memory.round, len(rows) - len(late))
+        current, self._round = self._round, None
+        assert current is not None
+        state, rules = self.state, self.rules
+        answers = self._without_outliers(current)
+        late = self._assign_late_clients(answers)
+        heard = len(answers) - len(late)
+        if heard < min(rules.least, rules.clients):
+            log.warning("round %d: %d uploads are too few; it is played again", state.round, heard)
             return False
-        self.memory = next_state(self.setting, memory, state.uploads, rows, late)
+        self.state = close_session_round(self.context, state, answers, late)
         return True
 
     def finish(self) -> dict[int, Parcel]:
-        """The model each client ends with; see `fedwca.deploy.tasks.final_models`."""
-        return final_models(self.setting, self.memory)
+        """The model each client ends with; see `fedwca.deploy.server_round.make_final_parcels`."""
+        return make_final_parcels(self.context, self.state)
 
-    def resume(self, memory: ServerState) -> None:
+    def resume(self, state: SessionState) -> None:
         """Go on from a checkpoint.
 
         Raises:
             UsageError: it is of a federation of another size or model.
         """
-        if len(memory.seats) != self.rules.clients or memory.server.rows.shape[1] != self.layout.width:
+        if len(state.names) != self.rules.clients or state.server.rows.shape[1] != self.layout.width:
             raise UsageError(
-                f"the checkpoint is of {len(memory.seats)} clients and models of {memory.server.rows.shape[1]} values; "
+                f"the checkpoint is of {len(state.names)} clients and models of {state.server.rows.shape[1]} values; "
                 f"this federation has {self.rules.clients} and {self.layout.width}"
             )
         # Nobody is taken to know the source model: clients that do lose nothing but a download.
-        self.memory, self._informed, self._open = memory, set(), None
+        self.state, self._informed, self._round = state, set(), None
+
+    def _without_outliers(self, current: _OpenRound) -> dict[int, ReceivedAnswer]:
+        """The answers whose models moved no more than the norm bound allows."""
+        trained, answers = self.layout.trained, dict(current.answers)
+        moves = {k: float((answers[k].model - current.expected[k].sent)[:trained].norm()) for k in answers}
+        for client, factor in norm_outliers(moves, self.rules.norm_bound).items():
+            self._log_refusal(client, f"its update is {factor:.3g} times the norm bound")
+            del answers[client]
+        return answers
+
+    def _assign_late_clients(self, answers: dict[int, ReceivedAnswer]) -> dict[int, int]:
+        """Clusters of late clients; answers that cannot be compared are taken out."""
+        late = {}
+        for client in [client for client in answers if needs_cluster(self.context, self.state, client)]:
+            cluster = assign_late_client(self.context, self.state, answers[client].model)
+            if cluster is None:
+                self._log_refusal(client, "its model cannot be compared with those that clusters were made of")
+                del answers[client]
+            else:
+                late[client] = cluster
+        return late
+
+    def _log_refusal(self, client: int, why: str) -> None:
+        names = self.state.names
+        name = names[client] if 0 <= client < len(names) else "?"
+        log.warning("round %d: client %d (%s) refused: %s", self.state.round, client, name, why)

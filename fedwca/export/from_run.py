@@ -16,7 +16,7 @@ from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.errors import UsageError
 from fedwca.export.description import ModelDescription
 from fedwca.export.inference import weights_hash
-from fedwca.federated.round import Method
+from fedwca.federated.method import Method
 from fedwca.newcomers.join import JoinedClient
 from fedwca.results.run import run_identity
 from fedwca.results.run_files import read_configuration

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,39 +10,40 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedwca.core.interfaces import Aggregator, Clusterer, Objective, PseudoLabeler
-from fedwca.core.messages import Blend, Offer, State, Targets
+from fedwca.core.messages import Blend, Offer, Targets
+from fedwca.engine.device_copy import to_host_async
 from fedwca.engine.interface import ClientWork, Engine
-from fedwca.engine.randomness import Keys, permutation
+from fedwca.engine.randomness import Keys
+from fedwca.engine.signatures import BankSignatures
 from fedwca.engine.task import Task, Training
-from fedwca.federated.clustering import assign_clusters
-from fedwca.federated.validation import Upload, check_uploads, make_uploads, remember_uploads, shared_uploads
+from fedwca.federated.method import Method
+from fedwca.federated.server import (
+    Server,
+    assign_clusters,
+    declare_extras,
+    expect_uploads,
+    next_state,
+    offer_models,
+    pool_extras,
+    sample_clients,
+    stack_by_client,
+    stack_reports,
+)
+from fedwca.federated.validation import ExpectedUpload, Upload, validate_uploads
 
 
-@dataclass(frozen=True)
-class Method:
-    """A composition of components: what one row of a table is."""
+@dataclass(frozen=True, kw_only=True)
+class SimulatedUpload(Upload):
+    """An upload, and what stays with its client: metrics and records alone look at that."""
 
-    name: str
-    label: str
-    aggregator: Aggregator
-    pseudo_labeler: PseudoLabeler
-    objectives: tuple[Objective, ...]
-    clusterer: Clusterer | None = None
-    """Only where the aggregator's grouping needs one."""
-
-
-@dataclass(frozen=True)
-class Server:
-    """What the server holds between rounds."""
-
-    rows: Tensor
-    """``[R, P]``; one row, the source model, before round 0."""
-    state: State
-    """What the aggregator remembers, and under ``remember_uploads.<objective>.<name>`` what clients last uploaded
-    beside their models ``[K, …]``; empty before round 0."""
-    source: Tensor
-    """``[P]``, the model everybody started from."""
+    weights: Tensor
+    """``[R]``: its start as a mixture of the server's rows (v_k of eq. 8)."""
+    targets: Targets
+    """Of its last epoch."""
+    seconds: Mapping[str, float]
+    """By phase."""
+    passes: int
+    """Evaluation passes over the client's images."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Outcome:
     labels: Tensor
     """Cluster of each client ``[K]``."""
     offer: Offer
-    uploads: Mapping[int, Upload]
+    uploads: Mapping[int, SimulatedUpload]
     """By client; those that were absent are not in it."""
     shared: Mapping[str, Tensor] = field(default_factory=dict)
     """What each client was sent beside models."""
@@ -65,22 +65,17 @@ class Outcome:
     @property
     def present(self) -> Tensor:
         """Clients that took part ``[K]`` bool."""
-        return torch.tensor([client in self.uploads for client in range(len(self.labels))])
+        return present_clients(self.uploads, len(self.labels))
 
     @property
     def weights(self) -> Tensor:
         """Starts as mixtures of the server's rows ``[K, R]``; NaN for absent clients."""
-        return self._stacked({client: upload.weights for client, upload in self.uploads.items()})
+        return stack_by_client({client: upload.weights for client, upload in self.uploads.items()}, len(self.labels))
 
     @property
     def report(self) -> dict[str, Tensor]:
         """What clients reported: ``{name: [K, …]}``; NaN for absent clients."""
-        names = next(iter(self.uploads.values())).report
-        return {name: self._stacked({k: u.report[name][0] for k, u in self.uploads.items()}) for name in names}
-
-    def _stacked(self, values: Mapping[int, Tensor]) -> Tensor:
-        missing = torch.full_like(next(iter(values.values())), torch.nan)
-        return torch.stack([values.get(client, missing) for client in range(len(self.labels))])
+        return stack_reports(self.uploads, len(self.labels))
 
 
 def init_server(engine: Engine) -> Server:
@@ -120,11 +115,11 @@ class OpenRound:
         with work.clock("evidence"):
             return self.method.aggregator.blend(self.round, work) if self.round else Blend(work.own)
 
-    def upload(self, work: ClientWork, blend: Blend, targets: Sequence[Targets]) -> list[Upload]:
+    def upload(self, work: ClientWork, blend: Blend, targets: Sequence[Targets]) -> list[SimulatedUpload]:
         """What trained clients send back."""
         return make_uploads(blend, work, targets, work.collect(targets))
 
-    def step(self, work: ClientWork) -> list[Upload]:
+    def step(self, work: ClientWork) -> list[SimulatedUpload]:
         """A client's part from the first message to the last."""
         blend = self.blend(work)
         return self.upload(work, blend, work.train(blend))
@@ -146,19 +141,18 @@ def open_round(
     done: Callable[[int], None] = lambda client: None,
 ) -> OpenRound:
     """The server's first part of a round; see `run_round`."""
-    clients, shared = len(engine.images), shared_uploads(method.objectives, server.state)
+    clients, shared = len(engine.images), pool_extras(method.objectives, server.state)
 
     def task(client: int) -> Task:
         draws = lambda purpose: keys(round, client, purpose)  # noqa: E731
         return Task(method.pseudo_labeler, method.objectives, training.at(round), draws, shared)
 
-    trained = server.rows[:, : engine.layout.trained]
-    offer = method.aggregator.offer(server.state, round, trained) if round else offer_source(clients)
+    offer = offer_models(round, server, method.aggregator, clients, engine.layout.trained)
     chosen = sample_clients(round, clients, participation, keys)
     return OpenRound(round, server, method, engine, keys, domains, offer, shared, task, chosen, done)
 
 
-def close_round(turn: OpenRound, uploads: Sequence[Upload]) -> tuple[Server, Outcome]:
+def close_round(turn: OpenRound, uploads: Sequence[SimulatedUpload]) -> tuple[Server, Outcome]:
     """The server's last part of a round: check, group, average, remember.
 
     Args:
@@ -170,19 +164,37 @@ def close_round(turn: OpenRound, uploads: Sequence[Upload]) -> tuple[Server, Out
         FedwcaError: see `run_round`.
     """
     round, server, method, engine = turn.round, turn.server, turn.method, turn.engine
-    aggregator, clients, began = method.aggregator, len(engine.images), time.perf_counter()
+    aggregator, began = method.aggregator, time.perf_counter()
     by_client = dict(zip(turn.clients, uploads, strict=True))
-    check_uploads(engine.bank, aggregator.expected(round) if round else {}, by_client, turn.offer)
+    present = present_clients(by_client, len(engine.images))
+    validate_uploads(engine.bank, by_client, expect_simulated(turn))
     labels, notes = assign_clusters(
-        round, aggregator, method.clusterer, server.state, server.source, engine, by_client, turn.keys, turn.domains
+        round, method, server.state, by_client, present, lambda: read_signatures(turn), turn.keys
     )
-    outcome, grouped = Outcome(labels, turn.offer, by_client, turn.shared, notes), time.perf_counter()
-    gather = aggregator.gather(server.state, labels, engine.sizes, outcome.present, len(server.rows))
-    rows = engine.gather(gather, server.rows)
-    state = aggregator.learn(server.state, labels, outcome.report, outcome.present)
-    state = {**state, **remember_uploads(server.state, {k: u.collected for k, u in by_client.items()}, clients)}
+    grouped = time.perf_counter()
+    weights = aggregator.gather(server.state, labels, engine.sizes, present, len(server.rows))
+    rows = engine.gather(weights, server.rows)
+    state = next_state(aggregator, server.state, labels, by_client, present)
     seconds = {"group": grouped - began, "mix": time.perf_counter() - grouped}
-    return Server(rows, state, server.source), replace(outcome, seconds=seconds)
+    outcome = Outcome(labels, turn.offer, by_client, turn.shared, notes, seconds)
+    return Server(rows, state, server.source), outcome
+
+
+def expect_simulated(turn: OpenRound) -> ExpectedUpload:
+    """What is taken from each client beside its model; objectives need not declare their extras in a simulation."""
+    method, network = turn.method, turn.engine.network
+    classes, features = network.classifier.out_features, network.bottleneck.out_features
+    extras = declare_extras(method.objectives, classes, features)
+    expected = expect_uploads(turn.round, turn.server, method.aggregator, turn.offer, extras)
+    return replace(expected, undeclared_extras=True, dtype=turn.engine.bank.dtype)
+
+
+def read_signatures(turn: OpenRound) -> BankSignatures:
+    """What the clusterer may look at: the true domains only where it is an oracle."""
+    engine, clusterer, keys = turn.engine, turn.method.clusterer, turn.keys
+    truth = turn.domains if clusterer is not None and clusterer.oracle else None
+    style_key = lambda client: keys(0, client, "style")  # noqa: E731
+    return BankSignatures(engine.bank, engine.layout, turn.server.source, truth, engine.images, style_key)
 
 
 def run_round(
@@ -217,14 +229,32 @@ def run_round(
     return close_round(turn, engine.run(turn))
 
 
-def sample_clients(round: int, clients: int, participation: float, keys: Keys) -> list[int]:
-    """Clients that take part in a round: all in round 0, where clusters are made, then a drawn share of them."""
-    if round == 0 or participation == 1:
-        return list(range(clients))
-    number = max(1, builtins.round(participation * clients))
-    return sorted(permutation(keys(round, -1, "participation"), clients)[:number].tolist())
+def present_clients(uploads: Mapping[int, Upload], clients: int) -> Tensor:
+    """Clients that took part ``[K]`` bool."""
+    return torch.tensor([client in uploads for client in range(clients)])
 
 
-def offer_source(clients: int) -> Offer:
-    """Round 0: everybody is sent the server's only row."""
-    return Offer(torch.ones(clients, 1, 1, dtype=torch.float64), torch.zeros(0, 1, dtype=torch.float64))
+def make_uploads(
+    blend: Blend, work: ClientWork, targets: Sequence[Targets], extras: Sequence[Mapping[str, Tensor]]
+) -> list[SimulatedUpload]:
+    """One upload for each of the clients that worked together; their time is shared out evenly.
+
+    Values may be read once the engine has come to the end of its part of the round.
+    """
+    clients = len(targets)
+    weights = to_host_async((blend.start.double()[:, None] @ work.weights)[:, 0]).unbind()
+    report = {name: to_host_async(value).unbind() for name, value in blend.report.items()}
+    labels = None if blend.labels is None else to_host_async(blend.labels).split(1)
+    seconds = work.seconds.shared(clients)
+    return [
+        SimulatedUpload(
+            report={name: value[i] for name, value in report.items()},
+            label=None if labels is None else labels[i],
+            extras=extras[i],
+            weights=weights[i],
+            targets=targets[i],
+            seconds=seconds,
+            passes=work.passes,
+        )
+        for i in range(clients)
+    ]

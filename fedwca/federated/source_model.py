@@ -11,23 +11,22 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import save_file
 from torch import Tensor
 
-from fedwca.core.files import write_atomically
 from fedwca.core.network import Architecture, Network
 from fedwca.core.settings import SourceTraining as SourceTraining
-from fedwca.core.tensor_files import file_digest, fill_module, read_tensors
+from fedwca.core.tensor_files import checksum, file_digest, fill_module, open_tensors, read_tensors, write_tensors
 from fedwca.data.cache import cache_dir
 from fedwca.data.dataset import Domain
 from fedwca.engine.draws import dropout_masks, weak_views
 from fedwca.engine.randomness import fold_key, permutation
 from fedwca.engine.sequential.engine import limit_to_one_thread
-from fedwca.errors import DataError, Diverged
+from fedwca.errors import CheckpointError, DataError, Diverged
 
 RECIPE = 3
 """Raised whenever the procedure below changes, so that models of an older one are not mistaken for its own."""
+CHECKSUM = "checksum"
+"""How the metadata of a file in the cache calls the checksum of its tensors."""
 
 
 @dataclass(frozen=True)
@@ -103,24 +102,41 @@ def pretrain(
         raise DataError(f"source domain {domain.name}: {len(domain.labels)} images are too few to train on; need 4")
     key = source_digest(domain, classes, model, training, seed, device)
     path = cache_dir() / "sources" / f"{domain.name}-{model.name}-{key}.safetensors"
-    kept = path.is_file()
-    network = model.build(len(classes), seed=fold_key([seed, "weights"]) >> 1, pretrained=not kept).to(device)
-    if kept:
-        return TrainedSource(network, _load(network, path), key)
+    if path.is_file():
+        network = model.build(len(classes), pretrained=False).to(device)
+        try:
+            accuracy = _load_cached(network, path)
+        except CheckpointError as error:
+            warnings.warn(f"{error}; the source model is trained again", stacklevel=2)
+        else:
+            return TrainedSource(network, accuracy, key)
+    network = model.build(len(classes), seed=fold_key([seed, "weights"]) >> 1, pretrained=True).to(device)
     # One thread: sums have one order, so the model does not depend on the machine's cores.
     with limit_to_one_thread():
-        accuracy, state = _fit(network, domain, training, seed, device, progress)
+        best, state = _fit(network, domain, training, seed, device, progress)
     network.load_state_dict(state)
     network.eval()
-    tensors = {name: tensor.contiguous().cpu() for name, tensor in {**state, "accuracy": accuracy}.items()}
+    tensors = {name: tensor.contiguous().cpu() for name, tensor in {**state, "accuracy": best}.items()}
     try:
-        write_atomically(path, lambda file: save_file(tensors, str(file)))
-    except (
-        OSError,
-        SafetensorError,
-    ) as error:  # a full disk comes as the library's own error; costs the next run its time, not this one its result
+        write_tensors(path, tensors, {CHECKSUM: str(checksum(tensors))})
+    except OSError as error:
+        # It costs the next run its time, not this one its result.
         warnings.warn(f"the source model could not be kept in {path.parent} ({error})", stacklevel=2)
-    return TrainedSource(network, float(accuracy), key)
+    return TrainedSource(network, float(best), key)
+
+
+def _load_cached(network: Network, path: Path) -> float:
+    """Fill a network from a file of the cache; returns the accuracy stored with it.
+
+    Raises:
+        CheckpointError: the file is damaged.
+    """
+    file = open_tensors(path)
+    tensors = file.tensors()
+    # Files that were kept before there were checksums have none.
+    if file.metadata.get(CHECKSUM) not in (None, str(checksum(tensors))):
+        raise CheckpointError(f"{path}: damaged, its content does not fit its checksum")
+    return _fill(network, tensors, path)
 
 
 def _fit(
@@ -183,9 +199,8 @@ def _accuracy(network: Network, images: Tensor, labels: Tensor, held: Tensor) ->
     return 100 * (logits.argmax(1) == labels[here]).float().mean().cpu()
 
 
-def _load(network: Network, path: Path) -> float:
-    """Fill a network from a checkpoint file; returns the accuracy stored with it, NaN if none."""
-    tensors = read_tensors(path, "--checkpoint takes")
+def _fill(network: Network, tensors: dict[str, Tensor], path: Path) -> float:
+    """Fill a network with tensors of a file; returns the accuracy stored with them, NaN if none."""
     accuracy = float(tensors.pop("accuracy", torch.tensor(float("nan"))))
     fill_module(network, tensors, path)
     network.eval()
@@ -199,5 +214,5 @@ def load_source(path: Path, classes: tuple[str, ...], model: Architecture, devic
         CheckpointError: the file is missing, damaged, or does not fit the architecture.
     """
     network = model.build(len(classes), pretrained=False).to(device)
-    accuracy = _load(network, path)
+    accuracy = _fill(network, read_tensors(path, "--checkpoint takes"), path)
     return TrainedSource(network, accuracy, file_digest(path))

@@ -14,7 +14,8 @@ from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.precision import Precision
 from fedwca.engine.randomness import Keys
 from fedwca.engine.task import Training
-from fedwca.federated.round import Method, Server
+from fedwca.federated.method import Method
+from fedwca.federated.server import Server
 
 if TYPE_CHECKING:
     from fedwca.runs.open import OpenedRun

@@ -10,7 +10,6 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fedwca.core.interfaces import Clusterer
 from fedwca.core.messages import Blend, Offer, Targets
 from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
@@ -21,9 +20,8 @@ from fedwca.engine.sequential.worker import ClientWorker
 from fedwca.engine.signatures import BankSignatures
 from fedwca.engine.task import Task, Training
 from fedwca.errors import UsageError
-from fedwca.federated.round import offer_source
-from fedwca.federated.validation import shared_uploads
-from fedwca.functional import Metric, member_distances
+from fedwca.federated.server import compare_clients, offer_source, pool_extras
+from fedwca.functional import member_distances
 from fedwca.newcomers.federation import ClusterAssignment, TrainedFederation
 
 By = Literal["update", "alignment"]
@@ -155,7 +153,7 @@ def by_update(
         images=[*(client.train for client in standing.clients), *engine.images],
         keys=lambda client: standing.keys(0, client, "style"),
     )
-    x, metric = client_signature(standing.method.clusterer, found)
+    x, metric = compare_clients(standing.method.clusterer, found)
     return member_distances(x[:-1], x[-1], standing.labels, metric)
 
 
@@ -173,12 +171,6 @@ def first_round(standing: TrainedFederation, done: Callable[[int], None] = lambd
     return engine.bank
 
 
-def client_signature(clusterer: Clusterer | None, found: BankSignatures) -> tuple[Tensor, Metric]:
-    """What a clusterer compares clients by ``[K, …]``, and how; the first layer's weights for one that reads none."""
-    compared = None if clusterer is None else clusterer.client_vectors(found)
-    return (found.layer(1), "cosine") if compared is None else compared
-
-
 def _source(standing: TrainedFederation) -> Network:
     """A network of its own with the source model on it."""
     network = copy.deepcopy(standing.network)
@@ -193,7 +185,7 @@ def _adapt(desk: ClientWorker) -> list[Targets]:
 def _task(standing: TrainedFederation, training: Training, round: int, numbers: Sequence[int]) -> Callable[[int], Task]:
     """A client's task in a round, with the draws of the client numbers given."""
     method, keys = standing.method, standing.keys
-    shared = shared_uploads(method.objectives, standing.server.state) if round else {}
+    shared = pool_extras(method.objectives, standing.server.state) if round else {}
     return lambda client: Task(
         method.pseudo_labeler,
         method.objectives,

@@ -115,7 +115,7 @@ def quick_settings(dataset: str) -> Layer:
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedTable:
     """What a paper prints for one data set."""
 
     where: str
@@ -126,7 +126,7 @@ class Published:
     """Row to one letter a client."""
 
 
-def published(name: str, dataset: str) -> Published | None:
+def published_table(name: str, dataset: str) -> PublishedTable | None:
     """The published values of a table for a data set; None where it has none."""
     table = _read("published").get(canonical(name), {})
     found = table.get(canonical(dataset))
@@ -138,7 +138,7 @@ def published(name: str, dataset: str) -> Published | None:
         for row, means in found.get("mean", {}).items()
         for index, (source, mean) in enumerate(zip(found["sources"], means, strict=True))
     }
-    return Published(table["source"], values, found.get("clusters", {}))
+    return PublishedTable(table["source"], values, found.get("clusters", {}))
 
 
 @dataclass(frozen=True)

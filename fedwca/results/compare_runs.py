@@ -7,7 +7,7 @@ from typing import Any
 
 from fedwca.core.nested import flatten_keys
 from fedwca.results.run_folder import to_plain
-from fedwca.results.settings import SAME_NUMBERS
+from fedwca.results.same_numbers import SAME_NUMBERS
 
 
 def differing_settings(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:

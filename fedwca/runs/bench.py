@@ -13,7 +13,8 @@ from fedwca.data.metrics import mean
 from fedwca.data.partition import Federation, partition
 from fedwca.engine.interface import TrialsInTurn
 from fedwca.engine.randomness import Keys, fold_key
-from fedwca.federated.round import Method, init_server
+from fedwca.federated.method import Method
+from fedwca.federated.round import init_server
 from fedwca.federated.source_model import TrainedSource
 from fedwca.results.checkpoints import Unit
 from fedwca.runs.record import WarnOnce, count_accuracies

@@ -15,8 +15,8 @@ from fedwca.engine.interface import ClientWork, Engine, SingleStep
 from fedwca.engine.randomness import Keys
 from fedwca.engine.signatures import BankSignatures
 from fedwca.engine.task import Task, Training
-from fedwca.federated.clustering import check_labels
-from fedwca.federated.round import Method, Server
+from fedwca.federated.method import Method
+from fedwca.federated.server import Server, check_labels
 
 
 def cluster_layers(

@@ -15,7 +15,7 @@ from fedwca.runs.memory_estimate import MeasuredMemory, memory_record
 from fedwca.runs.profiling import profiling
 from fedwca.runs.reporter import RunReporter
 from fedwca.runs.run_stages import FinishedRun, PreparedRun
-from fedwca.runs.summary import write_summary
+from fedwca.runs.run_summary import write_summary
 
 
 def execute_run(run: PreparedRun, reporter: RunReporter) -> FinishedRun:

@@ -15,7 +15,7 @@ from fedwca.config.run_config import RunConfig
 from fedwca.data.partition import Federation
 from fedwca.engine.memory import MemoryEstimate, estimate_memory
 from fedwca.errors import UsageError
-from fedwca.federated.round import Method
+from fedwca.federated.method import Method
 from fedwca.runs.select_engine import clients_at_once, footprint, trials_at_once
 from fedwca.runs.setup import architecture
 

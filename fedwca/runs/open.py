@@ -18,7 +18,8 @@ from fedwca.data.partition import Federation
 from fedwca.engine.interface import Engine
 from fedwca.engine.layout import Layout
 from fedwca.errors import CheckpointError, FedwcaError, UsageError
-from fedwca.federated.round import Method, Server
+from fedwca.federated.method import Method
+from fedwca.federated.server import Server
 from fedwca.registry import canonical, unknown
 from fedwca.results.checkpoints import Checkpoints, SavedCheckpoint, Unit
 from fedwca.results.run import find_run, read_run, run_identity
@@ -29,7 +30,7 @@ from fedwca.runs.select_engine import choose_engine
 from fedwca.runs.setup import architecture, load
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class OpenedRun:
     """One method of a run on one federation, as it was after its last round."""
 
@@ -61,6 +62,10 @@ class OpenedRun:
     """Cluster of each client ``[K]``; all 0 before round 0."""
     delivered: Tensor
     """The model each client ends with ``[K, P]``: what the table evaluates."""
+
+    def __repr__(self) -> str:
+        which = f"source model {self.unit.source_model}, trial {self.unit.trial}"
+        return f"<OpenedRun {str(self.path)!r}: {self.method.label} after {self.round + 1} rounds, {which}>"
 
     @property
     def finished(self) -> bool:

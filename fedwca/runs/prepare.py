@@ -21,19 +21,19 @@ from fedwca.results.checkpoints import Checkpoints, RetentionPolicy, SavedCheckp
 from fedwca.results.run import run_identity
 from fedwca.results.run_files import SCHEMA, read_configuration
 from fedwca.results.run_folder import RunFolder, describe_environment
-from fedwca.results.settings import SAME_NUMBERS
+from fedwca.results.same_numbers import SAME_NUMBERS
 from fedwca.runs import memory_estimate as memory
 from fedwca.runs.bench import TrialSplits, group_trials
 from fedwca.runs.rank_lifecycle import lead_run
 from fedwca.runs.reporter import PlannedRun, RunReporter
 from fedwca.runs.resume_points import find_resume_points
 from fedwca.runs.round_state import Checkpointer
-from fedwca.runs.run_stages import PreparedRun, Ranks
+from fedwca.runs.run_stages import PreparedRun, RunRanks
+from fedwca.runs.run_summary import seconds_spent
 from fedwca.runs.schedule import Schedule, together_at_most
 from fedwca.runs.select_engine import engine_name, fix_trials_at_once, restore_trials_at_once
 from fedwca.runs.select_kernels import KernelChoice, choose_kernels, restore_kernels
 from fedwca.runs.setup import rehearse_components, resolve_device
-from fedwca.runs.summary import seconds_spent
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class OpenRunFolder:
     """What ``config.json`` says of the run that goes on; None for one that begins."""
 
 
-def prepare_run(opened: OpenRunFolder, reporter: RunReporter, ranks: Ranks) -> PreparedRun:
+def prepare_run(opened: OpenRunFolder, reporter: RunReporter, ranks: RunRanks) -> PreparedRun:
     """Decide how many trials go together and by which kernels, check memory, and find where each method stands.
 
     Raises:
@@ -124,7 +124,7 @@ def check_unchanged(opened: OpenRunFolder, earlier: Mapping[str, Any], device: s
 
 
 def size_run(
-    opened: OpenRunFolder, first: Federation, device: str, ranks: Ranks, reporter: RunReporter
+    opened: OpenRunFolder, first: Federation, device: str, ranks: RunRanks, reporter: RunReporter
 ) -> tuple[RunConfig, KernelChoice, MemoryEstimate]:
     """The configuration with its number of trials at once and its kernels, why these, and the memory that it takes.
 
@@ -155,7 +155,7 @@ def size_run(
     return config, kernels, memory.estimate_run(config, plan.methods, classes, first)
 
 
-def most_together(plan: RunPlan, ranks: Ranks) -> int:
+def most_together(plan: RunPlan, ranks: RunRanks) -> int:
     """The most trials that can go through rounds together and leave no rank without work."""
     federations = plan.config.source_models * plan.config.trials
     trained = sum(rounds > 0 for _, rounds in plan.methods)

@@ -15,7 +15,7 @@ from fedwca.config.run_config import RunConfig, validate
 from fedwca.engine.distributed.process_group import RankWorld
 from fedwca.engine.precision import matmul_precision
 from fedwca.errors import DataError, FedwcaError
-from fedwca.federated.round import Method
+from fedwca.federated.method import Method
 from fedwca.results.checkpoints import SavedCheckpoint, Unit
 from fedwca.runs.bench import run_bench
 from fedwca.runs.rank_schedule import RankSchedule

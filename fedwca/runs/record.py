@@ -15,7 +15,8 @@ from fedwca.core.messages import Targets
 from fedwca.data.metrics import Metrics
 from fedwca.engine.interface import Engine
 from fedwca.engine.signatures import BankSignatures
-from fedwca.federated.round import Method, Outcome
+from fedwca.federated.method import Method
+from fedwca.federated.round import Outcome
 from fedwca.functional import class_entropy, first_neighbours
 
 
@@ -54,8 +55,8 @@ def describe_round(outcome: Outcome, method: Method, metrics: Metrics, engine: E
     uploads, clients = outcome.uploads, len(outcome.labels)
     values, size, here = engine.layout.width, engine.bank.element_size(), len(outcome.uploads)
     one = next(iter(uploads.values()))
-    reported = sum(value[0].numel() for value in one.report.values())
-    collected = sum(value.numel() for value in one.collected.values())
+    reported = sum(value.numel() for value in one.report.values())
+    extras = sum(value.numel() for value in one.extras.values())
     shared = sum(value.numel() for value in outcome.shared.values())
     classifier = sum(p.numel() for p in engine.network.classifier.parameters()) if first else 0
     travels = method.aggregator.travels
@@ -83,7 +84,7 @@ def describe_round(outcome: Outcome, method: Method, metrics: Metrics, engine: E
         "label_entropy": each(lambda k, t: label_entropy(t.labels)),
         **({"divisor": each(lambda k, t: float(t.notes["divisors"].min()))} if divided else {}),
         "bytes_down": size * here * ((outcome.offer.models * values + classifier) * (travels or first) + shared),
-        "bytes_up": size * here * ((values + reported) * travels + collected),
+        "bytes_up": size * here * ((values + reported) * travels + extras),
         "passes": sum(upload.passes for upload in uploads.values()),
         "seconds": {**phases, **outcome.seconds},
     }

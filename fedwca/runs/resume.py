@@ -19,12 +19,12 @@ from fedwca.runs.execute import execute_run
 from fedwca.runs.log_to import build_loggers
 from fedwca.runs.prepare import OpenRunFolder, prepare_run
 from fedwca.runs.reporter import SILENT, RunReporter
-from fedwca.runs.run_stages import ONE_PROCESS, FinishedRun, Ranks
+from fedwca.runs.run_stages import ONE_PROCESS, FinishedRun, RunRanks
+from fedwca.runs.run_summary import tabulate
 from fedwca.runs.setup import load
-from fedwca.runs.summary import tabulate
 
 
-def resume_run(path: Path, reporter: RunReporter = SILENT, ranks: Ranks = ONE_PROCESS) -> FinishedRun:
+def resume_run(path: Path, reporter: RunReporter = SILENT, ranks: RunRanks = ONE_PROCESS) -> FinishedRun:
     """Continue the run in a folder; one that is finished is read.
 
     Args:

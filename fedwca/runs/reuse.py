@@ -16,7 +16,7 @@ from fedwca.errors import FedwcaError, InvalidConfig, UsageError
 from fedwca.registry import canonical, unknown
 from fedwca.results.run import Run, data_name, read_if_run, read_run, run_folders
 from fedwca.results.run_folder import to_plain
-from fedwca.results.settings import SAME_NUMBERS
+from fedwca.results.same_numbers import SAME_NUMBERS
 from fedwca.results.summary import Record, Row
 from fedwca.runs.reporter import RunReporter
 from fedwca.runs.run_stages import RunRequest

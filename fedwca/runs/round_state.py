@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedwca.engine.interface import Engine
 from fedwca.errors import CheckpointError
-from fedwca.federated.round import Server
+from fedwca.federated.server import Server
 from fedwca.results.checkpoints import SavedCheckpoint, Unit
 
 

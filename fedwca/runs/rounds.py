@@ -12,7 +12,9 @@ from fedwca.data.metrics import Metrics, mean
 from fedwca.engine.interface import Engine, TrialsInTurn
 from fedwca.engine.randomness import Keys
 from fedwca.errors import Diverged
-from fedwca.federated.round import Method, Outcome, Server, close_round, open_round
+from fedwca.federated.method import Method
+from fedwca.federated.round import Outcome, close_round, open_round
+from fedwca.federated.server import Server
 from fedwca.runs.diagnostics import cluster_layers, measure_evidence
 from fedwca.runs.record import WarnOnce, count_accuracies, describe_round, nearest_clients
 from fedwca.runs.reporter import Progress

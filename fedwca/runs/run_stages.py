@@ -59,15 +59,15 @@ class RunRequest:
 
 
 @dataclass(frozen=True)
-class Ranks:
+class RunRanks:
     """The processes that share a run: this one alone, or those that ``torchrun`` started."""
 
     world: RankWorld | None = None
     per_trial: int | None = None
-    """Ranks that share the clients of a trial; None: trials first."""
+    """RunRanks that share the clients of a trial; None: trials first."""
 
 
-ONE_PROCESS = Ranks()
+ONE_PROCESS = RunRanks()
 
 
 @dataclass(frozen=True)

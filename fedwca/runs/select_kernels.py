@@ -14,7 +14,7 @@ from fedwca.engine.precision import matmul_precision
 from fedwca.engine.stacked.tuning.benchmark import Found, benchmark_kernels, pick_kernels
 from fedwca.engine.stacked.tuning.kernels import DROPPED, Kernels, default_kernels
 from fedwca.errors import UsageError
-from fedwca.federated.round import Method
+from fedwca.federated.method import Method
 from fedwca.runs.select_engine import clients_at_once, engine_name, fits_memory, trials_at_once
 from fedwca.runs.setup import architecture, resolve_device
 

@@ -23,7 +23,7 @@ from fedwca.engine.randomness import fold_key, uniform
 from fedwca.engine.sequential.engine import count_cores, limit_to_one_thread
 from fedwca.engine.signatures import BankSignatures
 from fedwca.errors import UsageError
-from fedwca.federated.round import Method
+from fedwca.federated.method import Method
 from fedwca.federated.source_model import TrainedSource, load_source, pretrain
 
 

@@ -14,11 +14,11 @@ from fedwca.runs.log_to import build_loggers
 from fedwca.runs.prepare import OpenRunFolder, prepare_run
 from fedwca.runs.reporter import SILENT, RunReporter
 from fedwca.runs.resume import refuse_other_request, resume_run
-from fedwca.runs.run_stages import ONE_PROCESS, FinishedRun, Ranks, RunRequest
+from fedwca.runs.run_stages import ONE_PROCESS, FinishedRun, RunRanks, RunRequest
 from fedwca.runs.setup import load, resolve_device
 
 
-def start_run(request: RunRequest, reporter: RunReporter = SILENT, ranks: Ranks = ONE_PROCESS) -> FinishedRun:
+def start_run(request: RunRequest, reporter: RunReporter = SILENT, ranks: RunRanks = ONE_PROCESS) -> FinishedRun:
     """Check everything that can be checked, then run.
 
     Args:

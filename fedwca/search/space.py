@@ -44,9 +44,9 @@ def parse_space(text: str) -> Options | Range:
     """``key=0.001..0.1:log`` or ``key=0.01,0.1``; keys as in ``--set``.
 
     >>> parse_space("aggregator.ta=0.001..0.1:log")
-    Span(key='aggregator.ta', low=0.001, high=0.1, log=True, whole=False)
+    Range(key='aggregator.ta', low=0.001, high=0.1, log=True, whole=False)
     >>> parse_space("training.epochs=1,5")
-    Choice(key='training.epochs', values=(1, 5))
+    Options(key='training.epochs', values=(1, 5))
 
     Raises:
         UsageError: neither of these.

@@ -13,7 +13,7 @@ from fedwca.config.layers import RunPlan, type_components
 from fedwca.config.run_config import validate
 from fedwca.data.cache import make_folder
 from fedwca.errors import UsageError
-from fedwca.results.settings import SAME_NUMBERS
+from fedwca.results.same_numbers import SAME_NUMBERS
 from fedwca.results.tables import Table
 from fedwca.runs.reporter import RunReporter, WarningsOnly
 from fedwca.runs.reuse import chosen_sources, collect_runs

@@ -54,7 +54,7 @@ def test_the_run_folder(plain: Run) -> None:
     assert (plain.folder / "overview.png").read_bytes().startswith(b"\x89PNG")
     config = json.loads((plain.folder / "config.json").read_text())
     assert config["config"]["source"] == "amber"
-    assert config["config"]["components"] == {"model": {"lenet": {"bottleneck": "8"}}}
+    assert config["config"]["components"] == {"model": {"lenet": {"bottleneck": 8}}}
     assert list(config["methods"]) == METHODS
     assert config["origins"]["training.lr"] == "CLI"
     parts = config["methods"]["wca"]["components"]

@@ -10,7 +10,7 @@ import typer
 
 import fedwca
 from fedwca.cli import app
-from fedwca.cli.complete import baselines, names, presets
+from fedwca.cli.complete import baselines, complete_names, presets
 from fedwca.config.registries import PLURALS, registry_of
 from fedwca.config.run_config import RunConfig
 from fedwca.core.settings import Training
@@ -84,8 +84,8 @@ def test_errors(arguments: list[str], sentence: str) -> None:
 
 
 def test_completion() -> None:
-    assert names("aggregator")("one-h") == ["one-hot"]
-    assert names("aggregator")("one_h") == ["one-hot"]
+    assert complete_names("aggregator")("one-h") == ["one-hot"]
+    assert complete_names("aggregator")("one_h") == ["one-hot"]
     assert "source-only" in baselines("")
     assert presets("p") == ["paper"]
 

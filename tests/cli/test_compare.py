@@ -13,7 +13,7 @@ from fedwca.config.layers import resolve_plan
 from fedwca.config.run_config import RunConfig
 from fedwca.results.compare_runs import differing_settings
 from fedwca.results.run import run_identity
-from fedwca.results.settings import SAME_NUMBERS
+from fedwca.results.same_numbers import SAME_NUMBERS
 from fedwca.runs.reuse import comparable_settings
 
 from .conftest import SMALL, Run, call

@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from fedwca.cli.wide_tables import draw_grid, listed, parts
+from fedwca.cli.wide_tables import align_heads, draw_grid, parts
 from fedwca.results.tables import Table
 
 COLUMNS = ("method", "photo", "printed", "street", "neon", "mean", "to FedAvg")
@@ -53,10 +53,10 @@ def test_an_empty_table() -> None:
 
 def test_lists_are_broken_on_terminals_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     names = ", ".join(f"name_{number}" for number in range(12))
-    assert listed(["a", "baselines"], ["x", names]) == ["a          x", f"baselines  {names}"]
+    assert align_heads(["a", "baselines"], ["x", names]) == ["a          x", f"baselines  {names}"]
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "50")
-    (found,) = listed(["baselines"], [names])
+    (found,) = align_heads(["baselines"], [names])
     first, *others = found.splitlines()
     assert others
     assert all(line.startswith(" " * 11 + "name_") for line in others)

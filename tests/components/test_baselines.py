@@ -11,7 +11,7 @@ import pytest
 from fedwca.config.layers import resolve_plan
 from fedwca.config.methods import component_values
 from fedwca.config.paths import baseline_folder, baseline_names
-from fedwca.federated.round import Method
+from fedwca.federated.method import Method
 
 PAGE = Path(__file__).parents[2] / "docs" / "methods.md"
 TABLE_5 = ["table5_none", "table5_pp", "table5_pp_fp", "table5_pp_fp_tm", "table5_pp_fp_tm_mu"]

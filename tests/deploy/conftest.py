@@ -21,7 +21,9 @@ from fedwca.deploy.session import Session
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.task import Training
-from fedwca.federated.round import Method, Server, init_server, run_round
+from fedwca.federated.method import Method
+from fedwca.federated.round import init_server, run_round
+from fedwca.federated.server import Server
 from fedwca.models.lenet import LeNet
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.two_model import TwoModel
@@ -79,6 +81,6 @@ def federation(network: Network, images: list[ClientImages]) -> Callable[..., Fe
 
 def delivered(session: Session) -> Tensor:
     """The models clients end with ``[K, P]``."""
-    server = session.memory.server
+    server = session.state.server
     weights = session.method.aggregator.deliver(server.state, len(server.rows))
     return weights.to(server.rows.dtype) @ server.rows

@@ -17,13 +17,14 @@ from torch import Tensor
 from fedwca.config.methods import compose
 from fedwca.config.run_config import validate
 from fedwca.deploy.client import Client
-from fedwca.deploy.flower.config import NAME, DeploymentConfig
-from fedwca.deploy.images import read_images
+from fedwca.deploy.client_images import read_images
+from fedwca.deploy.flower.config import CONFIG_NAME, DeploymentConfig
 from fedwca.deploy.in_process import Wire, run_in_process
 from fedwca.deploy.session import Session
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
-from fedwca.federated.round import Server, init_server, run_round
+from fedwca.federated.round import init_server, run_round
+from fedwca.federated.server import Server
 from fedwca.runs.bench import split_trial
 from fedwca.runs.setup import load, source_model
 
@@ -58,7 +59,7 @@ def laid_out(folder: Path, shades: Path, name: str, *more: str) -> DeploymentCon
     ]
     done = call("deploy", "init", str(folder), *arguments)
     assert done.returncode == 0, done.stderr
-    return DeploymentConfig.read(folder / "server" / NAME)
+    return DeploymentConfig.read(folder / "server" / CONFIG_NAME)
 
 
 def expected(federation: DeploymentConfig) -> Server:
@@ -92,7 +93,7 @@ def require_same(rows: Tensor, federation: DeploymentConfig, folder: Path) -> No
     a tie of max-pooling, a gradient goes to another weight; 3e-5 has been seen.
     """
     session, clients = message_by_message(federation, folder)
-    alone = session.memory.server.rows if session.method.aggregator.travels else stacked(clients)
+    alone = session.state.server.rows if session.method.aggregator.travels else stacked(clients)
     assert torch.allclose(rows, alone, atol=1e-6)
     assert torch.allclose(rows, expected(federation).rows, atol=1e-4)
 

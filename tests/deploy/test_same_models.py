@@ -9,7 +9,7 @@ import torch
 
 from fedwca.aggregators import aggregators
 from fedwca.deploy.in_process import run_in_process
-from fedwca.deploy.messages import Parcel
+from fedwca.deploy.parcel import Parcel
 from fedwca.engine.layout import Layout
 from fedwca.objectives.proximal import Proximal
 
@@ -31,7 +31,7 @@ def test_same_models_as_the_engine(federation: Callable[..., Federation], aggreg
     alone = "warn" if built.method.aggregator.grouping.clients_choose else "refuse"
     session, clients = built.session(alone=alone), built.clients()
     run_in_process(session, clients, rounds)
-    expected, server = built.simulated(rounds), session.memory.server
+    expected, server = built.simulated(rounds), session.state.server
     assert expected.rows.shape == server.rows.shape
     assert torch.allclose(server.rows, expected.rows, atol=1e-5)
     assert not torch.allclose(server.rows[0], server.source, atol=1e-3)
@@ -47,14 +47,14 @@ def test_batch_norm_policies(federation: Callable[..., Federation], statistics: 
     built = federation(batch_norm=statistics)
     session = built.session()
     run_in_process(session, built.clients(), 3)
-    assert torch.allclose(session.memory.server.rows, built.simulated(3).rows, atol=1e-5)
+    assert torch.allclose(session.state.server.rows, built.simulated(3).rows, atol=1e-5)
 
 
 def test_a_penalty_and_partial_participation(federation: Callable[..., Federation]) -> None:
     built = federation("fedavg", Proximal(mu=0.5))
     session = built.session(participation=0.5)
     run_in_process(session, built.clients(), 3)
-    assert torch.allclose(session.memory.server.rows, built.simulated(3, 0.5).rows, atol=1e-5)
+    assert torch.allclose(session.state.server.rows, built.simulated(3, 0.5).rows, atol=1e-5)
 
 
 def test_half_precision_is_near(federation: Callable[..., Federation]) -> None:
@@ -72,7 +72,7 @@ def test_half_precision_is_near(federation: Callable[..., Federation]) -> None:
     for slot in first:
         assert answer.models["model"][slot.name].dtype == torch.float32
     assert answer.models["model"]["bottleneck.weight"].dtype == torch.float16
-    one, other = (session.memory.server.rows for session in sessions)
+    one, other = (session.state.server.rows for session in sessions)
     assert not torch.equal(one, other)
     assert (one - other).abs().max() < 0.02
 
@@ -84,7 +84,7 @@ def test_what_travels(federation: Callable[..., Federation]) -> None:
     sent, bytes_up = [], []
     for _ in range(3):
         for client in range(4):
-            session.seat(f"client-{client}", client)
+            session.admit(f"client-{client}", client)
         parcels = session.open(range(4))
         sent.append(sorted(parcels[0].models))
         for client, parcel in parcels.items():

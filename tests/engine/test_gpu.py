@@ -30,7 +30,9 @@ from fedwca.engine.stacked import StackedEngine, StackedTrials
 from fedwca.engine.stacked import train as training_module
 from fedwca.engine.stacked.tuning.kernels import Kernels
 from fedwca.engine.task import Training
-from fedwca.federated.round import Method, Outcome, Server, close_round, init_server, open_round, run_round
+from fedwca.federated.method import Method
+from fedwca.federated.round import Outcome, close_round, init_server, open_round, run_round
+from fedwca.federated.server import Server
 from fedwca.functional import alignment, soft_neighborhood_density
 from fedwca.models.lenet import LeNet
 from fedwca.newcomers.federation import TrainedFederation

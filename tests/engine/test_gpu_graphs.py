@@ -24,7 +24,8 @@ from fedwca.engine.stacked.schedule import StepSchedule
 from fedwca.engine.stacked.tuning.graphs import CudaGraphs
 from fedwca.engine.stacked.tuning.kernels import Kernels
 from fedwca.engine.task import Training
-from fedwca.federated.round import Method, close_round, init_server, open_round, run_round
+from fedwca.federated.method import Method
+from fedwca.federated.round import close_round, init_server, open_round, run_round
 from fedwca.models.lenet import LeNet
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.two_model import TwoModel

@@ -20,7 +20,8 @@ from fedwca.engine.stacked.tuning import benchmark as contests
 from fedwca.engine.stacked.tuning.benchmark import benchmark_kernels, pick_kernels
 from fedwca.engine.stacked.tuning.kernels import Kernels, channels_last_batch, default_kernels
 from fedwca.engine.task import Training
-from fedwca.federated.round import Method, init_server, run_round
+from fedwca.federated.method import Method
+from fedwca.federated.round import init_server, run_round
 from fedwca.models.lenet import LeNet
 from fedwca.models.resnet18 import ResNet18
 from fedwca.objectives.shot import Shot

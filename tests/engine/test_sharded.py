@@ -23,7 +23,8 @@ from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.task import Training
 from fedwca.errors import FedwcaError, RankFailed
-from fedwca.federated.round import Method, init_server, run_round
+from fedwca.federated.method import Method
+from fedwca.federated.round import init_server, run_round
 from fedwca.models.lenet import LeNet
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.two_model import TwoModel

@@ -23,7 +23,9 @@ from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedEngine
 from fedwca.engine.stacked.images import equal_size_groups, step_groups
 from fedwca.engine.task import Training
-from fedwca.federated.round import Method, Outcome, Server, init_server, run_round
+from fedwca.federated.method import Method
+from fedwca.federated.round import Outcome, init_server, run_round
+from fedwca.federated.server import Server
 from fedwca.models.lenet import LeNet, _LeNet
 from fedwca.models.resnet18 import ResNet18
 from fedwca.objectives.proximal import Proximal
@@ -94,7 +96,7 @@ def compare(
         for client, upload in one.uploads.items():
             found = other.uploads[client]
             assert upload.passes == found.passes
-            same(upload.collected, found.collected, tolerance)
+            same(upload.extras, found.extras, tolerance)
             same(upload.targets.notes, found.targets.notes, tolerance)
             for name in ("labels", "weights", "partners", "mix", "matched"):
                 assert torch.equal(getattr(upload.targets, name), getattr(found.targets, name)), f"{name} of {client}"

@@ -21,7 +21,9 @@ from fedwca.engine.randomness import Keys
 from fedwca.engine.stacked import StackedEngine, StackedTrials, can_share_step
 from fedwca.engine.task import Training
 from fedwca.errors import FedwcaError
-from fedwca.federated.round import Method, Outcome, Server, close_round, init_server, open_round
+from fedwca.federated.method import Method
+from fedwca.federated.round import Outcome, close_round, init_server, open_round
+from fedwca.federated.server import Server
 from fedwca.models.lenet import LeNet
 from fedwca.models.resnet18 import ResNet18
 from fedwca.objectives.proximal import Proximal
@@ -78,7 +80,7 @@ def compare(
             assert list(one.uploads) == list(found.uploads)
             for client, upload in one.uploads.items():
                 assert upload.passes == found.uploads[client].passes
-                same(upload.collected, found.uploads[client].collected, tolerance)
+                same(upload.extras, found.uploads[client].extras, tolerance)
                 for name in ("labels", "weights", "partners", "mix", "matched"):
                     assert torch.equal(getattr(upload.targets, name), getattr(found.uploads[client].targets, name))
 

@@ -29,8 +29,10 @@ from fedwca.engine.stacked import engine as engines
 from fedwca.engine.stacked import worker as workers
 from fedwca.engine.stacked.schedule import StepSchedule
 from fedwca.engine.stacked.trials import StackedTrials
-from fedwca.federated import validation as uploads
-from fedwca.federated.round import Method, OpenRound, Server, init_server, open_round, run_round
+from fedwca.federated import round as uploads
+from fedwca.federated.method import Method
+from fedwca.federated.round import OpenRound, init_server, open_round, run_round
+from fedwca.federated.server import Server
 from fedwca.models.lenet import LeNet
 from fedwca.models.resnet18 import ResNet18
 from fedwca.pseudo_labelers import pseudo_labelers

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from fedwca.data import Domain
@@ -66,6 +66,43 @@ def test_trained_once(cache: Path) -> None:
     assert (first.accuracy, first.digest) == (second.accuracy, second.digest)
     assert [file.name for file in cache.iterdir()] == [f"toy-lenet-{first.digest}.safetensors"]
     assert not second.network.training
+
+
+def zeroed(content: bytes) -> bytes:
+    """With the last quarter, which is weights, as a disk may lose it."""
+    return content[: -len(content) // 4] + bytes(len(content) // 4)
+
+
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        (zeroed, "damaged, its content does not fit its checksum; the source model is trained again"),
+        (lambda content: content[:-100], r"not a readable checkpoint \(.*\); the source model is trained again"),
+        (lambda content: b"", r"not a readable checkpoint \(.*\); the source model is trained again"),
+    ],
+    ids=["zeroed", "cut", "empty"],
+)
+def test_a_damaged_file_of_the_cache_is_made_again(
+    cache: Path, damage: Callable[[bytes], bytes], sentence: str
+) -> None:
+    first = pretrain(domain(), CLASSES, MODEL, TRAINING, 0)
+    path = next(cache.iterdir())
+    whole = path.read_bytes()
+    path.write_bytes(damage(whole))
+    with pytest.warns(UserWarning, match=sentence) as said:
+        again = pretrain(domain(), CLASSES, MODEL, TRAINING, 0)
+    assert len(said) == 1
+    assert same(first, again)
+    assert (first.accuracy, first.digest) == (again.accuracy, again.digest)
+    assert path.read_bytes() == whole
+
+
+def test_a_file_of_the_cache_without_a_checksum_is_read(cache: Path) -> None:
+    first = pretrain(domain(), CLASSES, MODEL, TRAINING, 0)
+    path = next(cache.iterdir())
+    save_file(load_file(path), path)
+    assert same(first, pretrain(domain(), CLASSES, MODEL, TRAINING, 0))
+    assert load_file(path).keys() == {*first.network.state_dict(), "accuracy"}
 
 
 def test_the_same_seed_gives_the_same_bits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -31,7 +31,8 @@ from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.task import Training
 from fedwca.errors import UsageError
 from fedwca.export.from_run import classify
-from fedwca.federated.round import Method, init_server, run_round
+from fedwca.federated.method import Method
+from fedwca.federated.round import init_server, run_round
 from fedwca.federated.source_model import SourceTraining, pretrain
 from fedwca.functional import Metric, finch, tempered_softmax
 from fedwca.models.lenet import LeNet

@@ -13,8 +13,8 @@ from flwr.clientapp import ClientApp
 
 from fedwca.core.files import write_atomically
 from fedwca.deploy.client import Client, Privacy
+from fedwca.deploy.client_images import read_images
 from fedwca.deploy.flower.records import from_record, to_record
-from fedwca.deploy.images import read_images
 from fedwca.deploy.state_files import resume_client, save_client, save_final
 from fedwca.errors import CheckpointError, FedwcaError, UsageError
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, V
 from fedwca.config.methods import compose
 from fedwca.config.run_config import validate
 from fedwca.deploy.composition import Composition
-from fedwca.deploy.messages import Transport
+from fedwca.deploy.parcel import Transport
 from fedwca.deploy.rules import Rules
 from fedwca.deploy.session import Session
 from fedwca.errors import InvalidConfig
@@ -19,7 +19,7 @@ from fedwca.federated.source_model import load_source
 from fedwca.registry import problems
 from fedwca.runs.setup import architecture
 
-NAME = "federation.json"
+CONFIG_NAME = "federation.json"
 
 
 class DeploymentConfig(BaseModel):

@@ -10,17 +10,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fedwca.deploy.flower.processes import environment, program
+from fedwca.deploy.flower.processes import find_program, flower_environment
 from fedwca.errors import FedwcaError
 
 MISSES = 5
 """Questions in a row, how a run stands, that may go unanswered before it is given up; ten minutes where each stalls."""
 
 
-def connect(folder: Path, address: str, insecure: bool) -> dict[str, str]:
+def write_connection(folder: Path, address: str, insecure: bool) -> dict[str, str]:
     """Tell Flower's command where the server is; returns the environment to call it in."""
     home = folder / "flwr"
-    found = environment(home)
+    found = flower_environment(home)
     certificate = json.dumps(str((folder / "server" / "certs" / "ca.crt").resolve()))
     how = "insecure = true" if insecure else f"root-certificates = {certificate}"
     text = f'[superlink]\ndefault = "fedwca"\n\n[superlink.fedwca]\naddress = {json.dumps(address)}\n{how}\n'
@@ -31,13 +31,13 @@ def connect(folder: Path, address: str, insecure: bool) -> dict[str, str]:
     return found
 
 
-def flwr(arguments: list[str], env: dict[str, str], timeout: float = 120) -> dict[str, Any]:
+def call_flwr(arguments: list[str], env: dict[str, str], timeout: float = 120) -> dict[str, Any]:
     """What one of Flower's commands answers as JSON.
 
     Raises:
         FedwcaError: it failed; says how.
     """
-    command = [program("flwr"), *arguments, "--format", "json"]
+    command = [find_program("flwr"), *arguments, "--format", "json"]
     try:
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=timeout, check=False)
     except subprocess.TimeoutExpired:
@@ -52,12 +52,12 @@ def flwr(arguments: list[str], env: dict[str, str], timeout: float = 120) -> dic
     return answer
 
 
-def register(folder: Path, env: dict[str, str]) -> int:
+def register_clients(folder: Path, env: dict[str, str]) -> int:
     """Let the clients in whose public keys lie in ``server/keys``; returns how many are new."""
     new = 0
     for key in sorted((folder / "server" / "keys").glob("*.pub")):
         try:
-            flwr(["supernode", "register", str(key), "fedwca"], env)
+            call_flwr(["supernode", "register", str(key), "fedwca"], env)
             new += 1
         except FedwcaError as error:
             if "already" not in str(error) and "in use" not in str(error):
@@ -65,13 +65,13 @@ def register(folder: Path, env: dict[str, str]) -> int:
     return new
 
 
-def answers(env: dict[str, str]) -> None:
+def check_answers(env: dict[str, str]) -> None:
     """Ask the server for anything at all.
 
     Raises:
         FedwcaError: it does not answer, or has another certificate.
     """
-    flwr(["list", "fedwca"], env, 30)
+    call_flwr(["list", "fedwca"], env, 30)
 
 
 def retry(ask: Callable[[], None], tell: Callable[[str], None] = lambda sentence: None, tries: int = 20) -> None:
@@ -96,12 +96,12 @@ def retry(ask: Callable[[], None], tell: Callable[[str], None] = lambda sentence
     ask()
 
 
-def submit(folder: Path, env: dict[str, str]) -> str:
+def submit_run(folder: Path, env: dict[str, str]) -> str:
     """Start a run; returns its number."""
-    return str(flwr(["run", str(folder / "app"), "fedwca"], env)["run-id"])
+    return str(call_flwr(["run", str(folder / "app"), "fedwca"], env)["run-id"])
 
 
-def watch(run: str, env: dict[str, str], timeout: float, poll: float = 3.0) -> tuple[str, int, int]:
+def watch_run(run: str, env: dict[str, str], timeout: float, poll: float = 3.0) -> tuple[str, int, int]:
     """Wait for a run to end; returns ``completed``, ``failed`` or ``stopped``, and bytes into and out of the server.
 
     A question that stalls or fails is asked again: the run goes on without it, and may have hours behind it.
@@ -112,7 +112,7 @@ def watch(run: str, env: dict[str, str], timeout: float, poll: float = 3.0) -> t
     until, missed = time.monotonic() + timeout, 0
     while time.monotonic() < until:
         try:
-            (row,) = flwr(["list", "--run-id", run, "fedwca"], env)["runs"]
+            (row,) = call_flwr(["list", "--run-id", run, "fedwca"], env)["runs"]
         except FedwcaError as error:
             missed += 1
             if missed == MISSES:

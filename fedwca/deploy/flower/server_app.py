@@ -12,9 +12,9 @@ from typing import Any
 from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
 from flwr.serverapp import Grid, ServerApp
 
-from fedwca.deploy.flower.config import NAME, DeploymentConfig
+from fedwca.deploy.flower.config import CONFIG_NAME, DeploymentConfig
 from fedwca.deploy.flower.records import count_bytes, from_record, to_record
-from fedwca.deploy.messages import Parcel
+from fedwca.deploy.parcel import Parcel
 from fedwca.deploy.session import Session
 from fedwca.deploy.state_files import resume_session, save_session
 from fedwca.errors import FedwcaError
@@ -39,7 +39,7 @@ def _main(grid: Grid, context: Context) -> None:
     log.addHandler(handler)
     log.setLevel(logging.INFO)
     try:
-        FlowerServer(grid, DeploymentConfig.read(folder / NAME), folder).run()
+        FlowerServer(grid, DeploymentConfig.read(folder / CONFIG_NAME), folder).run()
     except BaseException as error:
         log.error("the run failed: %s: %s", type(error).__name__, error)
         raise
@@ -60,18 +60,18 @@ class FlowerServer:
 
     Args:
         grid: Flower's way to the nodes.
-        federation: what is played.
+        deployment: what is played.
         folder: of the server, with ``source.safetensors``; checkpoint and wire counts are written there.
     """
 
-    def __init__(self, grid: Grid, federation: DeploymentConfig, folder: Path) -> None:
-        self.grid, self.federation, self.folder = grid, federation, folder
-        self.session: Session = federation.session(folder / "source.safetensors")
-        self.kept = folder / "server.safetensors"
-        if self.kept.exists():
-            resume_session(self.session, self.kept)
-            log.info("goes on at round %d from %s", self.session.memory.round, self.kept)
-        self._seats: dict[int, int | None] = {}
+    def __init__(self, grid: Grid, deployment: DeploymentConfig, folder: Path) -> None:
+        self.grid, self.deployment, self.folder = grid, deployment, folder
+        self.session: Session = deployment.session(folder / "source.safetensors")
+        self.checkpoint = folder / "server.safetensors"
+        if self.checkpoint.exists():
+            resume_session(self.session, self.checkpoint)
+            log.info("goes on at round %d from %s", self.session.state.round, self.checkpoint)
+        self._numbers: dict[int, int | None] = {}
         self._names: dict[int, str] = {}
 
     def run(self) -> None:
@@ -80,38 +80,38 @@ class FlowerServer:
         Raises:
             FedwcaError: a round got too few answers too often.
         """
-        session, federation, tries = self.session, self.federation, 0
-        wait_for(self.grid, federation.rules.clients, federation.join)
-        while session.memory.round < federation.rounds:
-            number = session.memory.round
+        session, deployment, tries = self.session, self.deployment, 0
+        wait_for(self.grid, deployment.rules.clients, deployment.join)
+        while session.state.round < deployment.rounds:
+            number = session.state.round
             # A try counts against clients that are there and do not answer, not against a network that is away.
-            wait_for(self.grid, federation.rules.least, federation.deadline)
+            wait_for(self.grid, deployment.rules.least, deployment.deadline)
             nodes = self._present()
             parcels = session.open(nodes)
             self._exchange({client: (nodes[client], parcel) for client, parcel in parcels.items()}, number)
             if session.close():
-                save_session(session, self.kept)
+                save_session(session, self.checkpoint)
                 log.info("round %d is done", number)
                 tries = 0
                 continue
             tries += 1
-            if tries > federation.patience:
+            if tries > deployment.patience:
                 raise FedwcaError(f"round {number} got too few answers {tries} times; see the log for who was refused")
             time.sleep(POLL)
         nodes = self._present()
-        finals = {client: (nodes[client], parcel) for client, parcel in session.finish().items() if client in nodes}
-        self._exchange(finals, federation.rounds)
-        log.info("FEDWCA RUN COMPLETE after %d rounds", session.memory.round)
+        last = {client: (nodes[client], parcel) for client, parcel in session.finish().items() if client in nodes}
+        self._exchange(last, deployment.rounds)
+        log.info("FEDWCA RUN COMPLETE after %d rounds", session.state.round)
 
     def _present(self) -> dict[int, int]:
         """Client → node of those that can be reached; nodes not seen before are asked which place they wish."""
         online = sorted(self.grid.get_node_ids())
-        fresh = [node for node in online if node not in self._seats]
+        fresh = [node for node in online if node not in self._numbers]
         asked = [Message(RecordDict(), dst_node_id=node, message_type=MessageType.QUERY) for node in fresh]
         wishes: dict[int, int | None] = {}
         names: dict[int, str] = {}
         if asked:
-            for reply in self.grid.send_and_receive(asked, timeout=self.federation.deadline):
+            for reply in self.grid.send_and_receive(asked, timeout=self.deployment.deadline):
                 if not reply.has_error():
                     about = reply.content.config_records.get("hello", ConfigRecord({}))
                     given, node = about.get("seat", -1), reply.metadata.src_node_id
@@ -121,13 +121,13 @@ class FlowerServer:
         for node in sorted(wishes):
             wish = wishes[node]
             self._names[node] = names[node]
-            if wish is not None and self.federation.rejoin:
+            if wish is not None and self.deployment.rejoin:
                 self.session.release(wish, {self._names[other] for other in online if other in self._names})
-            number = self.session.seat(names[node], wish)
+            number = self.session.admit(names[node], wish)
             # Two nodes by one name would answer for one client; the later one counts.
-            self._seats = {other: seat for other, seat in self._seats.items() if seat != number or seat is None}
-            self._seats[node] = number
-        here = {node: self._seats.get(node) for node in online}
+            self._numbers = {other: taken for other, taken in self._numbers.items() if taken != number or taken is None}
+            self._numbers[node] = number
+        here = {node: self._numbers.get(node) for node in online}
         return {client: node for node, client in here.items() if client is not None}
 
     def _exchange(self, parcels: dict[int, tuple[int, Parcel]], number: int) -> None:
@@ -141,14 +141,14 @@ class FlowerServer:
         if not messages:
             return
         up: dict[int, int] = {}
-        for reply in self.grid.send_and_receive(messages, timeout=self.federation.deadline):
+        for reply in self.grid.send_and_receive(messages, timeout=self.deployment.deadline):
             client = owners[reply.metadata.src_node_id]
             if reply.has_error():
                 log.warning("round %d: client %d failed: %s", number, client, reply.error.reason)
                 continue
             up[client] = count_bytes(reply.content)
             try:
-                answer = from_record(reply.content, self.session.setting.most)
+                answer = from_record(reply.content, self.session.context.max_answer_bytes)
             except FedwcaError as error:
                 log.warning("round %d: client %d refused: %s", number, client, error)
                 continue

@@ -9,7 +9,7 @@ from pathlib import Path
 from fedwca.core.files import write_atomically
 from fedwca.core.network import Network
 from fedwca.core.tensor_files import write_tensors
-from fedwca.deploy.flower.config import NAME, DeploymentConfig
+from fedwca.deploy.flower.config import CONFIG_NAME, DeploymentConfig
 from fedwca.errors import UsageError
 
 PACKAGE = "fedwca_app"
@@ -37,7 +37,7 @@ clientapp = "fedwca_app.client:app"
 [tool.flwr.app.config]
 folder = {folder}
 """
-FILES = {
+APP_FILES = {
     "__init__.py": '"""What a run sends to the server and the clients."""\n',
     "server.py": "from fedwca.deploy.flower.server_app import server_app\n\napp = server_app()\n",
     "client.py": "from fedwca.deploy.flower.client_app import client_app\n\napp = client_app()\n",
@@ -62,11 +62,11 @@ def write_deployment(
     from fedwca.deploy.flower.keys import certify, make_key
 
     app, server = folder / "app", folder / "server"
-    if (server / NAME).exists():
+    if (server / CONFIG_NAME).exists():
         raise UsageError(f"{folder} holds a deployment already; name another folder or remove it")
     # What a literal path means is decided where the server runs; JSON's strings are TOML's.
     _write(app / "pyproject.toml", PYPROJECT.format(folder=json.dumps(str(server.resolve()))))
-    for name, text in FILES.items():
+    for name, text in APP_FILES.items():
         _write(app / PACKAGE / name, text)
     write_tensors(server / "source.safetensors", network.state_dict())
     for number in range(federation.rules.clients):
@@ -79,7 +79,7 @@ def write_deployment(
         certify(server / "certs", hosts)
         for number in range(federation.rules.clients):
             _write(folder / "clients" / str(number) / "ca.crt", (server / "certs" / "ca.crt").read_text())
-    _write(server / NAME, federation.text())
+    _write(server / CONFIG_NAME, federation.text())
 
 
 def _write(path: Path, text: str) -> None:

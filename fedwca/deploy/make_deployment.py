@@ -12,9 +12,9 @@ from pydantic import ValidationError
 from fedwca.config.methods import baseline
 from fedwca.config.run_config import Layer, merge, validate
 from fedwca.data.metrics import mean
-from fedwca.deploy.checks import require_consent, require_defences, require_deployable, require_thinnable
-from fedwca.deploy.flower.config import NAME, DeploymentConfig
-from fedwca.deploy.flower.folder import write_deployment
+from fedwca.deploy.checks import require_compressible, require_consent, require_defences, require_deployable
+from fedwca.deploy.flower.config import CONFIG_NAME, DeploymentConfig
+from fedwca.deploy.flower.deployment_folder import write_deployment
 from fedwca.deploy.flower.simulation import deal, simulate
 from fedwca.deploy.rules import Rules
 from fedwca.deploy.state_files import read_final
@@ -52,13 +52,13 @@ class DeployRequest:
     """No TLS and no node keys."""
 
 
-def prepare(wanted: DeployRequest) -> int:
+def make_deployment(wanted: DeployRequest) -> int:
     """Check, train the source model where there is none, and write the folder; returns the number of clients.
 
     Raises:
         FedwcaError: what is wrong, in a sentence; nothing has been written by then.
     """
-    if (wanted.folder / "server" / NAME).exists():
+    if (wanted.folder / "server" / CONFIG_NAME).exists():
         raise UsageError(f"{wanted.folder} holds a deployment already; name another folder or remove it")
     layer = merge(baseline_components(wanted.baseline), wanted.run.layer) | {"baselines": []}
     decided = replace(wanted.run, layer=layer).plan()
@@ -83,7 +83,7 @@ def prepare(wanted: DeployRequest) -> int:
         raise InvalidConfig(problems(error)) from error
     require_consent(rules, method)
     require_defences(rules, method, made.composition)
-    require_thinnable(made.composition, network)
+    require_compressible(made.composition, network)
     rehearse_components(config, decided.methods, dataset)
     with matmul_precision("fp32", resolve_device(config.device)):
         model = source_model(config, dataset, source, 0)
@@ -118,10 +118,10 @@ def simulate_deployment(request: RunRequest) -> SimulatedDeployment:
     folder = request.out or new_run_path("flower")
     # Nobody's model goes anywhere, so one that is alone does no harm.
     rules, more = [("alone", "warn")], {"join": 120.0}
-    prepare(DeployRequest(folder, request, dealt=True, rules=rules, more=more, insecure=True))
-    federation = DeploymentConfig.read(folder / "server" / NAME)
+    make_deployment(DeployRequest(folder, request, dealt=True, rules=rules, more=more, insecure=True))
+    federation = DeploymentConfig.read(folder / "server" / CONFIG_NAME)
     session = simulate(federation, folder / "server", folder / "data")
-    config, server = validate(federation.config), session.memory.server
+    config, server = validate(federation.config), session.state.server
     dataset, source = load(config)
     dealt = split_trial(config, dataset, source, 0, 0)
     loop = SequentialEngine(

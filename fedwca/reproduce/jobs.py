@@ -18,15 +18,15 @@ from fedwca.registry import canonical
 from fedwca.reproduce.definitions import (
     Cost,
     Definition,
-    Published,
+    PublishedTable,
     estimate_cost,
     fitting_definitions,
     layer_clusterer,
     layered_settings,
-    published,
+    published_table,
     quick_settings,
 )
-from fedwca.reproduce.tables import accuracies_beside, clusters_beside
+from fedwca.reproduce.side_by_side import accuracies_beside, clusters_beside
 from fedwca.results.comparison import Comparison
 from fedwca.results.pictures import clusters, draw_bars, draw_weights, save
 from fedwca.results.run import count_of
@@ -49,7 +49,7 @@ class Job:
     """By source domain."""
     plans: dict[str, RunPlan]
     dataset: str
-    printed: Published | None
+    printed: PublishedTable | None
     quick: bool
 
     @property
@@ -97,7 +97,7 @@ def plan_jobs(wanted: ReproductionRequest) -> list[Job]:
         fits = fitting_definitions(found, first.plan().config)
         layer = layered_settings(fits, name, quick, asked.layer)
         request = replace(asked, layer=layer, said=setting_origins(wanted, fits, name))
-        printed = published(table, name)
+        printed = published_table(table, name)
         sources = list(wanted.sources) or list(found.sources.get(name, ["all"]))
         requests = {str(one.layer["source"]): one for one in chosen_sources(request, sources, wanted.planning)}
         plans = {source: one.plan() for source, one in requests.items()}
