@@ -178,7 +178,9 @@ def fill_module(module: nn.Module, tensors: dict[str, Tensor], path: Path) -> No
             raise CheckpointError(
                 f"{path}: {name} has shape {tuple(tensors[name].shape)}; this model needs {tuple(tensor.shape)}"
             )
-        if name in tensors and tensors[name].is_floating_point() != tensor.is_floating_point():
+        # A counter that was cast with the weights is one still.
+        counts = not tensor.is_floating_point() and name in tensors and not tensors[name].is_complex()
+        if name in tensors and not counts and tensors[name].is_floating_point() != tensor.is_floating_point():
             raise CheckpointError(f"{path}: {name} holds {_kind(tensors[name])}; this model needs {_kind(tensor)}")
         if name in tensors and not bool(torch.isfinite(tensors[name]).all()):
             raise CheckpointError(f"{path}: {name} has values that are not finite")

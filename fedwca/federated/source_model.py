@@ -5,20 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
-from fedwca.core.files import write_atomically
 from fedwca.core.network import Architecture, Network
 from fedwca.core.settings import SourceTraining as SourceTraining
-from fedwca.core.tensor_files import file_digest, fill_module, read_tensors
+from fedwca.core.tensor_files import checksum, file_digest, fill_module, open_tensors, read_tensors, write_tensors
 from fedwca.data.cache import cache_dir
 from fedwca.data.dataset import Domain
 from fedwca.engine.draws import dropout_masks, weak_views
@@ -29,7 +26,7 @@ from fedwca.errors import CheckpointError, DataError, Diverged
 RECIPE = 3
 """Raised whenever the procedure below changes, so that models of an older one are not mistaken for its own."""
 CHECKSUM = "checksum"
-"""How the metadata of a file in the cache calls the hash of its tensors."""
+"""How the metadata of a file in the cache calls the checksum of its tensors."""
 
 
 @dataclass(frozen=True)
@@ -120,22 +117,12 @@ def pretrain(
     network.load_state_dict(state)
     network.eval()
     tensors = {name: tensor.contiguous().cpu() for name, tensor in {**state, "accuracy": best}.items()}
-    about = {CHECKSUM: _checksum(tensors)}
     try:
-        write_atomically(path, lambda file: save_file(tensors, str(file), about))
-    except (OSError, SafetensorError) as error:
-        # A full disk comes as the library's own error; it costs the next run its time, not this one its result.
+        write_tensors(path, tensors, {CHECKSUM: str(checksum(tensors))})
+    except OSError as error:
+        # It costs the next run its time, not this one its result.
         warnings.warn(f"the source model could not be kept in {path.parent} ({error})", stacklevel=2)
     return TrainedSource(network, float(best), key)
-
-
-def _checksum(tensors: Mapping[str, Tensor]) -> str:
-    """Hash of named tensors on the CPU, 16 hex digits."""
-    content = hashlib.sha256()
-    for name, tensor in sorted(tensors.items()):
-        content.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        content.update(tensor.contiguous().numpy().data)
-    return content.hexdigest()[:16]
 
 
 def _load_cached(network: Network, path: Path) -> float:
@@ -144,11 +131,10 @@ def _load_cached(network: Network, path: Path) -> float:
     Raises:
         CheckpointError: the file is damaged.
     """
-    tensors = read_tensors(path, "--checkpoint takes")
-    with safe_open(str(path), "pt") as file:
-        kept = (file.metadata() or {}).get(CHECKSUM)
+    file = open_tensors(path)
+    tensors = file.tensors()
     # Files that were kept before there were checksums have none.
-    if kept is not None and kept != _checksum(tensors):
+    if file.metadata.get(CHECKSUM) not in (None, str(checksum(tensors))):
         raise CheckpointError(f"{path}: damaged, its content does not fit its checksum")
     return _fill(network, tensors, path)
 

@@ -15,7 +15,7 @@ from fedwca.engine.randomness import Keys, fold_key, uniform
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedEngine
 from fedwca.engine.stacked import network as networks
-from fedwca.engine.stacked.network import StackedNetwork
+from fedwca.engine.stacked.network import StackedInput, StackedNetwork
 from fedwca.engine.stacked.tuning import benchmark as contests
 from fedwca.engine.stacked.tuning.benchmark import benchmark_kernels, pick_kernels
 from fedwca.engine.stacked.tuning.kernels import Kernels, channels_last_batch, default_kernels
@@ -91,7 +91,7 @@ def test_by_hand_or_by_vmap(training: bool) -> None:
     for by_hand in (True, False):
         stacked = StackedNetwork(model, layout, by_hand=by_hand)
         assert stacked.by_hand == by_hand
-        found.append(stacked(named, measured, x, masks if training else (), real, training))
+        found.append(stacked(named, measured, StackedInput(x, masks if training else (), real), training))
     for one, other in zip(found[0][:2], found[1][:2], strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
     assert found[0][2].keys() == found[1][2].keys()

@@ -12,7 +12,7 @@ from fedwca.engine.device_copy import to_device
 from fedwca.engine.precision import Phase
 from fedwca.engine.randomness import keys_tensor
 from fedwca.engine.stacked.images import PackedImages, equal_size_groups, step_groups
-from fedwca.engine.stacked.network import StackedClassifiers, StackedNetwork
+from fedwca.engine.stacked.network import StackedClassifiers, StackedInput, StackedNetwork
 from fedwca.engine.stacked.targets import StackedContext
 from fedwca.engine.stacked.vmap import Tree, join_trees, map_tree
 from fedwca.engine.task import Task
@@ -52,7 +52,7 @@ class ClientBatch:
 
         def forward(active: int, x: Tensor) -> tuple[Tensor, Tensor]:
             p, s = ({name: t[:active] for name, t in named.items()} for named in (parameters, statistics))
-            logits, features, _ = self.network(p, s, x, phase=phase)
+            logits, features, _ = self.network(p, s, StackedInput(x), phase=phase)
             return logits, features
 
         return self._sweep(forward)
@@ -63,7 +63,7 @@ class ClientBatch:
         parameters, statistics = self.named(model[None])
 
         def forward(active: int, x: Tensor) -> tuple[Tensor, Tensor]:
-            logits, features, _ = self.network(parameters, statistics, x.flatten(0, 1)[None], phase=phase)
+            logits, features, _ = self.network(parameters, statistics, StackedInput(x.flatten(0, 1)[None]), phase=phase)
             return logits[0].unflatten(0, x.shape[:2]), features[0].unflatten(0, x.shape[:2])
 
         return self._sweep(forward)
@@ -98,7 +98,7 @@ class ClientBatch:
                     x = network.prepare(self.images.take(self.numbers[first:stop], places)).unflatten(0, places.shape)
                     p, s = self.named(models[first:stop])
                     share = torch.full((stop - first,), span.images / (step * batch + span.images), device=self.device)
-                    _, _, fresh = self.network(p, s, x, training=True, momentum=share.to(models.dtype))
+                    _, _, fresh = self.network(p, s, StackedInput(x), True, share.to(models.dtype))
                     for name, value in fresh.items():
                         s[name].copy_(value)
 

@@ -120,6 +120,18 @@ class _Extractor(nn.Module):
         return self.network.finish(x, masks) if self.begun else self.network.extract(x, masks)
 
 
+@dataclass(frozen=True)
+class StackedInput:
+    """A batch of images of each of G models."""
+
+    x: Tensor
+    """Prepared images ``[G, B, 3, H, W]``."""
+    masks: Sequence[Tensor] = ()
+    """Dropout masks, one for each of the network's drops ``[G, B, …]``; empty: nothing is dropped."""
+    rows: Tensor | None = None
+    """Which of a batch's rows are real ``[G, B]``; None: all."""
+
+
 class StackedNetwork:
     """Runs G models of one architecture on G batches, by `torch.func.vmap` or as their backbone does it by hand.
 
@@ -156,9 +168,7 @@ class StackedNetwork:
         self,
         parameters: dict[str, Tensor],
         statistics: dict[str, Tensor],
-        x: Tensor,
-        masks: Sequence[Tensor] = (),
-        rows: Tensor | None = None,
+        batch: StackedInput,
         training: bool = False,
         momentum: Tensor | None = None,
         phase: Phase | None = None,
@@ -169,9 +179,7 @@ class StackedNetwork:
         Args:
             parameters: trained parameters by name ``[G, …]``.
             statistics: BatchNorm statistics by name ``[G, …]``.
-            x: prepared images ``[G, B, 3, H, W]``.
-            masks: dropout masks, one for each entry of ``drops`` ``[G, B, …]``; empty: nothing is dropped.
-            rows: which of a batch's rows are real ``[G, B]``; None: all.
+            batch: images, dropout masks, and which images count.
             training: whether BatchNorm uses and measures the batch.
             momentum: share of the batch in new statistics ``[G]``; None: as the modules say.
             phase: what it is for, which decides the precision; None: in full.
@@ -179,12 +187,11 @@ class StackedNetwork:
         """
         for norm in self.norms.values():
             norm.train(training)
-        some = () if rows is None else (rows,)
+        some = () if batch.rows is None else (batch.rows,)
         share = () if momentum is None else (momentum,)
-        if self.kernels == "channels-last":
-            x = channels_last_batch(x)
+        x = channels_last_batch(batch.x) if self.kernels == "channels-last" else batch.x
         with nullcontext() if phase is None else compute_precision(self.precision, phase, x.device):
-            features, fresh = self._each(parameters, statistics, x, tuple(masks), some, share)
+            features, fresh = self._each(parameters, statistics, x, tuple(batch.masks), some, share)
         return self.network.classifier(features) if heads is None else heads(features), features, fresh
 
     def _each(

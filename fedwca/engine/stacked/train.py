@@ -17,6 +17,7 @@ from fedwca.engine.layout import Layout
 from fedwca.engine.sgd import sgd_step
 from fedwca.engine.stacked.batch import TrialBatch
 from fedwca.engine.stacked.images import StepGroup
+from fedwca.engine.stacked.network import StackedInput
 from fedwca.engine.stacked.schedule import StepSchedule
 from fedwca.engine.stacked.targets import StackedContext
 from fedwca.engine.stacked.vmap import vmap_or_loop
@@ -87,19 +88,17 @@ def train_step(
     """
     rows, layout, training = slice(group.first, group.stop), batch.layout, batch.task.training
     leaf, parameters, statistics = split_leaves(layout, models[rows])
-    shown = _show_images(batch, context, rows, places, here, number)
+    shown, mixed = _show_images(batch, context, rows, places, here, number)
     logits, features, fresh = batch.network(
         parameters,
         statistics,
-        shown.x,
-        shown.masks,
-        shown.real if places else None,
+        shown,
         training=True,
         phase="train",
         heads=None if batch.heads is None else batch.heads[rows],
     )
     # A client's loss depends on no other client's model, so the gradient of the sum is every client's own.
-    losses = _losses(batch, context, rows, here, shown, logits, features) + _penalties(batch.task, leaf, context, rows)
+    losses = _losses(batch, context, rows, here, mixed, logits, features) + _penalties(batch.task, leaf, context, rows)
     gradient = torch.autograd.grad(losses.sum(), leaf)[0]
     if training.clip is not None:
         gradient = gradient * (training.clip / (gradient.norm(dim=1, keepdim=True) + 1e-6)).clamp_max(1)
@@ -111,24 +110,19 @@ def train_step(
 
 
 @dataclass(frozen=True)
-class _StepImages:
-    """What g clients see in a step: plain images, mixed ones, strong views, in this order ``[g, n, …]``."""
+class _MixedPlaces:
+    """Where g clients have mixed images in a step."""
 
-    x: Tensor
-    """Prepared for the backbone ``[g, n, 3, H, W]``."""
-    masks: list[Tensor]
-    """Dropout masks ``[g, n, …]``."""
-    real: Tensor | None
-    """Which of them count ``[g, n]``; None: all."""
-    mixed: Tensor
-    """Places of the images that are mixed ``[g, m]``, those that are real first."""
+    places: Tensor
+    """Of the images that are mixed ``[g, m]``, those that are real first."""
     valid: Tensor
     """Which of these are real ``[g, m]``."""
 
 
 def _show_images(
     batch: TrialBatch, context: StackedContext, rows: slice, places: int, here: Tensor, number: Tensor
-) -> _StepImages:
+) -> tuple[StackedInput, _MixedPlaces]:
+    """What clients see in a step: plain images, mixed ones, strong views, in this order."""
     network, task, most = batch.network.network, batch.task, batch.task.training.batch_size
     draws = StepDraws(network, lambda purpose: batch.keys(purpose)[rows, None, None], number[:, None], most)
     everyone = torch.arange(here.shape[1], device=here.device).expand(len(here), -1)
@@ -154,7 +148,8 @@ def _show_images(
         inputs.append(torch.unflatten(draws.strong(images, everyone), 0, here.shape))
         real.append(all_real)
     masks = [mask.to(x.dtype) for mask in draws.masks(positions, everyone if strong else None)]
-    return _StepImages(torch.cat(inputs, 1), masks, torch.cat(real, 1) if places else None, mixed, valid)
+    shown = StackedInput(torch.cat(inputs, 1), masks, torch.cat(real, 1) if places else None)
+    return shown, _MixedPlaces(mixed, valid)
 
 
 def _losses(
@@ -162,18 +157,18 @@ def _losses(
     context: StackedContext,
     rows: slice,
     here: Tensor,
-    shown: _StepImages,
+    mixed: _MixedPlaces,
     logits: Tensor,
     features: Tensor,
 ) -> Tensor:
     """What each client's step descends ``[g]``, without penalties."""
-    objectives, targets, images, mixed = batch.task.objectives, context.targets, here.shape[1], shown.mixed
-    plain, other = logits[:, :images], logits[:, images + mixed.shape[1] :]
+    objectives, targets, images, most = batch.task.objectives, context.targets, here.shape[1], mixed.places.shape[1]
+    plain, other = logits[:, :images], logits[:, images + most :]
     target = plain
-    if mixed.shape[1]:
-        index = mixed[..., None].expand(-1, -1, plain.shape[-1])
-        blended = logits[:, images : images + mixed.shape[1]]
-        target = plain.scatter(1, index, torch.where(shown.valid[..., None], blended, plain.gather(1, index)))
+    if most:
+        index = mixed.places[..., None].expand(-1, -1, plain.shape[-1])
+        blended = logits[:, images : images + most]
+        target = plain.scatter(1, index, torch.where(mixed.valid[..., None], blended, plain.gather(1, index)))
     tree = {
         "logits": plain,
         "features": features[:, :images],

@@ -16,7 +16,7 @@ from torch import Tensor
 from fedwca.core.network import Network
 from fedwca.engine.layout import Layout
 from fedwca.engine.precision import Precision
-from fedwca.engine.stacked.network import StackedNetwork
+from fedwca.engine.stacked.network import StackedInput, StackedNetwork
 from fedwca.engine.stacked.train import split_leaves
 from fedwca.engine.stacked.tuning.graphs import CudaGraphs, Record
 from fedwca.engine.stacked.tuning.kernels import Kernels
@@ -81,7 +81,9 @@ class Candidate:
 
     def _step(self) -> Tensor:
         leaf, named, measured = split_leaves(self.layout, self.row.repeat(len(self.x), 1))
-        logits, _, _ = self.stacked(named, measured, self.x, self.masks, self.real, training=True, phase="train")
+        logits, _, _ = self.stacked(
+            named, measured, StackedInput(self.x, self.masks, self.real), training=True, phase="train"
+        )
         logits = logits[:, : self.images]
         labels = torch.arange(logits.shape[1], device=logits.device) % logits.shape[-1]
         loss = -logits.log_softmax(-1)[:, torch.arange(len(labels), device=logits.device), labels].mean(-1).sum()
