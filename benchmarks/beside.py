@@ -8,14 +8,14 @@ from collections.abc import Callable
 import torch
 from plain import PlainLeNet, train
 
-from fedwca import Keys, Method, Training, begin, play
+from fedwca import Keys, Method, Training, init_server, run_round
 from fedwca.aggregators import aggregators
+from fedwca.core.interfaces import PseudoLabeler
+from fedwca.core.messages import Targets
 from fedwca.data.partition import ClientImages
-from fedwca.experiments.engines import ENGINES
-from fedwca.kinds import PseudoLabeler
 from fedwca.models.lenet import LeNet
 from fedwca.objectives.shot import Shot
-from fedwca.types import Targets
+from fedwca.runs.select_engine import ENGINES
 
 CLASSES = 10
 
@@ -67,8 +67,8 @@ def engine(
     made = ENGINES[kind](LeNet().build(CLASSES), data, device, workers, **options)  # type: ignore[arg-type]
     method = Method("fixed", "fixed", aggregators.build("fedavg"), Fixed(), (Shot(),))
     training, domains = Training(epochs=epochs), torch.zeros(clients, dtype=torch.int64)
-    server, _ = play(0, begin(made), method, made, training, Keys(0), domains)
-    return lambda: play(1, server, method, made, training, Keys(0), domains) and None  # type: ignore[func-returns-value]
+    server, _ = run_round(0, init_server(made), method, made, training, Keys(0), domains)
+    return lambda: run_round(1, server, method, made, training, Keys(0), domains) and None  # type: ignore[func-returns-value]
 
 
 def cpu(work: Callable[[], None]) -> float:

@@ -18,8 +18,8 @@ import torch
 from digits import keep
 from provenance import provenance
 
-from fedwca.engine.stacked.contest import Entry
-from fedwca.engine.stacked.kernels import Kernels
+from fedwca.engine.stacked.tuning.benchmark import Candidate
+from fedwca.engine.stacked.tuning.kernels import Kernels
 from fedwca.models.lenet import LeNet
 
 CLASSES, STEPS = 10, 15
@@ -40,7 +40,7 @@ def beside(
     draw = torch.Generator().manual_seed(0)
     images = torch.randint(0, 256, (clients, batch, 3, 32, 32), dtype=torch.uint8, generator=draw).to(device)
     x = network.prepare(images.flatten(0, 1)).unflatten(0, images.shape[:2])
-    entries = {way: Entry(network, x, "fp32", kernels, by_hand=own) for way, (kernels, own) in WAYS.items()}
+    entries = {way: Candidate(network, x, "fp32", kernels, by_hand=own) for way, (kernels, own) in WAYS.items()}
     gradients = [entry.timed(clock)[1] for entry in entries.values()]
     apart = max(float((own - gradients[-1]).norm() / gradients[-1].norm()) for own in gradients)
     times: dict[str, list[float]] = {way: [] for way in entries}

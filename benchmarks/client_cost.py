@@ -21,29 +21,29 @@ from typing import Any
 
 import torch
 
-from fedwca.deploy.checkpoint import resume_client, save_client
+from fedwca.config.layers import resolve_plan
+from fedwca.config.registries import registry_of
 from fedwca.deploy.client import Client
 from fedwca.deploy.composition import Composition
-from fedwca.deploy.protocol import Parcel, unpacked
-from fedwca.engine.bank import Layout
+from fedwca.deploy.parcel import Parcel, row_to_tensors
+from fedwca.deploy.state_files import resume_client, save_client
+from fedwca.engine.layout import Layout
 from fedwca.engine.task import Training
-from fedwca.experiments.components import registry
-from fedwca.experiments.request import plan
-from fedwca.results.store import environment
+from fedwca.results.run_folder import describe_environment
 
 CLUSTERS, CLASSES = 4, 10
 
 
 def parcels(model: str) -> list[Parcel]:
     """Round 0 and a later round, as a server sends them."""
-    built = registry("model").build({"name": model})
+    built = registry_of("model").build({"name": model})
     network = built.build(CLASSES, pretrained=False)
     layout = Layout.of(network)
-    method = plan({"aggregator": "wca", "baselines": []}).methods[-1][0]
+    method = resolve_plan({"aggregator": "wca", "baselines": []}).methods[-1][0]
     composition = Composition.of(method, built, CLASSES, training=Training(epochs=1))
     about = {"composition": composition.model_dump_json(), "client": 0}
     row = layout.read(network)
-    sent = {f"sent-{i}": unpacked(row * (1 + 1e-3 * i), layout) for i in range(CLUSTERS + 1)}
+    sent = {f"sent-{i}": row_to_tensors(row * (1 + 1e-3 * i), layout) for i in range(CLUSTERS + 1)}
     return [
         Parcel("train", 0, {"source": network.state_dict()}, notes={"token": "0", "first": 1, "personal": 1, **about}),
         Parcel("train", 1, sent, notes={"token": "1", "first": 0, "personal": 1}),
@@ -91,7 +91,13 @@ def main() -> None:
         print(json.dumps(answer(given.out, given.images)))
         return
     flower = bool(importlib.util.find_spec("flwr"))
-    about = {"threads": 1, "epochs": 1, "clusters": CLUSTERS, "flower": flower, "environment": environment("cpu")}
+    about = {
+        "threads": 1,
+        "epochs": 1,
+        "clusters": CLUSTERS,
+        "flower": flower,
+        "environment": describe_environment("cpu"),
+    }
     lines = []
     for model in ("lenet", "resnet18"):
         with tempfile.TemporaryDirectory() as folder:

@@ -29,7 +29,7 @@ def timed(work, times):
     print((time.process_time() - started) / times)
 """
 ROUND = """
-from fedwca import Keys, Loop, Method, Training, begin, play
+from fedwca import Keys, SequentialEngine, Method, Training, init_server, run_round
 from fedwca.aggregators import aggregators
 from fedwca.clusterers import clusterers
 from fedwca.data.partition import ClientImages
@@ -37,13 +37,13 @@ from fedwca.models.lenet import LeNet
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.two_model import TwoModel
 x = torch.randint(0, 256, (4, 128, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
-engine = Loop(LeNet().build(10), [ClientImages(c, c[:0], c[:0]) for c in x], "cpu", workers=1)
+engine = SequentialEngine(LeNet().build(10), [ClientImages(c, c[:0], c[:0]) for c in x], "cpu", workers=1)
 aggregator = aggregators.build(NAME)
-clusterer = clusterers.build("true") if aggregator.partition == "given" else None
+clusterer = clusterers.build("true") if aggregator.grouping.needs_clusterer else None
 method = Method(NAME, NAME, aggregator, TwoModel(), (Shot(),), clusterer)
 domains, training = torch.tensor([0, 0, 1, 1]), Training(epochs=1)
-server, _ = play(0, begin(engine), method, engine, training, Keys(0), domains)
-timed(lambda: play(1, server, method, engine, training, Keys(0), domains), 3)
+server, _ = run_round(0, init_server(engine), method, engine, training, Keys(0), domains)
+timed(lambda: run_round(1, server, method, engine, training, Keys(0), domains), 3)
 """
 BENCHMARKS = {
     "fedavg": CLOCK + "NAME = 'fedavg'" + ROUND,
@@ -52,7 +52,7 @@ BENCHMARKS = {
     + "from fedwca.functional import finch\n"
     + "x = torch.randn(1000, 1520, generator=torch.Generator().manual_seed(0))\ntimed(lambda: finch(x), 3)",
     "mixing": CLOCK
-    + "from fedwca.engine.bank import mix\n"
+    + "from fedwca.engine.layout import mix\n"
     + "rows, weights = torch.randn(8, 347_850), torch.rand(256, 8).softmax(1)\ntimed(lambda: mix(weights, rows), 3)",
     "import": "import time\nimport fedwca.cli\nprint(time.process_time())",
 }

@@ -19,17 +19,20 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-from fedwca import Keys, Loop, Method, Training, begin, play
+from fedwca import Keys, Method, SequentialEngine, Training, init_server, run_round
 from fedwca.aggregators import aggregators
 from fedwca.clusterers import clusterers
 from fedwca.data.partition import ClientImages
-from fedwca.engine.stacked import Stacked, StackedTrials, desk
-from fedwca.engine.stacked.training import train
+from fedwca.engine.stacked import StackedEngine, StackedTrials
+from fedwca.engine.stacked import trials as several
+from fedwca.engine.stacked import worker as alone
+from fedwca.engine.stacked.train import train
+from fedwca.federated.round import open_round
+from fedwca.federated.server import Server
 from fedwca.models.lenet import LeNet
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.prototype import Prototype
 from fedwca.pseudo_labelers.two_model import TwoModel
-from fedwca.round import Server, prepare
 
 FILE = Path(__file__).parent / "counts.json"
 IMAGES, BATCH, CLASSES = 24, 12, 10
@@ -72,7 +75,7 @@ def method(name: str) -> Method:
     """FedAvg as a baseline, or FedWCA without mixup, whose extra images depend on the last digits of predictions."""
     aggregator = aggregators.build(name)
     labeler = Prototype() if name == "fedavg" else TwoModel(mixup=False)
-    clusterer = clusterers.build("true") if aggregator.partition == "given" else None
+    clusterer = clusterers.build("true") if aggregator.grouping.needs_clusterer else None
     return Method(name, name, aggregator, labeler, (Shot(),), clusterer)
 
 
@@ -91,15 +94,17 @@ class Setting:
     ) -> None:
         own = federation(clients, images)
         network = LeNet().build(CLASSES)
-        self.engine = Stacked(network, own) if engine == "stacked" else Loop(network, own, "cpu", workers=1)
+        self.engine = (
+            StackedEngine(network, own) if engine == "stacked" else SequentialEngine(network, own, "cpu", workers=1)
+        )
         self.method, self.training = method(name), Training(epochs=epochs, batch_size=batch)
         self.domains = torch.arange(clients) % clusters
-        self.server = self.play(0, begin(self.engine))
+        self.server = self.run(0, init_server(self.engine))
 
-    def play(self, round: int, server: Server | None = None) -> Server:
+    def run(self, round: int, server: Server | None = None) -> Server:
         """The server after a round."""
         before = self.server if server is None else server
-        return play(round, before, self.method, self.engine, self.training, Keys(0), self.domains)[0]
+        return run_round(round, before, self.method, self.engine, self.training, Keys(0), self.domains)[0]
 
 
 def calls(name: str) -> dict[str, Any]:
@@ -108,7 +113,7 @@ def calls(name: str) -> dict[str, Any]:
     for clients in CLIENTS:
         setting = Setting(name, clients, CLUSTERS, EPOCHS)
         with Counting() as counting:
-            setting.play(1)
+            setting.run(1)
         found["aten_calls"][str(clients)] = counting.calls
         found["largest_tensor_bytes"][str(clients)] = counting.bytes
     return found
@@ -126,7 +131,7 @@ def stacked_calls(name: str) -> dict[str, int]:
                 return work(*given)
 
         setting.engine.run = counted  # type: ignore[method-assign]
-        setting.play(1)
+        setting.run(1)
         found[str(clients)] = counting.calls
     return found
 
@@ -142,10 +147,11 @@ def training_calls(name: str) -> dict[str, int]:
             with counting:
                 return train(*given)
 
-        with patch.object(desk, "train", counted):
+        with patch.object(alone, "train", counted), patch.object(several, "train", counted):
             given = (made, Training(epochs=EPOCHS, batch_size=BATCH), Keys(0), torch.arange(2))
             parts = {
-                i: prepare(0, begin(engine), given[0], engine, *given[1:]) for i, engine in enumerate(engines.engines)
+                i: open_round(0, init_server(engine), given[0], engine, *given[1:])
+                for i, engine in enumerate(engines.engines)
             }
             engines.run(parts)
         found[str(trials)] = counting.calls
@@ -156,7 +162,7 @@ def flops(name: str) -> int:
     """FLOPs of round 1 for one client."""
     setting = Setting(name, COST_CLUSTERS, COST_CLUSTERS, COST_EPOCHS)
     with FlopCounterMode(display=False) as counter:
-        setting.play(1)
+        setting.run(1)
     return int(counter.get_total_flops()) // COST_CLUSTERS
 
 

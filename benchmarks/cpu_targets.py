@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from beside import cpu, engine, plain, wall
 
-from fedwca.results.store import environment
+from fedwca.results.run_folder import describe_environment
 
 Work = Callable[[], None]
 CLIENTS, IMAGES = 32, 640
@@ -101,7 +101,7 @@ def main(arguments: list[str] | None = None) -> None:
             "images": given.images,
             "bf16_instructions": instructions(),
             "targets": targets,
-            "environment": environment("cpu"),
+            "environment": describe_environment("cpu"),
         }
         given.out.write_text(json.dumps(result, indent=2) + "\n")
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The runs behind "Digit-Five files" in docs/results.md; DATA holds digit_five/<domain>.npz. About 40 minutes on 2 cores.
+# The runs behind "Digit-Five files" in docs/benchmarks.md; DATA holds digit_five/<domain>.npz. About 40 minutes on 2 cores.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 for source in mnist synth mnistm; do
@@ -8,7 +8,7 @@ for source in mnist synth mnistm; do
         --baseline source-only --baseline local --baseline fedavg --baseline one-hot --out "runs/digit_five-$source"
     python benchmarks/keep.py "runs/digit_five-$source" "digit_five-$source"
 done
-# The same clients clustered by the update since the source model, for docs/decisions.md.
+# The same clients clustered by the update since the source model, for docs/internals/measured-methods.md.
 fedwca bench --data "${DATA:-../shared/data}" --dataset digit-five --source mnist \
     --clients 4 --samples 400 --epochs 5 --rounds 10 --lr 0.003 --source-models 3 \
     --set clusterer.reference=source --baseline one-hot --out runs/digit_five-mnist-update

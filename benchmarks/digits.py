@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fedwca.data.cache import write_atomically
+from fedwca.core.files import write_atomically
 
 SIZES: dict[str, Any] = {"clients": 4, "samples": 400}
 TRAINING: dict[str, Any] = {"epochs": 5, "lr": 3e-3}

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import torch
 
-from fedwca import SourceTraining, find, pretrain
+from fedwca import SourceTraining, find_dataset, pretrain
+from fedwca.federated.source_model import split_source
 from fedwca.models.lenet import LeNet
-from fedwca.results.store import environment
-from fedwca.source import split
+from fedwca.results.run_folder import describe_environment
 
 TRAINING = SourceTraining(epochs=30, lr=1e-2)
 SEED = 0
 
 
 def main() -> None:
-    dataset = find("digits-mini").load()
+    dataset = find_dataset("digits-mini").load()
     matrix: dict[str, dict[str, float]] = {}
     for name, domain in dataset.domains.items():
         source = pretrain(domain, dataset.classes, LeNet(), TRAINING, seed=SEED)
@@ -26,7 +26,7 @@ def main() -> None:
             images = torch.from_numpy(target.images).permute(0, 3, 1, 2)
             labels = torch.from_numpy(target.labels)
             if other == name:
-                held = split(domain, TRAINING.held_out, SEED)[1]
+                held = split_source(domain, TRAINING.held_out, SEED)[1]
                 images, labels = images[held], labels[held]
             with torch.no_grad():
                 logits = torch.cat([source.network(source.network.prepare(x))[0] for x in images.split(256)])
@@ -38,7 +38,7 @@ def main() -> None:
         "seed": SEED,
         "source_training": TRAINING.model_dump(),
         "matrix": matrix,
-        "environment": environment("cpu"),
+        "environment": describe_environment("cpu"),
     }
     path = Path(__file__).parent / "results" / "digits_mini_matrix.json"
     path.write_text(json.dumps(result, indent=2) + "\n")

@@ -21,7 +21,7 @@ from typing import Any
 from federation_trials import Case, Trials
 
 from fedwca.deploy.client import Privacy
-from fedwca.results.store import environment, plain
+from fedwca.results.run_folder import describe_environment, to_plain
 
 METHODS = ("fedavg", "wca", "revised_wca:u=2")
 UPLOADS = {
@@ -85,13 +85,13 @@ def main() -> None:
     trials = every[0]
     kept = json.loads(given.out.read_text()) if given.out.exists() else {}
     settings = trials.settings | ({"seeds": given.seeds} if given.seeds > 1 else {})
-    same = kept.get("settings") == plain(settings)
+    same = kept.get("settings") == to_plain(settings)
     lines = {(line["what"], line["aggregator"]): line for line in kept.get("lines", ()) if same and "labels" in line}
     predicted = kept.get("predicted", {}) if same else {}
 
     def write() -> None:
         ordered = [lines[case.what, case.aggregator] for case in cases if (case.what, case.aggregator) in lines]
-        around = environment("cpu")
+        around = describe_environment("cpu")
         if any(line["epsilon"] for line in ordered):
             around["versions"]["dp-accounting"] = version("dp-accounting")
         result = {

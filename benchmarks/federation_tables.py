@@ -1,4 +1,4 @@
-"""The tables and the plot of docs/deploy.md, from the results of federation.py and client_cost.py.
+"""The tables and the plot of docs/internals/measured-federations.md, and one of docs/operate.md, from result files.
 
 python benchmarks/federation_tables.py      draws the plot anew; tables.py writes the tables
 """

@@ -8,23 +8,23 @@ from typing import Any
 
 import torch
 
+from fedwca.config.layers import resolve_plan
 from fedwca.data.metrics import mean
 from fedwca.deploy.client import Client, Privacy
 from fedwca.deploy.composition import Composition
-from fedwca.deploy.local import federate
-from fedwca.deploy.protocol import Parcel
-from fedwca.deploy.rounds import WeightSignatures
+from fedwca.deploy.context import ModelSignatures
+from fedwca.deploy.in_process import run_in_process
+from fedwca.deploy.parcel import Parcel
 from fedwca.deploy.rules import Rules
-from fedwca.deploy.server import Session
-from fedwca.engine.loop import Loop
+from fedwca.deploy.session import Session
 from fedwca.engine.randomness import Keys
-from fedwca.experiments.bench import draw
-from fedwca.experiments.record import describe
-from fedwca.experiments.request import plan
-from fedwca.experiments.setup import architecture, load, source_model
-from fedwca.functional import largest_entries, scattered
-from fedwca.results.store import plain
-from fedwca.round import begin, play
+from fedwca.engine.sequential.engine import SequentialEngine
+from fedwca.federated.round import init_server, run_round
+from fedwca.functional import largest_entries, scatter_entries
+from fedwca.results.run_folder import to_plain
+from fedwca.runs.bench import split_trial
+from fedwca.runs.record import describe_round
+from fedwca.runs.setup import architecture, load, source_model
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def flipped(session: Session, liar: int) -> Callable[[int, Parcel], Parcel]:
     def wire(client: int, parcel: Parcel) -> Parcel:
         if client != liar or parcel.kind != "upload":
             return parcel
-        own = session.asked[client].own
+        own = session.expected[client].sent
         slots = {slot.name: slot.of(own) for slot in session.layout.parameters}
         model = {k: slots[k] - 10 * (t - slots[k]) if k in slots else t for k, t in parcel.models["model"].items()}
         return replace(parcel, models={"model": model})
@@ -85,9 +85,9 @@ class Trials:
 
     def __init__(self, clients: int, samples: int, rounds: int, seed: int = 0) -> None:
         self.layer = {"clients": clients, "samples": samples, "rounds": rounds, "baselines": [], "seed": seed}
-        self.config = plan(self.layer).config
+        self.config = resolve_plan(self.layer).config
         self.dataset, source = load(self.config)
-        self.dealt = draw(self.config, self.dataset, source, 0, 0)
+        self.dealt = split_trial(self.config, self.dataset, source, 0, 0)
         self.network = source_model(self.config, self.dataset, source, 0).network
         self.settings = {
             **{"clients": len(self.dealt), "samples": samples, "rounds": rounds},
@@ -98,17 +98,17 @@ class Trials:
 
     def accuracy(self, weights: torch.Tensor, rows: torch.Tensor, without: int = 0) -> float:
         """Mean over clients in percent, the first few left out."""
-        found = Loop(self.network, self.dealt.clients, "cpu", 1).classify(weights, rows)
+        found = SequentialEngine(self.network, self.dealt.clients, "cpu", 1).classify(weights, rows)
         return round(mean(self.dealt.metrics.accuracy(k, found[k]) for k in range(without, len(self.dealt))), 2)
 
     def source_only(self) -> float:
         """Accuracy of the source model."""
-        loop = Loop(self.network, self.dealt.clients, "cpu", 1)
-        return self.accuracy(torch.ones(len(self.dealt), 1, dtype=torch.float64), begin(loop).rows)
+        loop = SequentialEngine(self.network, self.dealt.clients, "cpu", 1)
+        return self.accuracy(torch.ones(len(self.dealt), 1, dtype=torch.float64), init_server(loop).rows)
 
     def measure(self, case: Case) -> dict[str, Any]:
         """One federation."""
-        method, rounds = plan({**self.layer, "aggregator": case.aggregator}).methods[-1]
+        method, rounds = resolve_plan({**self.layer, "aggregator": case.aggregator}).methods[-1]
         composition = Composition.of(
             method,
             architecture(self.config),
@@ -127,8 +127,8 @@ class Trials:
                 up.append(parcel.bytes)
             return inner(client, parcel)
 
-        federate(session, clients, rounds, wire)
-        server = session.memory.server
+        run_in_process(session, clients, rounds, wire)
+        server = session.state.server
         weights = method.aggregator.deliver(server.state, len(server.rows))
         return {
             "what": case.what,
@@ -143,30 +143,32 @@ class Trials:
 
     def predicted(self, aggregator: str) -> dict[str, list[int]]:
         """Bytes to and from one client in each round, as the bench records them."""
-        method, rounds = plan({**self.layer, "aggregator": aggregator}).methods[-1]
-        loop = Loop(self.network, self.dealt.clients, "cpu", 1)
-        server, metrics, found = begin(loop), self.dealt.metrics, []
+        method, rounds = resolve_plan({**self.layer, "aggregator": aggregator}).methods[-1]
+        loop = SequentialEngine(self.network, self.dealt.clients, "cpu", 1)
+        server, metrics, found = init_server(loop), self.dealt.metrics, []
         for number in range(rounds):
             keys = Keys(self.config.seed)
-            server, outcome = play(number, server, method, loop, self.config.training, keys, metrics.domain_labels())
-            found.append(describe(outcome, method, metrics, loop, number == 0))
+            server, outcome = run_round(
+                number, server, method, loop, self.config.training, keys, metrics.domain_labels()
+            )
+            found.append(describe_round(outcome, method, metrics, loop, number == 0))
         return {name: [record[name] // len(self.dealt) for record in found] for name in ("bytes_down", "bytes_up")}
 
     def clusterings(self) -> dict[str, dict[str, Any]]:
         """Clusters after round 0 from uploads of which the first layer is rounded or thinned like the rest."""
-        method = plan({**self.layer, "aggregator": "wca"}).methods[-1][0]
+        method = resolve_plan({**self.layer, "aggregator": "wca"}).methods[-1][0]
         assert method.clusterer is not None
-        loop, metrics = Loop(self.network, self.dealt.clients, "cpu", 1), self.dealt.metrics
-        keys, server = Keys(self.config.seed), begin(loop)
-        play(0, server, method, loop, self.config.training, keys, metrics.domain_labels())
+        loop, metrics = SequentialEngine(self.network, self.dealt.clients, "cpu", 1), self.dealt.metrics
+        keys, server = Keys(self.config.seed), init_server(loop)
+        run_round(0, server, method, loop, self.config.training, keys, metrics.domain_labels())
         bank, source = loop.bank.clone(), server.source
         variants = {"whole": bank, "half precision": bank.half().float()}
         for share in (0.1, 0.01):
             count = round(share * bank.shape[1])
-            kept = [scattered(*largest_entries(row - source, count), bank.shape[1]) for row in bank]
+            kept = [scatter_entries(*largest_entries(row - source, count), bank.shape[1]) for row in bank]
             variants[f"top {100 * share:.0f} %"] = source + torch.stack(kept)
         found = {}
         for name, rows in variants.items():
-            labels = method.clusterer(WeightSignatures(rows, loop.layout, source))
-            found[name] = {"labels": labels.tolist(), **plain(metrics.clustering(labels))}
+            labels = method.clusterer(ModelSignatures(rows, loop.layout, source))
+            found[name] = {"labels": labels.tolist(), **to_plain(metrics.clustering(labels))}
         return found

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from fedwca.functional import connected_components, first_neighbours
 from fedwca.functional.neighbours import EXACT
-from fedwca.results.store import environment
+from fedwca.results.run_folder import describe_environment
 
 KINDS = ("synthetic", "tiled")
 VALUES, SAMPLE, SEED = 500, 1000, 0
@@ -42,19 +42,19 @@ def synthetic(clients: int) -> Tensor:
 
 def signatures() -> Tensor:
     """First-layer values ``[24, 500]`` (of 1,520) of LeNets after round 0 on digits-mini."""
-    from fedwca import Keys, Loop, begin, play
-    from fedwca.experiments.bench import draw
-    from fedwca.experiments.request import plan
-    from fedwca.experiments.setup import load, source_model
+    from fedwca import Keys, SequentialEngine, init_server, run_round
+    from fedwca.config.layers import resolve_plan
+    from fedwca.runs.bench import split_trial
+    from fedwca.runs.setup import load, source_model
 
     layer = {"clients": TRAINED // 4, "samples": IMAGES, "training": {"epochs": 2}, "baselines": [], "seed": SEED}
-    decided = plan({**layer, "aggregator": "one_hot", "source_training": {"epochs": 3}})
+    decided = resolve_plan({**layer, "aggregator": "one_hot", "source_training": {"epochs": 3}})
     config = decided.config
     dataset, source = load(config)
-    federation = draw(config, dataset, source, 0, 0)
-    engine = Loop(source_model(config, dataset, source, 0).network, federation.clients)
+    federation = split_trial(config, dataset, source, 0, 0)
+    engine = SequentialEngine(source_model(config, dataset, source, 0).network, federation.clients)
     truth = federation.metrics.domain_labels()
-    play(0, begin(engine), decided.methods[-1][0], engine, config.training, Keys(SEED), truth)
+    run_round(0, init_server(engine), decided.methods[-1][0], engine, config.training, Keys(SEED), truth)
     return engine.bank[:, :VALUES].clone()
 
 
@@ -162,7 +162,7 @@ def write(file: Path, cases: list[dict[str, Any]]) -> None:
         "tiled": {"trained": TRAINED, "noise": NOISE, "values": f"the first {VALUES} of the first layer's 1,520"},
         "auto": f"exact faiss up to {EXACT} clients, hnsw above",
         "cases": cases,
-        "environment": environment("cpu"),
+        "environment": describe_environment("cpu"),
     }
     file.write_text(json.dumps(result, indent=2) + "\n")
 

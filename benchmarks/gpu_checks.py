@@ -15,7 +15,7 @@ from gpu_setting import PRECISIONS, Place, Run, candidates, federation, quickest
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from fedwca.engine.stacked.contest import best, contest
+from fedwca.engine.stacked.tuning.benchmark import benchmark_kernels, pick_kernels
 from fedwca.models import models
 
 KERNELS = {"lenet": (32, 64), "resnet18:weights=none": (9, 64)}
@@ -92,7 +92,6 @@ def matrix(place: Place) -> dict[str, Any]:
 def kernels(place: Place) -> dict[str, Any]:
     """Training steps by kernels, model and precision: which are quickest, and whether they give eager's numbers."""
     sizes = {"lenet": (4, 8), "resnet18:weights=none,side=32": (2, 4)} if place.small else KERNELS
-    tried_here = [*candidates(place), *(() if place.small else ("compile",))]
     found: dict[str, Any] = {}
     for name, (clients, batch) in sizes.items():
         network = models.build(name).build(CLASSES, seed=0).to(place.device)
@@ -102,8 +101,8 @@ def kernels(place: Place) -> dict[str, Any]:
         for precision in ("fp32", "bf16"):
             kind, allowed = PRECISIONS[precision]
             tf32(allowed)
-            tried = contest(network, images, kind, tried_here, mixes=True)
-            found[name]["precisions"][precision] = {"best": best(tried), "candidates": tried}
+            tried = benchmark_kernels(network, images, kind, candidates(place), mixes=True)
+            found[name]["precisions"][precision] = {"best": pick_kernels(tried), "candidates": tried}
     return {"models": found}
 
 

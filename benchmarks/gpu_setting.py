@@ -10,20 +10,20 @@ from typing import Any
 import torch
 from beside import CLASSES
 
-from fedwca import Keys, Loop, Method, Training, begin
+from fedwca import Keys, Method, SequentialEngine, Training, init_server
 from fedwca.aggregators import aggregators
 from fedwca.clusterers.true import TrueDomains
 from fedwca.data.partition import ClientImages
+from fedwca.engine.interface import TrialsInTurn
 from fedwca.engine.precision import Precision
-from fedwca.engine.protocol import OneByOne
-from fedwca.engine.stacked import Stacked, StackedTrials
-from fedwca.engine.stacked.contest import Found, best, contest
-from fedwca.engine.stacked.kernels import Kernels
+from fedwca.engine.stacked import StackedEngine, StackedTrials
+from fedwca.engine.stacked.tuning.benchmark import Found, benchmark_kernels, pick_kernels
+from fedwca.engine.stacked.tuning.kernels import Kernels
+from fedwca.federated.round import close_round, open_round
 from fedwca.models import models
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.prototype import Prototype
 from fedwca.pseudo_labelers.two_model import TwoModel
-from fedwca.round import conclude, prepare
 
 DOMAINS = 4
 
@@ -100,26 +100,26 @@ class Run:
         own = federation(sizes, architecture.stored)
         networks = [architecture.build(CLASSES, seed=seed) for seed in range(trials)]
         if trials > 1:
-            self.engines: OneByOne = StackedTrials(
+            self.engines: TrialsInTurn = StackedTrials(
                 networks, [own] * trials, place.device, precision=precision, kernels=kernels
             )
         elif engine == "stacked":
-            stacked = Stacked(networks[0], own, place.device, precision=precision, kernels=kernels)
-            self.engines = OneByOne([stacked])
+            stacked = StackedEngine(networks[0], own, place.device, precision=precision, kernels=kernels)
+            self.engines = TrialsInTurn([stacked])
         else:
-            self.engines = OneByOne([Loop(networks[0], own, place.device, precision=precision)])
+            self.engines = TrialsInTurn([SequentialEngine(networks[0], own, place.device, precision=precision)])
         self.engine = self.engines.engines[0]
         self.place, self.method, self.training = place, method(name), Training(epochs=epochs)
         self.domains = torch.arange(len(sizes)) * DOMAINS // len(sizes)
-        self.number, self.servers = 0, [begin(engine) for engine in self.engines.engines]
+        self.number, self.servers = 0, [init_server(engine) for engine in self.engines.engines]
 
     def round(self) -> None:
         """One more round of all trials."""
         parts = {
-            i: prepare(self.number, self.servers[i], self.method, engine, self.training, Keys(i), self.domains)
+            i: open_round(self.number, self.servers[i], self.method, engine, self.training, Keys(i), self.domains)
             for i, engine in enumerate(self.engines.engines)
         }
-        self.servers = [conclude(parts[i], uploads)[0] for i, uploads in self.engines.run(parts).items()]
+        self.servers = [close_round(parts[i], uploads)[0] for i, uploads in self.engines.run(parts).items()]
         self.number += 1
 
     def seconds(self, rounds: int) -> list[float]:
@@ -129,8 +129,8 @@ class Run:
 
 
 def candidates(place: Place) -> list[Kernels]:
-    """Kernels that are tried where a run chooses some; compiling takes longer than a piece may."""
-    return ["eager", "channels-last", "products", *(["graphs"] if place.device.startswith("cuda") else [])]
+    """Kernels that are tried where a run chooses some."""
+    return ["eager", "channels-last", *(["graphs"] if place.device.startswith("cuda") else [])]
 
 
 def quickest(
@@ -142,10 +142,10 @@ def quickest(
     drawn = torch.stack([own.train for own in federation([batch] * len(sizes), models.build(model).stored)])
     images = drawn.to(place.device).repeat(trials, 1, 1, 1, 1)
     mixes = method(name).pseudo_labeler.mixes
-    found = contest(network, images, precision, candidates(place), 2 if place.small else 5, mixes=mixes)
+    found = benchmark_kernels(network, images, precision, candidates(place), 2 if place.small else 5, mixes=mixes)
     if place.device.startswith("cuda"):
         torch.cuda.empty_cache()
-    return best(found), found
+    return pick_kernels(found), found
 
 
 def tf32(allowed: bool) -> None:

@@ -15,19 +15,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
-from fedwca import Federation, Keys, Loop, begin, play
-from fedwca.data.cache import write_atomically
+from fedwca import Federation, Keys, SequentialEngine, init_server, run_round
+from fedwca.config.layers import resolve_plan
+from fedwca.config.run_config import RunConfig
+from fedwca.core.files import write_atomically
+from fedwca.core.network import Network
 from fedwca.engine.task import Training
-from fedwca.experiments.bench import draw
-from fedwca.experiments.config import RunConfig
-from fedwca.experiments.exporting import classify
-from fedwca.experiments.join import By, first_round, join
-from fedwca.experiments.request import plan
-from fedwca.experiments.setup import load, source_model
-from fedwca.experiments.standing import Standing
-from fedwca.network import Network
-from fedwca.results.store import environment
-from fedwca.round import Method
+from fedwca.export.from_run import classify
+from fedwca.federated.method import Method
+from fedwca.newcomers.federation import TrainedFederation
+from fedwca.newcomers.join import By, first_round, join
+from fedwca.results.run_folder import describe_environment
+from fedwca.runs.bench import split_trial
+from fedwca.runs.setup import load, source_model
 
 OUT = Path(__file__).parent / "results" / "join.json"
 ADAPT = {"joined": False, "joined and adapted": True}
@@ -35,16 +35,16 @@ ADAPT = {"joined": False, "joined and adapted": True}
 
 def played(
     config: RunConfig, method: Method, network: Network, federation: Federation, who: Sequence[int], seed: int
-) -> tuple[Standing, Loop]:
+) -> tuple[TrainedFederation, SequentialEngine]:
     """A federation of some of the clients after all rounds."""
     clients = [federation.clients[client] for client in who]
-    engine, keys = Loop(network, clients, "cpu", config.workers), Keys(seed)
+    engine, keys = SequentialEngine(network, clients, "cpu", config.workers), Keys(seed)
     domains = federation.metrics.domain_labels()[list(who)]
-    server, labels = begin(engine), domains
+    server, labels = init_server(engine), domains
     for number in range(config.rounds):
-        server, outcome = play(number, server, method, engine, config.training, keys, domains)
+        server, outcome = run_round(number, server, method, engine, config.training, keys, domains)
         labels = outcome.labels
-    return Standing(method, network, clients, server, labels, config.training, keys), engine
+    return TrainedFederation(method, network, clients, server, labels, config.training, keys), engine
 
 
 def measure(given: argparse.Namespace, seed: int) -> list[dict[str, Any]]:
@@ -60,10 +60,10 @@ def measure(given: argparse.Namespace, seed: int) -> list[dict[str, Any]]:
     }
     training = Training(epochs=given.epochs, lr=3e-3)
     layer |= {"training": training.model_dump(), "source_training": {"epochs": given.source_epochs, "lr": 0.01}}
-    decided = plan(layer)
+    decided = resolve_plan(layer)
     config, (method, _) = decided.config, decided.methods[-1]
     dataset, name = load(config)
-    federation, network = draw(config, dataset, name, 0, 0), source_model(config, dataset, name, 0).network
+    federation, network = split_trial(config, dataset, name, 0, 0), source_model(config, dataset, name, 0).network
     domains, everyone = federation.metrics.domains, range(len(federation))
     held = list(range(given.clients - 1, len(federation), given.clients))
 
@@ -153,7 +153,7 @@ def main() -> None:
             "clients": records,
             "complete": seed == seeds[-1],
             "seconds": time.perf_counter() - started,
-            "environment": environment("cpu"),
+            "environment": describe_environment("cpu"),
         }
         text = json.dumps(result, indent=2) + "\n"
         write_atomically(given.out, lambda file, text=text: file.write_text(text))  # type: ignore[misc]

@@ -31,13 +31,13 @@ def run(clients: int, method: str) -> dict[str, Any]:
     """Seconds of a later round by phase (medians), and memory in MB: the whole process, and before the rounds."""
     import torch
 
+    from fedwca.config.layers import resolve_plan
     from fedwca.data.dataset import Domain, FederatedDataset
-    from fedwca.engine.bank import Layout
-    from fedwca.experiments.bench import bench
-    from fedwca.experiments.checkpoint import Kept
-    from fedwca.experiments.request import plan
-    from fedwca.experiments.setup import architecture
-    from fedwca.results.checkpoints import Checkpoints, Keep
+    from fedwca.engine.layout import Layout
+    from fedwca.results.checkpoints import Checkpoints, RetentionPolicy
+    from fedwca.runs.bench import run_bench
+    from fedwca.runs.round_state import Checkpointer
+    from fedwca.runs.setup import architecture
 
     torch.set_num_threads(1)
     draw = np.random.default_rng(0)
@@ -51,7 +51,7 @@ def run(clients: int, method: str) -> dict[str, Any]:
 
     sizes = [200, *[clients // DOMAINS * IMAGES] * DOMAINS]
     dataset = FederatedDataset("many", tuple("0123456789"), {names[d]: domain(d, n) for d, n in enumerate(sizes)})
-    decided = plan(
+    decided = resolve_plan(
         {
             **{"clients": clients // DOMAINS, "rounds": ROUNDS, "participation": PRESENT / clients, "device": "cpu"},
             **{"aggregator": method, "baselines": [], "components": {"model": MODEL}, "workers": 1},
@@ -62,8 +62,8 @@ def run(clients: int, method: str) -> dict[str, Any]:
     before = peak()
     records, ends = [], []
     with tempfile.TemporaryDirectory() as folder:
-        keeper = Kept(Checkpoints(Path(folder), "many", Keep.parse("last")))
-        for record in bench(decided.config, decided.methods, dataset, "home", keeper=keeper):
+        keeper = Checkpointer(Checkpoints(Path(folder), "many", RetentionPolicy.parse("last")))
+        for record in run_bench(decided.config, decided.methods, dataset, "home", keeper=keeper):
             ends.append((time.perf_counter(), time.process_time()))
             records.append(record)
     later = [r["seconds"] for r in records if r["round"] > 0]

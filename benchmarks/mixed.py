@@ -18,8 +18,8 @@ from digits import keep
 from provenance import provenance
 
 from fedwca.cli import main as fedwca
-from fedwca.engine.stacked.cohort import Cohort
-from fedwca.engine.stacked.plan import Plan
+from fedwca.engine.stacked.batch import TrialBatch
+from fedwca.engine.stacked.schedule import StepSchedule
 
 ARGUMENTS = [
     *("--engine", "stacked", "--dataset", "digit-five", "--source", "mnist", "--clients", "4", "--samples", "400"),
@@ -34,15 +34,15 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "mixed.json")
     given = parser.parse_args()
     rounds: list[dict[str, Any]] = []
-    real = Plan.__init__
+    real = StepSchedule.__init__
 
-    def watched(plan: Plan, cohort: Cohort, *rest: Any) -> None:
-        real(plan, cohort, *rest)
+    def watched(plan: StepSchedule, batch: TrialBatch, *rest: Any) -> None:
+        real(plan, batch, *rest)
         if not plan._mixed:
             return
         images = mixed = places = 0
         for epoch in plan.epochs:
-            for step, spans in enumerate(plan.spans):
+            for step, spans in enumerate(plan.groups):
                 for span in spans:
                     clients = range(span.first, span.stop)
                     images += span.images * len(clients)
@@ -55,7 +55,7 @@ def main() -> None:
         }
         rounds.append({"round": len(rounds), **{name: round(value, 3) for name, value in found.items()}})
 
-    with tempfile.TemporaryDirectory() as folder, patch.object(Plan, "__init__", watched):
+    with tempfile.TemporaryDirectory() as folder, patch.object(StepSchedule, "__init__", watched):
         sys.argv = ["fedwca", "bench", *ARGUMENTS, "--data", str(given.data), "--out", f"{folder}/run"]
         try:
             fedwca()

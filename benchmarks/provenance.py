@@ -6,12 +6,12 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from fedwca.results.store import environment
+from fedwca.results.run_folder import describe_environment
 
 
 def provenance(device: str) -> dict[str, Any]:
-    """`fedwca.results.store.environment` and the commit; None where this is no checkout, ``+`` where files differ."""
-    return {**environment(device), "commit": commit()}
+    """What `environment` says and the commit; None where this is no checkout, ``+`` where files differ."""
+    return {**describe_environment(device), "commit": commit()}
 
 
 def commit() -> str | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from fedwca.results.statistics import Difference, difference
+from fedwca.results.statistics import Difference, paired_difference
+from fedwca.results.tables import Table
 
 
 def table(results: list[dict[str, Any]]) -> str:
@@ -18,30 +19,27 @@ def table(results: list[dict[str, Any]]) -> str:
     sources = list(dict.fromkeys(entry["source"] for entry in results))
     columns = [[source] for source in sources] + ([sources] if len(sources) > 1 else [])
     names = [*(f"source {source}" for source in sources), "all"][: len(columns)]
-    lines = [f"| reading | minus | question | {' | '.join(names)} |", "|---|---|---|" + "--:|" * len(names)]
+    lines = []
     compared = {e["reading"]: (e["question"], e["against"]) for e in results if e["against"] in accuracy}
     for reading, (question, base) in compared.items():
         cells = []
         for column in columns:
             ours, theirs = ({run: v for run, v in accuracy[r].items() if run[0] in column} for r in (reading, base))
-            cells.append(apart(difference(ours, theirs)))
-        lines.append(f"| {reading} | {base} | {question} | {' | '.join(cells)} |")
+            cells.append(apart(paired_difference(ours, theirs)))
+        lines.append([reading, base, question, *cells])
     config = results[0]["config"]
     bases = [reading for reading in accuracy if reading in {base for _, base in compared.values()}]
     means = [f"{base} {statistics.fmean(accuracy[base].values()):.1f}" for base in bases]
     others = {base: size(entry["config"]) for base in bases for entry in results if entry["reading"] == base}
     differing = [f"Minus {base}: {text}." for base, text in others.items() if text != size(config)]
-    return "\n".join(
-        [
-            *lines,
-            "",
-            "Difference of mean accuracies over clients after the last round, in points, paired by source and seed,",
-            "with its 95 % interval (Student's t) and n; **bold** where the interval excludes 0. Accuracies in percent",
-            f"over all these runs: {', '.join(means)}. Digit-Five files (`benchmarks/choices.py`),",
-            f"{size(config)}.",
-            *differing,
-        ]
-    )
+    notes = [
+        "Difference of mean accuracies over clients after the last round, in points, paired by source and seed,",
+        "with its 95 % interval (Student's t) and n; **bold** where the interval excludes 0. Accuracies in percent",
+        f"over all these runs: {', '.join(means)}. Digit-Five files (`benchmarks/choices.py`),",
+        f"{size(config)}.",
+        *differing,
+    ]
+    return Table("", ("reading", "minus", "question", *names), lines, notes, heads=3).markdown()
 
 
 def size(config: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The tables of docs/reproductions.md, from the runs of `fedwca reproduce --quick` in results/reproduce; no script."""
+"""The tables of docs/benchmarks.md, from the runs of `fedwca reproduce --quick` in results/reproduce; no script."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any
 
 from sklearn.metrics import adjusted_rand_score
 
-from fedwca.experiments.reproduce import definition, probe, published
-from fedwca.experiments.spec import parse
+from fedwca.config.method_spec import parse_method
+from fedwca.reproduce.definitions import definition, layer_clusterer, published_table
+from fedwca.results.tables import Table, mean_cell
 
 RUNS = Path(__file__).resolve().parent / "results" / "reproduce"
 NAMES = {"mnist": "MNIST", "synth": "SYNTH", "art_painting": "Art Painting"}
@@ -38,42 +39,38 @@ def accuracies(table: str, dataset: str, sources: Sequence[str]) -> str:
         {name: entry for _, summary in folders(dataset, source, False) for name, entry in summary["methods"].items()}
         for source in sources
     ]
-    entries = {row: [by[parse(word).name] for by in by_source] for row, word in definition(table).rows.items()}
+    entries = {row: [by[parse_method(word).name] for by in by_source] for row, word in definition(table).rows.items()}
     means = {row: statistics.fmean(entry["mean"] for entry in own) for row, own in entries.items()}
-    printed, one = published(table, dataset), len(sources) == 1
+    printed, one = published_table(table, dataset), len(sources) == 1
     order = sorted(means, key=lambda row: (row != "Source Only", means[row])) if printed else list(means)
     head = [f"Table {table.removeprefix('table')}"]
     head = [f"{head[0]}, {NAMES[sources[0]]}", "ours"] if one else [*head, *(NAMES[s] for s in sources), "mean"]
     head += ["printed" if one else "printed mean of these two"] if printed else []
-    lines = [f"| {' | '.join(head)} |", "|---|" + "--:|" * (len(head) - 1)]
+    lines = []
     for row in order:
-        cells = [row, *map(shown, entries[row]), *([] if one else [f"{means[row]:.1f}"])]
+        own = [mean_cell(entry["mean"], entry["std"]) for entry in entries[row]]
+        cells = [row, *own, *([] if one else [mean_cell(means[row])])]
         if printed:
-            cells.append(f"{statistics.fmean(printed.values[row, source][0] for source in sources):.1f}")
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def shown(entry: dict[str, Any]) -> str:
-    """A mean with its spread, where there is one."""
-    return f"{entry['mean']:.1f}" + ("" if entry["std"] is None else f" ± {entry['std']:.1f}")
+            cells.append(mean_cell(statistics.fmean(printed.values[row, source][0] for source in sources)))
+        lines.append(cells)
+    return Table("", head, lines).markdown()
 
 
 def layers() -> str:
     """Layers with as many clusters in our run and in the paper's, a row for each pair of numbers."""
     ((path, _),) = folders("pacs", "art_painting", True)
     first = next(r for r in map(json.loads, (path / "rounds.jsonl").read_text().splitlines()) if r["round"] == 0)
-    printed = published("table11", "pacs")
+    printed = published_table("table11", "pacs")
     assert printed
     alike: dict[tuple[int, int], list[tuple[str, Sequence[Any], Sequence[Any]]]] = {}
     for layer, signature in definition("table11").signatures.items():
-        ours, theirs = first["probes"][probe(signature)]["labels"], printed.clusters[layer]
+        ours, theirs = first["probes"][layer_clusterer(signature)]["labels"], printed.clusters[layer]
         alike.setdefault((len(set(ours)), len(set(theirs))), []).append((layer, ours, theirs))
-    lines = ["| Layers | ours | printed |", "|---|---|---|"]
+    lines = []
     for (ours, theirs), rows in alike.items():
         names, own, other = zip(*rows, strict=True)
-        lines.append(f"| {', '.join(names)} | {told(ours, own)} | {told(theirs, other)} |")
-    return "\n".join(lines)
+        lines.append([", ".join(names), told(ours, own), told(theirs, other)])
+    return Table("", ("Layers", "ours", "printed"), lines, heads=3).markdown()
 
 
 def told(count: int, clusterings: Sequence[Sequence[Any]]) -> str:

@@ -19,9 +19,9 @@ import torch
 from beside import cpu
 from counts import Setting
 
-from fedwca.engine.bank import mix
+from fedwca.engine.layout import mix_rows
 from fedwca.functional import finch, soft_neighborhood_density
-from fedwca.results.store import environment
+from fedwca.results.run_folder import describe_environment
 
 ROOT = Path(__file__).resolve().parents[1]
 CLIENTS, IMAGES = (4, 8, 16, 32), (64, 128, 256, 512)
@@ -31,7 +31,7 @@ Work = Callable[[], object]
 def rounds(name: str, clients: int, images: int) -> Work:
     """Round 1 of one epoch, two clusters."""
     setting = Setting(name, clients, 2, 1, images, batch=64)
-    return lambda: setting.play(1)
+    return lambda: setting.run(1)
 
 
 def signatures(clients: int) -> Work:
@@ -50,7 +50,7 @@ def mixing(clients: int) -> Work:
     """A model for each client out of eight."""
     draw = torch.Generator().manual_seed(0)
     rows, weights = torch.randn(8, 347_850, generator=draw), torch.rand(clients, 8, generator=draw).softmax(1)
-    return lambda: mix(weights, rows)
+    return lambda: mix_rows(weights, rows)
 
 
 def curves() -> Iterator[tuple[str, str, dict[int, Callable[[], Work]]]]:
@@ -128,7 +128,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "scaling.json")
-    parser.add_argument("--picture", type=Path, default=ROOT / "docs" / "scaling.png")
+    parser.add_argument("--picture", type=Path, default=ROOT / "docs" / "internals" / "scaling.png")
     given = parser.parse_args(arguments)
     torch.set_num_threads(1)
     found = measure(given.repeats)
@@ -138,7 +138,7 @@ def main(arguments: list[str] | None = None) -> None:
         "commit": commit(),
         "curves": found,
         "load_average": round(os.getloadavg()[0], 1),
-        "environment": environment("cpu"),
+        "environment": describe_environment("cpu"),
     }
     given.out.write_text(json.dumps(result, indent=2) + "\n")
     picture(found, given.picture)

@@ -8,14 +8,14 @@ from pathlib import Path
 
 from digits import SIZES, TRAINING, keep, layer
 
-from fedwca import Keys, Loop, begin, play
+from fedwca import Keys, SequentialEngine, init_server, run_round
 from fedwca.clusterers.finch import Finch
+from fedwca.config.layers import resolve_plan
 from fedwca.data import DatasetWarning
-from fedwca.engine.signature import BankSignatures
-from fedwca.experiments.bench import draw
-from fedwca.experiments.request import plan
-from fedwca.experiments.setup import load, source_model
-from fedwca.results.store import environment
+from fedwca.engine.signatures import BankSignatures
+from fedwca.results.run_folder import describe_environment
+from fedwca.runs.bench import split_trial
+from fedwca.runs.setup import load, source_model
 
 SIGNATURES = {
     "first layer": Finch(),
@@ -34,13 +34,13 @@ def main(data: str) -> None:
     found = []
     for source in ("mnist", "synth", "mnistm"):
         for seed in SEEDS:
-            decided = plan(layer(data, source, seed=seed, training=TRAINING, aggregator="one_hot"))
+            decided = resolve_plan(layer(data, source, seed=seed, training=TRAINING, aggregator="one_hot"))
             config = decided.config
             dataset, name = load(config)
-            federation = draw(config, dataset, name, 0, 0)
-            engine = Loop(source_model(config, dataset, name, 0).network, federation.clients)
-            server, truth = begin(engine), federation.metrics.domain_labels()
-            play(0, server, decided.methods[-1][0], engine, config.training, Keys(seed), truth)
+            federation = split_trial(config, dataset, name, 0, 0)
+            engine = SequentialEngine(source_model(config, dataset, name, 0).network, federation.clients)
+            server, truth = init_server(engine), federation.metrics.domain_labels()
+            run_round(0, server, decided.methods[-1][0], engine, config.training, Keys(seed), truth)
             signatures = BankSignatures(engine.bank, engine.layout, server.source)
             for label, clusterer in SIGNATURES.items():
                 measured = federation.metrics.clustering(clusterer(signatures))
@@ -50,7 +50,7 @@ def main(data: str) -> None:
         "what": "FINCH level 0 on models after round 0 (16 clients, 4 per target domain) against the true domains",
         "config": {**SIZES, **TRAINING, "seeds": SEEDS},
         "results": found,
-        "environment": environment("cpu"),
+        "environment": describe_environment("cpu"),
     }
     keep(Path(__file__).parent / "results" / "signatures.json", result)
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from digits import keep, layer
 
-from fedwca import Loop, begin
-from fedwca.experiments.bench import draw
-from fedwca.experiments.record import accuracies
-from fedwca.experiments.request import plan
-from fedwca.experiments.setup import load, source_models
-from fedwca.results.store import environment
+from fedwca import SequentialEngine, init_server
+from fedwca.config.layers import resolve_plan
+from fedwca.results.run_folder import describe_environment
+from fedwca.runs.bench import split_trial
+from fedwca.runs.record import count_accuracies
+from fedwca.runs.setup import load, source_models
 
 RESULT = Path(__file__).parent / "results" / "source_epochs.json"
 
@@ -22,17 +22,17 @@ def main(data: str) -> None:
     found = []
     for source in ("mnist", "synth"):
         for epochs in (3, 10, 30):
-            config = plan(layer(data, source, source_training={"epochs": epochs})).config
+            config = resolve_plan(layer(data, source, source_training={"epochs": epochs})).config
             dataset, name = load(config)
-            federation = draw(config, dataset, name, 0, 0)
+            federation = split_trial(config, dataset, name, 0, 0)
             model = source_models(config, dataset, name, lambda *_: None)[0]
-            engine = Loop(model.network, federation.clients)
-            begin(engine)
-            mean = statistics.fmean(accuracies(federation.metrics, engine))
+            engine = SequentialEngine(model.network, federation.clients)
+            init_server(engine)
+            mean = statistics.fmean(count_accuracies(federation.metrics, engine))
             found.append({"source": source, "epochs": epochs, "seed": 0, "held_out": model.accuracy, "targets": mean})
             print(found[-1], flush=True)
     what = "accuracy in percent of source models, on held-out source images and on the clients' test images"
-    keep(RESULT, {"what": what, "results": found, "environment": environment("cpu")})
+    keep(RESULT, {"what": what, "results": found, "environment": describe_environment("cpu")})
 
 
 if __name__ == "__main__":

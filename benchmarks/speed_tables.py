@@ -1,4 +1,4 @@
-"""The tables of docs/performance.md, from what peers/run.py, many_clients.py and others wrote."""
+"""The tables of docs/internals/performance.md and engines.md, from what peers/run.py and others wrote."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import json
 import statistics
 from pathlib import Path
 from typing import Any
+
+from fedwca.results.tables import Table
 
 RESULTS = Path(__file__).resolve().parent / "results"
 NAMES = {
@@ -55,10 +57,8 @@ def peers() -> str:
         peer: {clock: statistics.median(r[clock] for r in rounds) for clock in ("cpu", "wall")}
         for peer, rounds in result["rounds"].items()
     }
-    lines = [
-        "| peer | CPU seconds a round | least to most | wall | fedwca CPU over its | fedwca wall over its |",
-        "|---|--:|--:|--:|--:|--:|",
-    ]
+    columns = ("peer", "CPU seconds a round", "least to most", "wall", "fedwca CPU over its", "fedwca wall over its")
+    lines = []
     for peer, rounds in result["rounds"].items():
         cpu, ratios = [r["cpu"] for r in rounds], []
         for clock in ("cpu", "wall"):
@@ -68,41 +68,37 @@ def peers() -> str:
             ratios = ["–", "–"]
         name, own = "; ".join([NAMES[peer], *result["peers"][peer]]), median[peer]
         spread = f"{min(cpu):.1f} to {max(cpu):.1f}"
-        lines.append(f"| {name} | {own['cpu']:.1f} | {spread} | {own['wall']:.1f} | {ratios[0]} | {ratios[1]} |")
+        lines.append([name, f"{own['cpu']:.1f}", spread, f"{own['wall']:.1f}", *ratios])
     sizes, every = result["sizes"], [r for rounds in result["rounds"].values() for r in rounds]
-    lines += [
-        "",
+    notes = [
         f"{sizes['clients']} clients of {sizes['images']} images, {sizes['epochs']} epoch, {sizes['workers']} workers "
         f"(the plain loop and PFLlib: one process); medians of {len(every) // len(result['rounds'])} rounds",
         f"each, runs of each peer in turn: {result['repeats']}. {made(result)}; load averages of",
         f"{loads(every)}. CPU seconds are over all processes of a peer.",
     ]
     if max(each["load_average"] for each in every) > 2 * result["environment"]["cores"]:
-        lines.append("The cores had more to do than this, so wall times say little.")
+        notes.append("The cores had more to do than this, so wall times say little.")
     for peer, rounds in result["rounds"].items():
         if disturbed(rounds):
-            lines.append(
+            notes.append(
                 f"CPU seconds of {NAMES[peer]} differ too much between rounds to be its own: other work got in."
             )
-    lines += [f"Left out: {why}." for why in result["absent"].values()]
-    return "\n".join(lines)
+    notes += [f"Left out: {why}." for why in result["absent"].values()]
+    return Table("", columns, lines, notes).markdown()
 
 
 def many_clients() -> str:
     """A row a federation: what a round of the same few clients costs."""
     result = read("many_clients")
-    lines = [
-        "| clients | of them in a round | CPU seconds a round | wall | training | evaluation | bank MB | peak MB |",
-        "|--:|--:|--:|--:|--:|--:|--:|--:|",
-    ]
+    columns = ("clients", "of them in a round", "CPU seconds a round", "wall", "training", "evaluation")
+    lines = []
     for case in result["cases"]:
         seconds = case["seconds"]
         cells = [case["clients"], case["present"], case["cpu_seconds_a_round"], case["wall_seconds_a_round"]]
         cells += [seconds["round"], seconds["evaluate"], case["bank_mb"], case["peak_mb"]]
-        lines.append(f"| {' | '.join(map(str, cells))} |")
+        lines.append([str(cell) for cell in cells])
     setting = result["setting"]
-    lines += [
-        "",
+    notes = [
         f"FedAvg, LeNet with a bottleneck of {setting['model']['lenet']['bottleneck']}, {setting['images']} images a "
         "client before the split, one worker; medians of",
         "later rounds, checkpoints included; training and evaluation in seconds by the clock; the peak is of the whole",
@@ -110,7 +106,7 @@ def many_clients() -> str:
         f"{made(result)}, under load (load averages of {loads(result['cases'])}): CPU seconds say",
         "more than wall time.",
     ]
-    return "\n".join(lines)
+    return Table("", (*columns, "bank MB", "peak MB"), lines, notes, heads=0).markdown()
 
 
 def kernels() -> str:
@@ -148,15 +144,11 @@ def kernels() -> str:
 def mixed() -> str:
     """A row a round: images that are mixed, places there are for them, and what all places would cost."""
     result = read("mixed")
-    lines = [
-        "| round | mixed, share of a step's images | places | rows of a step with a place for all, over counted |",
-        "|--:|--:|--:|--:|",
-    ]
-    for own in result["rounds"]:
-        shares = f"{own['mixed']:.2f} | {own['places']:.2f} | {own['all_places_over_counted']:.2f}"
-        lines.append(f"| {own['round']} | {shares} |")
+    columns = ("mixed, share of a step's images", "places", "rows of a step with a place for all, over counted")
+    shares = ("mixed", "places", "all_places_over_counted")
+    lines = [[str(own["round"]), *(f"{own[share]:.2f}" for share in shares)] for own in result["rounds"]]
     told = "16 clients, source mnist, seed 0 (`python benchmarks/mixed.py`); in round 0 one model gives both labels."
-    return "\n".join([*lines, "", told])
+    return Table("", ("round", *columns), lines, [told], heads=0).markdown()
 
 
 def by_hand() -> str:

@@ -7,6 +7,7 @@ import re
 import statistics
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,17 @@ import readings
 import reproduction_tables
 import speed_tables
 
+from fedwca.results.results_table import COLUMNS, DIFFERENCE, Entry, ResultColumn, results_table
 from fedwca.results.statistics import interval
+from fedwca.results.tables import Cell, Table
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
+INTERNALS = ("performance", "engines", "measured-methods", "measured-federations")
 PAGES = (
     "README.md",
-    *(f"docs/{name}.md" for name in ("results", "reproductions", "tutorial", "data")),
-    *(f"docs/{name}.md" for name in ("decisions", "deploy", "performance")),
+    *(f"docs/{name}.md" for name in ("benchmarks", "data", "operate")),
+    *(f"docs/internals/{name}.md" for name in INTERNALS),
 )
 
 
@@ -30,23 +34,19 @@ def run(name: str) -> str:
     """A bench as a table: a row per method, a column per target domain, paired differences to FedWCA's side."""
     summary = json.loads((RESULTS / name / "summary.json").read_text())
     config, methods = summary["config"], summary["methods"]
-    domains = list(next(iter(methods.values()))["domains"])
     n = next(iter(methods.values()))["n"]
-    lines = [
-        f"| source {config['source']} | " + " | ".join(domains) + " | mean | FedWCA minus it | seconds |",
-        "|---|" + "--:|" * (len(domains) + 3),
-    ]
     own = {(r["source_model"], r["trial"]): r["mean"] for r in methods["wca"]["runs"]}
-    for key, method in methods.items():
-        cells = [cell(method["domains"][d], method["domain_stds"][d]) for d in domains]
-        paired = [own[(r["source_model"], r["trial"])] - r["mean"] for r in method["runs"]]
-        difference = "" if key == "wca" else spread(paired)
-        seconds = summary["timing"]["methods"][key] / n
-        lines.append(
-            f"| {method['label']} | {' | '.join(cells)} | {cell(method['mean'], method['std'])} | {difference} "
-            f"| {seconds:.0f} |"
-        )
-    return "\n".join([*lines, "", *said(name, summary, n)])
+
+    def minus(entry: Entry) -> Cell:
+        paired = [own[(r["source_model"], r["trial"])] - r["mean"] for r in entry["runs"]]
+        return Cell("" if entry["label"] == methods["wca"]["label"] else spread(paired))
+
+    columns = [column for column in COLUMNS if column.heading != "runs"]
+    columns[columns.index(DIFFERENCE)] = ResultColumn("FedWCA minus it", minus)
+    seconds = summary["timing"]["methods"]
+    entries = [((entry["label"],), {**entry, "seconds": seconds[key] / n}) for key, entry in methods.items()]
+    table = results_table("", entries, (f"source {config['source']}",), columns)
+    return replace(table, notes=said(name, summary, n)).markdown()
 
 
 def said(name: str, summary: dict[str, Any], n: int) -> list[str]:
@@ -54,24 +54,18 @@ def said(name: str, summary: dict[str, Any], n: int) -> list[str]:
     config = summary["config"]
     environment = json.loads((RESULTS / name / "environment.json").read_text())
     seeds = ", ".join(str(config["seed"] + index) for index in range(config["source_models"]))
-    drawn = f"each with its own source model and split (seeds {seeds})"
+    drawn = f"source models and splits of their own (seeds {seeds})"
     if config["trials"] > 1:
-        drawn = f"trials of one source model (seed {seeds}), each with its own split and random numbers"
+        drawn = f"splits and random numbers of their own (one source model, seed {config['seed']})"
     training = config["training"]
     return [
-        f"Accuracy in percent on the clients' test images after the last round; mean ± std (ddof 1) over n = {n} runs,",
-        f"{drawn}. Differences are paired by run, with a 95 %",
-        f"interval (Student's t, {n - 1} degrees of freedom). {config['clients']} clients per target domain,",
-        f"{config['samples'] or 'all'} images each before the split, {config['rounds']} rounds of {training['epochs']} "
-        f"epochs, learning rate {training['lr']}.",
-        f"Seconds are per run, on {environment['cores']} cores of {environment['cpu']}, other work beside it. "
+        f"Percent of the clients' test images after the last round; mean ± std (ddof 1) over n = {n} runs with",
+        f"{drawn}. Differences are paired by run, with Student's t interval",
+        f"at 95 %. {config['clients']} clients per target domain, {config['samples'] or 'all'} images each before the",
+        f"split, {config['rounds']} rounds of {training['epochs']} epochs, learning rate {training['lr']}.",
+        f"Seconds per run, on {environment['cores']} cores of {environment['cpu']}, other work beside it. "
         f"Configuration: `benchmarks/results/{name}/config.json`.",
     ]
-
-
-def cell(value: float, std: float | None) -> str:
-    """A mean with its spread, where there is one."""
-    return f"{value:.1f}" + ("" if std is None else f" ± {std:.1f}")
 
 
 def spread(paired: list[float]) -> str:
@@ -84,21 +78,18 @@ def matrix() -> str:
     """Source-only accuracies on digits-mini."""
     result = json.loads((RESULTS / "digits_mini_matrix.json").read_text())
     rows = result["matrix"]
-    lines = ["| trained on | " + " | ".join(rows) + " | mean of the others |", "|---|" + "--:|" * (len(rows) + 1)]
+    lines = []
     for name, row in rows.items():
         others = statistics.fmean(value for other, value in row.items() if other != name)
-        lines.append(f"| {name} | " + " | ".join(f"{value:.1f}" for value in row.values()) + f" | {others:.1f} |")
+        lines.append([name, *(f"{value:.1f}" for value in row.values()), f"{others:.1f}"])
     off = [value for name, row in rows.items() for other, value in row.items() if other != name]
     training = result["source_training"]
-    return "\n".join(
-        [
-            *lines,
-            "",
-            f"Percent; the diagonal is a held-out tenth. Mean off the diagonal: {statistics.fmean(off):.1f}. LeNet, "
-            f"{training['epochs']} epochs,",
-            f"learning rate {training['lr']}, seed {result['seed']} (`benchmarks/digits_mini_matrix.py`).",
-        ]
-    )
+    notes = [
+        f"Percent; the diagonal is a held-out tenth. Mean off the diagonal: {statistics.fmean(off):.1f}. LeNet, "
+        f"{training['epochs']} epochs,",
+        f"learning rate {training['lr']}, seed {result['seed']} (`benchmarks/digits_mini_matrix.py`).",
+    ]
+    return Table("", ("trained on", *rows, "mean of the others"), lines, notes).markdown()
 
 
 def signatures() -> str:
@@ -108,13 +99,13 @@ def signatures() -> str:
     for row in result["results"]:
         found.setdefault(row["signature"], {}).setdefault(row["source"], []).append(row["ari"])
     sources = list(next(iter(found.values())))
-    lines = ["| signature | " + " | ".join(f"source {s}" for s in sources) + " |", "|---|" + "--:|" * len(sources)]
-    for signature, by_source in found.items():
-        cells = (", ".join(f"{value:.2f}" for value in by_source[source]) for source in sources)
-        lines.append(f"| {signature} | " + " | ".join(cells) + " |")
+    lines = [
+        [signature, *(", ".join(f"{value:.2f}" for value in by_source[source]) for source in sources)]
+        for signature, by_source in found.items()
+    ]
     seeds = ", ".join(map(str, result["config"]["seeds"]))
     note = f"Adjusted Rand index against the four true domains, seeds {seeds} (`benchmarks/signatures.py`)."
-    return "\n".join([*lines, "", note])
+    return Table("", ("signature", *(f"source {s}" for s in sources)), lines, [note]).markdown()
 
 
 def choices() -> str:

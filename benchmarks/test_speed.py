@@ -8,12 +8,12 @@ import pytest
 import torch
 from plain import PlainLeNet, train
 
-from fedwca import Keys, Loop, Method, Training, begin, play
+from fedwca import Keys, Method, SequentialEngine, Training, init_server, run_round
 from fedwca.aggregators import aggregators
 from fedwca.clusterers import clusterers
 from fedwca.data.partition import ClientImages
-from fedwca.engine.bank import mix
-from fedwca.engine.stacked import Stacked
+from fedwca.engine.layout import mix_rows
+from fedwca.engine.stacked import StackedEngine
 from fedwca.functional import alignment, finch, soft_neighborhood_density
 from fedwca.models import models
 from fedwca.objectives.shot import Shot
@@ -49,13 +49,13 @@ def test_plain_loop(benchmark, each: int) -> None:
 def test_round(benchmark, each: int, kind: str, name: str, model: str, clients: int) -> None:
     """A whole round on one core: evidence, labels, training, averaging; CPU seconds, and the rates they mean."""
     network, own = models.build(model).build(10), federation(clients, each)
-    engine = Stacked(network, own) if kind == "stacked" else Loop(network, own, "cpu", workers=1)
+    engine = StackedEngine(network, own) if kind == "stacked" else SequentialEngine(network, own, "cpu", workers=1)
     aggregator = aggregators.build(name)
-    clusterer = clusterers.build("true") if aggregator.partition == "given" else None
+    clusterer = clusterers.build("true") if aggregator.grouping.needs_clusterer else None
     method = Method(name, name, aggregator, TwoModel(), (Shot(),), clusterer)
     domains, training = torch.arange(clients) % 2, Training(epochs=EPOCHS)
-    server, _ = play(0, begin(engine), method, engine, training, Keys(0), domains)
-    benchmark(lambda: play(1, server, method, engine, training, Keys(0), domains))
+    server, _ = run_round(0, init_server(engine), method, engine, training, Keys(0), domains)
+    benchmark(lambda: run_round(1, server, method, engine, training, Keys(0), domains))
     if benchmark.stats is not None:
         samples, median = clients * each * EPOCHS, benchmark.stats.stats.median
         steps = samples / training.batch_size
@@ -85,4 +85,4 @@ def test_finch(benchmark, clients: int, backend: str) -> None:
 def test_mixing(benchmark, clients: int) -> None:
     rows = torch.randn(8, 347_850)
     weights = torch.rand(clients, 8).softmax(1)
-    benchmark(lambda: mix(weights, rows))
+    benchmark(lambda: mix_rows(weights, rows))

@@ -5,53 +5,72 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from fedwca._deprecated import forward_names
 from fedwca._version import __version__
 
 if TYPE_CHECKING:
     from fedwca.data import FederatedDataset, Federation, partition
-    from fedwca.datasets import find
-    from fedwca.engine.loop import Loop
+    from fedwca.datasets import find_dataset
     from fedwca.engine.randomness import Keys
+    from fedwca.engine.sequential.engine import SequentialEngine
     from fedwca.engine.task import Training
-    from fedwca.round import Method, begin, play
-    from fedwca.source import SourceTraining, checkpoint, pretrain
+    from fedwca.federated.method import Method
+    from fedwca.federated.round import init_server, run_round
+    from fedwca.federated.source_model import SourceTraining, load_source, pretrain
+    from fedwca.results.report.write import write_report
+    from fedwca.runs.experiments import compare_methods, resume_experiment, run_experiment
 
 _HOMES = {
     "FederatedDataset": "fedwca.data",
     "Federation": "fedwca.data",
     "Keys": "fedwca.engine.randomness",
-    "Loop": "fedwca.engine.loop",
-    "Method": "fedwca.round",
-    "SourceTraining": "fedwca.source",
+    "Method": "fedwca.federated.method",
+    "SequentialEngine": "fedwca.engine.sequential.engine",
+    "SourceTraining": "fedwca.federated.source_model",
     "Training": "fedwca.engine.task",
-    "begin": "fedwca.round",
-    "checkpoint": "fedwca.source",
-    "find": "fedwca.datasets",
+    "compare_methods": "fedwca.runs.experiments",
+    "find_dataset": "fedwca.datasets",
+    "init_server": "fedwca.federated.round",
+    "load_source": "fedwca.federated.source_model",
     "partition": "fedwca.data",
-    "play": "fedwca.round",
-    "pretrain": "fedwca.source",
+    "pretrain": "fedwca.federated.source_model",
+    "resume_experiment": "fedwca.runs.experiments",
+    "run_experiment": "fedwca.runs.experiments",
+    "run_round": "fedwca.federated.round",
+    "write_report": "fedwca.results.report.write",
+}
+_RENAMED = {
+    "Loop": "fedwca.SequentialEngine",
+    "begin": "fedwca.init_server",
+    "checkpoint": "fedwca.load_source",
+    "find": "fedwca.find_dataset",
+    "play": "fedwca.run_round",
 }
 
 __all__ = [
     "FederatedDataset",
     "Federation",
     "Keys",
-    "Loop",
     "Method",
+    "SequentialEngine",
     "SourceTraining",
     "Training",
     "__version__",
-    "begin",
-    "checkpoint",
-    "find",
+    "compare_methods",
+    "find_dataset",
+    "init_server",
+    "load_source",
     "partition",
-    "play",
     "pretrain",
+    "resume_experiment",
+    "run_experiment",
+    "run_round",
+    "write_report",
 ]
+
+_old_name = forward_names(__name__, _RENAMED)
 
 
 def __getattr__(name: str) -> Any:
     """Public names, imported when first asked for: `import fedwca` alone imports no torch."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'fedwca' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    return getattr(importlib.import_module(_HOMES[name]), name) if name in _HOMES else _old_name(name)

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
-from fedwca.engine.loop import Loop
+from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.models.lenet import LeNet
-from fedwca.network import Network
 
 HERE = Path(__file__).resolve().parent
 SHARED = Path(os.environ.get("FEDWCA_SHARED", HERE.parents[1] / "shared"))
@@ -95,6 +95,6 @@ def images() -> list[ClientImages]:
 
 
 @pytest.fixture
-def loop(network: Network, images: list[ClientImages]) -> Loop:
+def loop(network: Network, images: list[ClientImages]) -> SequentialEngine:
     """The plain engine on these clients."""
-    return Loop(network, images, "cpu", workers=2)
+    return SequentialEngine(network, images, "cpu", workers=2)

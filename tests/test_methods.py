@@ -8,21 +8,23 @@ from torch import Tensor
 
 from fedwca.aggregators import aggregators
 from fedwca.clusterers import clusterers
+from fedwca.config.methods import compose
+from fedwca.config.run_config import RunConfig
+from fedwca.core.interfaces import Objective, PseudoLabeler
+from fedwca.core.messages import Batch, Predictions, Targets
+from fedwca.core.network import Network
 from fedwca.data.metrics import Metrics
 from fedwca.data.partition import ClientImages
-from fedwca.engine.bank import pooled
-from fedwca.engine.loop import Loop
+from fedwca.engine.batch_norm import pool_statistics
 from fedwca.engine.randomness import Keys
+from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.task import Training
 from fedwca.errors import FedwcaError
-from fedwca.experiments.bench import bench
-from fedwca.experiments.compose import compose
-from fedwca.experiments.config import RunConfig
-from fedwca.experiments.record import describe
-from fedwca.experiments.setup import load
+from fedwca.federated.method import Method
+from fedwca.federated.round import Outcome, init_server, run_round
+from fedwca.federated.server import Server, sample_clients
+from fedwca.federated.source_model import SourceTraining
 from fedwca.functional import blend_weights, soft_cluster_weights
-from fedwca.kinds import Objective, PseudoLabeler
-from fedwca.network import Network
 from fedwca.objectives.prototype_contrastive import PrototypeContrastive
 from fedwca.objectives.proximal import Proximal
 from fedwca.objectives.self_training import SelfTraining
@@ -31,9 +33,9 @@ from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.argmax import Argmax
 from fedwca.pseudo_labelers.prototype import Prototype
 from fedwca.pseudo_labelers.two_model import TwoModel
-from fedwca.round import Method, Outcome, Server, attendance, begin, play
-from fedwca.source import SourceTraining
-from fedwca.types import Batch, Predictions, Targets
+from fedwca.runs.bench import run_bench
+from fedwca.runs.record import describe_round
+from fedwca.runs.setup import load
 
 DOMAINS = torch.tensor([0, 0, 1, 1])
 TRAINING = Training(epochs=1, lr=0.05, batch_size=8)
@@ -41,7 +43,7 @@ FEDWCAS, SHOTS = TwoModel(), (Shot(),)
 
 
 def rounds(
-    loop: Loop,
+    loop: SequentialEngine,
     aggregator: str,
     count: int,
     *more: Objective,
@@ -51,22 +53,22 @@ def rounds(
 ) -> tuple[list[Server], list[Outcome]]:
     """Servers before and after each round."""
     built = aggregators.build(aggregator)
-    clusterer = clusterers.build("true") if built.partition == "given" else None
+    clusterer = clusterers.build("true") if built.grouping.needs_clusterer else None
     method = Method("toy", "Toy", built, labeler, (*first, *more), clusterer)
-    servers, outcomes = [begin(loop)], []
+    servers, outcomes = [init_server(loop)], []
     for number in range(count):
-        server, outcome = play(number, servers[-1], method, loop, TRAINING, Keys(1), DOMAINS, participation)
+        server, outcome = run_round(number, servers[-1], method, loop, TRAINING, Keys(1), DOMAINS, participation)
         servers.append(server)
         outcomes.append(outcome)
     return servers, outcomes
 
 
-def test_revised_with_u_1_is_wca_to_the_bit(loop: Loop) -> None:
+def test_revised_with_u_1_is_wca_to_the_bit(loop: SequentialEngine) -> None:
     one, other = rounds(loop, "wca", 3)[0], rounds(loop, "revised_wca:u=1", 3)[0]
     assert torch.equal(one[-1].rows, other[-1].rows)
 
 
-def test_revised_with_u_2_is_the_loop_by_hand(loop: Loop) -> None:
+def test_revised_with_u_2_is_the_loop_by_hand(loop: SequentialEngine) -> None:
     servers, outcomes = rounds(loop, "revised_wca:u=2,ta=0.05", 5)
     own = torch.nn.functional.one_hot(DOMAINS).double()
     soft = torch.eye(2, dtype=torch.float64)
@@ -85,7 +87,7 @@ def test_revised_with_u_2_is_the_loop_by_hand(loop: Loop) -> None:
     assert torch.allclose(servers[-1].state["soft"], soft)
 
 
-def test_fedamp_is_not_local(loop: Loop) -> None:
+def test_fedamp_is_not_local(loop: SequentialEngine) -> None:
     local, _ = rounds(loop, "local", 2)
     amp, outcomes = rounds(loop, "fedamp", 2, Proximal(mu=0.1))
     assert torch.equal(outcomes[0].labels, torch.arange(4))
@@ -96,7 +98,7 @@ def test_fedamp_is_not_local(loop: Loop) -> None:
     assert not torch.allclose(local[2].rows, amp[2].rows, atol=1e-4)
 
 
-def test_ifca_deals_clients_out_and_lets_them_choose(loop: Loop) -> None:
+def test_ifca_deals_clients_out_and_lets_them_choose(loop: SequentialEngine) -> None:
     servers, outcomes = rounds(loop, "ifca:clusters=2", 4)
     assert sorted(outcomes[0].labels.tolist()) == [0, 0, 1, 1]
     assert all(len(server.rows) == 2 for server in servers[1:])
@@ -109,7 +111,7 @@ def test_ifca_deals_clients_out_and_lets_them_choose(loop: Loop) -> None:
 
 
 @pytest.mark.parametrize("aggregator", aggregators.names())
-def test_absent_clients_keep_their_place(loop: Loop, aggregator: str) -> None:
+def test_absent_clients_keep_their_place(loop: SequentialEngine, aggregator: str) -> None:
     _, outcomes = rounds(loop, aggregator, 4, participation=0.5)
     assert [len(outcome.uploads) for outcome in outcomes] == [4, 2, 2, 2]
     for outcome in outcomes:
@@ -119,19 +121,19 @@ def test_absent_clients_keep_their_place(loop: Loop, aggregator: str) -> None:
         assert not bool(outcome.weights[outcome.present].isnan().any())
 
 
-def test_the_mean_uses_those_who_are_there(loop: Loop) -> None:
+def test_the_mean_uses_those_who_are_there(loop: SequentialEngine) -> None:
     servers, outcomes = rounds(loop, "fedavg:weighting=uniform", 2, participation=0.5)
     here = outcomes[-1].present
     assert torch.allclose(servers[-1].rows[0], loop.bank[here].mean(0), atol=1e-6)
 
 
-def pcl(loop: Loop, count: int, participation: float = 1.0) -> tuple[list[Server], list[Outcome]]:
+def pcl(loop: SequentialEngine, count: int, participation: float = 1.0) -> tuple[list[Server], list[Outcome]]:
     """FedPCL+PL for some rounds."""
     alone = (PrototypeContrastive(tau=1.0),)
     return rounds(loop, "local", count, participation=participation, labeler=Prototype(), first=alone)
 
 
-def test_prototypes_travel_and_models_do_not(loop: Loop) -> None:
+def test_prototypes_travel_and_models_do_not(loop: SequentialEngine) -> None:
     servers, outcomes = pcl(loop, 3)
     name = "collected.prototype_contrastive.prototypes"
     assert name not in servers[0].state
@@ -141,7 +143,7 @@ def test_prototypes_travel_and_models_do_not(loop: Loop) -> None:
         assert server.state[name].shape == (4, 3, 16)
         assert float(server.state[name].norm(dim=-1).max()) <= 1
         for client, upload in outcome.uploads.items():
-            assert torch.equal(upload.collected["prototype_contrastive.prototypes"], server.state[name][client])
+            assert torch.equal(upload.extras["prototype_contrastive.prototypes"], server.state[name][client])
             empty = upload.targets.labels.bincount(minlength=3) == 0
             assert torch.equal((server.state[name][client] == 0).all(1), empty)
     for before, outcome in zip(servers[1:-1], outcomes[1:], strict=True):
@@ -152,7 +154,7 @@ def test_prototypes_travel_and_models_do_not(loop: Loop) -> None:
 
 
 def test_round_0_without_prototypes_leaves_weights_to_decay(network: Network, images: list[ClientImages]) -> None:
-    loop = Loop(network, images, "cpu", 1)
+    loop = SequentialEngine(network, images, "cpu", 1)
     servers, _ = pcl(loop, 2)
     width = loop.layout.trained
     source, first, second = servers[0].source[:width], servers[1].rows[:, :width], servers[2].rows[:, :width]
@@ -161,19 +163,19 @@ def test_round_0_without_prototypes_leaves_weights_to_decay(network: Network, im
     assert not torch.allclose(second, first, rtol=1e-2)
 
 
-def test_prototypes_are_counted_as_bytes(loop: Loop, images: list[ClientImages]) -> None:
+def test_prototypes_are_counted_as_bytes(loop: SequentialEngine, images: list[ClientImages]) -> None:
     nothing = [torch.zeros(len(client.train), dtype=torch.int64) for client in images]
     metrics = Metrics(("a", "a", "b", "b"), nothing, [torch.zeros(5, dtype=torch.int64)] * 4)
     method = Method("toy", "Toy", aggregators.build("local"), Prototype(), (PrototypeContrastive(),))
     outcomes = pcl(loop, 2)[1]
-    first, later = (describe(o, method, metrics, loop, first=n == 0) for n, o in enumerate(outcomes))
+    first, later = (describe_round(o, method, metrics, loop, first=n == 0) for n, o in enumerate(outcomes))
     one = 3 * 16 * 4  # classes, features, bytes of a float
     model = loop.layout.width * 4 + (3 * 16 + 3) * 4
     assert (first["bytes_up"], first["bytes_down"]) == (4 * one, 4 * model)
     assert (later["bytes_up"], later["bytes_down"]) == (4 * one, 4 * 4 * one)
 
 
-def test_an_absent_client_keeps_its_prototypes(loop: Loop) -> None:
+def test_an_absent_client_keeps_its_prototypes(loop: SequentialEngine) -> None:
     servers, outcomes = pcl(loop, 3, participation=0.5)
     name = "collected.prototype_contrastive.prototypes"
     for before, after, outcome in zip(servers[1:-1], servers[2:], outcomes[1:], strict=True):
@@ -181,7 +183,7 @@ def test_an_absent_client_keeps_its_prototypes(loop: Loop) -> None:
         assert torch.equal(same, ~outcome.present)
 
 
-def test_what_is_collected_does_not_disturb_aggregators_that_keep_states(loop: Loop) -> None:
+def test_what_is_collected_does_not_disturb_aggregators_that_keep_states(loop: SequentialEngine) -> None:
     servers, outcomes = rounds(loop, "wca", 3, PrototypeContrastive())
     assert {"soft", "alpha", "beta", "labels", "collected.prototype_contrastive.prototypes"} == set(servers[-1].state)
     assert outcomes[-1].shared["prototypes"].shape == (4, 3, 16)
@@ -214,13 +216,13 @@ class Odd(Objective):
         ("missing", "client 1 uploaded .seen of shape None, client 0 (1,)"),
     ],
 )
-def test_a_wrong_upload_is_refused(loop: Loop, what: str, sentence: str) -> None:
+def test_a_wrong_upload_is_refused(loop: SequentialEngine, what: str, sentence: str) -> None:
     with pytest.raises(FedwcaError) as caught:
         rounds(loop, "local", 1, Odd(what=what))
     assert sentence in str(caught.value)
 
 
-def test_ladd_labels_by_its_teacher(loop: Loop) -> None:
+def test_ladd_labels_by_its_teacher(loop: SequentialEngine) -> None:
     asked: list[bool] = []
 
     class Watching(Argmax):
@@ -244,12 +246,12 @@ OTHERS = [SelfTraining(), PrototypeContrastive(), ServerClientAlignment()]
 
 
 @pytest.mark.parametrize("more", OTHERS, ids=lambda objective: objective.name)
-def test_ifca_chooses_by_any_objective(loop: Loop, more: Objective) -> None:
+def test_ifca_chooses_by_any_objective(loop: SequentialEngine, more: Objective) -> None:
     servers, _ = rounds(loop, "ifca:clusters=2", 3, more)
     assert bool(torch.isfinite(servers[-1].rows).all())
 
 
-def test_fedscal_learns_from_strong_views(loop: Loop) -> None:
+def test_fedscal_learns_from_strong_views(loop: SequentialEngine) -> None:
     plain, _ = rounds(loop, "fedavg", 2)
     aligned, _ = rounds(loop, "fedavg", 2, ServerClientAlignment(threshold=0, lowest=0, highest=0))
     again, _ = rounds(loop, "fedavg", 2, ServerClientAlignment(threshold=0, lowest=0, highest=0))
@@ -257,13 +259,13 @@ def test_fedscal_learns_from_strong_views(loop: Loop) -> None:
     assert torch.equal(aligned[-1].rows, again[-1].rows)
 
 
-def test_the_learning_rate_of_a_round_follows_the_cosine(loop: Loop) -> None:
+def test_the_learning_rate_of_a_round_follows_the_cosine(loop: SequentialEngine) -> None:
     method = Method("toy", "Toy", aggregators.build("fedavg"), Prototype(), SHOTS)
-    server, _ = play(0, begin(loop), method, loop, TRAINING, Keys(1), DOMAINS)
+    server, _ = run_round(0, init_server(loop), method, loop, TRAINING, Keys(1), DOMAINS)
 
     def played(number: int, **changed: float) -> Tensor:
         training = TRAINING.model_copy(update=changed)
-        return play(number, server, method, loop, training, Keys(1), DOMAINS)[0].rows
+        return run_round(number, server, method, loop, training, Keys(1), DOMAINS)[0].rows
 
     assert torch.equal(played(2, cosine=4), played(2, lr=0.025))
     # Past the end nothing is learned: only BatchNorm statistics move.
@@ -273,14 +275,14 @@ def test_the_learning_rate_of_a_round_follows_the_cosine(loop: Loop) -> None:
 
 
 def test_attendance_is_drawn_anew_each_round() -> None:
-    drawn = [tuple(attendance(number, 20, 0.3, Keys(0))) for number in range(1, 12)]
+    drawn = [tuple(sample_clients(number, 20, 0.3, Keys(0))) for number in range(1, 12)]
     assert {len(each) for each in drawn} == {6}
     assert len(set(drawn)) > 5
-    assert attendance(0, 20, 0.3, Keys(0)) == list(range(20))
+    assert sample_clients(0, 20, 0.3, Keys(0)) == list(range(20))
 
 
-def statistics_of(network: Network, images: list[ClientImages], policy: str) -> tuple[Loop, Server]:
-    loop = Loop(network, images, "cpu", 1, policy)  # type: ignore[arg-type]
+def statistics_of(network: Network, images: list[ClientImages], policy: str) -> tuple[SequentialEngine, Server]:
+    loop = SequentialEngine(network, images, "cpu", 1, policy)  # type: ignore[arg-type]
     return loop, rounds(loop, "fedavg:weighting=uniform", 2)[0][-1]
 
 
@@ -289,25 +291,25 @@ def test_batch_norm_policies(network: Network, images: list[ClientImages]) -> No
     assert torch.allclose(server.rows[0], mixed.bank.mean(0), atol=1e-6)
     pooling, server = statistics_of(network, images, "pooled")
     uniform = torch.full((1, 4), 0.25)
-    assert torch.allclose(server.rows, pooled(uniform, pooling.bank, pooling.layout), atol=1e-6)
+    assert torch.allclose(server.rows, pool_statistics(uniform, pooling.bank, pooling.layout), atol=1e-6)
     local, server = statistics_of(network, images, "local")
     width = local.layout.trained
-    settled = local._settled(2, server.rows[0].clone(), local._replicas.get())
+    settled = local._apply_batch_norm(2, server.rows[0].clone(), local._replicas.get())
     assert torch.equal(settled[width:], local.bank[2, width:])
     assert torch.equal(settled[:width], server.rows[0, :width])
 
 
 def test_recalibration_gives_the_images_own_statistics(network: Network, images: list[ClientImages]) -> None:
-    loop = Loop(network, images, "cpu", 1, "recalibrated")
+    loop = SequentialEngine(network, images, "cpu", 1, "recalibrated")
     row = loop.layout.read(network)
-    settled: Tensor = loop._settled(1, row.clone(), loop._replicas.get())
+    settled: Tensor = loop._apply_batch_norm(1, row.clone(), loop._replicas.get())
     x = network.prepare(images[1].train)
     before = network.bottleneck(network.backbone(x, ()))
     expected = torch.cat([before.mean(0), before.var(0)]).detach()
     assert torch.allclose(settled[loop.layout.trained :], expected, atol=1e-5)
 
 
-def test_fedamp_looks_at_weights_alone(loop: Loop) -> None:
+def test_fedamp_looks_at_weights_alone(loop: SequentialEngine) -> None:
     servers, _ = rounds(loop, "fedamp", 1)
     fedamp, width = aggregators.build("fedamp"), loop.layout.trained
     seen = fedamp.offer(servers[-1].state, 1, servers[-1].rows[:, :width]).personal
@@ -319,12 +321,12 @@ def test_fedamp_looks_at_weights_alone(loop: Loop) -> None:
             return super().offer(state, round, rows)
 
     method = Method("toy", "Toy", Watching(), TwoModel(), (Shot(),))
-    _, outcome = play(1, servers[-1], method, loop, TRAINING, Keys(1), DOMAINS)
+    _, outcome = run_round(1, servers[-1], method, loop, TRAINING, Keys(1), DOMAINS)
     assert played[0].shape[1] == width
     assert torch.allclose(outcome.weights, seen[:, 0])
 
 
-def test_a_penalty_without_anchors_pulls(loop: Loop) -> None:
+def test_a_penalty_without_anchors_pulls(loop: SequentialEngine) -> None:
     class Shrink(Proximal):
         @property
         def anchors(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -338,7 +340,7 @@ def test_a_penalty_without_anchors_pulls(loop: Loop) -> None:
     assert pulled.rows[0, :width].norm() < plain.rows[0, :width].norm()
 
 
-def test_a_penalty_does_not_mind_other_clients_at_work(loop: Loop) -> None:
+def test_a_penalty_does_not_mind_other_clients_at_work(loop: SequentialEngine) -> None:
     class Meanwhile(Proximal):
         def penalty(self, parameters, anchors):  # type: ignore[no-untyped-def]
             value = parameters.square().sum()
@@ -349,18 +351,18 @@ def test_a_penalty_does_not_mind_other_clients_at_work(loop: Loop) -> None:
 
 
 @pytest.mark.parametrize("labels", [[0, 0, 2, 2], [-1, 0, 0, 0], [0, 0, 0], [0.0, 0.0, 1.0, 1.0]], ids=str)
-def test_a_clusterer_that_numbers_wrongly_is_told(loop: Loop, labels: list[float]) -> None:
+def test_a_clusterer_that_numbers_wrongly_is_told(loop: SequentialEngine, labels: list[float]) -> None:
     class Odd(clusterers.get("single")):  # type: ignore[misc]
         def __call__(self, signatures):  # type: ignore[no-untyped-def]
             return torch.tensor(labels)
 
     method = Method("toy", "Toy", aggregators.build("one_hot"), TwoModel(), (Shot(),), Odd())
     with pytest.raises(FedwcaError, match="0 to C-1 without gaps"):
-        play(0, begin(loop), method, loop, TRAINING, Keys(1), DOMAINS)
+        run_round(0, init_server(loop), method, loop, TRAINING, Keys(1), DOMAINS)
 
 
 def test_local_statistics_stay_as_they_were_received(network: Network, images: list[ClientImages]) -> None:
-    loop = Loop(network, images, "cpu", 1, "local")
+    loop = SequentialEngine(network, images, "cpu", 1, "local")
     seen: list[Tensor] = []
 
     class Watching(TwoModel):
@@ -371,9 +373,9 @@ def test_local_statistics_stay_as_they_were_received(network: Network, images: l
     method = Method(
         "toy", "Toy", aggregators.build("one_hot"), Watching(renew="epoch"), (Shot(),), clusterers.build("true")
     )
-    server, _ = play(0, begin(loop), method, loop, TRAINING, Keys(1), DOMAINS)
+    server, _ = run_round(0, init_server(loop), method, loop, TRAINING, Keys(1), DOMAINS)
     seen.clear()
-    play(1, server, method, loop, Training(epochs=3, lr=0.05, batch_size=8), Keys(1), DOMAINS)
+    run_round(1, server, method, loop, Training(epochs=3, lr=0.05, batch_size=8), Keys(1), DOMAINS)
     assert len(seen) == 4 * 3
     assert all(torch.equal(seen[3 * k], value) for k in range(4) for value in seen[3 * k : 3 * k + 3])
 
@@ -392,7 +394,7 @@ def test_ifca_keeps_two_clusters_on_digits_mini(rounds: int) -> None:
     )
     dataset, source = load(config)
     ifca = [pair for pair in compose(config) if pair[0].name == "ifca"]
-    records = [r for r in bench(config, ifca, dataset, source) if r["round"] >= 0]
+    records = [r for r in run_bench(config, ifca, dataset, source) if r["round"] >= 0]
     assert len(records) == rounds
     for record in records:
         assert len(record["labels"].unique()) >= 2

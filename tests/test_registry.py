@@ -14,9 +14,9 @@ import pytest
 from fedwca.aggregators import aggregators
 from fedwca.aggregators.wca import WCA
 from fedwca.clusterers import clusterers
+from fedwca.config.paths import baseline_names, preset_names
+from fedwca.config.registries import PLURALS, registry_of
 from fedwca.errors import InvalidConfig, UnknownComponent, UsageError
-from fedwca.experiments.components import PLURALS, registry
-from fedwca.experiments.names import baseline_names, preset_names
 from fedwca.objectives import objectives
 from fedwca.pseudo_labelers import pseudo_labelers
 from fedwca.registry import Component, Registry
@@ -24,7 +24,7 @@ from fedwca.registry import Component, Registry
 from .shades import write_shades
 
 HEAVY = ("torch", "faiss", "matplotlib", "sklearn")
-EVERY = [(kind, name) for kind in PLURALS for name in registry(kind).names()]
+EVERY = [(kind, name) for kind in PLURALS for name in registry_of(kind).names()]
 
 
 def python(*arguments: str, path: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -53,12 +53,12 @@ def test_names_come_from_files() -> None:
     assert {"shot"} <= set(objectives.names())
     assert {"fedavg", "local", "source_only"} <= set(baseline_names())
     assert {"default", "paper"} <= set(preset_names())
-    assert not any(name.startswith("_") for kind in PLURALS for name in registry(kind).names())
+    assert not any(name.startswith("_") for kind in PLURALS for name in registry_of(kind).names())
 
 
 @pytest.mark.parametrize(("kind", "name"), EVERY)
 def test_every_name_is_a_component_with_its_papers(kind: str, name: str) -> None:
-    cls = registry(kind).get(name)
+    cls = registry_of(kind).get(name)
     assert cls.name == name
     assert cls.__doc__
     assert cls.__module__.endswith(f".{name}")
@@ -68,7 +68,7 @@ def test_every_name_is_a_component_with_its_papers(kind: str, name: str) -> None
 
 @pytest.mark.parametrize(("kind", "name"), EVERY)
 def test_dump_and_build_are_inverse(kind: str, name: str) -> None:
-    found = registry(kind)
+    found = registry_of(kind)
     component = found.build(name)
     dumped = found.dump(component)
     assert found.build(json.loads(json.dumps(dumped))) == component
@@ -143,7 +143,7 @@ def test_a_name_belongs_to_one_class() -> None:
 
 def test_no_such_kind() -> None:
     with pytest.raises(UsageError, match=r"no kind 'agregator'; did you mean 'aggregator'\? Known: dataset, model"):
-        registry("agregator")
+        registry_of("agregator")
 
 
 # Plugins
@@ -153,8 +153,8 @@ BLENDED = '''
 
 import torch
 
-from fedwca.kinds import Aggregator
-from fedwca.types import Blend, Offer
+from fedwca.core.interfaces import Aggregator
+from fedwca.core.messages import Blend, Offer
 
 
 class HalfAndHalf(Aggregator):
@@ -173,7 +173,7 @@ class HalfAndHalf(Aggregator):
 MODULES = {
     "blended.py": BLENDED,
     "bare.py": "from fedwca.registry import Component\nclass Bare(Component):\n    def offer(self): ...\n",
-    "mute.py": "from fedwca.kinds import Objective\nclass Mute(Objective):\n    pass\n",
+    "mute.py": "from fedwca.core.interfaces import Objective\nclass Mute(Objective):\n    pass\n",
     "plain.py": "class Plain:\n    def __call__(self, batch): ...\n",
     "broken.py": "import a_library_that_is_not_there\n",
     "lowly.py": "def lowly(batch): ...\n",
@@ -214,7 +214,7 @@ def test_an_installed_plugin_is_listed_and_runs(site: Path, tmp_path: Path) -> N
     assert ran.returncode == 0, ran.stderr
     summary = json.loads(ran.stdout)
     assert set(summary["methods"]) == {"half_and_half"}
-    assert summary["config"]["components"] == {"aggregator": {"half_and_half": {"share": "0.25"}}}
+    assert summary["config"]["components"] == {"aggregator": {"half_and_half": {"share": 0.25}}}
     rounds = [json.loads(line) for line in (tmp_path / "run" / "rounds.jsonl").read_text().splitlines()]
     # FINCH puts two clients in one cluster; own and mean are one model then.
     assert rounds[-1]["weights"] == [[1.0], [1.0]]
@@ -235,7 +235,7 @@ def test_a_plugin_that_does_not_fit_is_told_why(
 ) -> None:
     monkeypatch.syspath_prepend(str(site))
     with pytest.raises(UsageError) as caught:
-        registry(kind).get(name)
+        registry_of(kind).get(name)
     assert sentence in str(caught.value)
 
 

@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from fedwca.errors import FedwcaError, UsageError
-from fedwca.results.store import RunFolder, plain, read_records
-from fedwca.results.summary import differences, rows, summarise
+from fedwca.results.run_files import read_records
+from fedwca.results.run_folder import RunFolder, to_plain
+from fedwca.results.summary import paired_differences, summarise, table_rows
 
 
 def record(method: str, trial: int, number: int, *accuracy: float) -> dict[str, Any]:
@@ -21,7 +22,7 @@ def record(method: str, trial: int, number: int, *accuracy: float) -> dict[str, 
 
 def test_values_become_json() -> None:
     value = {"a": torch.tensor([1.5, math.inf]), "b": (Path("x"), math.nan, None, True), 3: torch.tensor(2)}
-    assert plain(value) == {"a": [1.5, None], "b": ["x", None, None, True], "3": 2}
+    assert to_plain(value) == {"a": [1.5, None], "b": ["x", None, None, True], "3": 2}
 
 
 def test_records_come_back(tmp_path: Path) -> None:
@@ -71,7 +72,7 @@ def test_the_last_round_counts_never_the_best() -> None:
         record("fedavg", 0, 1, 10, 10, 10),
         record("fedavg", 1, 1, 20, 20, math.nan),
     ]
-    table = rows(records, {"fedavg": "FedAvg", "x": "X", "absent": "Absent"}, ["a", "a", "b"])
+    table = table_rows(records, {"fedavg": "FedAvg", "x": "X", "absent": "Absent"}, ["a", "a", "b"])
     assert [row.label for row in table] == ["FedAvg", "X"]
     found = summarise(table)
     assert found["x"]["mean"] == 35
@@ -79,6 +80,6 @@ def test_the_last_round_counts_never_the_best() -> None:
     assert found["x"]["domains"] == {"a": 27.5, "b": 50}
     assert found["x"]["domain_stds"]["a"] == pytest.approx(math.sqrt(2 * 12.5**2))
     assert found["fedavg"]["domains"] == {"a": 15, "b": 10}
-    assert differences(table[1], table[0]) == [20, 20]
+    assert paired_differences(table[1], table[0]) == [20, 20]
     assert found["x"]["difference"] == {"to": "fedavg", "mean": 20, "std": 0, "n": 2}
     assert found["x"]["n"] == 2

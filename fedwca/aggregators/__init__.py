@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fedwca.registry import Registry
 
 if TYPE_CHECKING:
-    from fedwca.kinds import Aggregator
+    from fedwca.core.interfaces import Aggregator
 
 aggregators: Registry[Aggregator] = Registry(
     "aggregator", __name__, requires=("blend", "gather", "offer", "learn", "deliver")

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from fedwca.aggregators import register
-from fedwca.aggregators._ready import Ready
+from fedwca.aggregators._server_mixed import ServerMixed
 
 
 @register("equal")
-class Equal(Ready):
+class Equal(ServerMixed):
     """Weight 1/C on every cluster model, whatever its size.
 
     Source: FedWCA, sec. 5.2.1, Table 3 (Equal).

@@ -7,8 +7,9 @@ from pydantic import PositiveFloat
 from torch import Tensor
 
 from fedwca.aggregators import register
-from fedwca.kinds import Aggregator
-from fedwca.types import Offer, State
+from fedwca.core.grouping import EachAlone
+from fedwca.core.interfaces import Aggregator
+from fedwca.core.messages import Offer, State
 
 
 @register("fedamp")
@@ -22,7 +23,7 @@ class FedAMP(Aggregator):
 
     label = "FedAMP"
     paper = "Huang et al. 2021; FedWCA App. E.3, Table 14"
-    partition = "each"
+    grouping = EachAlone()
 
     sigma: PositiveFloat = 1.0
     """Width of the attention, in median squared distances."""

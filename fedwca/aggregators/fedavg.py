@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 from fedwca.aggregators import register
-from fedwca.kinds import Aggregator
+from fedwca.core.grouping import OneGroup
+from fedwca.core.interfaces import Aggregator
 
 
 @register("fedavg")
@@ -17,7 +18,7 @@ class FedAvg(Aggregator):
 
     label = "FedAvg"
     paper = "McMahan et al. 2017; FedWCA sec. 5 (with SHOT at the clients)"
-    partition = "one"
+    grouping = OneGroup()
 
     weighting: Literal["uniform", "samples"] = "samples"
     """How the mean weighs clients: by their number of training images, or all alike."""

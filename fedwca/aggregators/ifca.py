@@ -8,8 +8,9 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from fedwca.aggregators import register
-from fedwca.kinds import Aggregator
-from fedwca.types import Blend, Offer, State, View
+from fedwca.core.grouping import ByChoice
+from fedwca.core.interfaces import Aggregator
+from fedwca.core.messages import Blend, Offer, State, View
 
 
 @register("ifca")
@@ -23,7 +24,7 @@ class IFCA(Aggregator):
 
     label = "IFCA"
     paper = "Ghosh et al. 2020; FedWCA App. E.3, Table 14"
-    partition = "self"
+    grouping = ByChoice()
 
     clusters: PositiveInt = 4
     """Number of cluster models k, which IFCA has to be told: the number of target domains."""

@@ -11,12 +11,12 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from fedwca.aggregators import register
-from fedwca.kinds import Aggregator
-from fedwca.types import Blend, Offer, State, View
+from fedwca.core.interfaces import Aggregator
+from fedwca.core.messages import Blend, Offer, State, View
 
 
 @register("ladd")
-class Ladd(Aggregator):
+class LaddAggregator(Aggregator):
     """Clients start from their cluster's model; beside it they are sent a teacher, the mean of that model over rounds.
 
     Rows are the C cluster models and then the C teachers. Everything but the classifier is averaged per cluster, as in

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from fedwca.aggregators import register
-from fedwca.kinds import Aggregator
+from fedwca.core.grouping import EachAlone
+from fedwca.core.interfaces import Aggregator
 
 
 @register("local")
@@ -12,5 +13,5 @@ class Local(Aggregator):
 
     label = "Local"
     paper = "FedWCA sec. 5 (SHOT at each client alone)"
-    partition = "each"
+    grouping = EachAlone()
     travels = False

@@ -8,11 +8,11 @@ from pydantic import Field
 from torch import Tensor
 
 from fedwca.aggregators import register
-from fedwca.aggregators._ready import Ready
+from fedwca.aggregators._server_mixed import ServerMixed
 
 
 @register("one_equal")
-class OneEqual(Ready):
+class OneEqual(ServerMixed):
     """Weight p on the own cluster model, (1 - p)/(C - 1) on each other one.
 
     Source: FedWCA, sec. 5.2.1, Table 3 (One-Equal).

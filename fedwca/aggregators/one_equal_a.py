@@ -7,13 +7,13 @@ from pydantic import PositiveFloat
 from torch import Tensor
 
 from fedwca.aggregators import register
-from fedwca.aggregators._ready import Ready
+from fedwca.aggregators._server_mixed import ServerMixed
+from fedwca.core.messages import Blend, Simplex, View
 from fedwca.functional import tempered_softmax
-from fedwca.types import Blend, Simplex, View
 
 
 @register("one_equal_a")
-class OneEqualA(Ready):
+class OneEqualA(ServerMixed):
     """beta_0 · own cluster model + beta_1 · mean of all cluster models, beta by SND (eq. 3).
 
     Source: FedWCA, sec. 5.2.1, Table 3 (One-Equal-A).

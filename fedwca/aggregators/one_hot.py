@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fedwca.aggregators import register
-from fedwca.kinds import Aggregator
+from fedwca.core.interfaces import Aggregator
 
 
 @register("one_hot")

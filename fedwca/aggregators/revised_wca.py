@@ -11,8 +11,8 @@ from torch.nn.functional import one_hot
 
 from fedwca.aggregators import register
 from fedwca.aggregators.wca import WCA
+from fedwca.core.messages import Blend, Offer, Simplex, State, View
 from fedwca.functional import blend_weights
-from fedwca.types import Blend, Offer, Simplex, State, View
 
 
 @register("revised_wca")

@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from fedwca.aggregators import register
+from fedwca.core.interfaces import Aggregator
+from fedwca.core.messages import Blend, Offer, Simplex, State, View
 from fedwca.functional import tempered_softmax
-from fedwca.kinds import Aggregator
-from fedwca.types import Blend, Offer, Simplex, State, View
 
 
 @register("wca_l")

@@ -14,7 +14,6 @@ import typer
 from fedwca._version import __version__
 from fedwca.cli import (
     bench,
-    catalogue,
     client,
     compare,
     data,
@@ -28,9 +27,10 @@ from fedwca.cli import (
     resume,
     runs,
     server,
+    show,
     sweep,
 )
-from fedwca.cli.ranks import leave, mute
+from fedwca.cli.ranks import leave_ranks, mute_rank
 from fedwca.errors import FedwcaError
 
 app = typer.Typer(
@@ -47,8 +47,8 @@ app.command("report")(report.command)
 app.command("compare")(compare.command)
 app.command("reproduce")(reproduce.command)
 app.command("sweep")(sweep.command)
-app.command("list")(catalogue.list_command)
-app.command("show")(catalogue.show_command)
+app.command("list")(show.list_command)
+app.command("show")(show.show_command)
 app.command("export")(export.command)
 app.command("predict")(predict.command)
 app.command("join")(join.command)
@@ -85,8 +85,8 @@ def run(arguments: Sequence[str]) -> int:
             warnings.showwarning = _show_warning
         try:
             app(args=arguments, prog_name="fedwca")
-        except SystemExit as leave:
-            return leave.code if isinstance(leave.code, int) else 1
+        except SystemExit as leave_ranks:
+            return leave_ranks.code if isinstance(leave_ranks.code, int) else 1
         except FedwcaError as error:
             if debug:
                 raise
@@ -116,11 +116,11 @@ def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__
 
 def main() -> None:
     """Entry point of the ``fedwca`` command."""
-    unsaid = mute()
+    unsaid = mute_rank()
     try:
         code = run(sys.argv[1:])
     except FedwcaError as error:  # only with --debug
         traceback.print_exc()
         code = error.exit_code
-    leave(code, unsaid)
+    leave_ranks(code, unsaid)
     sys.exit(code)

@@ -2,53 +2,25 @@
 
 from __future__ import annotations
 
+import json
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from fedwca.cli import complete
-from fedwca.cli.options import HOW, KEEP, RUN, Asked, option, run_options
+from fedwca.cli.options import HOW, KEEP, RUN, RunOptions, option, run_options
+from fedwca.cli.ranks import run_on_ranks
 from fedwca.errors import UsageError
 
+if TYPE_CHECKING:
+    from fedwca.runs.run_stages import RunRequest
 
-@run_options
+
+@partial(run_options, without=())
 def command(
-    asked: Asked,
-    aggregator: Annotated[
-        str | None,
-        option(
-            "--aggregator",
-            text="How models are combined; default wca. Fields as in wca:ta=0.05.",
-            panel=HOW,
-            autocompletion=complete.names("aggregator"),
-        ),
-    ] = None,
-    clusterer: Annotated[
-        str | None,
-        option(
-            "--clusterer",
-            text="How clients are grouped; default finch.",
-            panel=HOW,
-            autocompletion=complete.names("clusterer"),
-        ),
-    ] = None,
-    pseudo_labeler: Annotated[
-        str | None,
-        option(
-            "--pseudo-labeler",
-            text="How images get their targets; default two-model.",
-            panel=HOW,
-            autocompletion=complete.names("pseudo_labeler"),
-        ),
-    ] = None,
-    objective: Annotated[
-        list[str] | None,
-        option(
-            "--objective",
-            text="What clients minimise; repeat to add; default shot.",
-            panel=HOW,
-            autocompletion=complete.names("objective"),
-        ),
-    ] = None,
+    asked: RunOptions,
     baseline: Annotated[
         list[str] | None,
         option(
@@ -76,7 +48,7 @@ def command(
             "--logger",
             text="Where numbers go too: tensorboard, mlflow, wandb; fields as in mlflow:uri=…; repeat for more.",
             panel=KEEP,
-            autocompletion=complete.names("logger"),
+            autocompletion=complete.complete_names("logger"),
         ),
     ] = None,
     quiet: Annotated[bool, option("--quiet", text="No progress; warnings and the table stay.", panel=KEEP)] = False,
@@ -98,37 +70,44 @@ def command(
 
     For example: fedwca bench --aggregator wca --clusterer finch
     """
-    from fedwca.cli.execute import Request, execute
+    from fedwca.runs.run_stages import RunRequest
 
-    composed: dict[str, Any] = {
-        "aggregator": aggregator,
-        "clusterer": clusterer,
-        "pseudo_labeler": pseudo_labeler,
-        "objectives": objective,
-        "baselines": None if baseline is None else [b for b in baseline if b != "none"],
-        "name": name,
-    }
-    layer = {**asked.layer, **{key: value for key, value in composed.items() if value is not None}}
-    request = Request(
-        layer,
-        asked.pairs,
-        asked.preset,
-        asked.file,
-        out,
-        as_json,
-        keep,
-        logger or (),
-        quiet,
-        profile=profile,
-        ranks_per_trial=ranks_per_trial,
+    layer = dict(asked.layer)
+    if baseline is not None:
+        layer["baselines"] = [word for word in baseline if word != "none"]
+    if name is not None:
+        layer["name"] = name
+    request = RunRequest(
+        layer, asked.pairs, asked.preset, asked.file, out, keep=keep, loggers=logger or (), profile=profile
     )
-    if backend is None:
-        execute(request)
+    if backend == "flower":
+        bench_in_flower(request, as_json)
         return
-    if backend != "flower":
+    if backend is not None:
         raise UsageError(f"--backend {backend}: there is only flower; leave it out for fedwca's own engines")
+    from fedwca.cli.printing import print_finished, print_profile
+    from fedwca.cli.reporter import ConsoleReporter
+    from fedwca.runs.start import start_run
+
+    reporter = ConsoleReporter(silent=as_json, quiet=quiet)
+    done = run_on_ranks(ranks_per_trial, lambda ranks: start_run(request, reporter, ranks))
+    print_finished(done, as_json)
+    if profile and not as_json:
+        print_profile(json.loads((done.path / "profile.json").read_text()))
+
+
+def bench_in_flower(request: RunRequest, as_json: bool) -> None:
+    """The composed method in Flower's simulation, beside no other."""
     from fedwca.cli.deploy import need_flower
-    from fedwca.cli.deployment import simulated
+    from fedwca.deploy.make_deployment import simulate_deployment
 
     need_flower()
-    simulated(request)
+    done = simulate_deployment(request)
+    if as_json:
+        result = {"method": done.name, "rounds": done.rounds, "accuracy": done.accuracy, "domains": done.by_domain}
+        typer.echo(json.dumps(result, indent=2))
+        return
+    typer.echo(f"{done.label} in Flower's simulation: {done.accuracy:.1f} % after {done.rounds} rounds")
+    for name, accuracy in done.by_domain.items():
+        typer.echo(f"  {name:<14} {accuracy:5.1f}")
+    typer.echo(f"Models and bytes by round and client are in {done.folder}/server")

@@ -28,7 +28,7 @@ def command(
     if noise and not clip:
         raise UsageError("--noise is in units of --clip, which is not given")
     need_flower()
-    from fedwca.deploy.flower.processes import client_command, environment, keep_trying
+    from fedwca.deploy.flower.processes import client_command, flower_environment, run_with_restarts
 
     settings: dict[str, Any] = {"device": device}
     if seat is not None:
@@ -37,5 +37,5 @@ def command(
         settings |= {"clip": clip, "noise": noise}
     folder.mkdir(parents=True, exist_ok=True)
     arguments = client_command(folder, data, server, insecure, settings)
-    env = environment(folder / "flwr")
-    raise typer.Exit(keep_trying(arguments, env, tries, lambda sentence: typer.echo(sentence, err=True)))
+    env = flower_environment(folder / "flwr")
+    raise typer.Exit(run_with_restarts(arguments, env, tries, lambda sentence: typer.echo(sentence, err=True)))

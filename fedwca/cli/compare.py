@@ -8,14 +8,13 @@ from typing import Annotated
 import typer
 
 from fedwca.cli import complete
-from fedwca.cli.options import KEEP, WHAT, Asked, Form, Format, folder, option, run_options
+from fedwca.cli.options import KEEP, WHAT, Form, Format, RunOptions, folder, option, run_options
 from fedwca.cli.ranks import need_one_process
-from fedwca.errors import UsageError
 
 
 @run_options
 def command(
-    asked: Asked,
+    asked: RunOptions,
     methods: Annotated[
         list[str],
         typer.Argument(
@@ -40,26 +39,13 @@ def command(
     Runs that are in the --out folder already are reused. For example: fedwca compare fedavg fedwca --trials 3
     """
     need_one_process("fedwca compare")
-    from fedwca.cli.collect import dataset_name, gather
-    from fedwca.cli.execute import Request
-    from fedwca.cli.sources import chosen_sources
-    from fedwca.cli.tables import comparison_grid, print_in
-    from fedwca.experiments.spec import parse
-    from fedwca.results.comparison import Comparison
+    from fedwca.cli.printing import print_in
+    from fedwca.cli.reporter import ConsoleReporter
+    from fedwca.results.results_table import comparison_table
+    from fedwca.runs.compare import run_comparison
+    from fedwca.runs.run_stages import RunRequest
 
-    names = [parse(method).name for method in methods]
-    base = parse(reference).name if reference else "fedavg"
-    if reference and base not in names:
-        raise UsageError(f"--reference {reference}: is not one of the methods {', '.join(names)}")
-    layer = {**asked.layer, "baselines": methods, "composed": False}
-    own = dict.fromkeys(["composed", *([] if source else ["source"])], "compare")
-    quiet = form is not Format.table
-    request = Request(layer, asked.pairs, asked.preset, asked.file, None, quiet, said=own)
-    tables, config = {}, None
-    for one in chosen_sources(request, source or []):
-        gathered = gather(one, out)
-        config = gathered.config
-        tables[str(config.source)] = gathered.table
-    assert config is not None
-    found = Comparison.of(dataset_name(config), tables, base)
-    print_in(form, comparison_grid(found), found.plain(), found.flat())
+    request = RunRequest(asked.layer, asked.pairs, asked.preset, asked.file)
+    reporter = ConsoleReporter(silent=form is not Format.table)
+    found = run_comparison(request, methods, source or [], reference, out, reporter)
+    print_in(form, comparison_table(found), found.plain(), found.flat())

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fedwca.experiments.components import registry
-from fedwca.experiments.names import baseline_names, preset_names
+from fedwca.config.paths import baseline_names, preset_names
+from fedwca.config.registries import registry_of
 
 
-def names(kind: str) -> Callable[[str], list[str]]:
+def complete_names(kind: str) -> Callable[[str], list[str]]:
     """Completion for the names of a kind."""
 
     def complete(incomplete: str) -> list[str]:
-        return _matching(registry(kind).names(), incomplete)
+        return _matching(registry_of(kind).names(), incomplete)
 
     return complete
 

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Column, Table
 
-from fedwca.datasets import DatasetSource, datasets, find
+from fedwca.datasets import DatasetSource, datasets, find_dataset
 
 if TYPE_CHECKING:
     from fedwca.data import FederatedDataset
@@ -40,7 +40,7 @@ def list_datasets() -> None:
 @app.command("check")
 def check_dataset(name: Name, data: Data = None) -> None:
     """Load a data set, count its images, and print its digest."""
-    source = find(name, data)
+    source = find_dataset(name, data)
     verified = source.verify()
     dataset = _loaded(source)
     columns = {name: domain.counts(len(dataset.classes)) for name, domain in dataset.domains.items()}
@@ -62,9 +62,9 @@ def check_dataset(name: Name, data: Data = None) -> None:
 @app.command("show")
 def show_dataset(name: Name, data: Data = None, out: Out = Path("samples.png")) -> None:
     """Draw one image of every class and domain into a PNG."""
-    from fedwca.data.cache import write_atomically
+    from fedwca.core.files import write_atomically
 
-    dataset = _loaded(find(name, data))
+    dataset = _loaded(find_dataset(name, data))
     write_atomically(out, lambda path: draw_sheet(dataset, path))
     Console().print(f"wrote {out}", markup=False, soft_wrap=True)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from fedwca.cli.options import pair
+from fedwca.cli.options import RunOptions, run_options
 from fedwca.errors import FedwcaError, UsageError
 
 app = typer.Typer(help="Run a composition on real machines, over Flower.", no_args_is_help=True)
@@ -16,6 +17,8 @@ app = typer.Typer(help="Run a composition on real machines, over Flower.", no_ar
 Folder = Annotated[Path, typer.Argument(help="Folder of the deployment.", show_default=False)]
 Insecure = Annotated[bool, typer.Option("--insecure", help="No TLS and no node keys; for one machine alone.")]
 PORT = 8000
+NOT_DEPLOYED = ("participation", "source_models", "trials", "trials_at_once", "engine", "kernels", "workers")
+"""Options of a run that say how many clients are simulated, or take part: a deployment has rules for that."""
 
 
 def need_flower() -> None:
@@ -31,26 +34,12 @@ def need_flower() -> None:
 
 
 @app.command("init")
+@partial(run_options, without=NOT_DEPLOYED)
 def init(
+    asked: RunOptions,
     folder: Folder,
     clients: Annotated[int | None, typer.Option("--clients", help="Clients in all; needed without --deal.")] = None,
-    config: Annotated[Path | None, typer.Option("--config", help="TOML or JSON; a run's config.json is one.")] = None,
-    preset: Annotated[str, typer.Option("--preset", help="As of fedwca bench.")] = "default",
-    aggregator: Annotated[str | None, typer.Option("--aggregator", help="As of fedwca bench.")] = None,
-    clusterer: Annotated[str | None, typer.Option("--clusterer", help="As of fedwca bench.")] = None,
-    pseudo_labeler: Annotated[str | None, typer.Option("--pseudo-labeler", help="As of fedwca bench.")] = None,
-    objective: Annotated[list[str] | None, typer.Option("--objective", help="As of fedwca bench; repeat.")] = None,
     baseline: Annotated[str | None, typer.Option("--baseline", help="Deploy this baseline as it is.")] = None,
-    rounds: Annotated[int | None, typer.Option("--rounds", help="Communication rounds R.")] = None,
-    epochs: Annotated[int | None, typer.Option("--epochs", help="Local epochs in a round.")] = None,
-    lr: Annotated[float | None, typer.Option("--lr", help="Clients' learning rate.")] = None,
-    dataset: Annotated[str | None, typer.Option("--dataset", help="Holds the source domain.")] = None,
-    data: Annotated[Path | None, typer.Option("--data", help="Folder of data sets, or of domains.")] = None,
-    source: Annotated[str | None, typer.Option("--source", help="Domain of the server's labelled images.")] = None,
-    checkpoint: Annotated[Path | None, typer.Option("--checkpoint", help="Source model of your own.")] = None,
-    samples: Annotated[int | None, typer.Option("--samples", help="With --deal: images per client at most.")] = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="Seed of everything.")] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="kind.field=value, as of fedwca bench.")] = None,
     deal: Annotated[
         int | None,
         typer.Option("--deal", help="Write the images of so many simulated clients per target domain, to try it out."),
@@ -76,32 +65,13 @@ def init(
     For example: fedwca deploy init trial --aggregator wca --deal 2 --rounds 3
     """
     need_flower()
-    from fedwca.cli.deployment import Wanted, prepare
+    from fedwca.deploy.make_deployment import DeployRequest, make_deployment
+    from fedwca.runs.run_stages import RunRequest
 
-    given: dict[str, Any] = {
-        "aggregator": aggregator,
-        "clusterer": clusterer,
-        "pseudo_labeler": pseudo_labeler,
-        "objectives": objective or None,
-        "rounds": rounds,
-        "dataset": dataset,
-        "data": data,
-        "source": source,
-        "checkpoint": checkpoint,
-        "samples": samples,
-        "seed": seed,
-        "clients": deal,
-    }
-    layer = {key: value for key, value in given.items() if value is not None}
-    training = {key: value for key, value in {"epochs": epochs, "lr": lr}.items() if value is not None}
-    if training:
-        layer["training"] = training
-    wanted = Wanted(
+    layer = asked.layer if deal is None else {**asked.layer, "clients": deal}
+    wanted = DeployRequest(
         folder,
-        layer,
-        [pair(text) for text in set_ or []],
-        preset,
-        config,
+        RunRequest(layer, asked.pairs, asked.preset, asked.file),
         baseline,
         clients,
         deal is not None,
@@ -113,7 +83,7 @@ def init(
         host or [],
         insecure,
     )
-    count = prepare(wanted)
+    count = make_deployment(wanted)
     typer.echo(next_steps(folder, count, deal is not None, insecure))
 
 
@@ -141,7 +111,7 @@ def _rule(text: str) -> tuple[str, str]:
 
 
 @app.command("run")
-def run(
+def run_deployment(
     folder: Folder,
     server: Annotated[str, typer.Option("--server", help="Where the server is.")] = f"127.0.0.1:{PORT}",
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds after which it is given up.")] = 86_400.0,
@@ -149,15 +119,22 @@ def run(
 ) -> None:
     """Submit the deployment to the running server, wait, and fail if it failed."""
     need_flower()
-    from fedwca.deploy.flower.control import answers, connect, patiently, register, submit, watch
+    from fedwca.deploy.flower.flwr_cli import (
+        check_answers,
+        register_clients,
+        retry,
+        submit_run,
+        watch_run,
+        write_connection,
+    )
 
-    env = connect(folder, server, insecure)
-    patiently(lambda: answers(env), lambda sentence: typer.echo(sentence, err=True))
+    env = write_connection(folder, server, insecure)
+    retry(lambda: check_answers(env), lambda sentence: typer.echo(sentence, err=True))
     if not insecure:
-        register(folder, env)
-    number = submit(folder, env)
+        register_clients(folder, env)
+    number = submit_run(folder, env)
     typer.echo(f"Run {number} is submitted; rounds are logged in {folder}/server/federation.log")
-    ended, up, down = watch(number, env, timeout)
+    ended, up, down = watch_run(number, env, timeout)
     if ended != "completed":
         raise FedwcaError(f"run {number} has {ended}; {folder}/server/federation.log says why")
     typer.echo(f"{up:,} bytes came into the server and {down:,} went out of it, as Flower counts them")

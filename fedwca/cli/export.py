@@ -19,17 +19,20 @@ def command(
     ] = None,
     source_model: Annotated[int, typer.Option("--source-model", min=0, help="Which of several source models.")] = 0,
     trial: Annotated[int, typer.Option("--trial", min=0, help="Which of several trials.")] = 0,
+    round_: Annotated[
+        int | None, typer.Option("--round", min=0, help="After how many rounds, if kept; default: the last.")
+    ] = None,
 ) -> None:
     """Write a model of a run as a file of its own: pixels in, class scores out, checked against the original.
 
     For example: fedwca export runs/first --client 0 --out client0.onnx
     """
-    from fedwca.experiments.exporting import chosen
-    from fedwca.experiments.reopen import reopen
-    from fedwca.handover.formats import export, kind_of
+    from fedwca.export.formats import export, kind_of
+    from fedwca.export.from_run import model_of
+    from fedwca.runs.open import open_run
 
     kind = kind_of(out, to)
-    network, about = chosen(reopen(run, method, source_model, trial), client, cluster)
+    network, about = model_of(open_run(run, method, source_model, trial, round_), client, cluster)
     card = export(out, kind, network, about)
     measured = "no test images" if about.accuracy is None else f"{about.accuracy:.1f} % of {about.images} test images"
     typer.echo(f"{about.label}, {about.holder}, {about.domain}: {measured}")

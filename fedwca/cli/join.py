@@ -10,7 +10,7 @@ import typer
 from fedwca.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from fedwca.experiments.join import Joined
+    from fedwca.newcomers.join import JoinedClient
 
 FILES = ("model.safetensors", "model.safetensors.md", "predictions.csv")
 
@@ -33,15 +33,15 @@ def command(
     For example: fedwca join runs/first --data photos/ --adapt 5 --out joined
     """
     from fedwca.cli.predict import write
-    from fedwca.experiments.exporting import input_side, newcomers
-    from fedwca.experiments.join import join
-    from fedwca.experiments.reopen import reopen
-    from fedwca.experiments.standing import standing
-    from fedwca.handover.formats import export
-    from fedwca.handover.images import find_images, pictures, stacked
-    from fedwca.handover.opened import serve
-    from fedwca.handover.predicting import predict
-    from fedwca.results.runs import find_run
+    from fedwca.export.formats import export
+    from fedwca.export.from_run import input_side, newcomer_note
+    from fedwca.export.images import find_images, load_pictures, stack_images
+    from fedwca.export.load import serve_model
+    from fedwca.export.predict import predict
+    from fedwca.newcomers.federation import load_federation
+    from fedwca.newcomers.join import join
+    from fedwca.results.run import find_run
+    from fedwca.runs.open import open_run
 
     path = find_run(run)
     folder = out or Path("joined") / data.stem
@@ -50,8 +50,8 @@ def command(
     files = find_images([data])
     if folder.resolve().is_relative_to(path.resolve()):
         raise UsageError(f"--out {folder}: lies in the run folder, which is only read; name another")
-    reopened = reopen(run, method, source_model, trial)
-    found = list(pictures(files, input_side(reopened.architecture)))
+    reopened = open_run(run, method, source_model, trial)
+    found = list(load_pictures(files, input_side(reopened.architecture)))
     pixels = [picture.pixels for picture in found if picture.pixels is not None]
     if not pixels:
         raise DataError(
@@ -59,18 +59,18 @@ def command(
         )
     if len(pixels) < len(found):
         typer.echo(f"Warning: {len(found) - len(pixels)} of {len(found)} images could not be read", err=True)
-    joined = join(standing(reopened), stacked(pixels), by, adapt)
-    about = newcomers(reopened, joined, len(pixels))
+    joined = join(load_federation(reopened), stack_images(pixels), by, adapt)
+    about = newcomer_note(reopened, joined, len(pixels))
     card = export(folder / FILES[0], "safetensors", joined.network, about)
-    answers = list(predict(serve(joined.network, about), found))
+    answers = list(predict(serve_model(joined.network, about), found))
     write(folder / FILES[2], answers, 1)
-    say(joined)
+    print_joined(joined)
     classes = [answer.best[0][0] for some in answers for answer in some if answer.best]
     typer.echo("Labels: " + ", ".join(f"{classes.count(name)} × {name}" for name in about.classes if name in classes))
     typer.echo(f"wrote {folder / FILES[0]}, {card} and {folder / FILES[2]}")
 
 
-def say(joined: Joined) -> None:
+def print_joined(joined: JoinedClient) -> None:
     """The cluster, how near the next one is, and what the model was mixed from."""
     choice = joined.choice
     unit = {"update": "distance", "alignment": "alignment (cosine)", "loss": "loss (nats)"}.get(choice.by, "")

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
 from fedwca.cli import complete
+from fedwca.config.run_config import TRAINING_WORDS, RunConfig, layer_from_words
+from fedwca.core.settings import Training
 from fedwca.errors import UsageError
 
 WHAT, HOW, RUN, KEEP = "Data and model", "Method", "Run", "Configuration and results"
@@ -32,7 +35,7 @@ Form = Annotated[Format, typer.Option("--format", help="How tables are printed."
 
 
 @dataclass(frozen=True)
-class Asked:
+class RunOptions:
     """What the run options of a command line said."""
 
     layer: dict[str, Any] = field(default_factory=dict)
@@ -48,80 +51,58 @@ def option(*names: str, text: str, panel: str, **more: Any) -> Any:
     return typer.Option(*names, help=text, rich_help_panel=panel, show_default=False, **more)
 
 
-def _kind(kind: Any, *names: str, **more: Any) -> Any:
-    """The annotation of a shared option that is None unless given."""
-    return Annotated[kind | None, option(*names, **more)]
-
-
 def folder(of: str) -> Any:
     """What typer is told of the ``--out`` of commands that keep many runs."""
     return typer.Option("--out", help=f"Folder of the {of}.", rich_help_panel=KEEP)
 
 
-SHARED: dict[str, Any] = {
-    "dataset": _kind(
-        str,
-        "--dataset",
-        text="Data set; default digits-mini, which needs no download.",
-        panel=WHAT,
-        autocompletion=complete.names("dataset"),
-    ),
-    "data": _kind(
-        Path,
-        "--data",
-        text="Folder with data sets as <data>/<dataset>/<domain>…; without --dataset the folder of domains itself.",
-        panel=WHAT,
-    ),
-    "source": _kind(
-        str, "--source", text="Domain of the server's labelled images; the others are the clients'.", panel=WHAT
-    ),
-    "checkpoint": _kind(
-        Path,
-        "--checkpoint",
-        text="Source model of your own (.safetensors or .pt state dict) instead of pre-training.",
-        panel=WHAT,
-    ),
-    "model": _kind(
-        str, "--model", text="Architecture; default lenet.", panel=WHAT, autocompletion=complete.names("model")
-    ),
-    "clients": _kind(int, "--clients", text="Clients per target domain.", panel=WHAT),
-    "samples": _kind(
-        int, "--samples", text="At most so many images per client, before the 64/16/20 split.", panel=WHAT
-    ),
-    "rounds": _kind(int, "--rounds", text="Communication rounds R.", panel=RUN),
-    "epochs": _kind(int, "--epochs", text="Local epochs E in a round.", panel=RUN),
-    "lr": _kind(float, "--lr", text="Clients' learning rate.", panel=RUN),
-    "batch_size": _kind(int, "--batch-size", text="Images per step.", panel=RUN),
-    "trials": _kind(int, "--trials", text="Trials per source model, each with its own split.", panel=RUN),
-    "participation": _kind(
-        float, "--participation", text="Share of the clients in each round after the first; default 1.", panel=RUN
-    ),
-    "batch_norm": _kind(
-        str,
-        "--batch-norm",
-        text="Running statistics in mixtures: mixed (default), pooled, local or recalibrated.",
-        panel=RUN,
-    ),
-    "source_models": _kind(int, "--source-models", text="Source models, each from its own seed.", panel=RUN),
-    "seed": _kind(int, "--seed", text="Seed of everything; default 0.", panel=RUN),
-    "device": _kind(str, "--device", text="cpu, cuda, cuda:1; default: a GPU where there is one.", panel=RUN),
-    "engine": _kind(str, "--engine", text="auto (loop on a CPU, stacked on a GPU), loop or stacked.", panel=RUN),
-    "precision": _kind(
-        str,
-        "--precision",
-        text="fp32 (default), tf32 (on a GPU), bf16 (training in bfloat16) or bf16-all (evidence too).",
-        panel=RUN,
-    ),
-    "kernels": _kind(
-        str,
-        "--kernels",
-        text="Of stacked steps: auto (default; measured on a GPU), eager, channels-last, products, compile or graphs.",
-        panel=RUN,
-    ),
-    "workers": _kind(int, "--workers", text="Clients at the same time; never changes the numbers.", panel=RUN),
-    "trials_at_once": _kind(
-        int, "--trials-at-once", text="Trials in one step of the stacked engine; default: all that fit.", panel=RUN
-    ),
+SHARED = {
+    **dict.fromkeys(("dataset", "data", "source", "checkpoint", "model", "clients", "samples"), WHAT),
+    **dict.fromkeys(("rounds", *TRAINING_WORDS, "trials", "participation", "batch_norm", "source_models", "seed"), RUN),
+    **dict.fromkeys(("device", "engine", "precision", "kernels", "workers", "trials_at_once"), RUN),
+}
+"""Fields of a run's configuration, or of its training, that are options of every command that makes a run, by panel."""
+PARTS = ("aggregator", "clusterer", "pseudo_labeler", "objectives")
+"""Fields that are options of the commands that compose a method."""
+COMPLETED = {**{name: name for name in ("dataset", "model", *PARTS)}, "objectives": "objective"}
+"""Options whose values are names, by kind."""
+
+
+def _field_option(name: str, panel: str) -> Any:
+    """The annotation of an option that is None unless given; its type, help and default are those of the field."""
+    field = (Training if name in TRAINING_WORDS else RunConfig).model_fields[name]
+    text, kind = " ".join((field.description or "").split()), COMPLETED.get(name)
+    if field.default is not None:
+        text += f" Default: {_shown(field.default)}."
+    more = {"autocompletion": complete.complete_names(kind)} if kind else {}
+    words = option(f"--{(kind or name).replace('_', '-')}", text=text, panel=panel, **more)
+    return Annotated[_plain_type(field.annotation) | None, words]
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(map(_shown, value))
+    return f"{value:g}" if isinstance(value, float) else str(value).replace("_", "-")
+
+
+def _plain_type(annotation: Any) -> Any:
+    """What typer reads a field as: bounds and names are checked with the whole configuration, by one sentence.
+
+    >>> _plain_type(int | None), _plain_type(Literal["auto", "loop"])
+    (<class 'int'>, <class 'str'>)
+    """
+    if get_origin(annotation) is Literal:
+        return str
+    if get_origin(annotation) is Annotated:
+        return _plain_type(get_args(annotation)[0])
+    if get_origin(annotation) is tuple:
+        return list[str]
+    inner = [_plain_type(part) for part in get_args(annotation) if part is not NoneType]
+    return inner[0] if inner else annotation
+
+
+OPTIONS: dict[str, Any] = {
+    **{name: _field_option(name, panel) for name, panel in {**dict.fromkeys(PARTS, HOW), **SHARED}.items()},
     "preset": Annotated[
         str,
         typer.Option(
@@ -131,22 +112,28 @@ SHARED: dict[str, Any] = {
             autocompletion=complete.presets,
         ),
     ],
-    "config": _kind(Path, "--config", text="TOML or JSON file with values; a run's config.json is one.", panel=KEEP),
-    "set_": _kind(
-        list[str],
-        "--set",
-        text="kind.field=value, such as aggregator.ta=0.05 or training.momentum=0.8; repeat.",
-        panel=KEEP,
-    ),
+    "config": Annotated[
+        Path | None,
+        option("--config", text="TOML or JSON file with values; a run's config.json is one.", panel=KEEP),
+    ],
+    "set_": Annotated[
+        list[str] | None,
+        option(
+            "--set",
+            text="kind.field=value, such as aggregator.ta=0.05 or training.momentum=0.8; repeat.",
+            panel=KEEP,
+        ),
+    ],
 }
-"""Options by the name of their parameter; all default to None but ``preset``, whose default is ``default``."""
-TRAINING = ("epochs", "lr", "batch_size")
+"""Options by the name of their parameter; all are None unless given but ``preset``, whose default is ``default``."""
 
 
-def run_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of a run; those that it does not take itself arrive as one `Asked`.
+def run_options(command: Callable[..., None], without: Sequence[str] = PARTS) -> Callable[..., None]:
+    """Give a command the options of a run; those that it does not take itself arrive as one `RunOptions`.
 
-    The command's parameter called ``asked`` is filled; every other one is an option or argument of its own.
+    Args:
+        command: its parameter called ``asked`` is filled; every other one is an option or argument of its own.
+        without: options that mean nothing to it; those of a method's parts, unless it composes one.
     """
     own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "asked"]
     mine = {parameter.name for parameter in own}
@@ -157,13 +144,15 @@ def run_options(command: Callable[..., None]) -> Callable[..., None]:
             default="default" if name == "preset" else None,
             annotation=annotation,
         )
-        for name, annotation in SHARED.items()
-        if name not in mine
+        for name, annotation in OPTIONS.items()
+        if name not in mine and name not in without
     ]
 
     @wraps(command)
     def wrapper(**values: Any) -> None:
-        command(asked=asked({p.name: values[p.name] for p in shared}), **{name: values[name] for name in mine})
+        command(
+            asked=parse_run_options({p.name: values[p.name] for p in shared}), **{name: values[name] for name in mine}
+        )
 
     order = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
     del wrapper.__wrapped__
@@ -172,13 +161,11 @@ def run_options(command: Callable[..., None]) -> Callable[..., None]:
     return wrapper
 
 
-def asked(values: dict[str, Any]) -> Asked:
+def parse_run_options(values: dict[str, Any]) -> RunOptions:
     """Values of the shared options as what they say of a run."""
-    given = {key: value for key, value in values.items() if value is not None}
-    training = {key: given.pop(key) for key in TRAINING if key in given}
+    given = {key: value for key, value in values.items() if value not in (None, [])}
     pairs, preset, file = given.pop("set_", []), given.pop("preset", "default"), given.pop("config", None)
-    layer = {**given, **({"training": training} if training else {})}
-    return Asked(layer, [pair(text) for text in pairs], preset, file)
+    return RunOptions(layer_from_words(given), [pair(text) for text in pairs], preset, file)
 
 
 def pair(text: str) -> tuple[str, str]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fedwca.results.pictures.models import Models
 
 
-class Format(StrEnum):
+class PictureFormat(StrEnum):
     """What matplotlib writes."""
 
     PNG = "png"
@@ -42,7 +42,9 @@ def command(
     to: Annotated[
         Path | None, typer.Option("--to", help="Folder for the files; default: pictures/ in the run folder.")
     ] = None,
-    format_: Annotated[Format, typer.Option("--format", help="Format of the files; animations are GIF.")] = Format.PNG,
+    format_: Annotated[
+        PictureFormat, typer.Option("--format", help="Format of the files; animations are GIF.")
+    ] = PictureFormat.PNG,
     method: Annotated[
         str | None, typer.Option("--method", help="For pictures of one method: which; default: the composed one.")
     ] = None,
@@ -57,26 +59,26 @@ def command(
     For example: fedwca plot runs/first bars weights --format svg
     """
     from fedwca.registry import canonical
-    from fedwca.results.pictures.catalogue import PICTURES, Choice, check_unit, find
+    from fedwca.results.pictures.catalogue import PICTURES, PictureRequest, check_unit, find_pictures
     from fedwca.results.pictures.style import save
-    from fedwca.results.reading import read_results
+    from fedwca.results.run import find_run, read_run
 
     if list_:
         for name, picture in PICTURES.items():
             typer.echo(f"{name:<18}  {picture.about}")
         return
-    wanted = find(names or [])
-    results = read_results(Path(run))
+    wanted = find_pictures(names or [])
+    results = read_run(find_run(run))
     one = (source_model, trial)
     chosen = None if method is None else canonical(method)
     check_unit(results, chosen, one)
 
     @cache
     def models() -> Models | FedwcaError:
-        from fedwca.experiments.inspect import inspect
+        from fedwca.runs.predictions import predict_for_pictures
 
         try:
-            return inspect(results.path, chosen, *one)
+            return predict_for_pictures(results.path, chosen, *one)
         except FedwcaError as error:
             return error
 
@@ -86,7 +88,7 @@ def command(
             raise found
         return found
 
-    choice = Choice(results, need_models, chosen, one, how.value)
+    choice = PictureRequest(results, need_models, chosen, one, how.value)
     folder = to or results.path / "pictures"
     missing: list[FedwcaError] = []
     for name in wanted:

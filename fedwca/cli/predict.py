@@ -14,8 +14,8 @@ import typer
 from fedwca.errors import FedwcaError, UsageError
 
 if TYPE_CHECKING:
-    from fedwca.handover.opened import Opened
-    from fedwca.handover.predicting import Answer
+    from fedwca.export.load import LoadedModel
+    from fedwca.export.predict import Answer
 
 
 def command(
@@ -31,25 +31,28 @@ def command(
     method: Annotated[
         str | None, typer.Option("--method", help="For a run folder: which method; default: the composed one.")
     ] = None,
+    round_: Annotated[
+        int | None, typer.Option("--round", min=0, help="For a run folder: after how many rounds; default: the last.")
+    ] = None,
 ) -> None:
     """Write the class of each image as CSV: file, label, probability, error.
 
     For example: fedwca predict model.safetensors photos/ --out labels.csv
     """
-    from fedwca.experiments.setup import resolve_device
-    from fedwca.handover.images import find_images, pictures
-    from fedwca.handover.opened import open_model
-    from fedwca.handover.predicting import predict
+    from fedwca.export.images import find_images, load_pictures
+    from fedwca.export.load import open_model
+    from fedwca.export.predict import predict
+    from fedwca.runs.setup import resolve_device
 
     place = resolve_device(device)
-    if model.is_file() and (client is not None or method is not None):
-        raise UsageError(f"{model}: --client and --method are for run folders; an exported model is one client's")
+    if model.is_file() and any(asked is not None for asked in (client, method, round_)):
+        raise UsageError(f"{model}: --client, --method and --round are for run folders; this is one client's model")
     asked = model.is_dir() or client is not None
-    opened = of_run(model, client, method, place) if asked else open_model(model, place)
+    opened = of_run(model, client, method, round_, place) if asked else open_model(model, place)
     files = find_images(images)
     with counting(len(files)) as tell:
-        answers = predict(opened, pictures(files, opened.about.side), batch_size, top)
-        read, lost = write(out, told(answers, tell), min(top, len(opened.about.classes)))
+        answers = predict(opened, load_pictures(files, opened.about.side), batch_size, top)
+        read, lost = write(out, count_progress(answers, tell), min(top, len(opened.about.classes)))
     if out is not None:
         typer.echo(f"wrote {out}: {read} image{'s' * (read != 1)}")
     if lost:
@@ -58,15 +61,15 @@ def command(
         raise FedwcaError("no image could be read")
 
 
-def of_run(run: Path, client: int | None, method: str | None, device: str) -> Opened:
+def of_run(run: Path, client: int | None, method: str | None, round: int | None, device: str) -> LoadedModel:
     """The model a client of a run was given."""
-    from fedwca.experiments.exporting import chosen
-    from fedwca.experiments.reopen import reopen
-    from fedwca.handover.opened import serve
+    from fedwca.export.from_run import model_of
+    from fedwca.export.load import serve_model
+    from fedwca.runs.open import open_run
 
     if client is None:
         raise UsageError(f"{run}: a run folder holds many models; say whose with --client")
-    return serve(*chosen(reopen(run, method), client=client), device)
+    return serve_model(*model_of(open_run(run, method, round=round), client=client), device)
 
 
 def write(out: Path | None, answers: Iterable[list[Answer]], top: int) -> tuple[int, int]:
@@ -75,7 +78,7 @@ def write(out: Path | None, answers: Iterable[list[Answer]], top: int) -> tuple[
     Raises:
         FedwcaError: the file cannot be written.
     """
-    from fedwca.data.cache import write_atomically
+    from fedwca.core.files import write_atomically
 
     counts = [0, 0]
 
@@ -104,7 +107,7 @@ def write(out: Path | None, answers: Iterable[list[Answer]], top: int) -> tuple[
     return counts[0], counts[1]
 
 
-def told(answers: Iterable[list[Answer]], tell: Any) -> Iterator[list[Answer]]:
+def count_progress(answers: Iterable[list[Answer]], tell: Any) -> Iterator[list[Answer]]:
     """The same answers, with their number told as they pass."""
     for some in answers:
         tell(some)

@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
-from fedwca.experiments.bench import Progress
-from fedwca.experiments.request import Plan
+from fedwca.config.layers import RunPlan
+from fedwca.runs.reporter import Progress
 
 EVERY = 5.0
 """Seconds between two plain lines of one method, at least."""
@@ -22,16 +22,15 @@ NARROW = 110
 
 
 @contextmanager
-def watching(decided: Plan, silent: bool, quiet: bool = False) -> Iterator[Progress]:
-    """Progress on stderr while inside: bars on a terminal, lines elsewhere; warnings alone if asked to be quiet.
+def watching(decided: RunPlan, quiet: bool) -> Iterator[Progress]:
+    """Progress on stderr while inside: bars on a terminal, lines elsewhere.
 
     Args:
         decided: what will run.
-        silent: stdout is for a program; say no more than warnings.
-        quiet: the user wants no progress.
+        quiet: say no more than warnings.
     """
     console = Console(stderr=True)
-    if silent or quiet:
+    if quiet:
         yield Progress(warn=_warn)
     elif not console.is_terminal:
         yield _Lines(decided).hooks()
@@ -55,7 +54,7 @@ def _warn(message: str) -> None:
     typer.echo(f"Warning: {message}", err=True)
 
 
-def _total(decided: Plan) -> int:
+def _total(decided: RunPlan) -> int:
     """Rounds of all methods, source models and trials."""
     return decided.config.source_models * decided.config.trials * sum(rounds for _, rounds in decided.methods)
 
@@ -63,7 +62,7 @@ def _total(decided: Plan) -> int:
 class _Lines:
     """Plain lines: a method's rounds at most every few seconds, its first one and its end always."""
 
-    def __init__(self, decided: Plan) -> None:
+    def __init__(self, decided: RunPlan) -> None:
         self.total, self.done, self.label, self.rounds = _total(decided), 0, "", 0
         self.started, self.here, self.said = math.nan, 0, -math.inf
 
@@ -113,7 +112,7 @@ def _ended(label: str, accuracy: float) -> str:
 class _Bars:
     """One bar for the whole run, one for what is going on now; methods that are done stay above them."""
 
-    def __init__(self, bars: Bars, decided: Plan, console: Console) -> None:
+    def __init__(self, bars: Bars, decided: RunPlan, console: Console) -> None:
         config = decided.config
         self.bars, self.console = bars, console
         self.all = bars.add_task("all rounds", total=_total(decided), note="")

@@ -6,7 +6,7 @@ import io
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -15,14 +15,15 @@ import typer
 from fedwca.errors import RankFailed, UsageError
 
 if TYPE_CHECKING:
-    from fedwca.engine.ranks import World
+    from fedwca.engine.distributed.process_group import RankWorld
+    from fedwca.runs.run_stages import FinishedRun, RunRanks
 
 LISTENING = 20.0
 """Seconds that a rank which cannot go on waits for rank 0 to say so, before it says so itself."""
-_joined: list[World] = []
+_joined: list[RankWorld] = []
 
 
-def several() -> bool:
+def is_distributed() -> bool:
     """Whether `torchrun` started more than this process."""
     return int(os.environ.get("WORLD_SIZE", 1)) > 1
 
@@ -33,12 +34,32 @@ def need_one_process(command: str) -> None:
     Raises:
         UsageError: there are several ranks.
     """
-    if several():
+    if is_distributed():
         raise UsageError(f"{command} runs in one process; under torchrun there are fedwca bench and fedwca resume")
 
 
+def run_on_ranks(per_trial: int | None, work: Callable[[RunRanks], FinishedRun]) -> FinishedRun:
+    """What a run came to, made by all ranks there are; every rank but the first does its share and leaves here.
+
+    Args:
+        per_trial: ranks that are to share a trial's clients, as the user says.
+        work: makes the run, or continues it.
+
+    Raises:
+        UsageError: the ranks cannot be divided so.
+    """
+    with joined_ranks(per_trial) as world:
+        from fedwca.runs.rank_lifecycle import follow_run
+        from fedwca.runs.run_stages import RunRanks
+
+        if world is None or world.rank == 0:
+            return work(RunRanks(world, per_trial))
+        follow_run(world)
+    raise typer.Exit
+
+
 @contextmanager
-def joined(per_trial: int | None = None) -> Iterator[World | None]:
+def joined_ranks(per_trial: int | None = None) -> Iterator[RankWorld | None]:
     """The other ranks, while inside; None for a process on its own.
 
     Whatever ends one rank inside is told to the others, which then end too.
@@ -53,22 +74,22 @@ def joined(per_trial: int | None = None) -> Iterator[World | None]:
     if per_trial is not None and (per_trial < 1 or ranks % per_trial):
         raise UsageError(
             f"--ranks-per-trial {per_trial}: does not divide the {ranks} ranks that there are"
-            + ("" if several() else "; torchrun starts more")
+            + ("" if is_distributed() else "; torchrun starts more")
         )
-    if not several():
+    if not is_distributed():
         yield None
         return
     import torch.distributed as dist
 
-    from fedwca.engine.ranks import join
+    from fedwca.engine.distributed.process_group import join_ranks
 
-    world = join()
+    world = join_ranks()
     _joined.append(world)
     try:
         yield world
     except RankFailed:
         raise
-    except (KeyboardInterrupt, typer.Exit):
+    except KeyboardInterrupt:
         world.fail("stopped", 130)
         raise
     except BaseException as error:
@@ -78,21 +99,21 @@ def joined(per_trial: int | None = None) -> Iterator[World | None]:
     _joined.clear()
 
 
-def mute() -> io.StringIO | None:
+def mute_rank() -> io.StringIO | None:
     """Silence every rank but the first; what it would have said on stderr is kept in what is returned."""
-    if not several() or os.environ.get("RANK", "0") == "0":
+    if not is_distributed() or os.environ.get("RANK", "0") == "0":
         return None
     sys.stdout, sys.stderr = io.StringIO(), io.StringIO()
     return sys.stderr
 
 
-def leave(code: int, unsaid: io.StringIO | None) -> None:
+def leave_ranks(code: int, unsaid: io.StringIO | None) -> None:
     """End this rank after a failure: rank 0 once it has spoken, the others once it has, and at once if it does not.
 
     `torchrun` stops all others as soon as one has failed, and communication that was begun would keep an interpreter
     from ending.
     """
-    if not several() or code == 0:
+    if not is_distributed() or code == 0:
         return
     heard = False
     if unsaid is None:

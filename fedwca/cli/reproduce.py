@@ -7,19 +7,19 @@ from typing import Annotated
 
 import typer
 
-from fedwca.cli.options import KEEP, WHAT, Asked, Form, Format, folder, option, run_options
+from fedwca.cli.options import KEEP, WHAT, Form, Format, RunOptions, folder, option, run_options
 from fedwca.cli.ranks import need_one_process
 
 
 def _known() -> list[str]:
-    from fedwca.experiments.reproduce import names
+    from fedwca.reproduce.definitions import reproduction_names
 
-    return names()
+    return reproduction_names()
 
 
 @run_options
 def command(
-    asked: Asked,
+    asked: RunOptions,
     table: Annotated[
         str,
         typer.Argument(
@@ -51,19 +51,24 @@ def command(
     fedwca reproduce table2 --quick --dataset digit-five --data DATA --source mnist
     """
     need_one_process("fedwca reproduce")
-    from dataclasses import replace
-
-    from fedwca.cli.reproduction import Job, announce, jobs, show
-    from fedwca.experiments.reproduce import definition
+    from fedwca.cli.printing import print_in
+    from fedwca.cli.reporter import ConsoleReporter
+    from fedwca.reproduce.definitions import definition
+    from fedwca.reproduce.jobs import ReproductionRequest, announce_jobs, plan_jobs, run_job
+    from fedwca.runs.run_stages import RunRequest
 
     found = definition(table).chosen(row or [])
     found.check(table)
-    asked = replace(asked, preset=preset)
-    planned: list[Job] = jobs(
-        table, found, asked, dataset or [], source or [], quick, form is not Format.table, dry_run
+    request = RunRequest(asked.layer, asked.pairs, preset, asked.file)
+    planned = plan_jobs(
+        ReproductionRequest(table, found, request, dataset or [], source or [], quick, planning=dry_run)
     )
-    announce(planned, out)
+    reporter = ConsoleReporter(silent=form is not Format.table)
+    announce_jobs(planned, out, reporter)
     if dry_run:
         return
     for job in planned:
-        show(job, out, form)
+        result = run_job(job, out, reporter)
+        for path in result.figures:
+            typer.echo(f"{job.title}: {path}", err=form in (Format.csv, Format.json))
+        print_in(form, result.grid, {"title": job.title, "values": result.values}, result.values)

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Column, Table
 
 if TYPE_CHECKING:
-    from fedwca.results.runs import Run
+    from fedwca.results.run import Run
 
 app = typer.Typer(help="Runs: list, show, compare, export, remove.", invoke_without_command=True)
 
@@ -31,26 +32,28 @@ def list_runs(
     if context.invoked_subcommand is not None:
         return
     from fedwca.errors import FedwcaError
-    from fedwca.results.runs import read_run, run_folders
+    from fedwca.results.run import read_run, run_folders
+    from fedwca.results.tables import MISSING, mean_cell
 
-    found = []
+    lines, damaged = [], []
     for folder in run_folders(root):
         try:
-            found.append(read_run(folder))
+            lines.append(_line(read_run(folder)))
         except FedwcaError as error:  # one damaged run does not hide the others
+            damaged.append({"run": folder.name, "path": str(folder), "state": "damaged", "problem": str(error)})
             typer.echo(f"Warning: {error}", err=True)
-    found.sort(key=lambda run: run.time)
+    lines = [*damaged, *sorted(lines, key=lambda line: line["time"])]
     if as_json:
-        typer.echo(json.dumps([_line(run) for run in found], indent=2))
+        typer.echo(json.dumps([_as_json(line) for line in lines], indent=2))
         return
-    if not found:
+    if not lines:
         typer.echo(f"No runs in {root}/")
         return
     console = Console()
     narrow = console.width < 110
     table = Table(
         # A name is there to be copied, so it is broken only where it would leave the others no room.
-        Column("run", overflow="fold", no_wrap=max(len(run.path.name) for run in found) <= 40),
+        Column("run", overflow="fold", no_wrap=max(len(line["run"]) for line in lines) <= 40),
         "method",
         "data",
         Column("accuracy", justify="right", no_wrap=True),
@@ -61,37 +64,53 @@ def list_runs(
         pad_edge=not narrow,
         show_edge=not narrow,
     )
-    for run in found:
-        line = _line(run)
-        shown = "–" if run.accuracy is None else f"{run.accuracy:.1f}"
-        table.add_row(line["run"], line["method"], line["data"], shown, f"{run.time:%Y-%m-%d %H:%M}", line["state"])
+    for line in lines:
+        begun = f"{line['time']:%Y-%m-%d %H:%M}" if "time" in line else MISSING
+        cells = (line["run"], *(line.get(key, MISSING) for key in ("method", "data")), mean_cell(line.get("accuracy")))
+        table.add_row(*map(escape, (*cells, begun, line["state"])))
     console.print(table)
 
 
 def _line(run: Run) -> dict[str, Any]:
-    config = run.about["config"]
-    data = config["dataset"] if config.get("source") is None else f"{config['dataset']}, source {config['source']}"
+    """What the list says of a run.
+
+    Raises:
+        FedwcaError: a file of it is damaged.
+    """
+    from fedwca.results.run import data_name
+
+    config = run.config
+    data = data_name(config["dataset"], config.get("data"))
     return {
-        "run": run.path.name, "path": str(run.path), "method": run.about["methods"][run.own]["label"], "data": data,
-        "accuracy": run.accuracy, "time": run.time.isoformat(timespec="seconds"), "state": run.state,
-    }  # fmt: skip
+        "run": run.path.name,
+        "path": str(run.path),
+        "method": run.methods[run.own]["label"],
+        "data": data if config.get("source") is None else f"{data}, source {config['source']}",
+        "accuracy": run.accuracy,
+        "time": run.time,
+        "state": run.state,
+    }
+
+
+def _as_json(line: dict[str, Any]) -> dict[str, Any]:
+    return {key: value.isoformat(timespec="seconds") if key == "time" else value for key, value in line.items()}
 
 
 @app.command("show")
 def show_run(run: Name, as_json: Json = False) -> None:
     """Show what a run was, every method's accuracy, and how far it came."""
-    from fedwca.results.runs import find_run, read_run
-    from fedwca.results.store import read_records
+    from fedwca.results.run import find_run, read_run
+    from fedwca.results.tables import mean_cell
 
     found = read_run(find_run(run))
-    records = read_records(found.path)
+    records = found.records
     done: dict[str, int] = {}
     for record in records:
         done[record["method"]] = done.get(record["method"], 0) + (record["round"] >= 0)
     methods = found.summary.get("methods", {})
     count = found.about["config"]["source_models"] * found.about["config"]["trials"]
     if as_json:
-        about = {**_line(found), "config": found.about["config"], "methods": methods, "rounds_done": done}
+        about = {**_as_json(_line(found)), "config": found.about["config"], "methods": methods, "rounds_done": done}
         typer.echo(json.dumps(about, indent=2))
         return
     console = Console()
@@ -99,10 +118,9 @@ def show_run(run: Name, as_json: Json = False) -> None:
     console.print(f"{found.path}: {line['data']}; {line['state']}; begun {found.time:%Y-%m-%d %H:%M}", markup=False)
     table = Table("method", Column("mean", justify="right"), Column("rounds", justify="right"))
     for name, method in found.about["methods"].items():
-        mean = methods.get(name, {}).get("mean")
         # A run may have been kept without its rounds.
         rounds = f"{done.get(name, 0)} of {method['rounds'] * count}" if records else "not kept"
-        table.add_row(method["label"], "–" if mean is None else f"{mean:.1f}", rounds)
+        table.add_row(escape(method["label"]), mean_cell(methods.get(name, {}).get("mean")), rounds)
     console.print(table)
     if found.state == "stopped":
         console.print(f"Continue it with: fedwca resume {quote(str(found.path))}", markup=False, soft_wrap=True)
@@ -111,21 +129,22 @@ def show_run(run: Name, as_json: Json = False) -> None:
 @app.command("diff")
 def diff_runs(a: Name, b: Name, as_json: Json = False) -> None:
     """Show in which settings two runs differ, and the accuracies of methods both have."""
-    from fedwca.results.differences import differing
-    from fedwca.results.runs import find_run, read_run
+    from fedwca.results.compare_runs import differing_settings
+    from fedwca.results.run import find_run, read_run
+    from fedwca.results.tables import mean_cell
 
     one, other = read_run(find_run(a)), read_run(find_run(b))
-    settings = differing(one.about, other.about)
+    settings = differing_settings(one.about, other.about)
     means = [run.summary.get("methods", {}) for run in (one, other)]
     accuracy = {name: (means[0][name]["mean"], means[1][name]["mean"]) for name in means[0] if name in means[1]}
     if as_json:
         typer.echo(json.dumps({"settings": settings, "accuracy": accuracy}, indent=2))
         return
-    table = Table("", Column(one.path.name, overflow="fold"), Column(other.path.name, overflow="fold"))
+    table = Table("", *(Column(escape(run.path.name), overflow="fold") for run in (one, other)))
     for key, (first, second) in settings.items():
-        table.add_row(key, str(first), str(second))
+        table.add_row(*map(escape, (key, str(first), str(second))))
     for name, values in accuracy.items():
-        table.add_row(f"accuracy of {name}", *("–" if value is None else f"{value:.1f}" for value in values))
+        table.add_row(escape(f"accuracy of {name}"), *map(mean_cell, values))
     Console().print(table)
 
 
@@ -136,21 +155,21 @@ def export_run(
     out: Annotated[Path | None, typer.Option("--out", help="File to write; default <run>/rounds.<to>.")] = None,
 ) -> None:
     """Write a run's rounds as one flat table: a row per method, source model, trial, round and client."""
-    from fedwca.results.export import export, flatten
-    from fedwca.results.runs import find_run, read_about
-    from fedwca.results.store import read_records
+    from fedwca.results.flat_table import export_table, flatten_records
+    from fedwca.results.run import find_run
+    from fedwca.results.run_files import read_configuration, read_records
 
     path = find_run(run)
     target = out or path / f"rounds.{to}"
-    export(flatten(read_records(path), read_about(path).get("domains", ())), to, target)
+    export_table(flatten_records(read_records(path), read_configuration(path).get("domains", ())), to, target)
     typer.echo(f"wrote {target}")
 
 
 @app.command("rm")
-def remove_run(run: Name, yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False) -> None:
+def remove_command(run: Name, yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False) -> None:
     """Remove a run and all it holds."""
     from fedwca.errors import UsageError
-    from fedwca.results.runs import find_run, read_run, remove
+    from fedwca.results.run import find_run, read_run, remove_run
 
     path = find_run(run)
     if read_run(path).state == "running":
@@ -158,5 +177,5 @@ def remove_run(run: Name, yes: Annotated[bool, typer.Option("--yes", "-y", help=
     if not yes and not typer.confirm(f"Remove {path} and everything in it?"):
         typer.echo("Kept.")
         raise typer.Exit(1)
-    remove(path)
+    remove_run(path)
     typer.echo(f"removed {path}")

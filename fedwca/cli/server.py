@@ -19,21 +19,21 @@ def command(
 ) -> None:
     """Start the server of a deployment (Flower's SuperLink) until Ctrl-C; with TLS and node keys unless --insecure."""
     need_flower()
-    from fedwca.deploy.flower.control import answers, connect, patiently, register
-    from fedwca.deploy.flower.processes import environment, keep, server_command
+    from fedwca.deploy.flower.flwr_cli import check_answers, register_clients, retry, write_connection
+    from fedwca.deploy.flower.processes import flower_environment, run_until_stopped, server_command
 
     arguments = server_command(folder / "server", host, port, insecure)
 
     def begun() -> None:
         if not insecure:
             here = "127.0.0.1" if host == "0.0.0.0" else host
-            env = connect(folder, f"{here}:{port}", insecure)
+            env = write_connection(folder, f"{here}:{port}", insecure)
 
             def let_in() -> None:
-                answers(env)
-                count = register(folder, env)
+                check_answers(env)
+                count = register_clients(folder, env)
                 typer.echo(f"{count} client keys are let in; add one to {folder}/server/keys and start again for more")
 
-            patiently(let_in)
+            retry(let_in)
 
-    raise typer.Exit(keep(arguments, environment(folder / "server" / "flwr"), begun))
+    raise typer.Exit(run_until_stopped(arguments, flower_environment(folder / "server" / "flwr"), begun))

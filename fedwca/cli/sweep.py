@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fedwca.cli import complete
-from fedwca.cli.options import Asked, Form, Format, folder, option, run_options
+from fedwca.cli.options import Form, Format, RunOptions, folder, option, run_options
 from fedwca.cli.ranks import need_one_process
 from fedwca.errors import UsageError
 
@@ -17,7 +17,7 @@ SEARCH = "Search"
 
 @run_options
 def command(
-    asked: Asked,
+    asked: RunOptions,
     method: Annotated[
         str | None,
         typer.Argument(
@@ -66,19 +66,23 @@ def command(
     For example: fedwca sweep fedwca --param aggregator.ta=0.001..0.1:log --tries 10
     """
     need_one_process("fedwca sweep")
-    from fedwca.cli.execute import Request
-    from fedwca.cli.search import Search, report, search
-    from fedwca.experiments import sweep
+    from fedwca.cli.printing import print_in
+    from fedwca.cli.reporter import ConsoleReporter
     from fedwca.registry import unknown
+    from fedwca.runs.run_stages import RunRequest
+    from fedwca.search import space as sweep
+    from fedwca.search.study import Search, search, tabulate_tries
 
     if criterion not in sweep.CRITERIA:
         raise UsageError(f"--criterion: {unknown('criterion', criterion, sweep.CRITERIA)}")
     owner, params = sweep.grid(grid) if grid else (None, [])
-    chosen = [*params, *map(sweep.parse, param or [])]
+    chosen = [*params, *map(sweep.parse_space, param or [])]
     if not chosen:
         raise UsageError("nothing to try; name --param kind.field=values or --grid wca")
     layer = {**asked.layer, "baselines": [method or owner or "fedwca"], "composed": False, "evidence": not oracle}
     own = ("composed", "evidence", *(() if method else ("baselines",)))
-    request = Request(layer, asked.pairs, asked.preset, asked.file, None, True, said=dict.fromkeys(own, "sweep"))
+    request = RunRequest(layer, asked.pairs, asked.preset, asked.file, said=dict.fromkeys(own, "sweep"))
     wanted = Search(request, chosen, sweep.ORACLE if oracle else criterion, tries, out)
-    report(wanted, search(wanted), form)
+    found = search(wanted, ConsoleReporter(silent=True))
+    whole = {"criterion": wanted.criterion, "direction": wanted.direction, "tries": found}
+    print_in(form, tabulate_tries(wanted, found), whole, found)

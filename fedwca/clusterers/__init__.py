@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fedwca.registry import Registry
 
 if TYPE_CHECKING:
-    from fedwca.kinds import Clusterer
+    from fedwca.core.interfaces import Clusterer
 
 clusterers: Registry[Clusterer] = Registry("clusterer", __name__, requires=("__call__",))
 register = clusterers

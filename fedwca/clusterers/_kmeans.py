@@ -29,13 +29,13 @@ def best_kmeans(x: Tensor, least: int, most: int, restarts: int, seed: int) -> T
         score = silhouette_score(rows, labels)
         if score > best:
             best, chosen = float(score), torch.from_numpy(labels).long()
-    return first_seen(chosen)
+    return renumber_clusters(chosen)
 
 
-def first_seen(labels: Tensor) -> Tensor:
+def renumber_clusters(labels: Tensor) -> Tensor:
     """The same partition numbered by first appearance.
 
-    >>> first_seen(torch.tensor([2, 0, 2, 1])).tolist()
+    >>> renumber_clusters(torch.tensor([2, 0, 2, 1])).tolist()
     [0, 1, 0, 2]
     """
     order = {name: number for number, name in enumerate(dict.fromkeys(labels.tolist()))}

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from fedwca.clusterers import register
-from fedwca.kinds import Clusterer
-from fedwca.types import Signatures
+from fedwca.core.interfaces import Clusterer
+from fedwca.core.messages import Signatures
 
 
 @register("each")

@@ -9,13 +9,13 @@ from pydantic import NonNegativeInt
 from torch import Tensor
 
 from fedwca.clusterers import register
-from fedwca.clusterers._signature import Signed
-from fedwca.functional import finch, finch_levels
-from fedwca.types import Signatures
+from fedwca.clusterers._signature_clusterer import SignatureClusterer
+from fedwca.core.messages import Signatures
+from fedwca.functional import Metric, finch, finch_levels
 
 
 @register("finch")
-class Finch(Signed):
+class Finch(SignatureClusterer):
     """Connected components of the first-neighbour graph of the clients' first-layer weights.
 
     Every cluster has at least two clients: a domain with a single client joins its nearest neighbour's cluster.
@@ -27,7 +27,7 @@ class Finch(Signed):
 
     level: NonNegativeInt = 0
     """Partition of the hierarchy, 0 the finest; clamped to the coarsest there is."""
-    metric: Literal["cosine", "euclidean"] = "cosine"
+    metric: Metric = "cosine"
     """Distance between signatures."""
     neighbours: Literal["auto", "torch", "faiss", "hnsw"] = "auto"
     """Search for first neighbours: hnsw is approximate; auto is exact, but hnsw on a CPU above 10,000 clients."""
@@ -38,6 +38,15 @@ class Finch(Signed):
         """FINCH's partition ``[K]``."""
         x = self.read(signatures)
         return finch(x, self.level, backend=self.neighbours, precision=self.precision, metric=self.metric)
+
+    @property
+    def neighbour_metric(self) -> Metric | None:
+        """Its own, whose first neighbours make the clusters."""
+        return self.metric
+
+    def client_vectors(self, signatures: Signatures) -> tuple[Tensor, Metric] | None:
+        """The signatures, in its own metric."""
+        return self.read(signatures), self.metric
 
     def notes(self, signatures: Signatures) -> Mapping[str, Any]:
         """``levels``: cluster sizes of every partition of the hierarchy, finest first."""

@@ -7,12 +7,12 @@ from torch import Tensor
 
 from fedwca.clusterers import register
 from fedwca.clusterers._kmeans import best_kmeans
-from fedwca.clusterers._signature import Signed
-from fedwca.types import Signatures
+from fedwca.clusterers._signature_clusterer import SignatureClusterer
+from fedwca.core.messages import Signatures
 
 
 @register("kmeans")
-class KMeans(Signed):
+class KMeans(SignatureClusterer):
     """K-means on the clients' signatures, the number of clusters by silhouette; set least = most for a given number."""
 
     label = "K-means"

@@ -9,12 +9,13 @@ from torch import Tensor
 
 from fedwca.clusterers import register
 from fedwca.clusterers._kmeans import best_kmeans
-from fedwca.kinds import Clusterer
-from fedwca.types import Signatures
+from fedwca.core.interfaces import Clusterer
+from fedwca.core.messages import Signatures
+from fedwca.functional import Metric
 
 
 @register("ladd")
-class Ladd(Clusterer):
+class LaddClusterer(Clusterer):
     """Clients send the mean low-frequency amplitude of some images; K-means, the number of clusters by silhouette.
 
     What travels tells about images, not only about models: FedWCA names that a privacy problem. The published range
@@ -42,3 +43,7 @@ class Ladd(Clusterer):
         """The best partition by silhouette ``[K]``."""
         styles = signatures.styles(self.share, self.images)
         return best_kmeans(styles, self.least, self.most, self.restarts, self.seed)
+
+    def client_vectors(self, signatures: Signatures) -> tuple[Tensor, Metric] | None:
+        """The styles, by the length of their differences."""
+        return signatures.styles(self.share, self.images), "euclidean"

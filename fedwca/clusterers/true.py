@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from fedwca.clusterers import register
-from fedwca.kinds import Clusterer
-from fedwca.types import Signatures
+from fedwca.core.interfaces import Clusterer
+from fedwca.core.messages import Signatures
 
 
 @register("true")

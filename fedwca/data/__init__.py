@@ -1,9 +1,14 @@
-"""Images in, federations out: reading, checking, partitioning, and the metrics that alone keep the labels."""
+"""Images in, federations out: reading, checking, partitioning, and the metrics that alone keep the labels.
+
+All of it holds for any data set. What is known of one by its name (files, checksums, how to get it) is its file in
+`fedwca.datasets`.
+"""
 
 from __future__ import annotations
 
+from fedwca.core.files import write_atomically
 from fedwca.data.archives import read_npz
-from fedwca.data.cache import cache_dir, data_dir, write_atomically
+from fedwca.data.cache import cache_dir, data_dir
 from fedwca.data.dataset import Domain, FederatedDataset
 from fedwca.data.folders import read_image_folder
 from fedwca.data.metrics import Metrics

@@ -39,7 +39,7 @@ def read_npz(path: Path) -> Archive:
     Raises:
         DataError: the file is damaged, lacks a key, or one has another type or shape; the message names the file.
     """
-    found = arrays(path, ("images", "labels", "groups", "classes"))
+    found = read_arrays(path, ("images", "labels", "groups", "classes"))
     if lacks := [key for key in ("images", "labels") if key not in found]:
         raise DataError(f"{path} lacks {' and '.join(lacks)}; it needs the keys images and labels")
     images, labels = found["images"], found["labels"]
@@ -63,7 +63,7 @@ def _wrong(path: Path, key: str, right: str, given: NDArray[np.generic]) -> Data
     return DataError(f"{path}: {key} must be {right}, not {given.dtype} {list(given.shape)}")
 
 
-def md5(path: Path) -> str:
+def file_md5(path: Path) -> str:
     """MD5 of a file's content, 32 hex digits; it finds damage, not malice.
 
     Raises:
@@ -76,7 +76,7 @@ def md5(path: Path) -> str:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
-def arrays(path: Path, keys: tuple[str, ...]) -> dict[str, NDArray[Any]]:
+def read_arrays(path: Path, keys: tuple[str, ...]) -> dict[str, NDArray[Any]]:
     """Those of ``keys`` that an archive has; pickled objects are refused.
 
     Raises:

@@ -1,12 +1,12 @@
-"""Where files are kept between runs, and how they get there whole or not at all."""
+"""Where files are kept between runs."""
 
 from __future__ import annotations
 
 import os
 import sys
-import uuid
-from collections.abc import Callable
 from pathlib import Path
+
+from fedwca.errors import FedwcaError
 
 
 def cache_dir() -> Path:
@@ -34,22 +34,13 @@ def data_dir() -> Path:
     return Path(chosen).expanduser() if chosen else cache_dir() / "data"
 
 
-def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
-    """Write a file so that others see the old one, the whole new one, or none; makes its folder.
-
-    Args:
-        path: the finished file.
-        write: writes all of it to the temporary file it is given, in the same folder and with the same suffix.
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it, where they are not there.
 
     Raises:
-        OSError: the folder cannot be written to. The temporary file never stays behind.
+        FedwcaError: it cannot be made.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.stem}-{uuid.uuid4().hex}{path.suffix}")
     try:
-        write(temporary)
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FedwcaError(f"{path}: cannot be written ({error.strerror or error})") from None

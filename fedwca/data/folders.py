@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from fedwca.data.cache import cache_dir, write_atomically
+from fedwca.core.files import write_atomically
+from fedwca.data.cache import cache_dir
 from fedwca.data.dataset import Images, Integers, sorted_classes
 from fedwca.errors import DataError
 
@@ -19,7 +20,7 @@ DECODER = 1
 """Counts changes in how an image becomes pixels, so that an old cache is not taken for a new one."""
 
 
-def hidden(path: Path) -> bool:
+def is_hidden(path: Path) -> bool:
     """Names that systems leave behind and nobody means: ``.DS_Store``, ``__MACOSX``."""
     return path.name.startswith((".", "__"))
 
@@ -36,12 +37,12 @@ def read_image_folder(path: Path, size: int, stretch: bool = False) -> tuple[Ima
     Raises:
         DataError: there is no image, or one does not decode; the message names it.
     """
-    classes = sorted_classes(inner.name for inner in path.iterdir() if inner.is_dir() and not hidden(inner))
+    classes = sorted_classes(inner.name for inner in path.iterdir() if inner.is_dir() and not is_hidden(inner))
     files = [
         (file, label)
         for label, name in enumerate(classes)
         for file in sorted((path / name).iterdir())
-        if file.suffix.lower() in SUFFIXES and not hidden(file) and file.is_file()
+        if file.suffix.lower() in SUFFIXES and not is_hidden(file) and file.is_file()
     ]
     if not files:
         raise DataError(f"{path} holds no images; its layout should be {path.name}/<class>/<image>")
@@ -80,7 +81,7 @@ def _decoded(files: list[Path], size: int, stretch: bool) -> Images:
     images = np.empty((len(files), size, size, 3), np.uint8)
 
     def put(number: int) -> None:
-        images[number] = decode(files[number], size, stretch)
+        images[number] = decode_image(files[number], size, stretch)
 
     with ThreadPoolExecutor() as pool:
         for _ in pool.map(put, range(len(files))):
@@ -88,7 +89,7 @@ def _decoded(files: list[Path], size: int, stretch: bool) -> Images:
     return images
 
 
-def decode(path: Path, size: int, stretch: bool = False) -> Images:
+def decode_image(path: Path, size: int, stretch: bool = False) -> Images:
     """One image file as ``[size, size, 3]``; see `read_image_folder`.
 
     Raises:

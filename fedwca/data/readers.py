@@ -11,14 +11,14 @@ import numpy as np
 
 from fedwca.data.archives import Archive, read_npz
 from fedwca.data.dataset import Domain, FederatedDataset, canonical_domain, sorted_classes
-from fedwca.data.folders import hidden, read_image_folder
+from fedwca.data.folders import is_hidden, read_image_folder
 from fedwca.errors import DataError, DatasetMissing, UsageError
 
 LAYOUT = "<root>/<name>/<domain>.npz (images uint8 [N, H, W] or [N, H, W, 3], labels int64 [N]) or \
 <root>/<name>/<domain>/<class>/<image>"
 
 
-def find_dataset(root: Path, name: str | None) -> Path | None:
+def find_dataset_folder(root: Path, name: str | None) -> Path | None:
     """The folder of data set ``name`` in ``root`` (dash, underscore and case are alike), or ``root`` for no name."""
     if name is None:
         return root if root.is_dir() else None
@@ -31,7 +31,7 @@ def find_domains(folder: Path) -> dict[str, Path]:
     """Domain name → its archive or folder, sorted; the archive where both are there; hidden names are left out."""
     found: dict[str, Path] = {}
     for path in sorted(folder.iterdir(), key=lambda path: (path.suffix == ".npz", path.name)):
-        if hidden(path):
+        if is_hidden(path):
             continue
         if path.suffix == ".npz" or (path.is_dir() and any(inner.is_dir() for inner in path.iterdir())):
             found[canonical_domain(path.stem if path.suffix == ".npz" else path.name)] = path
@@ -71,7 +71,7 @@ def read_domains(
     """
     if size < 1:
         raise UsageError(f"images cannot be resized to {size} pixels; 1 or more is right")
-    folder = find_dataset(root, name)
+    folder = find_dataset_folder(root, name)
     found = find_domains(folder) if folder else {}
     wanted = domains or tuple(found)
     absent = [domain for domain in wanted if domain not in found]
@@ -85,10 +85,10 @@ def read_domains(
         domain: read_npz(path) if path.suffix == ".npz" else Archive(*read_image_folder(path, size, stretch))
         for domain, path in ((domain, found[domain]) for domain in wanted)
     }
-    return assembled(canonical_domain(name or folder.name), archives, classes, gaps).resized(size)
+    return assemble_dataset(canonical_domain(name or folder.name), archives, classes, gaps).resized(size)
 
 
-def assembled(
+def assemble_dataset(
     name: str, archives: dict[str, Archive], unnamed: tuple[str, ...] = (), gaps: bool = False
 ) -> FederatedDataset:
     """One data set from one archive a domain, with the labels of all renumbered to one list of classes.

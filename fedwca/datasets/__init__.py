@@ -1,4 +1,8 @@
-"""Data sets by name; each file beside this one is one of them."""
+"""Data sets by name; each file beside this one is one of them, but for files with an underscore, which belong to one.
+
+A file says what is known of its data set (where its files are looked for, how many images, who to cite); `fedwca.data`
+reads and checks images of any.
+"""
 
 from __future__ import annotations
 
@@ -81,20 +85,24 @@ class DatasetSource(Component):
         self.compare(dataset)
         return dataset
 
+    def first_domain(self) -> str | None:
+        """Domain of the server when the user names none, found without reading an image; None: that has to show it."""
+        return self.default_source or next(iter(self.there(*self.place())), None)
+
     def there(self, root: Path, name: str | None) -> tuple[str, ...]:
         """The catalogued domains that are there, if two or more are; else all, so that reading says what is missing."""
-        from fedwca.data.readers import find_dataset, find_domains
+        from fedwca.data.readers import find_dataset_folder, find_domains
 
-        folder = find_dataset(root, name)
+        folder = find_dataset_folder(root, name)
         found = find_domains(folder) if folder else {}
         have = tuple(domain for domain in self.domains if domain in found)
         return have if len(have) > 1 else self.domains
 
     def place(self) -> tuple[Path, str | None]:
         """Root and name for `read_domains`: ``<folder>/<name>``, or the folder itself where that holds all domains."""
-        from fedwca.data.readers import find_dataset, find_domains
+        from fedwca.data.readers import find_dataset_folder, find_domains
 
-        inside = find_dataset(self.folder, self.name) is None and self.folder.is_dir()
+        inside = find_dataset_folder(self.folder, self.name) is None and self.folder.is_dir()
         return self.folder, None if inside and set(self.domains) <= set(find_domains(self.folder)) else self.name
 
     def verify(self) -> list[str]:
@@ -103,14 +111,14 @@ class DatasetSource(Component):
         Raises:
             DataError: a file has another MD5, so it is damaged or another edition.
         """
-        from fedwca.data.archives import md5
-        from fedwca.data.readers import find_dataset
+        from fedwca.data.archives import file_md5
+        from fedwca.data.readers import find_dataset_folder
         from fedwca.errors import DataError
 
-        folder = find_dataset(self.folder, self.name) or self.folder
+        folder = find_dataset_folder(self.folder, self.name) or self.folder
         there = [name for name in self.checksums if (folder / name).is_file()]
         for name in there:
-            if (found := md5(folder / name)) != self.checksums[name]:
+            if (found := file_md5(folder / name)) != self.checksums[name]:
                 raise DataError(
                     f"{folder / name} is damaged or another edition: its MD5 is {found}, not {self.checksums[name]}"
                 )
@@ -161,7 +169,7 @@ datasets: Registry[DatasetSource] = Registry("dataset", __name__, requires=("loa
 register = datasets
 
 
-def find(name: str, root: Path | None = None, fields: Mapping[str, Any] | None = None) -> DatasetSource:
+def find_dataset(name: str, root: Path | None = None, fields: Mapping[str, Any] | None = None) -> DatasetSource:
     """The data set ``name``: a registered one, or else a folder of that name in ``root``.
 
     Args:
@@ -175,9 +183,9 @@ def find(name: str, root: Path | None = None, fields: Mapping[str, Any] | None =
     given = {**({} if root is None else {"root": root}), **(fields or {})}
     if root is None or canonical(name) in datasets.names():
         return datasets.build({"name": name, **given})
-    from fedwca.data.readers import find_dataset
+    from fedwca.data.readers import find_dataset_folder
 
-    if find_dataset(root, name) is None:
+    if find_dataset_folder(root, name) is None:
         known = ", ".join(datasets.names())
         raise UnknownComponent(f"no dataset {name!r}: it is neither a folder in {root} nor one of {known}")
     return datasets.build({"name": "folder", "dataset": name, **given})

@@ -53,26 +53,26 @@ class DigitFive(DatasetSource):
     def load(self, size: int = 32) -> FederatedDataset:
         """The five domains, each from its archive or from the published files; see `DatasetSource.load`."""
         from fedwca.data.archives import read_npz
-        from fedwca.data.digit_five_raw import read_raw
-        from fedwca.data.readers import assembled, find_dataset, find_domains
+        from fedwca.data.readers import assemble_dataset, find_dataset_folder, find_domains
+        from fedwca.datasets._digit_five_raw import read_raw_domain
 
-        folder = find_dataset(self.folder, self.name) or self.folder
+        folder = find_dataset_folder(self.folder, self.name) or self.folder
         found = find_domains(folder) if folder.is_dir() else {}
         archives: dict[str, Archive] = {}
         for index, domain in enumerate(self.domains):
             ready = found.get(domain)
-            archive = read_npz(ready) if ready and ready.suffix == ".npz" else read_raw(folder, domain)
+            archive = read_npz(ready) if ready and ready.suffix == ".npz" else read_raw_domain(folder, domain)
             if archive is not None:
                 archives[domain] = self._drawn(archive, index)
         if len(archives) < 2:
             raise self.missing(f"there is no {next(domain for domain in self.domains if domain not in archives)}")
-        dataset = assembled(self.name, archives, self.classes).resized(size)
+        dataset = assemble_dataset(self.name, archives, self.classes).resized(size)
         self.compare(dataset)
         return dataset
 
     def missing(self, why: str) -> DatasetMissing:
         """As in the base, with the command that gets what torchvision knows."""
-        from fedwca.data.digit_five_raw import download_command
+        from fedwca.datasets._digit_five_raw import download_command
         from fedwca.errors import DatasetMissing
 
         command = download_command(self.folder / self.name)

@@ -45,7 +45,7 @@ class DigitsMini(DatasetSource):
         """The five domains, drawn (seconds) or read from the archive in ``root``, unset: the cache folder."""
         from fedwca.data import FederatedDataset
 
-        domains = _kept(self._archive()) or _drawn_and_kept(self._archive())
+        domains = _read_kept(self._archive()) or _draw_and_keep(self._archive())
         return FederatedDataset(self.name, self.classes, domains).resized(size)
 
     def _archive(self) -> Path:
@@ -56,7 +56,7 @@ class DigitsMini(DatasetSource):
         return (self.root.expanduser() if self.root else cache_dir()) / f"digits_mini-v{VERSION}-pillow{pillow}.npz"
 
 
-def draw(name: str, per_class: int = PER_CLASS) -> Domain:
+def draw_domain(name: str, per_class: int = PER_CLASS) -> Domain:
     """Domain ``name`` with ``per_class`` images of each class; the first n of a class are the same for every number.
 
     Image j of class c in domain d draws from ``numpy.random.default_rng([1, d, c, j])``, its base b from
@@ -65,11 +65,12 @@ def draw(name: str, per_class: int = PER_CLASS) -> Domain:
     """
     import numpy as np
 
-    from fedwca.data import Domain, drawn_styles
-    from fedwca.data.drawn_digits import FACES, glyph, handwriting
+    from fedwca.data import Domain
+    from fedwca.datasets._digits_mini_glyphs import FACES, draw_glyph, load_handwriting
+    from fedwca.datasets._digits_mini_styles import STYLES
 
-    style: drawn_styles.Draw = getattr(drawn_styles, name)
-    index, (written, digits) = DigitsMini.domains.index(name), handwriting()
+    style = STYLES[name]
+    index, (written, digits) = DigitsMini.domains.index(name), load_handwriting()
     images, labels, groups = [], [], []
     for label in range(10):
         own = np.flatnonzero(digits == label)[WRITTEN.index(name) :: 3] if name in WRITTEN else np.zeros(0, np.int64)
@@ -80,7 +81,7 @@ def draw(name: str, per_class: int = PER_CLASS) -> Domain:
             else:
                 base = number // VARIANTS
                 face = FACES[name][base % len(FACES[name])]
-                group, image = len(written) + 10000 * index + 10 * base + label, glyph(face, str(label))
+                group, image = len(written) + 10000 * index + 10 * base + label, draw_glyph(face, str(label))
             random = (np.random.default_rng(key) for key in ([0, index, label, base], [1, index, label, number]))
             images.append(style(image, face, *random))
             labels.append(label)
@@ -88,12 +89,12 @@ def draw(name: str, per_class: int = PER_CLASS) -> Domain:
     return Domain(name, np.stack(images), np.array(labels, np.int64), np.array(groups, np.int64))
 
 
-def _drawn_and_kept(path: Path) -> dict[str, Domain]:
+def _draw_and_keep(path: Path) -> dict[str, Domain]:
     import numpy as np
 
     from fedwca.data import write_atomically
 
-    domains = {name: draw(name) for name in DigitsMini.domains}
+    domains = {name: draw_domain(name) for name in DigitsMini.domains}
     arrays: dict[str, Any] = {
         f"{name}_{part}": getattr(domain, part) for name, domain in domains.items() for part in PARTS
     }
@@ -102,17 +103,17 @@ def _drawn_and_kept(path: Path) -> dict[str, Domain]:
     return domains
 
 
-def _kept(path: Path) -> dict[str, Domain] | None:
+def _read_kept(path: Path) -> dict[str, Domain] | None:
     """The domains in an archive; None where there is none or it is damaged, for it can be drawn again."""
     from fedwca.data import Domain
-    from fedwca.data.archives import arrays
+    from fedwca.data.archives import read_arrays
     from fedwca.errors import DataError
 
     if not path.is_file():
         return None
     parts = {name: tuple(f"{name}_{part}" for part in PARTS) for name in DigitsMini.domains}
     try:
-        found = arrays(path, sum(parts.values(), ()))
+        found = read_arrays(path, sum(parts.values(), ()))
         return {name: Domain(name, *(found[key] for key in keys)) for name, keys in parts.items()}
     except (DataError, KeyError):
         return None

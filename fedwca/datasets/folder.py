@@ -21,6 +21,13 @@ class Folder(DatasetSource):
     dataset: str | None = None
     """Folder of the data set below the root; unset: the root itself holds the domains."""
 
+    def first_domain(self) -> str | None:
+        """The first by letter."""
+        from fedwca.data.readers import find_dataset_folder, find_domains
+
+        folder = find_dataset_folder(self.folder, self.dataset)
+        return next(iter(find_domains(folder)), None) if folder else None
+
     def load(self, size: int = 32) -> FederatedDataset:
         """All domains of the folder, by letter.
 

@@ -1,114 +1,110 @@
-"""What the server takes from a client, and the checks a hostile answer has to pass."""
+"""A client's answer to its task: from the message to a model and an upload, which `fedwca.federated` then checks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-import torch
 from torch import Tensor
 
-from fedwca.deploy.protocol import Parcel, Transport, kinds, misfit, packed, slots
-from fedwca.deploy.updates import Thinning
-from fedwca.engine.bank import Layout
-from fedwca.types import Bounded, Simplex
-from fedwca.uploads import overlong, refuse
+from fedwca.deploy.compression import TopKCompressor
+from fedwca.deploy.parcel import Parcel, Transport, model_slots, tensors_problem, tensors_to_row, wire_types
+from fedwca.engine.layout import Layout
+from fedwca.federated.validation import ExpectedUpload, Upload, model_problem, upload_problem
 
 
 @dataclass(frozen=True)
-class Expected:
+class ReceivedAnswer:
+    """What the server has of a client in a round, once its message is in order."""
+
+    model: Tensor
+    """``[P]``; where none is uploaded, the one the client was sent."""
+    upload: Upload
+    samples: int
+    """Training images it names."""
+
+
+@dataclass(frozen=True)
+class ExpectedAnswer:
     """What the server takes from one client in one round."""
 
     round: int
     token: str
-    """Drawn anew for every task; an upload without it answers another task."""
+    """Drawn anew for every task; an answer without it is to another task."""
     layout: Layout
     transport: Transport
     share: float | None
     """Of an update's entries that travel; None: the model travels whole."""
-    declared: Mapping[str, Simplex]
-    shared: int
-    """Shared models that were sent."""
     travels: bool
     """Whether a model is uploaded at all."""
-    beside: Mapping[str, Bounded]
-    """What objectives declare, by ``<objective>.<name>``."""
-    own: Tensor
+    sent: Tensor
     """The first model that was sent ``[P]``; in a first round the source model."""
-    choices: int = 0
-    """Clusters the client may choose from; 0: it does not choose."""
+    upload: ExpectedUpload
+    """What comes beside the model."""
     samples: int = 0
     """Training images it named before; 0: none yet."""
-    most: int = 10_000_000
+    max_samples: int = 10_000_000
     """More training images than this are not believed."""
 
     @property
-    def thinning(self) -> Thinning | None:
-        """How the model is thinned; None: it travels whole."""
-        return None if self.share is None else Thinning(self.layout, self.share, self.transport)
+    def compressor(self) -> TopKCompressor | None:
+        """How the model is compressed; None: it travels whole."""
+        return None if self.share is None else TopKCompressor(self.layout, self.share, self.transport)
 
 
-def flaw(parcel: Parcel, expected: Expected) -> str:
-    """Why an upload is refused, in a sentence; empty if it is in order."""
+def answer_problem(parcel: Parcel, expected: ExpectedAnswer) -> str:
+    """Why an answer is refused, in a sentence; empty if it is in order."""
     if parcel.kind != "upload":
         return f"is a {parcel.kind!r}, not an upload"
     if parcel.round != expected.round:
         return f"is for round {parcel.round}; this is round {expected.round}"
     if parcel.notes.get("token") != expected.token:
         return "answers another task than the one it was sent"
-    if why := flawed_model(parcel, expected) or flawed_extras(parcel, expected):
-        return why
-    samples = parcel.notes.get("samples")
-    if not isinstance(samples, int) or not 1 <= samples <= expected.most:
-        return f"names {samples!r} training images; right is 1 to {expected.most}"
-    if expected.samples and samples != expected.samples:
-        return f"names {samples} training images after {expected.samples} in an earlier round"
-    return flawed_report(parcel, expected)
-
-
-def flawed_model(parcel: Parcel, expected: Expected) -> str:
-    """Why the model is refused; empty if it is in order."""
-    if not expected.travels:
-        return f"holds {len(parcel.models)} models; in this method none is uploaded" if parcel.models else ""
-    if thinning := expected.thinning:
-        return thinning.misfit(parcel.models)
-    if set(parcel.models) != {"model"}:
-        return f"holds {len(parcel.models)} models by other names than 'model'; right is that one"
-    return misfit(parcel.models["model"], slots(expected.layout), kinds(expected.layout, expected.transport))
-
-
-def flawed_extras(parcel: Parcel, expected: Expected) -> str:
-    """Why what objectives upload beside the model is refused; empty if it is in order."""
-    if lacks := sorted(set(expected.beside) - set(parcel.beside)):
-        return f"uploads no {', '.join(lacks)}"
-    for name, value in parcel.beside.items():
-        if why := overlong(value, expected.beside.get(name)):
-            return f"{name[:80]} {why}"
-    return ""
-
-
-def uploaded(parcel: Parcel, expected: Expected) -> Tensor:
-    """The model ``[P]`` in an upload without `flaw`; where none is uploaded, the one the client was sent."""
-    if not expected.travels:
-        return expected.own
-    thinning = expected.thinning
     return (
-        thinning.restore(parcel.models, expected.own) if thinning else packed(parcel.models["model"], expected.layout)
+        _models_problem(parcel, expected)
+        or _samples_problem(parcel, expected)
+        or model_problem(_read_model(parcel, expected))
+        or upload_problem(_read_upload(parcel), expected.upload)
     )
 
 
-def flawed_report(parcel: Parcel, expected: Expected) -> str:
-    """Why the numbers beside the model are refused; empty if they are in order."""
-    given = dict(parcel.report)
-    choice = given.pop("label", None)
-    if lacks := sorted(set(expected.declared) - set(given)):
-        return f"reports no {', '.join(lacks)}"
-    for name, value in given.items():
-        if why := refuse(value, expected.declared.get(name), expected.shared):
-            return f"{name[:80]} {why}"
-    if (choice is not None) != bool(expected.choices):
-        return "chooses a cluster in a method where clients do not, or does not where they do"
-    if choice is None:
-        return ""
-    right = choice.shape == (1,) and choice.dtype == torch.int64 and 0 <= int(choice[0]) < expected.choices
-    return "" if right else f"chooses no cluster from 0 to {expected.choices - 1}"
+def read_answer(parcel: Parcel, expected: ExpectedAnswer) -> ReceivedAnswer:
+    """What is in a message without `answer_problem`."""
+    upload = _read_upload(parcel)
+    report = {name: value.double() for name, value in upload.report.items()}
+    return ReceivedAnswer(_read_model(parcel, expected), replace(upload, report=report), int(parcel.notes["samples"]))
+
+
+def _models_problem(parcel: Parcel, expected: ExpectedAnswer) -> str:
+    """Why the named tensors are no model; empty if they are."""
+    if not expected.travels:
+        return f"holds {len(parcel.models)} models; in this method none is uploaded" if parcel.models else ""
+    if compressor := expected.compressor:
+        return compressor.models_problem(parcel.models)
+    if set(parcel.models) != {"model"}:
+        return f"holds {len(parcel.models)} models by other names than 'model'; right is that one"
+    types = wire_types(expected.layout, expected.transport)
+    return tensors_problem(parcel.models["model"], model_slots(expected.layout), types)
+
+
+def _samples_problem(parcel: Parcel, expected: ExpectedAnswer) -> str:
+    """Why the number of training images is refused; empty if it is in order."""
+    samples = parcel.notes.get("samples")
+    if not isinstance(samples, int) or not 1 <= samples <= expected.max_samples:
+        return f"names {samples!r} training images; right is 1 to {expected.max_samples}"
+    if expected.samples and samples != expected.samples:
+        return f"names {samples} training images after {expected.samples} in an earlier round"
+    return ""
+
+
+def _read_model(parcel: Parcel, expected: ExpectedAnswer) -> Tensor:
+    if not expected.travels:
+        return expected.sent
+    if compressor := expected.compressor:
+        return compressor.decompress(parcel.models, expected.sent)
+    return tensors_to_row(parcel.models["model"], expected.layout)
+
+
+def _read_upload(parcel: Parcel) -> Upload:
+    report = dict(parcel.report)
+    label = report.pop("label", None)
+    return Upload(report=report, label=label, extras=parcel.extras)

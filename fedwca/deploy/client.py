@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from fedwca.core.messages import Blend, Offer
 from fedwca.data.partition import ClientImages
+from fedwca.deploy.checks import require_covered
 from fedwca.deploy.composition import Composition
-from fedwca.deploy.limits import require_covered
-from fedwca.deploy.protocol import Parcel, kinds, misfit, packed, slots, unpacked
-from fedwca.deploy.updates import Models, Thinning
-from fedwca.engine.loop import Loop
-from fedwca.engine.protocol import Work
+from fedwca.deploy.compression import NamedModels, TopKCompressor
+from fedwca.deploy.parcel import Parcel, model_slots, row_to_tensors, tensors_problem, tensors_to_row, wire_types
+from fedwca.engine.interface import ClientWork, SingleStep
 from fedwca.engine.randomness import Keys
+from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.task import Task
 from fedwca.errors import DataError, Diverged, FedwcaError
-from fedwca.types import Blend, Offer
+from fedwca.federated.validation import model_problem
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Privacy:
 
 
 class Client:
-    """Answers a server's parcels; what it has of its own is in ``loop.bank`` and ``left``.
+    """Answers a server's parcels; what it has of its own is in ``engine.bank`` and ``residual``.
 
     Args:
         images: training images uint8 ``[N, 3, side, side]`` for the side the model needs.
@@ -54,19 +55,19 @@ class Client:
         self.composition: Composition | None = None
         self.index = -1
         self.final: Tensor | None = None
-        self.left: Tensor | None = None
+        self.residual: Tensor | None = None
         """With feedback, what earlier uploads left out ``[L]``; what an answer held that was not taken is not in it."""
-        self.began: tuple[int, Tensor, Tensor | None] | None = None
-        """The last round, and what ``loop.bank`` and ``left`` held when it began: a round may be played again."""
-        self._loop: Loop | None = None
+        self.round_start: tuple[int, Tensor, Tensor | None] | None = None
+        """The last round, and what ``engine.bank`` and ``residual`` held when it began: a round may be played again."""
+        self._engine: SequentialEngine | None = None
 
     @property
-    def loop(self) -> Loop:
+    def engine(self) -> SequentialEngine:
         """The engine with this client alone; there once the source model has come."""
-        assert self._loop is not None
-        return self._loop
+        assert self._engine is not None
+        return self._engine
 
-    def learn(self, composition: Composition, index: int, source: dict[str, Tensor]) -> None:
+    def set_up(self, composition: Composition, index: int, source: dict[str, Tensor]) -> None:
         """Take in what is sent once: the composition, this client's number, the source model with its classifier.
 
         Raises:
@@ -87,8 +88,8 @@ class Client:
             raise DataError("this client has no images")
         none = train[:0]
         own, precision = [ClientImages(train, none, none)], composition.precision
-        self._loop = Loop(network, own, self.device, 1, composition.batch_norm, precision)
-        self.composition, self.index, self.left, self.began = composition, index, None, None
+        self._engine = SequentialEngine(network, own, self.device, 1, composition.batch_norm, precision)
+        self.composition, self.index, self.residual, self.round_start = composition, index, None, None
 
     def handle(self, parcel: Parcel) -> Parcel:
         """The answer to one parcel.
@@ -101,18 +102,18 @@ class Client:
             index, source = int(parcel.notes["client"]), dict(parcel.models["source"])
             # A server that was restarted tells everything again; what this client has of its own stays.
             if not self._knows(composition, index, source):
-                self.learn(composition, index, source)
+                self.set_up(composition, index, source)
         if self.composition is None:
             return Parcel("lost", parcel.round, notes={"token": parcel.notes.get("token", "")})
         if parcel.kind == "final":
-            self.final = self.loop.deliver(torch.ones(1, 1, dtype=torch.float64), self._models(parcel))[0]
+            self.final = self.engine.deliver(torch.ones(1, 1, dtype=torch.float64), self._models(parcel))[0]
             return Parcel("done", parcel.round)
         return self._train(parcel, self.composition)
 
     def _knows(self, composition: Composition, index: int, source: dict[str, Tensor]) -> bool:
         if (self.composition, self.index) != (composition, index):
             return False
-        own = self.loop.network.state_dict()
+        own = self.engine.network.state_dict()
         return own.keys() == source.keys() and all(torch.equal(own[name].cpu(), source[name]) for name in own)
 
     def _models(self, parcel: Parcel) -> Tensor:
@@ -120,46 +121,46 @@ class Client:
         do not travel in this method.
         """
         assert self.composition is not None
-        layout = self.loop.layout
+        layout = self.engine.layout
         sent = [parcel.models[f"sent-{i}"] for i in range(sum(name != "source" for name in parcel.models))]
         for number, model in enumerate(sent):
-            if why := misfit(model, slots(layout), kinds(layout, self.composition.transport)):
+            if why := tensors_problem(model, model_slots(layout), wire_types(layout, self.composition.transport)):
                 raise FedwcaError(f"model {number} that was sent {why}")
         if not sent:
             travels = self.composition.method()[0].travels
-            return layout.read(self.loop.network)[None] if travels else self.loop.bank.clone()
-        return torch.stack([packed(model, layout) for model in sent]).to(self.loop.device)
+            return layout.read(self.engine.network)[None] if travels else self.engine.bank.clone()
+        return torch.stack([tensors_to_row(model, layout) for model in sent]).to(self.engine.device)
 
-    def _begin(self, round: int) -> None:
+    def _start_round(self, round: int) -> None:
         """A round that is played again begins where it did, round 0 at the source model."""
         if round == 0:
-            self.loop.bank[0], self.left = self.loop.layout.read(self.loop.network), None
-        elif self.began is not None and self.began[0] == round:
-            self.loop.bank[0], self.left = self.began[1], self.began[2]
-        self.began = (round, self.loop.bank[0].clone(), self.left)
+            self.engine.bank[0], self.residual = self.engine.layout.read(self.engine.network), None
+        elif self.round_start is not None and self.round_start[0] == round:
+            self.engine.bank[0], self.residual = self.round_start[1], self.round_start[2]
+        self.round_start = (round, self.engine.bank[0].clone(), self.residual)
 
     def _train(self, parcel: Parcel, composition: Composition) -> Parcel:
         aggregator, labeler, objectives = composition.method()
         keys = Keys(composition.seed, composition.trial)
-        self._begin(parcel.round)
+        self._start_round(parcel.round)
         first, rows = bool(parcel.notes["first"]), self._models(parcel)
         eye, personal = torch.eye(len(rows), dtype=torch.float64), int(parcel.notes["personal"])
         offer = Offer(eye[None, :personal], eye[personal:])
         draws = lambda purpose: keys(parcel.round, self.index, purpose)  # noqa: E731
-        task = Task(labeler, objectives, composition.training.at(parcel.round), draws, parcel.beside)
+        task = Task(labeler, objectives, composition.training.at(parcel.round), draws, parcel.extras)
 
-        def adapt(_: Sequence[int], desk: Work) -> list[tuple[Blend, dict[str, Tensor]]]:
-            blend = Blend(desk.own) if first else aggregator.blend(parcel.round, desk)
-            return [(blend, desk.collect(desk.train(blend))[0])]
+        def adapt(work: ClientWork) -> list[tuple[Blend, dict[str, Tensor]]]:
+            blend = Blend(work.own) if first else aggregator.blend(parcel.round, work)
+            return [(blend, work.collect(work.train(blend))[0])]
 
-        ((blend, beside),) = self.loop.run(offer, rows, lambda _: task, adapt, [0])
-        row = self.loop.bank[0]
-        if not bool(torch.isfinite(row).all()):
-            raise Diverged("this client's model has values that are not finite; a lower learning rate may help")
+        ((blend, extras),) = self.engine.run(SingleStep(offer, rows, lambda _: task, [0], adapt))
+        row = self.engine.bank[0]
+        if problem := model_problem(row):
+            raise Diverged(f"this client's model {problem}; a lower learning rate may help")
         if self.privacy is not None:
             # The start may depend on the images through the report; the first model sent does not.
             row = (rows[0] + self.privacy(row.cpu() - rows[0].cpu()).to(rows)).clone()
-            self._settle(row)
+            self._clamp_variances(row)
         report = {name: value[0].float().cpu() for name, value in blend.report.items()}
         if blend.labels is not None:
             report["label"] = blend.labels.cpu()
@@ -168,20 +169,21 @@ class Client:
             parcel.round,
             self._upload(row.cpu(), rows[0].cpu(), composition) if aggregator.travels else {},
             report,
-            beside,
-            {"token": parcel.notes["token"], "samples": len(self.loop.images[0])},
+            extras,
+            {"token": parcel.notes["token"], "samples": len(self.engine.images[0])},
         )
 
-    def _upload(self, row: Tensor, own: Tensor, composition: Composition) -> Models:
-        layout = self.loop.layout
+    def _upload(self, row: Tensor, own: Tensor, composition: Composition) -> NamedModels:
+        layout = self.engine.layout
         if composition.top is None:
-            return {"model": unpacked(row, layout, composition.transport)}
-        models, left = Thinning(layout, composition.top, composition.transport).thin(row, own, self.left)
-        self.left = left if composition.feedback else None
+            return {"model": row_to_tensors(row, layout, composition.transport)}
+        compressor = TopKCompressor(layout, composition.top, composition.transport)
+        models, residual = compressor.compress(row, own, self.residual)
+        self.residual = residual if composition.feedback else None
         return models
 
-    def _settle(self, row: Tensor) -> None:
+    def _clamp_variances(self, row: Tensor) -> None:
         """Noise may not make a running variance negative: the model would be useless to everybody."""
-        for slot in self.loop.layout.statistics:
+        for slot in self.engine.layout.statistics:
             if slot.name.endswith("running_var"):
                 slot.of(row).clamp_(min=math.sqrt(torch.finfo(row.dtype).tiny))

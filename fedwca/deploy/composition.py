@@ -6,16 +6,16 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
 
-from fedwca.deploy.protocol import Transport
-from fedwca.engine.loop import Statistics
+from fedwca.config.registries import registry_of
+from fedwca.core.interfaces import Aggregator, Objective, PseudoLabeler
+from fedwca.core.network import Architecture
+from fedwca.deploy.parcel import Transport
+from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.precision import Precision
 from fedwca.engine.task import Training
 from fedwca.errors import InvalidConfig
-from fedwca.experiments.components import registry
-from fedwca.kinds import Aggregator, Objective, PseudoLabeler
-from fedwca.network import Architecture
+from fedwca.federated.method import Method
 from fedwca.registry import Registry, problems
-from fedwca.round import Method
 
 Spec = dict[str, Any]
 
@@ -35,7 +35,7 @@ class Composition(BaseModel):
     """Names and fields."""
     training: Training = Training()
     """Epochs and optimiser."""
-    batch_norm: Statistics = "mixed"
+    batch_norm: BatchNormPolicy = BatchNormPolicy.MIXED
     """What becomes of BatchNorm's running statistics when models are mixed."""
     precision: Precision = "fp32"
     """In which clients compute."""
@@ -78,14 +78,14 @@ class Composition(BaseModel):
 
     def architecture(self) -> Architecture:
         """The model's architecture."""
-        built: Architecture = registry("model").build(self.model)
+        built: Architecture = registry_of("model").build(self.model)
         return built
 
     def method(self) -> tuple[Aggregator, PseudoLabeler, tuple[Objective, ...]]:
         """The components; those of a plugin must be installed at the client too."""
-        objectives = tuple(registry("objective").build(objective) for objective in self.objectives)
+        objectives = tuple(registry_of("objective").build(objective) for objective in self.objectives)
         return (
-            registry("aggregator").build(self.aggregator),
-            registry("pseudo_labeler").build(self.pseudo_labeler),
+            registry_of("aggregator").build(self.aggregator),
+            registry_of("pseudo_labeler").build(self.pseudo_labeler),
             objectives,
         )

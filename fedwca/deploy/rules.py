@@ -1,15 +1,12 @@
-"""How a federation treats its clients, and what its server remembers between rounds."""
+"""How a federation treats its clients."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
-from torch import Tensor
 
-from fedwca.deploy.rounds import Robust
-from fedwca.round import Server
+from fedwca.deploy.robust import Robust
 
 
 class Rules(BaseModel):
@@ -29,22 +26,3 @@ class Rules(BaseModel):
     """Updates longer than so many times the round's median are refused; None: no bound."""
     robust: Robust = "mean"
     """Cluster means: plain, by coordinate the median, or trimmed by a quarter on each side."""
-
-
-@dataclass(frozen=True)
-class Memory:
-    """All that a restart needs; plain values."""
-
-    round: int
-    """The next one."""
-    server: Server
-    shares: Tensor
-    """Share of each client's last upload in each row ``[R, K]``."""
-    anchors: Tensor
-    """Cluster means of round 0 ``[C, P]``, by which a late client is placed; none before."""
-    seats: tuple[str, ...] = ()
-    """Names of the clients, by their number; empty for a free place."""
-    samples: tuple[int, ...] = ()
-    """Training images each named; 0: none yet."""
-    waiting: frozenset[int] = frozenset()
-    """Clients that joined late and wait for a round in which clients report."""

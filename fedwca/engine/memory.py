@@ -1,17 +1,17 @@
-"""How many bytes a run needs, from a stated formula (docs/performance.md); nothing is run and nothing allocated."""
+"""Bytes that a run needs, from a stated formula (docs/internals/performance.md), and bytes that are free."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from fedwca.engine.bank import Layout
-from fedwca.engine.stacked.convolution import as_products
-from fedwca.network import Network
+from fedwca.core.network import Network
+from fedwca.engine.layout import Layout
 
 
 @dataclass(frozen=True)
@@ -32,19 +32,16 @@ class Footprint:
     """Whether training steps are recorded and keep memory of their own for it."""
 
     @classmethod
-    def of(cls, network: Network, products: bool = False, recorded: bool = False) -> Footprint:
+    def of(cls, network: Network, recorded: bool = False) -> Footprint:
         """Counted by a training pass of a copy that has shapes but no values; it makes no copies for another order of
         memory, 3 % of a LeNet's activations.
 
         Args:
             network: the model.
-            products: whether training runs its convolutions as matrix products, which keep unfolded patches.
             recorded: whether its steps are CUDA graphs.
         """
         layout = Layout.of(network)
         like = copy.deepcopy(network).to("meta").train()
-        if products:
-            as_products(like)
         for parameter in like.parameters():
             parameter.requires_grad_(True)
         known = {tensor.untyped_storage()._cdata for tensor in (*like.parameters(), *like.buffers())}
@@ -93,7 +90,7 @@ class Footprint:
 
 
 @dataclass(frozen=True)
-class Need:
+class MemoryEstimate:
     """Bytes by what they are for."""
 
     bank: int
@@ -110,18 +107,18 @@ class Need:
         """Bytes of everything."""
         return sum(asdict(self).values())
 
-    def times(self, trials: int) -> Need:
+    def times(self, trials: int) -> MemoryEstimate:
         """Of so many federations that go through rounds together.
 
-        >>> Need(1, 2, 3, 4).times(2)
-        Need(bank=2, rows=4, images=6, work=8)
+        >>> MemoryEstimate(1, 2, 3, 4).times(2)
+        MemoryEstimate(bank=2, rows=4, images=6, work=8)
         """
-        return Need(*(trials * value for value in asdict(self).values()))
+        return MemoryEstimate(*(trials * value for value in asdict(self).values()))
 
 
-def need(
+def estimate_memory(
     footprint: Footprint, clients: Sequence[int], side: int, rows: int, step: int, chunk: int, at_once: int
-) -> Need:
+) -> MemoryEstimate:
     """What a run holds at its peak.
 
     Args:
@@ -134,11 +131,11 @@ def need(
         at_once: models at work at the same time: workers of the loop, or the clients of a slice.
 
     >>> one = Footprint(values=10, frozen=2, saved=100, largest=50)
-    >>> need(one, [4, 6], side=2, rows=1, step=3, chunk=8, at_once=2)
-    Need(bank=80, rows=120, images=120, work=2496)
+    >>> estimate_memory(one, [4, 6], side=2, rows=1, step=3, chunk=8, at_once=2)
+    MemoryEstimate(bank=80, rows=120, images=120, work=2496)
     """
     work = max(footprint.training(step), footprint.evaluation(chunk))
-    return Need(
+    return MemoryEstimate(
         bank=footprint.model * len(clients),
         rows=footprint.model * (2 * rows + 1),
         images=sum(clients) * 3 * side**2,
@@ -159,3 +156,20 @@ def slice_size(there: int, fixed: int, each: int, clients: int) -> int:
     2
     """
     return max(0, min(clients, (there - fixed) // each))
+
+
+def free_bytes(device: str) -> int | None:
+    """Bytes that a process may still take on a device; None where the system does not say."""
+    if torch.device(device).type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    found = []
+    info = Path("/proc/meminfo")
+    if info.exists():
+        lines = dict(line.split(":") for line in info.read_text().splitlines())
+        found.append(1024 * int(lines["MemAvailable"].split()[0]))
+    limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
+    if limit.exists() and used.exists() and limit.read_text().strip() != "max":
+        # Cached files count as used, but go when memory is wanted.
+        stat = dict(line.split() for line in limit.with_name("memory.stat").read_text().splitlines())
+        found.append(int(limit.read_text()) - int(used.read_text()) + int(stat.get("inactive_file", 0)))
+    return min(found) if found else None

@@ -8,15 +8,13 @@ from typing import Any, Literal
 
 import torch
 
+from fedwca.core.settings import Precision as Precision
 from fedwca.errors import UsageError
 
-Precision = Literal["fp32", "tf32", "bf16", "bf16-all"]
-"""fp32; tf32: a GPU's products round their factors to ten bits; bf16: steps of training in bfloat16 where that is safe;
-bf16-all: evidence and labels too."""
 Phase = Literal["train", "evidence"]
 
 
-def check(precision: Precision, dtype: torch.dtype, device: torch.device) -> None:
+def check_precision(precision: Precision, dtype: torch.dtype, device: torch.device) -> None:
     """Whether clients can compute in a precision.
 
     Args:
@@ -41,7 +39,7 @@ def check(precision: Precision, dtype: torch.dtype, device: torch.device) -> Non
         raise UsageError(f"precision {precision}: {name} has no bfloat16; take precision fp32")
 
 
-def computing(precision: Precision, phase: Phase, device: torch.device) -> AbstractContextManager[Any]:
+def compute_precision(precision: Precision, phase: Phase, device: torch.device) -> AbstractContextManager[Any]:
     """Autocast for a network's backbone and bottleneck; for fp32, and for what stays in it, nothing.
 
     Inside, convolutions and matrix products are in bfloat16 and read weights that are rounded for the while. BatchNorm
@@ -52,7 +50,7 @@ def computing(precision: Precision, phase: Phase, device: torch.device) -> Abstr
 
 
 @contextmanager
-def products(precision: Precision, device: str | torch.device) -> Iterator[None]:
+def matmul_precision(precision: Precision, device: str | torch.device) -> Iterator[None]:
     """Whether a GPU may round the factors of float32 products to TensorFloat-32: with ``tf32`` only.
 
     Torch lets convolutions do so unless told otherwise. Its settings are the process's; they are put back at the end.

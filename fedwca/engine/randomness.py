@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedwca.engine.transfer import sent
+from fedwca.engine.device_copy import to_device
 
 _MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -33,10 +33,10 @@ def _hash(value: int) -> int:
     return value ^ (value >> 31)
 
 
-def fold(parts: Iterable[int | str]) -> int:
+def fold_key(parts: Iterable[int | str]) -> int:
     """One 64-bit key of several integers and words.
 
-    >>> fold([0, 1, "dropout"]) != fold([1, 0, "dropout"])
+    >>> fold_key([0, 1, "dropout"]) != fold_key([1, 0, "dropout"])
     True
     """
     key = 0
@@ -46,7 +46,7 @@ def fold(parts: Iterable[int | str]) -> int:
     return key
 
 
-def whole(key: int | Tensor, counters: Tensor) -> Tensor:
+def random_integers(key: int | Tensor, counters: Tensor) -> Tensor:
     """Whole numbers in 0…2⁵³-1, one for each counter; `uniform` is 2⁻⁵³ times these.
 
     Args:
@@ -75,15 +75,15 @@ def uniform(key: int | Tensor, counters: Tensor) -> Tensor:
     Returns:
         float64 in the shape of ``counters``; a multiple of 2⁻⁵³.
 
-    >>> [round(u, 4) for u in uniform(fold([0]), torch.arange(3)).tolist()]
+    >>> [round(u, 4) for u in uniform(fold_key([0]), torch.arange(3)).tolist()]
     [0.6524, 0.7012, 0.3871]
     """
-    return whole(key, counters).double() * 2.0**-53
+    return random_integers(key, counters).double() * 2.0**-53
 
 
-def tensor_of(keys: Iterable[int], device: torch.device) -> Tensor:
+def keys_tensor(keys: Iterable[int], device: torch.device) -> Tensor:
     """Keys as a tensor, one for each of them ``[G]`` int64, for `uniform`."""
-    return sent([_signed(key) for key in keys], device)
+    return to_device([_signed(key) for key in keys], device)
 
 
 def permutation(key: int, n: int) -> Tensor:
@@ -100,4 +100,4 @@ class Keys:
 
     def __call__(self, round: int, client: int, purpose: str) -> int:
         """The key of one client's draws for one purpose in one round."""
-        return fold([self.seed, self.trial, round, client, purpose])
+        return fold_key([self.seed, self.trial, round, client, purpose])

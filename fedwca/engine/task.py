@@ -2,49 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt
 from torch import Tensor
 
-from fedwca.kinds import Objective, PseudoLabeler
-from fedwca.types import Targets
-
-
-class Training(BaseModel):
-    """How a client trains: SGD with a fresh momentum every round."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-    epochs: PositiveInt = 5
-    """E, passes over the client's images in a round."""
-    lr: PositiveFloat = 1e-3
-    """Learning rate of SGD."""
-    batch_size: int = Field(64, ge=2)
-    """Images per step; the last, smaller batch is kept unless it holds a single image (BatchNorm needs two)."""
-    momentum: NonNegativeFloat = 0.9
-    """Factor of the momentum."""
-    weight_decay: NonNegativeFloat = 1e-3
-    """L2 decay of all trained parameters."""
-    nesterov: bool = False
-    """Nesterov's momentum instead of the heavy ball."""
-    clip: PositiveFloat | None = None
-    """Largest length of the gradient of a step, before weight decay; none does not clip."""
-    cosine: PositiveInt | None = None
-    """Rounds over which the learning rate falls to 0 along half a cosine; none keeps it constant."""
-
-    def at(self, round: int) -> Training:
-        """The training of one round, its learning rate that of the round.
-
-        >>> [round(Training(lr=1, cosine=4).at(number).lr, 3) for number in range(6)]
-        [1.0, 0.854, 0.5, 0.146, 0.0, 0.0]
-        """
-        if self.cosine is None:
-            return self
-        lr = self.lr * (1 + math.cos(math.pi * min(round / self.cosine, 1))) / 2
-        return self.model_copy(update={"lr": lr, "cosine": None})
+from fedwca.core.interfaces import Objective, PseudoLabeler
+from fedwca.core.messages import Targets
+from fedwca.core.settings import Training as Training
 
 
 @dataclass(frozen=True)
@@ -77,7 +42,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Lesson:
+class EpochContext:
     """What stays the same over the steps between two labellings."""
 
     targets: Targets

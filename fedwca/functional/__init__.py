@@ -5,32 +5,30 @@ Axes: K clients, C clusters, M classes, N samples, q features, P parameters. Fun
 in float32 and float64, on any device. Only the clustering and the strong views branch on values.
 """
 
+from typing import TYPE_CHECKING
+
+from fedwca._deprecated import forward_names
+from fedwca.functional._nearest import Metric
+from fedwca.functional.augment import strong_augment
 from fedwca.functional.evidence import alignment, class_entropy, soft_neighborhood_density
 from fedwca.functional.finch import finch, finch_levels
-from fedwca.functional.joining import member_distances
-from fedwca.functional.labels import (
-    confident,
-    mixup_partners,
-    prototype_labels,
-    prototype_similarity,
-    prototypes,
-    select_labels,
-)
+from fedwca.functional.label_selection import adaptive_threshold, confident_mask, select_labels
 from fedwca.functional.losses import (
-    adaptive_threshold,
     distillation,
-    fill_prototypes,
     information_maximization,
     prototype_contrast,
     weighted_cross_entropy,
 )
+from fedwca.functional.mixup import mixup_partners
+from fedwca.functional.nearest_member import member_distances
 from fedwca.functional.neighbours import VectorError, connected_components, first_neighbours
-from fedwca.functional.sparse import largest_entries, scattered
+from fedwca.functional.prototypes import fill_prototypes, prototype_labels, prototype_similarity, prototypes
 from fedwca.functional.styles import amplitude_style
-from fedwca.functional.views import strong
+from fedwca.functional.top_k import largest_entries, scatter_entries
 from fedwca.functional.weights import blend_weights, cluster_means, soft_cluster_weights, tempered_softmax
 
 __all__ = [
+    "Metric",
     "VectorError",
     "adaptive_threshold",
     "alignment",
@@ -38,7 +36,7 @@ __all__ = [
     "blend_weights",
     "class_entropy",
     "cluster_means",
-    "confident",
+    "confident_mask",
     "connected_components",
     "distillation",
     "fill_prototypes",
@@ -53,11 +51,21 @@ __all__ = [
     "prototype_labels",
     "prototype_similarity",
     "prototypes",
-    "scattered",
+    "scatter_entries",
     "select_labels",
     "soft_cluster_weights",
     "soft_neighborhood_density",
-    "strong",
+    "strong_augment",
     "tempered_softmax",
     "weighted_cross_entropy",
 ]
+
+_RENAMED = {
+    "confident": "fedwca.functional.confident_mask",
+    "scattered": "fedwca.functional.scatter_entries",
+    "strong": "fedwca.functional.strong_augment",
+}
+
+# Not for a type checker, which would then take any name for one that is there.
+if not TYPE_CHECKING:
+    __getattr__ = forward_names(__name__, _RENAMED)

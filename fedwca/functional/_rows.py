@@ -7,34 +7,34 @@ from torch import Tensor
 from torch.linalg import vector_norm
 
 
-def real(rows: Tensor, mask: Tensor | None) -> Tensor:
+def sample_mask(rows: Tensor, mask: Tensor | None) -> Tensor:
     """Say which of the N rows are samples ``[N]`` bool; without a mask all are."""
     if mask is None:
         return torch.ones(rows.shape[:1], dtype=torch.bool, device=rows.device)
     return mask != 0
 
 
-def blank(rows: Tensor, keep: Tensor | None) -> Tensor:
+def zero_rows(rows: Tensor, keep: Tensor | None) -> Tensor:
     """Put zeros into the rows ``[N, q]`` that ``keep [N]`` leaves out, whatever they hold; None leaves out nothing."""
     return rows if keep is None else rows.masked_fill(~keep[:, None], 0)
 
 
-def number(rows: Tensor, keep: Tensor | None) -> Tensor | int:
+def count_rows(rows: Tensor, keep: Tensor | None) -> Tensor | int:
     """Count the kept ones of N rows, None for all of them; at least 1."""
     return max(1, len(rows)) if keep is None else keep.sum().clamp_min(1)
 
 
-def mean_of(values: Tensor, keep: Tensor | None) -> Tensor:
+def mean_of_rows(values: Tensor, keep: Tensor | None) -> Tensor:
     """Average the kept ones of ``values [N] -> []``, None for all of them; 0 when none is kept."""
-    return (values if keep is None else values.masked_fill(~keep, 0)).sum() / number(values, keep)
+    return (values if keep is None else values.masked_fill(~keep, 0)).sum() / count_rows(values, keep)
 
 
-def unit(rows: Tensor) -> Tensor:
+def normalize_rows(rows: Tensor) -> Tensor:
     """Scale rows ``[N, q]`` to length 1; a zero row stays zero, so that its cosine with anything is 0."""
     length = vector_norm(rows, dim=-1, keepdim=True)
     return rows / torch.where(length > 0, length, 1)
 
 
-def columns(labels: Tensor, classes: int) -> Tensor:
+def class_columns(labels: Tensor, classes: int) -> Tensor:
     """Turn labels ``[N]`` into one-hot rows ``[N, M]`` bool; a label outside 0…M-1 gives a row of zeros."""
     return labels[:, None] == torch.arange(classes, device=labels.device)

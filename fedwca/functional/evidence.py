@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.special import entr
 
 from fedwca.errors import UsageError
-from fedwca.functional._rows import blank, columns, mean_of, real, unit
+from fedwca.functional._rows import class_columns, mean_of_rows, normalize_rows, sample_mask, zero_rows
 
 
 def alignment(features: Tensor, classifier: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -27,9 +27,9 @@ def alignment(features: Tensor, classifier: Tensor, mask: Tensor | None = None) 
     >>> alignment(features, torch.tensor([[1.0, 0.0], [0.0, 5.0]]))  # (0.8 + 1) / 2
     tensor(0.9000)
     """
-    keep = real(features, mask)
-    cosines = unit(blank(features, keep)) @ unit(classifier).mT
-    return mean_of(cosines.amax(-1), keep)
+    keep = sample_mask(features, mask)
+    cosines = normalize_rows(zero_rows(features, keep)) @ normalize_rows(classifier).mT
+    return mean_of_rows(cosines.amax(-1), keep)
 
 
 def soft_neighborhood_density(
@@ -63,8 +63,8 @@ def soft_neighborhood_density(
         raise UsageError(f"the temperature must be above 0, not {temperature}")
     if chunk < 1:
         raise UsageError(f"the chunk must be at least 1 row, not {chunk}")
-    keep = real(probabilities, mask)
-    rows = unit(blank(probabilities, keep))
+    keep = sample_mask(probabilities, mask)
+    rows = normalize_rows(zero_rows(probabilities, keep))
     if rows.shape[0] == 0:
         return rows.sum()
     index = torch.arange(rows.shape[0], device=rows.device)
@@ -77,7 +77,7 @@ def soft_neighborhood_density(
         parts = scores.exp()
         total = parts.sum(-1)
         entropies.append(total.log() - (parts * scores).sum(-1) / total)
-    density = mean_of(torch.cat(entropies), keep)
+    density = mean_of_rows(torch.cat(entropies), keep)
     return torch.where(keep.sum() > 1, density, 0)
 
 
@@ -96,8 +96,8 @@ def class_entropy(probabilities: Tensor, mask: Tensor | None = None) -> Tensor:
     >>> class_entropy(torch.tensor([[0.9, 0.1], [0.8, 0.2], [0.4, 0.6], [0.3, 0.7]]))  # half and half: log 2
     tensor(0.6931)
     """
-    keep = real(probabilities, mask)
-    predicted = columns(blank(probabilities, keep).argmax(-1), probabilities.shape[-1]) & keep[:, None]
+    keep = sample_mask(probabilities, mask)
+    predicted = class_columns(zero_rows(probabilities, keep).argmax(-1), probabilities.shape[-1]) & keep[:, None]
     counts = predicted.sum(0).to(probabilities.dtype)
     parts: Tensor = entr(counts / counts.sum().clamp_min(1))
     return parts.sum()

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fedwca.errors import UsageError
-from fedwca.functional._search import Backend, Metric
+from fedwca.functional._nearest import Backend, Metric
 from fedwca.functional.neighbours import Precision, connected_components, first_neighbours
 
 

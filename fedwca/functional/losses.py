@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.special import entr
 
 from fedwca.errors import UsageError
-from fedwca.functional._rows import blank, mean_of, number, real
+from fedwca.functional._rows import count_rows, mean_of_rows, sample_mask, zero_rows
 
 
 def information_maximization(logits: Tensor, mask: Tensor | None = None, eps: float = 1e-5) -> Tensor:
@@ -33,15 +32,15 @@ def information_maximization(logits: Tensor, mask: Tensor | None = None, eps: fl
     if eps < 0:
         raise UsageError(f"eps must be at least 0, not {eps}")
     keep = None if mask is None else mask != 0
-    outputs = blank(logits, keep).softmax(-1)
-    average = blank(outputs, keep).sum(0) / number(outputs, keep)
+    outputs = zero_rows(logits, keep).softmax(-1)
+    average = zero_rows(outputs, keep).sum(0) / count_rows(outputs, keep)
     tiny = torch.finfo(outputs.dtype).tiny
 
     def entropy(chances: Tensor) -> Tensor:
         shifted = chances + eps
         return -(chances * (shifted if eps >= tiny else shifted.clamp_min(tiny)).log()).sum(-1)
 
-    return mean_of(entropy(outputs), keep) - entropy(average)
+    return mean_of_rows(entropy(outputs), keep) - entropy(average)
 
 
 def weighted_cross_entropy(logits: Tensor, labels: Tensor, weights: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -95,10 +94,10 @@ def distillation(
     >>> distillation(zeros, zeros)  # (1/2 log 2 + 1/2 log 2) / 2
     tensor(0.3466)
     """
-    keep = real(logits, mask)
-    targets = (alpha * blank(teacher, keep)).softmax(-1)
-    losses = -(targets * blank(logits, keep).log_softmax(-1)).mean(-1)
-    return mean_of(losses if weights is None else losses * weights.masked_fill(~keep, 0).to(losses.dtype), keep)
+    keep = sample_mask(logits, mask)
+    targets = (alpha * zero_rows(teacher, keep)).softmax(-1)
+    losses = -(targets * zero_rows(logits, keep).log_softmax(-1)).mean(-1)
+    return mean_of_rows(losses if weights is None else losses * weights.masked_fill(~keep, 0).to(losses.dtype), keep)
 
 
 def prototype_contrast(
@@ -137,66 +136,14 @@ def prototype_contrast(
     """
     if not (tau > 0 and base_tau > 0):
         raise UsageError(f"temperatures must be above 0, not {tau} and {base_tau}")
-    keep = real(features, mask)
+    keep = sample_mask(features, mask)
     classes = prototypes.shape[-2]
     own = labels.masked_fill(~keep, 0).clamp(0, classes - 1)
     itself = torch.eye(len(labels), dtype=torch.bool, device=labels.device)
     others = keep & ~itself
     same = others & keep[:, None] & (own[:, None] == own)
-    z = blank(features, keep)
+    z = zero_rows(features, keep)
     logits = (prototypes[..., own, :] @ z.mT / tau).masked_fill(~others, torch.finfo(z.dtype).min)
     chances = logits.log_softmax(-1).masked_fill(~same, 0).sum(-1) / same.sum(-1).clamp_min(1)
     paired = same.any(-1)
     return -tau / base_tau * (chances * paired).sum(-1).mean() / paired.sum().clamp_min(1)
-
-
-def fill_prototypes(prototypes: Tensor) -> Tensor:
-    """Put the mean prototype of the clients that have a class where a client has none of it (a zero row).
-
-    Source: FedPCL (Tan et al., NeurIPS 2022), global prototypes.
-
-    Args:
-        prototypes: ``[K, M, q]``, as `prototypes` gives them for each client.
-
-    Returns:
-        ``[K, M, q]``; a class that nobody has stays zero.
-
-    >>> fill_prototypes(torch.tensor([[[2.0], [4.0]], [[0.0], [6.0]]])).flatten().tolist()
-    [2.0, 4.0, 2.0, 6.0]
-    """
-    present = (prototypes != 0).any(-1, keepdim=True)
-    return torch.where(present, prototypes, prototypes.sum(0) / present.sum(0).clamp_min(1))
-
-
-def adaptive_threshold(
-    probabilities: Tensor, base: float = 0.8, low: float = -0.1, high: float = 0.15, mask: Tensor | None = None
-) -> Tensor:
-    """Move a threshold by the skewness of a client's entropies: base + clip(3·(mean - median)/std, low, high).
-
-    A few unsure samples among sure ones (mean above median) raise it. The median of an even number is the lower of the
-    two in the middle, the standard deviation has ddof 1.
-
-    Source: FedSCAl (arXiv 2512.06738, WACV 2026), adaptive threshold; Pearson's second skewness, constants of its code.
-
-    Args:
-        probabilities: ``[N, M]``, softmax outputs on all of a client's images.
-        base: threshold without skewness.
-        low: least move.
-        high: largest move.
-        mask: ``[N]``, 1 for a sample, 0 for padding.
-
-    Returns:
-        ``[]``; the base where entropies do not vary.
-
-    >>> adaptive_threshold(torch.tensor([[0.5, 0.5], [1.0, 0.0], [1.0, 0.0]]))  # skewed far: 0.8 + 0.15
-    tensor(0.9500)
-    """
-    keep = real(probabilities, mask)
-    count = keep.sum()
-    entropies = entr(blank(probabilities, keep)).sum(-1)
-    mean = mean_of(entropies, keep)
-    spread = ((entropies - mean).square().masked_fill(~keep, 0).sum() / (count - 1).clamp_min(1)).sqrt()
-    ranked = entropies.masked_fill(~keep, torch.inf).sort().values
-    median = ranked.gather(0, ((count - 1) // 2).clamp_min(0)[None])[0].nan_to_num(posinf=0.0)
-    skewness = torch.where(spread > 1e-6, 3 * (mean - median) / torch.where(spread > 1e-6, spread, 1), 0)
-    return base + skewness.clamp(low, high)

@@ -20,7 +20,15 @@ from torch import Tensor
 from torch.linalg import vector_norm
 
 from fedwca.errors import DataError, UsageError
-from fedwca.functional._search import Backend, Metric, decide, exact, naive, search, tolerance
+from fedwca.functional._nearest import (
+    Backend,
+    Metric,
+    decide_nearest,
+    exact_neighbours,
+    naive_neighbours,
+    rounding_tolerance,
+    search_candidates,
+)
 
 Precision = Literal["float64", "float32"]
 EXACT = 10_000
@@ -86,7 +94,7 @@ def first_neighbours(
     if backend == "auto":
         backend = "torch" if rows.is_cuda else "faiss" if len(rows) <= EXACT else "hnsw"
     if precision == "float32":
-        return naive(rows.float(), metric, backend).to(x.device)
+        return naive_neighbours(rows.float(), metric, backend).to(x.device)
     zero = 8 * torch.finfo(torch.float64).eps if metric == "cosine" else 0.0  # two rows as near as this are equal
     if bool((vector_norm(rows - rows[0], dim=1) <= zero).all()):
         return (torch.arange(len(rows), device=x.device) == 0).long()
@@ -95,17 +103,17 @@ def first_neighbours(
     rows, centred, zero = rows.mul_(scale), centred.mul_(scale), zero * scale
     everyone = torch.arange(len(rows), device=rows.device)
     if backend == "torch":
-        return exact(rows, centred, everyone, zero).to(x.device)
-    found, far = search(centred.float(), backend, metric="euclidean")
+        return exact_neighbours(rows, centred, everyone, zero).to(x.device)
+    found, far = search_candidates(centred.float(), backend, metric="euclidean")
     found = found.masked_fill(found == everyone[:, None], -1)
     i, column = (found >= 0).nonzero(as_tuple=True)
-    nearest, best = decide(rows, everyone, i, found[i, column], zero)
+    nearest, best = decide_nearest(rows, everyone, i, found[i, column], zero)
     unsure = best.isinf()
     if backend == "faiss" and found.shape[1] < len(rows):  # might an unseen row be nearer than its rounded distance?
-        unsure |= far <= best + tolerance(vector_norm(centred, dim=1), best, torch.float32)
+        unsure |= far <= best + rounding_tolerance(vector_norm(centred, dim=1), best, torch.float32)
     again = unsure.nonzero()[:, 0]
     if len(again):
-        nearest[again] = exact(rows, centred, again, zero)
+        nearest[again] = exact_neighbours(rows, centred, again, zero)
     return nearest.to(x.device)
 
 

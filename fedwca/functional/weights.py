@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fedwca.errors import UsageError
-from fedwca.functional._rows import columns
+from fedwca.functional._rows import class_columns
 
 
 def tempered_softmax(scores: Tensor, temperature: float) -> Tensor:
@@ -60,7 +60,7 @@ def cluster_means(
     share = torch.ones_like(labels, dtype=torch.float64) if weights is None else weights.double()
     if present is not None:
         share = share.masked_fill(present == 0, 0)
-    members = columns(labels, clusters).mT * share
+    members = class_columns(labels, clusters).mT * share
     total = members.sum(1, keepdim=True)
     return members / torch.where(total > 0, total, 1)
 

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torchvision.models import ResNet as TorchvisionResNet
 from torchvision.models import WeightsEnum
 
-from fedwca.checkpoints import file_digest, fill, read_tensors, refuse_others
+from fedwca.core.network import Architecture, Backbone
+from fedwca.core.tensor_files import file_digest, fill_module, read_tensors, refuse_others
 from fedwca.errors import CheckpointError
-from fedwca.network import Architecture, Backbone
 
 
 class Residual(Backbone):
@@ -82,7 +82,7 @@ class ResNet(Architecture):
             path, tensors = self._download()
         tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith("fc.")}
         body = cast(Residual, backbone).body
-        fill(body, tensors, path)
+        fill_module(body, tensors, path)
         refuse_others(body, tensors, path)
 
     def _download(self) -> tuple[Path, dict[str, Tensor]]:

@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
+from fedwca.core.network import Architecture, Backbone, Drop
 from fedwca.models import register
-from fedwca.network import Architecture, Backbone, Drop
 
 
 class _LeNet(Backbone):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fedwca.registry import Registry
 
 if TYPE_CHECKING:
-    from fedwca.kinds import Objective
+    from fedwca.core.interfaces import Objective
 
 objectives: Registry[Objective] = Registry("objective", __name__, requires=("__call__",))
 register = objectives

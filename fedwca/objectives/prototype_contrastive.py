@@ -9,10 +9,10 @@ from pydantic import PositiveFloat
 from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
+from fedwca.core.interfaces import Objective
+from fedwca.core.messages import Batch, Bounded, Predictions, Targets
 from fedwca.functional import fill_prototypes, prototype_contrast, prototypes
-from fedwca.kinds import Objective
 from fedwca.objectives import register
-from fedwca.types import Batch, Bounded, Predictions, Targets
 
 
 @register("prototype_contrastive")

@@ -8,9 +8,9 @@ from typing import Literal
 from pydantic import NonNegativeFloat
 from torch import Tensor
 
-from fedwca.kinds import Objective
+from fedwca.core.interfaces import Objective
+from fedwca.core.messages import Batch
 from fedwca.objectives import register
-from fedwca.types import Batch
 
 
 @register("proximal")

@@ -7,10 +7,10 @@ from typing import Annotated
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 from torch import Tensor
 
-from fedwca.functional import confident, distillation, weighted_cross_entropy
-from fedwca.kinds import Objective
+from fedwca.core.interfaces import Objective
+from fedwca.core.messages import Batch
+from fedwca.functional import confident_mask, distillation, weighted_cross_entropy
 from fedwca.objectives import register
-from fedwca.types import Batch
 
 
 @register("self_training")
@@ -41,5 +41,5 @@ class SelfTraining(Objective):
         """The loss of one batch."""
         labelled = weighted_cross_entropy(batch.target_logits, batch.labels, batch.weights) * batch.weights.mean()
         source = batch.reference_logits["source"]
-        sure = confident(source.softmax(-1), self.confidence, self.share)
+        sure = confident_mask(source.softmax(-1), self.confidence, self.share)
         return self.lam * labelled + self.distillation * distillation(batch.logits, source, self.alpha, sure)

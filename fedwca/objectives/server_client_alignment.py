@@ -8,10 +8,10 @@ from typing import Annotated
 from pydantic import Field, NonNegativeFloat
 from torch import Tensor
 
+from fedwca.core.interfaces import Objective
+from fedwca.core.messages import Batch, Predictions
 from fedwca.functional import adaptive_threshold, weighted_cross_entropy
-from fedwca.kinds import Objective
 from fedwca.objectives import register
-from fedwca.types import Batch, Predictions
 
 
 @register("server_client_alignment")

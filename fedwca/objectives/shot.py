@@ -5,10 +5,10 @@ from __future__ import annotations
 from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor
 
+from fedwca.core.interfaces import Objective
+from fedwca.core.messages import Batch
 from fedwca.functional import information_maximization, weighted_cross_entropy
-from fedwca.kinds import Objective
 from fedwca.objectives import register
-from fedwca.types import Batch
 
 
 @register("shot")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fedwca.registry import Registry
 
 if TYPE_CHECKING:
-    from fedwca.kinds import PseudoLabeler
+    from fedwca.core.interfaces import PseudoLabeler
 
 pseudo_labelers: Registry[PseudoLabeler] = Registry("pseudo-labeler", __name__, requires=("__call__",))
 register = pseudo_labelers

@@ -9,10 +9,10 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedwca.functional import confident
-from fedwca.kinds import PseudoLabeler
+from fedwca.core.interfaces import PseudoLabeler
+from fedwca.core.messages import Predictions, Targets
+from fedwca.functional import confident_mask
 from fedwca.pseudo_labelers import register
-from fedwca.types import Predictions, Targets
 
 
 @register("argmax")
@@ -46,6 +46,6 @@ class Argmax(PseudoLabeler):
         """The predicted class of every sample, at weight 1 where it is kept and 0 elsewhere, unmixed."""
         probabilities = predictions[self.model].probabilities
         labels = probabilities.argmax(-1)
-        weights = confident(probabilities, self.confidence, self.share, mask).to(probabilities.dtype)
+        weights = confident_mask(probabilities, self.confidence, self.share, mask).to(probabilities.dtype)
         itself = torch.arange(len(labels), device=labels.device)
         return Targets(labels, weights, itself, torch.zeros_like(weights), torch.ones_like(labels, dtype=torch.bool))

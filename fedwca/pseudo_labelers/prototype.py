@@ -8,10 +8,10 @@ import torch
 from pydantic import NonNegativeInt
 from torch import Tensor
 
+from fedwca.core.interfaces import PseudoLabeler
+from fedwca.core.messages import Predictions, Targets
 from fedwca.functional import prototype_labels
-from fedwca.kinds import PseudoLabeler
 from fedwca.pseudo_labelers import register
-from fedwca.types import Predictions, Targets
 
 
 @register("prototype")

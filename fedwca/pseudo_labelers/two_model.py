@@ -9,10 +9,10 @@ import torch
 from pydantic import Field, NonNegativeInt
 from torch import Tensor
 
+from fedwca.core.interfaces import PseudoLabeler
+from fedwca.core.messages import Predictions, Targets
 from fedwca.functional import mixup_partners, prototype_labels, prototype_similarity, select_labels
-from fedwca.kinds import PseudoLabeler
 from fedwca.pseudo_labelers import register
-from fedwca.types import Predictions, Targets
 
 
 @register("two_model")

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
-from fedwca.data.cache import write_atomically
+from fedwca.core.tensor_files import checksum, open_tensors, write_tensors
 from fedwca.errors import CheckpointError, InvalidConfig
 
 SCHEMA = 1
@@ -31,12 +28,26 @@ class Unit(NamedTuple):
     method: str
 
 
+class Facts(BaseModel):
+    """What a checkpoint's metadata say besides its tensors."""
+
+    model_config = ConfigDict(strict=True, extra="allow", frozen=True)
+
+    version: int = Field(alias="schema")
+    identity: str
+    unit: list[int | str]
+    round: int = Field(ge=-1)
+    source_digest: str = ""
+    told: list[str] = []
+    devices: dict[str, str] = {}
+
+
 class Truncated(CheckpointError):
     """A checkpoint file is cut off or damaged."""
 
 
 @dataclass(frozen=True)
-class Saved:
+class SavedCheckpoint:
     """A whole checkpoint file; its tensors are read when asked for."""
 
     path: Path
@@ -46,13 +57,11 @@ class Saved:
 
     def tensors(self) -> dict[str, Tensor]:
         """All tensors by name, on the CPU."""
-        with safe_open(self.path, "pt") as file:
-            # A copy: memory aligned as torch's own, and the file can be removed.
-            return {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+        return open_tensors(self.path).tensors()
 
 
 @dataclass(frozen=True)
-class Keep:
+class RetentionPolicy:
     """How many checkpoints of a unit stay; None: all."""
 
     running: int | None
@@ -61,11 +70,11 @@ class Keep:
     """After its last round."""
 
     @classmethod
-    def parse(cls, text: str) -> Keep:
+    def parse(cls, text: str) -> RetentionPolicy:
         """``last``, ``all``, ``none`` or a number.
 
-        >>> Keep.parse("last")
-        Keep(running=2, ended=1)
+        >>> RetentionPolicy.parse("last")
+        RetentionPolicy(running=2, ended=1)
 
         Raises:
             InvalidConfig: it is something else.
@@ -87,7 +96,7 @@ class Checkpoints:
         keep: how many stay.
     """
 
-    def __init__(self, run: Path, identity: str, keep: Keep = Keep(None, None)) -> None:
+    def __init__(self, run: Path, identity: str, keep: RetentionPolicy = RetentionPolicy(None, None)) -> None:
         self.path, self.identity, self.keep = run / "checkpoints", identity, keep
 
     def files(self, unit: Unit) -> list[Path]:
@@ -112,10 +121,9 @@ class Checkpoints:
         most = self.keep.ended if last else self.keep.running
         if most != 0:
             about = {"schema": SCHEMA, "identity": self.identity, "unit": [*unit], "round": round, **facts}
-            values = _unshared(tensors)
-            about["checksum"] = _checksum(sorted(values), values.__getitem__)
-            path = self._path(unit, round)
-            write_atomically(path, lambda file: _write(values, file, {"fedwca": json.dumps(about)}))
+            values = {name: tensor.detach().cpu() for name, tensor in tensors.items()}
+            about["checksum"] = checksum(values)
+            write_tensors(self.path_of(unit, round), values, {"fedwca": json.dumps(about)})
         self._prune(unit, most)
 
     def end(self, unit: Unit) -> None:
@@ -131,7 +139,7 @@ class Checkpoints:
                 self._folder(unit).rmdir()
                 self.path.rmdir()
 
-    def latest(self, unit: Unit, most: int | None = None) -> tuple[Saved | None, list[str]]:
+    def latest(self, unit: Unit, most: int | None = None) -> tuple[SavedCheckpoint | None, list[str]]:
         """The newest checkpoint that is whole, and a sentence for each newer one that is not.
 
         Args:
@@ -155,15 +163,15 @@ class Checkpoints:
             )
         return None, []
 
-    def at(self, unit: Unit, round: int) -> Saved | None:
+    def at(self, unit: Unit, round: int) -> SavedCheckpoint | None:
         """The checkpoint that was made after a round; None where there is none, or it is damaged."""
-        path = self._path(unit, round)
+        path = self.path_of(unit, round)
         try:
             return self.read(path, unit) if path.exists() else None
         except Truncated:
             return None
 
-    def read(self, path: Path, unit: Unit) -> Saved:
+    def read(self, path: Path, unit: Unit) -> SavedCheckpoint:
         """One checkpoint file.
 
         Raises:
@@ -172,11 +180,11 @@ class Checkpoints:
         """
         try:
             # Opening compares the file's size with what its header says; the checksum covers what is inside.
-            with safe_open(path, "pt") as file:
-                about = json.loads((file.metadata() or {})["fedwca"])
-                found = _checksum(sorted(file.keys()), file.get_tensor)
-        except (SafetensorError, OSError, ValueError, KeyError) as error:
-            why = str(error).partition("\n")[0]
+            file = open_tensors(path)
+            about, found = json.loads(file.metadata["fedwca"]), file.checksum()
+            Facts.model_validate(about)
+        except (CheckpointError, ValueError, KeyError) as error:
+            why = str(error.__cause__ or error).partition("\n")[0]
             raise Truncated(f"{path}: cut off, damaged or no checkpoint of fedwca ({why})") from error
         if about["schema"] != SCHEMA:
             raise CheckpointError(f"{path}: has schema {about['schema']}; this fedwca reads schema {SCHEMA}")
@@ -184,7 +192,7 @@ class Checkpoints:
             raise CheckpointError(f"{path}: belongs to another run, whose configuration differs from this one's")
         if about.get("checksum", found) != found:
             raise Truncated(f"{path}: damaged; its contents are not those that were written")
-        return Saved(path, about["round"], about)
+        return SavedCheckpoint(path, about["round"], about)
 
     def rewind(self, unit: Unit, to: int | None) -> None:
         """Remove a unit's checkpoints that are newer than a round; None: all of them."""
@@ -197,37 +205,9 @@ class Checkpoints:
         for file in self.path.glob("*/.*.safetensors") if self.path.is_dir() else ():
             file.unlink(missing_ok=True)
 
-    def _path(self, unit: Unit, round: int) -> Path:
+    def path_of(self, unit: Unit, round: int) -> Path:
+        """Where a unit's checkpoint after a round is, or would be."""
         return self._folder(unit) / f"{round + 1:06d}.safetensors"
 
     def _folder(self, unit: Unit) -> Path:
         return self.path / f"{unit.source_model}-{unit.trial}-{quote(unit.method, safe='')}"
-
-
-def _unshared(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors on the CPU, none sharing memory with another, as the format wants them."""
-    found: dict[str, Tensor] = {}
-    seen = set()
-    for name, tensor in tensors.items():
-        here = tensor.detach().cpu().contiguous()
-        place = here.untyped_storage().data_ptr()
-        found[name] = here.clone() if place in seen else here
-        seen.add(place)
-    return found
-
-
-def _checksum(names: Sequence[str], tensor: Callable[[str], Tensor]) -> int:
-    """CRC-32 over names and values, one tensor after another."""
-    sum = 0
-    for name in names:
-        values = tensor(name).contiguous().reshape(-1).view(torch.uint8).numpy()
-        sum = zlib.crc32(values.data, zlib.crc32(name.encode(), sum))
-    return sum
-
-
-def _write(tensors: dict[str, Tensor], file: Path, metadata: dict[str, str]) -> None:
-    try:
-        save_file(tensors, str(file), metadata)
-    except SafetensorError as error:
-        # The library hides the system's error in a sentence of its own.
-        raise OSError(f"{file.parent}: {error}") from error

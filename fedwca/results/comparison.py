@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from fedwca.results.statistics import Difference, Sample, difference, sample
+from fedwca.results.statistics import Difference, Sample, paired_difference, sample_of
 from fedwca.results.summary import Row
 
 Run = tuple[str, int, int]
@@ -43,13 +43,13 @@ class Comparison:
 
     def sample(self, method: str, source: str | None = None) -> Sample:
         """Mean, standard deviation (ddof 1) and n of `part`; over all sources this is a paper's "Avg." row."""
-        return sample(list(self.part(method, source).values()))
+        return sample_of(list(self.part(method, source).values()))
 
     def difference(self, method: str, source: str | None = None) -> Difference | None:
         """Paired difference to the reference; None for the reference itself or where there is none."""
         if self.reference is None or method == self.reference:
             return None
-        return difference(self.part(method, source), self.part(self.reference, source))
+        return paired_difference(self.part(method, source), self.part(self.reference, source))
 
     def flat(self) -> list[dict[str, Any]]:
         """One entry for each method and source, and for all sources together where there are several."""

@@ -12,7 +12,7 @@ NAME = ".lock"
 """File in the run folder; it may stay, for it means nothing by itself."""
 
 
-def hold(run: Path, wait: float = 1.0) -> FileLock:
+def hold_lock(run: Path, wait: float = 1.0) -> FileLock:
     """Lock a run folder until the lock is released or this process ends.
 
     Raises:
@@ -28,7 +28,7 @@ def hold(run: Path, wait: float = 1.0) -> FileLock:
     return lock
 
 
-def held(run: Path) -> bool:
+def is_locked(run: Path) -> bool:
     """Whether a process is at work on a run folder; makes no file."""
     if not (run / NAME).exists():
         return False

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedwca.data.cache import write_atomically
+from fedwca.core.files import write_atomically
 
 AT_CLIENTS = ("evidence", "label", "train")
 """Phases of clients: seconds summed over clients, so with several workers their sum exceeds the round's."""
@@ -15,10 +15,11 @@ PHASES = (*AT_CLIENTS, "group", "mix", "evaluate", "record")
 TRACE = "trace.json.gz"
 
 
-def phases(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+def phase_seconds(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
     """Seconds by method and phase over all its rounds, ``rounds`` of them, ``round`` as the clock saw them.
 
-    >>> phases([{"method": "a", "round": 0, "seconds": {"train": 2.0, "round": 1.0, "evaluate": 0.5}}])["a"]["train"]
+    >>> record = {"method": "a", "round": 0, "seconds": {"train": 2.0, "round": 1.0, "evaluate": 0.5}}
+    >>> phase_seconds([record])["a"]["train"]
     2.0
     """
     found: dict[str, dict[str, float]] = {}

@@ -48,23 +48,23 @@ def deviation(values: Sequence[float]) -> float | None:
     return statistics.stdev(known) if len(known) > 1 else None
 
 
-def sample(values: Sequence[float]) -> Sample:
+def sample_of(values: Sequence[float]) -> Sample:
     """Mean, standard deviation (ddof 1) and number of the values that are not NaN.
 
-    >>> sample([1.0, 2.0, 3.0])
+    >>> sample_of([1.0, 2.0, 3.0])
     Sample(mean=2.0, std=1.0, n=3)
     """
     known = [value for value in values if not math.isnan(value)]
     return Sample(statistics.fmean(known) if known else math.nan, deviation(known), len(known))
 
 
-def pooled(groups: Sequence[Sample]) -> Sample:
+def pool_samples(groups: Sequence[Sample]) -> Sample:
     """All values of several groups as one sample, from the groups' summaries alone.
 
     The "Avg." rows of FedWCA's tables are this: mean and standard deviation (ddof 1) over all runs of all sources, so
     that the spread is mostly that between sources.
 
-    >>> pooled([Sample(1.0, 0.0, 2), Sample(3.0, 0.0, 2)])
+    >>> pool_samples([Sample(1.0, 0.0, 2), Sample(3.0, 0.0, 2)])
     Sample(mean=2.0, std=1.1547005383792515, n=4)
     """
     total = sum(group.n for group in groups)
@@ -81,7 +81,7 @@ def interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float
     """
     from scipy.stats import t
 
-    found = sample(values)
+    found = sample_of(values)
     if found.std is None:
         return None
     half = float(t.ppf((1 + level) / 2, found.n - 1)) * found.std / math.sqrt(found.n)
@@ -111,7 +111,9 @@ def signed_rank(values: Sequence[float]) -> float | None:
     return float(wilcoxon(moved, method=counted if tied else "exact").pvalue)
 
 
-def difference(values: Mapping[Key, float], reference: Mapping[Key, float], level: float = 0.95) -> Difference | None:
+def paired_difference(
+    values: Mapping[Key, float], reference: Mapping[Key, float], level: float = 0.95
+) -> Difference | None:
     """Differences ``values - reference`` over the keys that both have; None where there is none.
 
     Args:
@@ -123,6 +125,6 @@ def difference(values: Mapping[Key, float], reference: Mapping[Key, float], leve
     paired = [value for value in paired if not math.isnan(value)]
     if not paired:
         return None
-    found, ends = sample(paired), interval(paired, level)
+    found, ends = sample_of(paired), interval(paired, level)
     low, high = ends if ends else (None, None)
     return Difference(found.mean, found.std, found.n, low, high, signed_rank(paired))

@@ -35,7 +35,7 @@ class Row:
         return deviation(list(self.runs.values()))
 
 
-def rows(records: Sequence[Record], labels: Mapping[str, str], domains: Sequence[str]) -> list[Row]:
+def table_rows(records: Sequence[Record], labels: Mapping[str, str], domains: Sequence[str]) -> list[Row]:
     """The table's rows from the LAST round of each run; never the best round.
 
     Args:
@@ -63,7 +63,7 @@ def rows(records: Sequence[Record], labels: Mapping[str, str], domains: Sequence
     return table
 
 
-def differences(row: Row, other: Row) -> list[float]:
+def paired_differences(row: Row, other: Row) -> list[float]:
     """Differences to another method, paired by (source model, trial)."""
     return [value - other.runs[run] for run, value in row.runs.items() if run in other.runs]
 
@@ -72,7 +72,7 @@ def summarise(table: Sequence[Row], to: str = "fedavg") -> dict[str, Any]:
     """The table as plain values; accuracies in percent.
 
     Args:
-        table: see `rows`.
+        table: see `table_rows`.
         to: method that differences are taken to, where it was run.
     """
     found = {row.name: row for row in table}
@@ -90,7 +90,7 @@ def summarise(table: Sequence[Row], to: str = "fedavg") -> dict[str, Any]:
             ],
         }
         if to in found and row.name != to:
-            paired = differences(row, found[to])
+            paired = paired_differences(row, found[to])
             entry["difference"] = {"to": to, "mean": mean(paired), "std": deviation(paired), "n": len(paired)}
         methods[row.name] = entry
     return methods

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fedwca.experiments.config import validate
+from fedwca.config.run_config import validate
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "results"

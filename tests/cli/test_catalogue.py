@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
+import typer
 
 import fedwca
-from fedwca.cli.complete import baselines, names, presets
-from fedwca.experiments.components import PLURALS, registry
+from fedwca.cli import app
+from fedwca.cli.complete import baselines, complete_names, presets
+from fedwca.config.registries import PLURALS, registry_of
+from fedwca.config.run_config import RunConfig
+from fedwca.core.settings import Training
 
 from .conftest import call
 
@@ -45,13 +50,13 @@ def test_show() -> None:
     assert "--set aggregator.FIELD=VALUE or wca:FIELD=VALUE" in shown
 
 
-@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in PLURALS for name in registry(kind).names()])
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in PLURALS for name in registry_of(kind).names()])
 def test_everything_that_is_listed_can_be_shown(kind: str, name: str) -> None:
     run = call("show", kind, name)
     assert run.code == 0, run.err
     as_json = json.loads(call("show", kind, name, "--json").out)
     assert as_json["name"] == name
-    cls = registry(kind).get(name)
+    cls = registry_of(kind).get(name)
     assert set(as_json["fields"]) == set(cls.model_fields)
     assert all(field in run.out for field in cls.model_fields)
 
@@ -79,7 +84,28 @@ def test_errors(arguments: list[str], sentence: str) -> None:
 
 
 def test_completion() -> None:
-    assert names("aggregator")("one-h") == ["one-hot"]
-    assert names("aggregator")("one_h") == ["one-hot"]
+    assert complete_names("aggregator")("one-h") == ["one-hot"]
+    assert complete_names("aggregator")("one_h") == ["one-hot"]
     assert "source-only" in baselines("")
     assert presets("p") == ["paper"]
+
+
+def test_names_by_a_pattern() -> None:
+    assert json.loads(call("list", "aggregators", "W*A", "--json").out) == {"aggregators": ["wca"]}
+    found = json.loads(call("list", "--json").out)
+    assert json.loads(call("list", "baselines", "fed*", "--json").out)["baselines"] == [
+        name for name in found["baselines"] if name.startswith("fed")
+    ]
+
+
+@pytest.mark.parametrize("words", [["bench"], ["deploy", "init"]])
+def test_an_option_says_what_its_field_says(words: list[str]) -> None:
+    command: Any = typer.main.get_command(app)
+    for word in words:
+        command = command.commands[word]
+    options = {option.name: option for option in command.params}
+    for name in ("model", "batch_size", "precision", "aggregator", "objectives", "source"):
+        field = (Training if name == "batch_size" else RunConfig).model_fields[name]
+        assert options[name].help.startswith(" ".join(str(field.description).split()))
+    assert options["model"].help.endswith("Default: lenet.")
+    assert "Unset: the data set's own default" in options["source"].help

@@ -9,8 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from fedwca.cli.collect import settings
-from fedwca.experiments.config import RunConfig
+from fedwca.config.layers import resolve_plan
+from fedwca.config.run_config import RunConfig
+from fedwca.results.compare_runs import differing_settings
+from fedwca.results.run import run_identity
+from fedwca.results.same_numbers import SAME_NUMBERS
+from fedwca.runs.reuse import comparable_settings
 
 from .conftest import SMALL, Run, call
 
@@ -100,8 +104,43 @@ def test_mistakes_get_a_sentence_before_anything_runs(
     assert not (tmp_path / "out").exists()
 
 
+def test_a_value_from_a_file_is_that_of_the_command_line(shades: Path, tmp_path: Path) -> None:
+    out, file = tmp_path / "out", tmp_path / "c.toml"
+    file.write_text("components.model.lenet.channel_dropout = 0.25\n")
+    one = ["source-only", "--source", "amber"]
+    before = compare(shades, out, *one, "--set", "model.channel_dropout=0.25")
+    assert before.code == 0, before.err
+    config = json.loads((out / "shades-amber/config.json").read_text())["config"]
+    assert config["components"]["model"] == {"lenet": {"bottleneck": 8, "channel_dropout": 0.25}}
+    after = compare(shades, out, *one, "--config", str(file))
+    assert after.code == 0, after.err
+    assert "not run again" in after.err
+    # A folder of an earlier release holds what a command line said as text.
+    about = json.loads((out / "shades-amber/config.json").read_text())
+    about["config"]["components"]["model"] = {"lenet": {"bottleneck": "8", "channel_dropout": "0.25"}}
+    (out / "shades-amber/config.json").write_text(json.dumps(about))
+    assert "not run again" in compare(shades, out, *one, "--config", str(file)).err
+
+
+def test_what_changes_no_number_is_a_list_of_fields() -> None:
+    assert set(SAME_NUMBERS) <= set(RunConfig.model_fields)
+    plan = resolve_plan({}).described()
+    other = {**plan, "config": {**plan["config"], **dict.fromkeys(SAME_NUMBERS, 3)}}
+    assert differing_settings(plan, other) == {}
+    assert run_identity({**plan, "identity_without": SAME_NUMBERS}) == run_identity(
+        {**other, "identity_without": SAME_NUMBERS}
+    )
+    old = RunConfig(workers=3).model_dump(mode="json")
+    assert run_identity(plan) == run_identity({**plan, "config": {**plan["config"], "workers": old["workers"]}})
+    assert run_identity(plan) != run_identity(other)
+
+
 def test_what_changes_no_number_is_no_other_setting() -> None:
     config = RunConfig()
-    assert settings(config.model_dump(mode="json")) == settings(RunConfig(workers=3, rounds=4).model_dump(mode="json"))
-    assert settings(config.model_dump(mode="json")) != settings(RunConfig(seed=1).model_dump(mode="json"))
-    assert settings({"colour": "red"}) is None
+    assert comparable_settings(config.model_dump(mode="json")) == comparable_settings(
+        RunConfig(workers=3, rounds=4).model_dump(mode="json")
+    )
+    assert comparable_settings(config.model_dump(mode="json")) != comparable_settings(
+        RunConfig(seed=1).model_dump(mode="json")
+    )
+    assert comparable_settings({"colour": "red"}) is None

@@ -7,11 +7,11 @@ import io
 import pytest
 from rich.console import Console
 
-from fedwca.cli.drawing import draw_grid, listed, parts
-from fedwca.results.formats import Grid
+from fedwca.cli.wide_tables import align_heads, draw_grid, parts
+from fedwca.results.tables import Table
 
 COLUMNS = ("method", "photo", "printed", "street", "neon", "mean", "to FedAvg")
-GRID = Grid(
+GRID = Table(
     "digits_mini: accuracy",
     COLUMNS,
     [["Source Only", *["58.1 ± 4.5"] * 5, "-8.5 ± 3.3"], ["FedAvg", *["59.5 ± 14.7"] * 5, ""]],
@@ -48,15 +48,15 @@ def test_parts_share_the_first_column_and_hold_every_other_once(width: int) -> N
 
 
 def test_an_empty_table() -> None:
-    assert parts(Grid("", ("method", "mean"), []), 5)
+    assert parts(Table("", ("method", "mean"), []), 5)
 
 
 def test_lists_are_broken_on_terminals_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     names = ", ".join(f"name_{number}" for number in range(12))
-    assert listed(["a", "baselines"], ["x", names]) == ["a          x", f"baselines  {names}"]
+    assert align_heads(["a", "baselines"], ["x", names]) == ["a          x", f"baselines  {names}"]
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "50")
-    (found,) = listed(["baselines"], [names])
+    (found,) = align_heads(["baselines"], [names])
     first, *others = found.splitlines()
     assert others
     assert all(line.startswith(" " * 11 + "name_") for line in others)

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedwca.handover.formats import installed
-from fedwca.handover.opened import open_model
+from fedwca.export.formats import check_installed
+from fedwca.export.load import open_model
 
 from .conftest import Run, call
 
-onnx = pytest.param(".onnx", marks=pytest.mark.skipif(not installed("onnx"), reason="the extra onnx is missing"))
+onnx = pytest.param(".onnx", marks=pytest.mark.skipif(not check_installed("onnx"), reason="the extra onnx is missing"))
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +124,7 @@ def test_what_is_wrong_is_said_in_a_sentence(
     given = list(arguments)
     for name, place in places.items():
         given = [a.replace(name, str(place), 1) if a.startswith(name) else a for a in given]
-    if not installed("onnx") and any(a.endswith(".onnx") for a in given):
+    if not check_installed("onnx") and any(a.endswith(".onnx") for a in given):
         pytest.skip("the extra onnx is missing")
     before, run = digests(done), call(*given)
     assert (run.code, sentence in run.err) == (code, True), run.err

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fedwca.experiments.inspect import inspect
 from fedwca.results.pictures.catalogue import PICTURES
-from fedwca.results.reading import read_results
+from fedwca.results.run import read_run
+from fedwca.runs.predictions import predict_for_pictures
 
 from .conftest import Run, call
 
@@ -71,8 +71,8 @@ def test_what_cannot_be_drawn_fails_where_it_was_asked_for(plain: Run, tmp_path:
 
 
 def test_models_are_looked_at_as_they_were_measured(plain: Run) -> None:
-    found = inspect(plain.folder)
-    run = read_results(plain.folder)
+    found = predict_for_pictures(plain.folder)
+    run = read_run(plain.folder)
     last, first = run.rounds("wca")[-1], run.rounds("wca")[0]
     assert list(found.domains) == list(run.domains)
     assert found.labels == last["labels"]

@@ -18,11 +18,13 @@ from typing import Any
 import pytest
 from safetensors import SafetensorError
 
-from fedwca.cli.execute import Request, conduct
+from fedwca.core import tensor_files
 from fedwca.errors import UsageError
 from fedwca.results import checkpoints
-from fedwca.results.lock import hold
-from fedwca.results.store import RunFolder
+from fedwca.results.lock import hold_lock
+from fedwca.results.run_folder import RunFolder
+from fedwca.runs.run_stages import RunRequest
+from fedwca.runs.start import start_run
 
 from .conftest import SMALL, Run, call
 
@@ -32,7 +34,9 @@ ORDER = [("source_only", -1), *((method, r) for method in ("fedavg", "wca") for 
 # Dies by SIGKILL in the middle of the n-th write of a kind, leaving half of it behind.
 DEADLY = """
 import json, os, signal, sys
-from fedwca.results import checkpoints, store
+from fedwca.core import tensor_files
+from fedwca.results import checkpoints
+from fedwca.results import run_folder as store
 where, left = sys.argv.pop(1).split(":")
 left = int(left)
 
@@ -44,7 +48,7 @@ def now(kind):
 def die():
     os.kill(os.getpid(), signal.SIGKILL)
 
-def save_file(tensors, path, metadata, real=checkpoints.save_file):
+def save_file(tensors, path, metadata, real=tensor_files.save_file):
     real(tensors, path, metadata)
     if now("checkpoint"):
         os.truncate(path, os.path.getsize(path) // 2)
@@ -64,7 +68,7 @@ def append(self, record, real=store.RunFolder.append):
     if now("line"):
         die()
 
-checkpoints.save_file, checkpoints.Checkpoints.save, store.RunFolder.append = save_file, save, append
+tensor_files.save_file, checkpoints.Checkpoints.save, store.RunFolder.append = save_file, save, append
 import fedwca.cli
 fedwca.cli.main()
 """
@@ -186,12 +190,12 @@ def test_kernels_stay_as_they_were(bench: Make) -> None:
     # What was measured once is not measured again: other kernels' last digits differ.
     run = bench("--rounds", "2", "--engine", "stacked")
     assert run.code == 0, run.err
-    assert "Kernels: channels-last (usual on a CPU, where nothing is measured)" in run.out
+    assert "Kernels: channels-last (the default)" in run.out
     config, environment = (json.loads((run.folder / f"{name}.json").read_text()) for name in ("config", "environment"))
     assert (config["config"]["kernels"], config["kernels"]) == ("auto", "channels-last")
     assert environment["kernels"] == {
         "chosen": "channels-last",
-        "why": "usual on a CPU, where nothing is measured",
+        "why": "the default",
         "measured": {},
     }
     (run.folder / "config.json").write_text(json.dumps({**config, "kernels": "eager"}))
@@ -199,6 +203,21 @@ def test_kernels_stay_as_they_were(bench: Make) -> None:
     again = resume(run.folder)
     assert again.code == 0, again.err
     assert "Kernels: eager (as before)" in again.out
+
+
+def test_a_run_of_kernels_that_were_dropped_is_read_but_not_continued(bench: Make) -> None:
+    run = bench("--rounds", "1", "--engine", "stacked")
+    assert run.code == 0, run.err
+    about = json.loads((run.folder / "config.json").read_text())
+    about["kernels"] = about["config"]["kernels"] = "products"
+    (run.folder / "config.json").write_text(json.dumps(about))
+    again = resume(run.folder)
+    assert again.code == 0, again.err
+    assert "is finished; nothing is left to do" in again.err
+    (run.folder / "summary.json").unlink()
+    again = resume(run.folder)
+    assert again.code == 2
+    assert "the run was begun with kernels products, which were dropped" in again.err
 
 
 def test_a_run_of_trials_together_goes_on_where_they_cannot_be(bench: Make) -> None:
@@ -308,7 +327,7 @@ def test_what_is_no_run(tmp_path: Path) -> None:
 
 def test_a_second_process_is_told(every: Path, tmp_path: Path) -> None:
     folder = stopped(every, tmp_path / "run", 8)
-    lock = hold(folder)
+    lock = hold_lock(folder)
     try:
         run = resume(folder)
     finally:
@@ -320,7 +339,7 @@ def test_a_second_process_is_told(every: Path, tmp_path: Path) -> None:
 
 def test_a_finished_run_shows_its_table(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = result(whole)
-    monkeypatch.setattr("fedwca.cli.carry_out.bench", lambda *_: pytest.fail("work has started"))
+    monkeypatch.setattr("fedwca.runs.execute.run_bench", lambda *_: pytest.fail("work has started"))
     run = resume(whole)
     assert run.code == 0, run.err
     assert "FedWCA" in run.out
@@ -334,7 +353,7 @@ def test_a_disk_that_fills_up_loses_nothing(
 ) -> None:
     folder, calls = tmp_path / "run", 0
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    real_save, real_append = checkpoints.save_file, RunFolder.append
+    real_save, real_append = tensor_files.save_file, RunFolder.append
 
     def save(*given: Any) -> None:
         nonlocal calls
@@ -356,7 +375,7 @@ def test_a_disk_that_fills_up_loses_nothing(
         if way == "line":
             patch.setattr(RunFolder, "append", append)
         else:
-            patch.setattr(checkpoints, "save_file", save)
+            patch.setattr(tensor_files, "save_file", save)
         run = bench(*GIVEN, "--quiet", out=folder)
     assert run.code == 1
     (sentence,) = [line for line in run.err.splitlines() if not line.startswith("Warning: ")]
@@ -391,6 +410,7 @@ def test_how_many_checkpoints_stay(bench: Make, keep: str, files: dict[str, list
     assert "--keep some: takes last, all, none or a number of at least 1" in refused.err
 
 
+@pytest.mark.filterwarnings("ignore:.*all clients are in one cluster")
 def test_a_request_can_take_up_what_is_there(
     every: Path, shades: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -401,17 +421,17 @@ def test_a_request_can_take_up_what_is_there(
     }  # fmt: skip
     pairs = [("source_training.epochs", "1"), ("model.bottleneck", "8")]
 
-    def request(**more: Any) -> Request:
-        return Request({**layer, **more}, pairs, "default", None, folder, True, reuse=True)
+    def request(**more: Any) -> RunRequest:
+        return RunRequest({**layer, **more}, pairs, out=folder, reuse=True)
 
     with pytest.raises(UsageError, match="holds a run of another configuration: seed is 0 there, 3 here"):
-        conduct(request(seed=3))
-    done = conduct(request(workers=1))
+        start_run(request(seed=3))
+    done = start_run(request(workers=1))
     assert result(folder) == result(every)
-    monkeypatch.setattr("fedwca.cli.carry_out.bench", lambda *_: pytest.fail("work has started"))
-    again = conduct(request())
+    monkeypatch.setattr("fedwca.runs.execute.run_bench", lambda *_: pytest.fail("work has started"))
+    again = start_run(request())
     assert again.summary == done.summary
     assert [(row.name, row.mean) for row in again.table] == [(row.name, row.mean) for row in done.table]
     monkeypatch.undo()
     folder = tmp_path / "new"
-    assert conduct(request()).summary["methods"] == done.summary["methods"]
+    assert start_run(request()).summary["methods"] == done.summary["methods"]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from fedwca.results.lock import hold
-from fedwca.results.runs import find_run, read_run
-from fedwca.results.store import SCHEMA, read_records
+from fedwca.results.lock import hold_lock
+from fedwca.results.run import find_run, read_run
+from fedwca.results.run_files import SCHEMA, read_records
 
 from .conftest import Run, call
 
@@ -54,7 +54,7 @@ def test_a_hint_can_be_pasted_whatever_the_folder_is_called(plain: Run, tmp_path
 def test_the_list(runs: Path) -> None:
     run = call("runs")
     assert run.code == 0, run.err
-    for part in ("now", "old", "stopped", "FedWCA", "folder, source amber", "done"):
+    for part in ("now", "old", "stopped", "FedWCA", "shades, source amber", "done"):
         assert part in run.out
     assert "empty" not in run.out
     found = {line["run"]: line for line in json.loads(call("runs", "--json").out)}
@@ -65,7 +65,7 @@ def test_the_list(runs: Path) -> None:
 
 
 def test_a_run_at_work_and_a_damaged_one(runs: Path) -> None:
-    lock = hold(runs / "stopped")
+    lock = hold_lock(runs / "stopped")
     try:
         states = {line["run"]: line["state"] for line in json.loads(call("runs", "--json").out)}
         refused = call("runs", "rm", "stopped", "--yes")
@@ -76,7 +76,10 @@ def test_a_run_at_work_and_a_damaged_one(runs: Path) -> None:
     assert "a process is at work on this run" in refused.err
     (runs / "old/config.json").write_text("{")
     run = call("runs", "--json")
-    assert [line["run"] for line in json.loads(run.out)] == ["now", "stopped"]
+    listed = json.loads(run.out)
+    assert [line["run"] for line in listed if line["state"] != "damaged"] == ["now", "stopped"]
+    (damaged,) = (line for line in listed if line["state"] == "damaged")
+    assert (damaged["run"], damaged["problem"] in run.err) == ("old", True)
     assert "old/config.json: cannot be read" in run.err
 
 

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from fedwca.aggregators import aggregators
-from fedwca.kinds import Aggregator
-from fedwca.types import Blend, Offer, Predictions, State
+from fedwca.core.grouping import GroupingInput
+from fedwca.core.interfaces import Aggregator
+from fedwca.core.messages import Blend, Offer, Predictions, State
 
 P = 7
 """Values of a fake model."""
@@ -18,7 +19,7 @@ P = 7
 
 @dataclass(frozen=True)
 class FakeView:
-    """A `fedwca.types.View` of K clients: answers are smooth functions of (the client's table, the model asked for)."""
+    """A `View` of K clients: answers are smooth functions of (the client's table, the model asked for)."""
 
     tables: Tensor
     """``[K, P]``, a client's "data"."""
@@ -74,22 +75,17 @@ class Case:
 
 
 def labels_for(aggregator: Aggregator, given: Tensor) -> Tensor:
-    """The partition the engine would use."""
-    match aggregator.partition:
-        case "one":
-            return torch.zeros_like(given)
-        case "each":
-            return torch.arange(len(given))
-        case _:
-            return given
+    """The clusters after round 0."""
+    nobody: dict[int, int] = {}
+    return aggregator.grouping.assign(GroupingInput(0, len(given), {}, nobody, lambda: given, lambda: given))
 
 
 def play(aggregator: Aggregator, given: Tensor, seed: int = 0, order: Tensor | None = None) -> Case:
-    """Round 0 and round 1, as `fedwca.round.play` does them, with models that are random tables.
+    """Round 0 and round 1, as `fedwca.federated.round.run_round` does them, with models that are random tables.
 
     Args:
         aggregator: the component.
-        given: cluster of each client ``[K]``, for aggregators that take a partition.
+        given: cluster of each client ``[K]``, for aggregators that do not group them all alike.
         seed: of the tables.
         order: play the same clients in another order.
     """

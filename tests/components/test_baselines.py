@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from fedwca.experiments.compose import described
-from fedwca.experiments.names import baseline_folder, baseline_names
-from fedwca.experiments.request import plan
-from fedwca.round import Method
+from fedwca.config.layers import resolve_plan
+from fedwca.config.methods import component_values
+from fedwca.config.paths import baseline_folder, baseline_names
+from fedwca.federated.method import Method
 
 PAGE = Path(__file__).parents[2] / "docs" / "methods.md"
 TABLE_5 = ["table5_none", "table5_pp", "table5_pp_fp", "table5_pp_fp_tm", "table5_pp_fp_tm_mu"]
@@ -19,7 +19,7 @@ TABLE_5 = ["table5_none", "table5_pp", "table5_pp_fp", "table5_pp_fp_tm", "table
 
 def methods(*names: str, preset: str = "default", **layer: Any) -> dict[str, Method]:
     """Baselines by name, composed as a run does it."""
-    made = plan({"baselines": list(names), "name": "own", **layer}, preset_name=preset)
+    made = resolve_plan({"baselines": list(names), "name": "own", **layer}, preset_name=preset)
     return {method.name: method for method, _ in made.methods}
 
 
@@ -40,9 +40,9 @@ def test_table_5_switches_one_part_on_at_a_time(preset: str, dataset: str) -> No
     four, five = (labelers[name].model_dump() for name in TABLE_5[3:])
     assert (four.pop("mixup"), five.pop("mixup")) == (False, True)
     assert four == five
-    without = [[part for part in described(found[name]) if part["kind"] != "pseudo_labeler"] for name in TABLE_5]
+    without = [[part for part in component_values(found[name]) if part["kind"] != "pseudo_labeler"] for name in TABLE_5]
     assert without == [without[0]] * 5
-    assert described(found[TABLE_5[-1]]) == described(found["fedwca"])
+    assert component_values(found[TABLE_5[-1]]) == component_values(found["fedwca"])
 
 
 def methods_table() -> str:
@@ -74,7 +74,9 @@ def values_table() -> str:
         ("office-home", "clipart"),
     ):
         names = ["fedwca", "ladd", "revised_fedwca", "fedwca_l", "one_equal_a"]
-        made = plan({"dataset": dataset, "source": source, "baselines": names, "name": "own"}, preset_name="paper")
+        made = resolve_plan(
+            {"dataset": dataset, "source": source, "baselines": names, "name": "own"}, preset_name="paper"
+        )
         found = {method.name: method for method, _ in made.methods}
         weights = {name: found[name].aggregator.model_dump() for name in names}
         ta, tb = weights["fedwca"]["ta"], weights["fedwca"]["tb"]
@@ -121,7 +123,7 @@ def test_ladd_fedpcl_and_fedscal_are_what_their_papers_say() -> None:
 
 def test_a_baselines_rounds_are_a_limit() -> None:
     def rounds(count: int) -> dict[str, int]:
-        made = plan({"baselines": ["fedpcl_pl", "source_only", "fedavg"], "name": "own", "rounds": count})
+        made = resolve_plan({"baselines": ["fedpcl_pl", "source_only", "fedavg"], "name": "own", "rounds": count})
         return {method.name: rounds for method, rounds in made.methods}
 
     assert rounds(100) == {"fedpcl_pl": 20, "source_only": 0, "fedavg": 100, "own": 100}

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedwca.clusterers import clusterers
 from fedwca.clusterers.finch import Finch
-from fedwca.kinds import Clusterer
+from fedwca.core.interfaces import Clusterer
 
 every = pytest.mark.parametrize("clusterer", [clusterers.build(name) for name in clusterers.names()], ids=str)
 

@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedwca.kinds import Objective
+from fedwca.core.interfaces import Objective
+from fedwca.core.messages import Batch, Predictions, Targets
 from fedwca.objectives import objectives
 from fedwca.objectives.prototype_contrastive import PrototypeContrastive
 from fedwca.objectives.self_training import SelfTraining
 from fedwca.objectives.server_client_alignment import ServerClientAlignment
 from fedwca.objectives.shot import Shot
-from fedwca.types import Batch, Predictions, Targets
 
 every = pytest.mark.parametrize("objective", [objectives.build(name) for name in objectives.names()], ids=str)
 

@@ -9,10 +9,10 @@ from torch import Tensor
 from fedwca.aggregators import aggregators
 from fedwca.aggregators.fedavg import FedAvg
 from fedwca.aggregators.wca import WCA
+from fedwca.core.interfaces import Aggregator
+from fedwca.core.messages import State
+from fedwca.federated.validation import report_problem
 from fedwca.functional import blend_weights, soft_cluster_weights
-from fedwca.kinds import Aggregator
-from fedwca.types import State
-from fedwca.uploads import refuse
 
 from .fakes import built, labels_for, play
 
@@ -26,7 +26,7 @@ PARTITIONS = {
 partitions = pytest.mark.parametrize("given", [torch.tensor(p) for p in PARTITIONS.values()], ids=list(PARTITIONS))
 every = pytest.mark.parametrize("aggregator", built(), ids=aggregators.names())
 takes_partition = pytest.mark.parametrize(
-    "aggregator", [a for a in built() if a.partition == "given"], ids=lambda a: a.name
+    "aggregator", [a for a in built() if a.grouping.needs_clusterer], ids=lambda a: a.name
 )
 
 
@@ -57,7 +57,7 @@ def test_whatever_is_mixed_is_a_mixture(aggregator: Aggregator, given: Tensor) -
     delivered = case.aggregator.deliver(case.states[-1], len(case.rows[-1]))
     assert delivered.shape == (len(given), len(case.rows[-1]))
     assert is_mixture(delivered)
-    if aggregator.partition in ("given", "one"):
+    if not aggregator.grouping.keeps_models_apart and not aggregator.grouping.clients_choose:
         assert torch.equal(case.offer.personal[:, 0], aggregator.deliver(case.states[0], len(case.rows[0])))
 
 
@@ -79,7 +79,7 @@ def test_a_client_knows_only_itself(aggregator: Aggregator, given: Tensor) -> No
 def test_clients_have_no_order(aggregator: Aggregator, given: Tensor) -> None:
     order = torch.randperm(len(given), generator=torch.Generator().manual_seed(3))
     # Where everybody is a cluster, clusters change places with clients.
-    rows = order if aggregator.partition == "each" else torch.arange(len(play(aggregator, given).gathers[0]))
+    rows = order if aggregator.grouping.keeps_models_apart else torch.arange(len(play(aggregator, given).gathers[0]))
     one, other = play(aggregator, given), play(aggregator, given, order=order)
     for before, after, kept in zip(one.gathers, other.gathers, (1, len(one.rows[0])), strict=True):
         assert close(before[rows][:, kept:][:, order], after[:, kept:])
@@ -97,7 +97,9 @@ def test_reports_are_what_is_declared(aggregator: Aggregator, given: Tensor) -> 
     assert set(case.blend.report) == set(aggregator.reports)
     for name, value in case.blend.report.items():
         assert len(value) == len(given)
-        assert [refuse(row, aggregator.reports[name], len(case.offer.shared)) for row in value] == [""] * len(given)
+        assert [report_problem(row, aggregator.reports[name], len(case.offer.shared)) for row in value] == [""] * len(
+            given
+        )
 
 
 @every

@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from fedwca.core.interfaces import PseudoLabeler
+from fedwca.core.messages import Predictions, Targets
 from fedwca.functional import prototype_labels
-from fedwca.kinds import PseudoLabeler
 from fedwca.pseudo_labelers import pseudo_labelers
 from fedwca.pseudo_labelers.argmax import Argmax
 from fedwca.pseudo_labelers.prototype import Prototype
 from fedwca.pseudo_labelers.two_model import TwoModel
-from fedwca.types import Predictions, Targets
 
 from .fakes import predictions
 

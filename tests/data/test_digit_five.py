@@ -11,8 +11,8 @@ from scipy.io import savemat
 from torchvision.datasets import MNIST, SVHN, USPS
 
 from fedwca.data import DatasetWarning
-from fedwca.data.digit_five_raw import read_raw
 from fedwca.datasets import datasets
+from fedwca.datasets._digit_five_raw import read_raw_domain
 from fedwca.errors import DataError, DatasetMissing
 
 from .examples import SHARED, needs_shared, write_npz
@@ -44,17 +44,17 @@ def write_raw(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("name", ["mnist", "mnistm", "svhn", "synth", "usps"])
 def test_published_files_are_pooled(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    archive = read_raw(write_raw(tmp_path, monkeypatch), name)
+    archive = read_raw_domain(write_raw(tmp_path, monkeypatch), name)
     assert archive is not None
     assert archive.images.dtype == np.uint8
     assert archive.images.shape[::3] == (3, 3)
     assert archive.labels.tolist() == ([3, 0, 4] if name in ("svhn", "synth") else [3, 1, 4])
-    assert read_raw(tmp_path / "elsewhere", name) is None
+    assert read_raw_domain(tmp_path / "elsewhere", name) is None
 
 
 def test_svhn_axes_and_usps_greys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = write_raw(tmp_path, monkeypatch)
-    svhn, usps = read_raw(root, "svhn"), read_raw(root, "usps")
+    svhn, usps = read_raw_domain(root, "svhn"), read_raw_domain(root, "usps")
     assert svhn is not None
     assert usps is not None
     cube = np.arange(32 * 32 * 3 * 2).reshape(32, 32, 3, 2).astype(np.uint8)
@@ -66,10 +66,10 @@ def test_a_damaged_published_file_is_named(tmp_path: Path, monkeypatch: pytest.M
     root = write_raw(tmp_path, monkeypatch)
     (root / "synth_test_32x32.mat").write_bytes(b"not a matlab file")
     with pytest.raises(DataError, match=r"synth_test_32x32\.mat cannot be read as synth"):
-        read_raw(root, "synth")
+        read_raw_domain(root, "synth")
     monkeypatch.undo()
     with pytest.raises(DataError, match="md5 of usps"):
-        read_raw(root, "usps")
+        read_raw_domain(root, "usps")
     assert USPS.split_list["train"][2]
 
 

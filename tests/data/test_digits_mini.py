@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from fedwca.data import Domain, FederatedDataset, cache_dir, partition
-from fedwca.data.drawn_digits import BUILT_IN, FACES, glyph, handwriting
 from fedwca.datasets import datasets, digits_mini
-from fedwca.datasets.digits_mini import DigitsMini, draw
+from fedwca.datasets._digits_mini_glyphs import BUILT_IN, FACES, draw_glyph, load_handwriting
+from fedwca.datasets.digits_mini import DigitsMini, draw_domain
 
 
 @pytest.fixture(scope="module")
@@ -26,9 +26,9 @@ def test_five_balanced_domains_of_colour_images(drawn: FederatedDataset) -> None
 
 @pytest.mark.parametrize("name", DigitsMini.domains)
 def test_drawing_again_gives_the_same_bits(drawn: FederatedDataset, name: str) -> None:
-    handwriting.cache_clear()
-    glyph.cache_clear()
-    few, kept = draw(name, 12), drawn.domains[name]
+    load_handwriting.cache_clear()
+    draw_glyph.cache_clear()
+    few, kept = draw_domain(name, 12), drawn.domains[name]
     chosen = np.concatenate([np.arange(220 * label, 220 * label + 12) for label in range(10)])
     assert (few.images == kept.images[chosen]).all()
     assert (few.labels == kept.labels[chosen]).all()
@@ -63,7 +63,7 @@ def test_groups_are_small_and_of_one_class(drawn: FederatedDataset) -> None:
 
 
 def test_handwriting_keeps_its_label(drawn: FederatedDataset) -> None:
-    _, digits = handwriting()
+    _, digits = load_handwriting()
     for name in digits_mini.WRITTEN:
         domain = drawn.domains[name]
         assert domain.groups is not None
@@ -81,9 +81,9 @@ def test_it_is_kept_and_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def few(name: str) -> Domain:
         counts["drawn"] += 1
-        return draw(name, 2)
+        return draw_domain(name, 2)
 
-    monkeypatch.setattr(digits_mini, "draw", few)
+    monkeypatch.setattr(digits_mini, "draw_domain", few)
     source = datasets.build("digits-mini")
     first, second = source.load(), source.load()
     assert counts["drawn"] == 5
@@ -97,7 +97,7 @@ def test_it_is_kept_and_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_folder_that_cannot_be_written_costs_only_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(digits_mini, "draw", lambda name: draw(name, 1))
+    monkeypatch.setattr(digits_mini, "draw_domain", lambda name: draw_domain(name, 1))
     (tmp_path / "file").write_text("")
     assert len(DigitsMini(root=tmp_path / "file").load().domains) == 5
 

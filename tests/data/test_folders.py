@@ -9,7 +9,7 @@ from PIL import Image
 
 from fedwca.data import cache as cache_module
 from fedwca.data import cache_dir, data_dir, folders, read_image_folder, write_atomically
-from fedwca.data.folders import decode
+from fedwca.data.folders import decode_image
 from fedwca.errors import DataError
 
 from .examples import SHARED, needs_shared, write_images
@@ -21,7 +21,7 @@ def test_exif_orientation_is_honoured(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 3  # taken upside down
     Image.fromarray(picture).save(tmp_path / "a.png", exif=exif)
-    read = decode(tmp_path / "a.png", 8)
+    read = decode_image(tmp_path / "a.png", 8)
     assert read[:4].max() == 0
     assert read[4:].min() == 255
 
@@ -29,7 +29,7 @@ def test_exif_orientation_is_honoured(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("mode", "suffix"), [("L", "png"), ("P", "png"), ("CMYK", "jpg"), ("1", "png"), ("LA", "png")])
 def test_every_mode_becomes_rgb(tmp_path: Path, mode: str, suffix: str) -> None:
     Image.new("RGB", (9, 7), (255, 255, 255)).convert(mode).save(tmp_path / f"a.{suffix}")
-    read = decode(tmp_path / f"a.{suffix}", 4)
+    read = decode_image(tmp_path / f"a.{suffix}", 4)
     assert read.shape == (4, 4, 3)
     assert read.dtype == np.uint8
     assert read.min() >= 250
@@ -37,21 +37,21 @@ def test_every_mode_becomes_rgb(tmp_path: Path, mode: str, suffix: str) -> None:
 
 def test_sixteen_bit_grey_is_scaled_and_transparency_is_white(tmp_path: Path) -> None:
     Image.fromarray(np.full((4, 4), 32768, np.uint16)).save(tmp_path / "deep.png")
-    assert set(decode(tmp_path / "deep.png", 4).flat) <= {127, 128}
+    assert set(decode_image(tmp_path / "deep.png", 4).flat) <= {127, 128}
     Image.new("RGBA", (4, 4), (0, 0, 0, 0)).save(tmp_path / "clear.png")
-    assert decode(tmp_path / "clear.png", 4).min() == 255
+    assert decode_image(tmp_path / "clear.png", 4).min() == 255
     palette = Image.new("P", (4, 4), 0)
     palette.putpalette([10, 20, 30])
     palette.save(tmp_path / "palette.png")
-    assert decode(tmp_path / "palette.png", 4)[0, 0].tolist() == [10, 20, 30]
+    assert decode_image(tmp_path / "palette.png", 4)[0, 0].tolist() == [10, 20, 30]
 
 
 def test_the_centre_is_kept(tmp_path: Path) -> None:
     wide = np.zeros((4, 12, 3), np.uint8)
     wide[:, 4:8] = 200
     Image.fromarray(wide).save(tmp_path / "wide.png")
-    assert (decode(tmp_path / "wide.png", 4) == 200).all()
-    stretched = decode(tmp_path / "wide.png", 3, stretch=True)
+    assert (decode_image(tmp_path / "wide.png", 4) == 200).all()
+    stretched = decode_image(tmp_path / "wide.png", 3, stretch=True)
     # A triangle of half-width 4 around 2, 6 and 10: 200 · (3/8 + 1/8) / 3.5, and 200 · 2 · (5/8 + 7/8) / 4.
     assert stretched[1, :, 0].tolist() == [29, 150, 29]
 
@@ -107,7 +107,7 @@ def test_a_second_reading_comes_from_the_cache(tmp_path: Path, monkeypatch: pyte
     root = write_images(tmp_path / "photo", {"": {"dog": 3, "cat": 2}})
     first = read_image_folder(root, 8)
     decoded: list[Path] = []
-    monkeypatch.setattr(folders, "decode", lambda path, *how: decoded.append(path) or decode(path, *how))
+    monkeypatch.setattr(folders, "decode_image", lambda path, *how: decoded.append(path) or decode_image(path, *how))
     second = read_image_folder(root, 8)
     assert not decoded
     assert (first[0] == second[0]).all()

@@ -11,20 +11,22 @@ import torch
 from torch import Tensor
 
 from fedwca.aggregators import aggregators
+from fedwca.core.interfaces import Clusterer
+from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
 from fedwca.deploy.client import Client
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.rules import Rules
-from fedwca.deploy.server import Session
-from fedwca.engine.loop import Loop
+from fedwca.deploy.session import Session
 from fedwca.engine.randomness import Keys
+from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.task import Training
-from fedwca.kinds import Clusterer
+from fedwca.federated.method import Method
+from fedwca.federated.round import init_server, run_round
+from fedwca.federated.server import Server
 from fedwca.models.lenet import LeNet
-from fedwca.network import Network
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.two_model import TwoModel
-from fedwca.round import Method, Server, begin, play
 
 TRAINING = Training(epochs=1, lr=0.02, batch_size=8)
 PAIRS = torch.tensor([0, 0, 1, 1])
@@ -40,7 +42,7 @@ class Pairs(Clusterer):
 def composed(aggregator: str, *objectives: Any) -> Method:
     built = aggregators.build(aggregator)
     return Method(
-        "toy", "Toy", built, TwoModel(), (Shot(), *objectives), Pairs() if built.partition == "given" else None
+        "toy", "Toy", built, TwoModel(), (Shot(), *objectives), Pairs() if built.grouping.needs_clusterer else None
     )
 
 
@@ -62,10 +64,10 @@ class Federation:
 
     def simulated(self, rounds: int, participation: float = 1.0) -> Server:
         """The same by the engine that `fedwca bench` uses."""
-        loop = Loop(self.network, self.images, "cpu", 1, self.options.get("batch_norm", "mixed"))
-        server = begin(loop)
+        loop = SequentialEngine(self.network, self.images, "cpu", 1, self.options.get("batch_norm", "mixed"))
+        server = init_server(loop)
         for number in range(rounds):
-            server, _ = play(number, server, self.method, loop, TRAINING, Keys(1), PAIRS, participation)
+            server, _ = run_round(number, server, self.method, loop, TRAINING, Keys(1), PAIRS, participation)
         return server
 
 
@@ -79,6 +81,6 @@ def federation(network: Network, images: list[ClientImages]) -> Callable[..., Fe
 
 def delivered(session: Session) -> Tensor:
     """The models clients end with ``[K, P]``."""
-    server = session.memory.server
+    server = session.state.server
     weights = session.method.aggregator.deliver(server.state, len(server.rows))
     return weights.to(server.rows.dtype) @ server.rows

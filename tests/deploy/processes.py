@@ -14,18 +14,19 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from fedwca.config.methods import compose
+from fedwca.config.run_config import validate
 from fedwca.deploy.client import Client
-from fedwca.deploy.flower.federation import NAME, Federation
-from fedwca.deploy.images import read_images
-from fedwca.deploy.local import Wire, federate
-from fedwca.deploy.server import Session
-from fedwca.engine.loop import Loop
+from fedwca.deploy.client_images import read_images
+from fedwca.deploy.flower.config import CONFIG_NAME, DeploymentConfig
+from fedwca.deploy.in_process import Wire, run_in_process
+from fedwca.deploy.session import Session
 from fedwca.engine.randomness import Keys
-from fedwca.experiments.bench import draw
-from fedwca.experiments.compose import compose
-from fedwca.experiments.config import validate
-from fedwca.experiments.setup import load, source_model
-from fedwca.round import Server, begin, play
+from fedwca.engine.sequential.engine import SequentialEngine
+from fedwca.federated.round import init_server, run_round
+from fedwca.federated.server import Server
+from fedwca.runs.bench import split_trial
+from fedwca.runs.setup import load, source_model
 
 SIZE = ["--deal", "2", "--samples", "30", "--epochs", "1", "--lr", "0.02", "--preset", "default"]
 SMALL = ["--set", "source_training.epochs=1", "--set", "model.bottleneck=8", "--deadline", "900", "--join", "600"]
@@ -45,7 +46,7 @@ def call(*arguments: str, timeout: float = 300) -> subprocess.CompletedProcess[s
     return subprocess.run(program(*arguments), capture_output=True, text=True, timeout=timeout, check=False)
 
 
-def laid_out(folder: Path, shades: Path, name: str, *more: str) -> Federation:
+def laid_out(folder: Path, shades: Path, name: str, *more: str) -> DeploymentConfig:
     arguments = [
         "--data",
         str(shades),
@@ -58,41 +59,41 @@ def laid_out(folder: Path, shades: Path, name: str, *more: str) -> Federation:
     ]
     done = call("deploy", "init", str(folder), *arguments)
     assert done.returncode == 0, done.stderr
-    return Federation.read(folder / "server" / NAME)
+    return DeploymentConfig.read(folder / "server" / CONFIG_NAME)
 
 
-def expected(federation: Federation) -> Server:
+def expected(federation: DeploymentConfig) -> Server:
     """What `fedwca bench --engine loop` ends with."""
     config = validate(federation.config)
     dataset, source = load(config)
-    dealt = draw(config, dataset, source, 0, 0)
-    loop = Loop(source_model(config, dataset, source, 0).network, dealt.clients, "cpu", 1)
-    server, method = begin(loop), compose(config)[-1][0]
+    dealt = split_trial(config, dataset, source, 0, 0)
+    loop = SequentialEngine(source_model(config, dataset, source, 0).network, dealt.clients, "cpu", 1)
+    server, method = init_server(loop), compose(config)[-1][0]
     for number in range(config.rounds):
-        server, _ = play(
+        server, _ = run_round(
             number, server, method, loop, config.training, Keys(config.seed), dealt.metrics.domain_labels()
         )
     return server
 
 
 def message_by_message(
-    federation: Federation, folder: Path, wire: Wire = lambda client, parcel: parcel
+    federation: DeploymentConfig, folder: Path, wire: Wire = lambda client, parcel: parcel
 ) -> tuple[Session, list[Client]]:
     """The same federation in one process, with the images and the source model of a folder."""
     session = federation.session(folder / "server" / "source.safetensors")
     clients = [Client(partial(read_images, folder / "data" / f"client-{k}.npz")) for k in range(4)]
-    federate(session, clients, federation.rounds, wire)
+    run_in_process(session, clients, federation.rounds, wire)
     return session, clients
 
 
-def require_same(rows: Tensor, federation: Federation, folder: Path) -> None:
+def require_same(rows: Tensor, federation: DeploymentConfig, folder: Path) -> None:
     """Models over the wire are those of messages in one process, and those of the engine up to rounding.
 
     The engine mixes the server's rows once, a client mixes what it was sent: starts differ by 1e-7. Where that decides
     a tie of max-pooling, a gradient goes to another weight; 3e-5 has been seen.
     """
     session, clients = message_by_message(federation, folder)
-    alone = session.memory.server.rows if session.method.aggregator.travels else stacked(clients)
+    alone = session.state.server.rows if session.method.aggregator.travels else stacked(clients)
     assert torch.allclose(rows, alone, atol=1e-6)
     assert torch.allclose(rows, expected(federation).rows, atol=1e-4)
 
@@ -108,7 +109,7 @@ import sys
 
 class Bending:
     def find_spec(self, name, path=None, target=None):
-        if name != "fedwca.deploy.flower.node":
+        if name != "fedwca.deploy.flower.client_app":
             return None
         sys.meta_path.remove(self)
         import time

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedwca.deploy.flower.federation import NAME, Federation
-from fedwca.deploy.images import read_images
+from fedwca.config.paths import baseline_names
+from fedwca.deploy.client_images import read_images
+from fedwca.deploy.flower.config import CONFIG_NAME, DeploymentConfig
 from fedwca.errors import DataError, InvalidConfig
-from fedwca.experiments.names import baseline_names
 
 from ..cli.conftest import call
 from ..shades import write_shades
@@ -48,7 +48,7 @@ def test_a_deployment_is_written(tmp_path: Path, shades: Path) -> None:
     arguments = ["deploy", "init", str(folder), "--data", str(shades), "--deal", "2", "--rounds", "3", *SMALL]
     run = call(*arguments, "--aggregator", "wca:ta=0.5", "--rule", "alone=warn", "--rule", "norm-bound=3")
     assert run.code == 0, run.err
-    federation = Federation.read(folder / "server" / NAME)
+    federation = DeploymentConfig.read(folder / "server" / CONFIG_NAME)
     assert (federation.rules.clients, federation.rules.alone, federation.rules.norm_bound) == (4, "warn", 3.0)
     session = federation.session(folder / "server" / "source.safetensors")
     assert session.composition.aggregator["ta"] == 0.5
@@ -71,9 +71,9 @@ def test_the_lines_that_init_prints_work_as_they_stand(
         return 0
 
     processes = "fedwca.deploy.flower.processes"
-    monkeypatch.setattr(f"{processes}.program", lambda name: name)
-    monkeypatch.setattr(f"{processes}.keep", begin)
-    monkeypatch.setattr(f"{processes}.keep_trying", begin)
+    monkeypatch.setattr(f"{processes}.find_program", lambda name: name)
+    monkeypatch.setattr(f"{processes}.run_until_stopped", begin)
+    monkeypatch.setattr(f"{processes}.run_with_restarts", begin)
     folder = tmp_path / "a trial"
     small = SMALL if insecure else [word for word in SMALL if word != "--insecure"]
     run = call("deploy", "init", str(folder), "--data", str(shades), "--deal", "1", *small)
@@ -120,10 +120,10 @@ def test_every_baseline_is_deployed_or_says_why_not(tmp_path: Path, shades: Path
             return
         arguments = ["--data", str(shades), "--baseline", name, "--clients", "4", "--rule", "alone=warn", *SMALL]
         assert call("deploy", "init", str(folder), *arguments).code == 0
-        assert Federation.read(folder / "server" / NAME).session(folder / "server" / "source.safetensors")
+        assert DeploymentConfig.read(folder / "server" / CONFIG_NAME).session(folder / "server" / "source.safetensors")
     else:
         assert run.code == 0, run.err
-        assert Federation.read(folder / "server" / NAME).session(folder / "server" / "source.safetensors")
+        assert DeploymentConfig.read(folder / "server" / CONFIG_NAME).session(folder / "server" / "source.safetensors")
 
 
 @pytest.mark.usefixtures("flower")
@@ -179,13 +179,13 @@ def test_images_that_are_not_there(tmp_path: Path) -> None:
 
 def test_a_federation_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfig, match="make it by fedwca deploy init"):
-        Federation.read(tmp_path / NAME)
-    (tmp_path / NAME).write_text("{}")
+        DeploymentConfig.read(tmp_path / CONFIG_NAME)
+    (tmp_path / CONFIG_NAME).write_text("{}")
     with pytest.raises(InvalidConfig, match=r"federation\.json: config"):
-        Federation.read(tmp_path / NAME)
+        DeploymentConfig.read(tmp_path / CONFIG_NAME)
 
 
-@pytest.mark.parametrize("module", ["fedwca.cli.client", "fedwca.cli.server", "fedwca.deploy.flower.control"])
+@pytest.mark.parametrize("module", ["fedwca.cli.client", "fedwca.cli.server", "fedwca.deploy.flower.flwr_cli"])
 def test_processes_that_only_wait_do_not_load_torch(module: str) -> None:
     code = f"import sys, {module}, fedwca.deploy.flower.processes; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fedwca.deploy.flower import control
+from fedwca.deploy.flower import flwr_cli as control
 from fedwca.errors import FedwcaError
 
 
@@ -34,27 +34,27 @@ def asked(failures: int) -> tuple[list[int], Callable[[], None]]:
 def test_a_server_that_comes_later_is_waited_for_and_that_is_told_once(pauses: list[float]) -> None:
     calls, ask = asked(3)
     told: list[str] = []
-    control.patiently(ask, told.append)
+    control.retry(ask, told.append)
     assert (len(calls), len(pauses), told) == (4, 3, ["The server does not answer yet; trying again"])
 
 
 def test_nothing_is_told_of_a_server_that_is_there(pauses: list[float]) -> None:
     calls, ask = asked(0)
     told: list[str] = []
-    control.patiently(ask, told.append)
+    control.retry(ask, told.append)
     assert (len(calls), pauses, told) == (1, [], [])
 
 
 def test_a_server_that_never_comes(pauses: list[float]) -> None:
     calls, ask = asked(99)
     with pytest.raises(FedwcaError, match="no answer 5"):
-        control.patiently(ask, tries=5)
+        control.retry(ask, tries=5)
     assert (len(calls), len(pauses)) == (5, 4)
 
 
 def test_the_settings_of_flowers_command_are_whole_whenever_they_are_read(tmp_path: Path) -> None:
-    control.connect(tmp_path, "127.0.0.1:1", insecure=True)
-    control.connect(tmp_path, "127.0.0.1:2", insecure=True)
+    control.write_connection(tmp_path, "127.0.0.1:1", insecure=True)
+    control.write_connection(tmp_path, "127.0.0.1:2", insecure=True)
     assert [path.name for path in (tmp_path / "flwr").iterdir()] == ["config.toml"]
     assert 'address = "127.0.0.1:2"' in (tmp_path / "flwr" / "config.toml").read_text()
 
@@ -83,7 +83,7 @@ def server(monkeypatch: pytest.MonkeyPatch, pauses: list[float]) -> Callable[...
                 return subprocess.CompletedProcess(command, 1, "", state)
             return subprocess.CompletedProcess(command, 0, json.dumps({"success": True, "runs": [state]}), "")
 
-        monkeypatch.setattr(control, "program", lambda name: name)
+        monkeypatch.setattr(control, "find_program", lambda name: name)
         monkeypatch.setattr(control.subprocess, "run", run)
         return asked
 
@@ -95,7 +95,7 @@ def test_a_status_call_that_stalls_or_fails_is_tried_again(
 ) -> None:
     # Never as many in a row as it would take to give up, however many in all.
     asked = server(*[STALLS, "no route", STALLS, "no route", RUNNING] * 3, FINISHED)
-    assert control.watch("7", {}, 1e6) == ("completed", 5, 7)
+    assert control.watch_run("7", {}, 1e6) == ("completed", 5, 7)
     assert (len(asked), len(pauses)) == (16, 15)
     assert asked[0] == ["flwr", "list", "--run-id", "7", "fedwca", "--format", "json"]
 
@@ -112,6 +112,6 @@ def test_a_server_that_never_says_how_a_run_stands(
 ) -> None:
     asked = server(RUNNING, state)
     with pytest.raises(FedwcaError, match="run 7 may still go on, but the server was asked 5 times") as raised:
-        control.watch("7", {}, 1e6)
+        control.watch_run("7", {}, 1e6)
     assert why in str(raised.value)
     assert (len(asked), len(pauses)) == (6, 5)

@@ -9,20 +9,20 @@ import pytest
 import torch
 
 from fedwca.deploy.client import Client, Privacy
-from fedwca.deploy.local import federate
-from fedwca.deploy.protocol import Parcel
-from fedwca.deploy.rounds import middle
-from fedwca.deploy.server import Session
+from fedwca.deploy.in_process import run_in_process
+from fedwca.deploy.parcel import Parcel
+from fedwca.deploy.robust import robust_mean
+from fedwca.deploy.session import Session
 
 from .conftest import Federation
 
 
 def test_robust_means_by_hand() -> None:
     rows = torch.tensor([[1.0, 8.0], [2.0, 7.0], [4.0, -500.0], [1000.0, 9.0]])
-    assert middle(rows, "median").tolist() == [3.0, 7.5]
-    assert middle(rows, "trimmed").tolist() == [3.0, 7.5]
-    assert middle(rows[:3], "median").tolist() == [2.0, 7.0]
-    assert middle(rows[:3], "trimmed").tolist() == pytest.approx([7 / 3, -485 / 3])
+    assert robust_mean(rows, "median").tolist() == [3.0, 7.5]
+    assert robust_mean(rows, "trimmed").tolist() == [3.0, 7.5]
+    assert robust_mean(rows[:3], "median").tolist() == [2.0, 7.0]
+    assert robust_mean(rows[:3], "trimmed").tolist() == pytest.approx([7 / 3, -485 / 3])
 
 
 def flipped(session: Session, client: int) -> Callable[[int, Parcel], Parcel]:
@@ -31,7 +31,7 @@ def flipped(session: Session, client: int) -> Callable[[int, Parcel], Parcel]:
     def wire(number: int, parcel: Parcel) -> Parcel:
         if number != client:
             return parcel
-        own = session.asked[client].own
+        own = session.expected[client].sent
         slots = {slot.name: slot.of(own) for slot in session.layout.parameters}
         model = {k: slots[k] - 10 * (t - slots[k]) if k in slots else t for k, t in parcel.models["model"].items()}
         return replace(parcel, models={"model": model})
@@ -44,9 +44,9 @@ def test_a_norm_bound_refuses_what_moved_too_far(
 ) -> None:
     built = federation("fedavg")
     guarded, silent = built.session(norm_bound=3.0), built.session()
-    federate(guarded, built.clients(), 2, flipped(guarded, 1))
-    federate(silent, built.clients(), 2, lambda client, parcel: None if client == 1 else parcel)
-    assert torch.equal(guarded.memory.server.rows, silent.memory.server.rows)
+    run_in_process(guarded, built.clients(), 2, flipped(guarded, 1))
+    run_in_process(silent, built.clients(), 2, lambda client, parcel: None if client == 1 else parcel)
+    assert torch.equal(guarded.state.server.rows, silent.state.server.rows)
     assert "client 1 (client-1) refused: its update is" in caplog.messages[0]
 
 
@@ -56,8 +56,8 @@ def test_a_median_is_hardly_moved(federation: Callable[..., Federation]) -> None
     apart = {}
     for robust in ("mean", "median"):
         session = built.session(robust=robust)
-        federate(session, built.clients(), 1, flipped(session, 1))
-        apart[robust] = float((session.memory.server.rows[0] - honest)[: session.layout.trained].norm())
+        run_in_process(session, built.clients(), 1, flipped(session, 1))
+        apart[robust] = float((session.state.server.rows[0] - honest)[: session.layout.trained].norm())
     assert apart["median"] < 0.3 * apart["mean"]
 
 
@@ -74,8 +74,8 @@ def test_noise_leaves_a_usable_model(federation: Callable[..., Federation]) -> N
     built = federation("fedavg")
     session = built.session()
     clients = [Client(client.images, privacy=Privacy(1.0, 1.0)) for client in built.clients()]
-    federate(session, clients, 2)
-    layout, rows = session.layout, session.memory.server.rows
+    run_in_process(session, clients, 2)
+    layout, rows = session.layout, session.state.server.rows
     for slot in layout.statistics:
         if slot.name.endswith("running_var"):
             assert bool((slot.of(rows) >= 0).all())

@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 import torch
 
-from fedwca.deploy.checkpoint import resume_client, resume_session, save_client, save_session
 from fedwca.deploy.client import Client
-from fedwca.deploy.local import federate
-from fedwca.deploy.protocol import Parcel
+from fedwca.deploy.in_process import run_in_process
+from fedwca.deploy.parcel import Parcel
+from fedwca.deploy.server_round import assign_late_client
+from fedwca.deploy.session_state import ClusteredClients
+from fedwca.deploy.state_files import resume_client, resume_session, save_client, save_session
 from fedwca.errors import CheckpointError, FedwcaError, UsageError
-from fedwca.round import Server
+from fedwca.federated.server import Server
 
 from ..conftest import a_network, some_images
 from .conftest import Federation, composed
@@ -78,8 +80,8 @@ def played(answer: Callable[[Parcel], Parcel | None]) -> Server:
     built = Federation(composed("wca:ta=1,tb=1"), a_network(), some_images(), {})
     session = built.session(alone="warn")
     wire = lambda client, parcel: answer(parcel) if client == 1 and parcel.round == 1 else parcel  # noqa: E731
-    federate(session, built.clients(), 2, wire)
-    return session.memory.server
+    run_in_process(session, built.clients(), 2, wire)
+    return session.state.server
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +108,7 @@ def test_an_answer_is_taken_once(federation: Build) -> None:
     built = federation()
     session, clients = built.session(), built.clients()
     for number in range(4):
-        session.seat(f"client-{number}", number)
+        session.admit(f"client-{number}", number)
     parcels = session.open(range(3))
     answer = clients[0].handle(parcels[0])
     assert session.receive(0, answer) == ""
@@ -114,7 +116,7 @@ def test_an_answer_is_taken_once(federation: Build) -> None:
     assert session.receive(3, answer) == "was not asked in this round"
     assert session.receive(1, answer) == "answers another task than the one it was sent"
     assert not session.close()
-    assert session.memory.round == 0
+    assert session.state.round == 0
     assert session.open([0])[0].notes["token"] != parcels[0].notes["token"]
     assert session.receive(0, answer) == "answers another task than the one it was sent"
 
@@ -126,11 +128,11 @@ def test_clients_leave_in_mid_round_and_return(federation: Build) -> None:
     def wire(client: int, parcel: Parcel) -> Parcel | None:
         return None if client == 2 and parcel.round == 1 else parcel
 
-    federate(session, built.clients(), 4, wire, lambda round: [0, 1, 2, 3] if round != 2 else [1, 2, 3])
-    memory = session.memory
-    assert memory.round == 4
-    assert bool(torch.isfinite(memory.server.rows).all())
-    assert not bool(memory.server.state["alpha"].isnan().any())
+    run_in_process(session, built.clients(), 4, wire, lambda round: [0, 1, 2, 3] if round != 2 else [1, 2, 3])
+    state = session.state
+    assert state.round == 4
+    assert bool(torch.isfinite(state.server.rows).all())
+    assert not bool(state.server.state["alpha"].isnan().any())
 
 
 def test_with_too_few_uploads_a_round_is_played_again(federation: Build) -> None:
@@ -142,39 +144,95 @@ def test_with_too_few_uploads_a_round_is_played_again(federation: Build) -> None
         lost[0] = not (away and client == 3) and lost[0]
         return None if away else parcel
 
-    federate(session, built.clients(), 2, wire)
-    assert torch.allclose(session.memory.server.rows, built.simulated(2).rows, atol=1e-5)
+    run_in_process(session, built.clients(), 2, wire)
+    assert torch.allclose(session.state.server.rows, built.simulated(2).rows, atol=1e-5)
 
 
 @pytest.mark.parametrize("aggregator", ["wca:ta=1,tb=1", "revised_wca:u=3,ta=1,tb=1", "one_hot", "fedavg", "fedamp"])
 def test_a_client_joins_late(federation: Build, aggregator: str) -> None:
     built = federation(aggregator)
     session, clients = built.session(alone="warn"), built.clients()
-    federate(session, clients, 5, available=lambda round: [0, 1, 2] if round < 2 else [0, 1, 2, 3])
-    memory = session.memory
-    assert memory.samples == tuple(len(each.train) for each in built.images)
-    assert not memory.waiting
+    run_in_process(session, clients, 5, available=lambda round: [0, 1, 2] if round < 2 else [0, 1, 2, 3])
+    state = session.state
+    assert state.samples == tuple(len(each.train) for each in built.images)
+    assert not state.waiting
     assert clients[3].final is not None
-    assert bool(torch.isfinite(memory.server.rows).all())
-    label = int(memory.server.state["labels"][3])
-    assert bool((memory.shares[label, 3:] > 0).all())
+    assert bool(torch.isfinite(state.server.rows).all())
+    label = int(state.server.state["labels"][3])
+    assert bool((state.shares[label, 3:] > 0).all())
+
+
+def test_a_late_client_joins_the_nearest_client_not_the_nearest_mean(federation: Build) -> None:
+    session = federation("one_hot").session(clients=5)
+    model = session.state.server.source.clone()
+    first = session.layout.layers()[0]
+    width = sum(slot.stop - slot.start for slot in first)
+
+    def direction(degrees: float) -> torch.Tensor:
+        angle = torch.tensor(degrees, dtype=torch.float64).deg2rad()
+        return torch.cat([torch.stack([angle.cos(), angle.sin()]), torch.zeros(width - 2, dtype=torch.float64)])
+
+    # Cluster 0 lies at 0 and 90 degrees, its mean at 45; cluster 1 at 60 and 64.
+    vectors = torch.stack([direction(degrees) for degrees in (0, 90, 60, 64)])
+    server = replace(session.state.server, state={"labels": torch.tensor([0, 0, 1, 1, 0])})
+    clustered = ClusteredClients(torch.arange(4), vectors, "cosine")
+    state = replace(session.state, round=1, server=server, clustered=clustered)
+    start = 0
+    for slot in first:
+        size = slot.stop - slot.start
+        model[slot.start : slot.stop] = direction(80)[start : start + size].float()
+        start += size
+    assert assign_late_client(session.context, state, model) == 0
+    assert assign_late_client(session.context, state, model * 0) is None
+
+
+def test_a_late_model_without_a_direction_is_refused(federation: Build, caplog: pytest.LogCaptureFixture) -> None:
+    built = federation("one_hot")
+    session, layer = built.session(alone="warn"), built.network.backbone.state_dict()
+    zeros = {f"backbone.{name}": torch.zeros_like(layer[name]) for name in ("conv1.weight", "conv1.bias")}
+    run_in_process(
+        session,
+        built.clients(),
+        2,
+        lambda client, parcel: bent(parcel, **zeros) if client == 3 else parcel,
+        lambda round: [0, 1, 2] if round == 0 else [0, 1, 2, 3],
+    )
+    assert "round 1: client 3 (client-3) refused: its model cannot be compared with those" in caplog.text
+    assert session.state.samples[3] == 0
+
+
+def test_what_late_clients_are_compared_with_outlives_the_server(federation: Build, tmp_path: Path) -> None:
+    built, path = federation("one_hot"), tmp_path / "server.safetensors"
+    session, again = built.session(), built.session()
+    run_in_process(session, built.clients(), 1)
+    save_session(session, path)
+    resume_session(again, path)
+    before, after = session.state.clustered, again.state.clustered
+    assert before is not None
+    assert after is not None
+    assert torch.equal(before.vectors, after.vectors)
+    assert (
+        (before.numbers.tolist(), before.metric) == (after.numbers.tolist(), after.metric) == ([0, 1, 2, 3], "cosine")
+    )
+    first = sum(slot.stop - slot.start for slot in session.layout.layers()[0])
+    assert before.vectors.shape == (4, first)
 
 
 def test_places_are_limited_and_kept(federation: Build) -> None:
     session = federation().session()
-    assert [session.seat(name) for name in "abcab"] == [0, 1, 2, 0, 1]
-    assert session.seat("d", 1) is None
-    assert session.seat("d", 3) == 3
-    assert session.seat("e") is None
+    assert [session.admit(name) for name in "abcab"] == [0, 1, 2, 0, 1]
+    assert session.admit("d", 1) is None
+    assert session.admit("d", 3) == 3
+    assert session.admit("e") is None
 
 
 def test_a_server_restarts_from_its_checkpoint(federation: Build, tmp_path: Path) -> None:
     built, path = federation("revised_wca:u=2,ta=1,tb=1"), tmp_path / "server.safetensors"
     whole, first, clients = built.session(), built.session(), built.clients()
-    federate(whole, built.clients(), 4)
+    run_in_process(whole, built.clients(), 4)
     for number in range(4):
-        first.seat(f"client-{number}", number)
-    while first.memory.round < 2:
+        first.admit(f"client-{number}", number)
+    while first.state.round < 2:
         for client, parcel in first.open(range(4)).items():
             first.receive(client, clients[client].handle(parcel))
         first.close()
@@ -182,10 +240,10 @@ def test_a_server_restarts_from_its_checkpoint(federation: Build, tmp_path: Path
     first.open(range(4))  # killed in mid-round
     second = built.session()
     resume_session(second, path)
-    assert second.memory.round == 2
-    assert second.seat("client-3") == 3
-    federate(second, clients, 4)
-    assert torch.equal(second.memory.server.rows, whole.memory.server.rows)
+    assert second.state.round == 2
+    assert second.admit("client-3") == 3
+    run_in_process(second, clients, 4)
+    assert torch.equal(second.state.server.rows, whole.state.server.rows)
     with pytest.raises(CheckpointError, match="of another composition"):
         resume_session(federation("fedavg").session(), path)
     path.write_bytes(path.read_bytes()[:100])
@@ -217,19 +275,19 @@ def test_a_client_that_starts_anew_goes_on(federation: Build, tmp_path: Path, ke
     for number, client in enumerate(images):
         clients.append(Fresh(client.images))
         clients[-1].number = number
-    federate(session, clients, 2)
+    run_in_process(session, clients, 2)
     assert ("lost" in asked) is not kept
-    assert torch.allclose(session.memory.server.rows, built.simulated(2).rows, atol=1e-5)
+    assert torch.allclose(session.state.server.rows, built.simulated(2).rows, atol=1e-5)
 
 
 def test_one_clients_model_is_not_handed_on(federation: Build, caplog: pytest.LogCaptureFixture) -> None:
     built = federation("one_hot")
     with pytest.raises(FedwcaError, match=r"round 0: of clusters \[1\] a single client was heard"):
-        federate(built.session(), built.clients()[:3], 2)
+        run_in_process(built.session(), built.clients()[:3], 2)
     session = built.session()
-    federate(session, built.clients(), 2, available=lambda round: [0, 1, 2, 3] if round == 0 else [0, 1, 2])
+    run_in_process(session, built.clients(), 2, available=lambda round: [0, 1, 2, 3] if round == 0 else [0, 1, 2])
     assert "round 1: of clusters [1] a single client was heard; the cluster keeps its model" in caplog.text
-    assert session.memory.shares.tolist() == [[0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5]]
+    assert session.state.shares.tolist() == [[0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5]]
 
 
 @pytest.mark.parametrize(
@@ -254,7 +312,7 @@ def test_oracles_and_image_styles_stay_at_home(federation: Build) -> None:
 def test_a_client_refuses_what_does_not_fit(federation: Build) -> None:
     built = federation("fedavg")
     session, (client, *_) = built.session(), built.clients()
-    session.seat("client-0", 0)
+    session.admit("client-0", 0)
     parcel = session.open([0])[0]
     source = dict(parcel.models["source"])
     source.popitem()

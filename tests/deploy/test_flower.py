@@ -11,9 +11,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from fedwca.deploy.checkpoint import read_final
-from fedwca.deploy.protocol import Parcel
-from fedwca.engine.bank import Layout
+from fedwca.deploy.parcel import Parcel
+from fedwca.deploy.state_files import read_final
+from fedwca.engine.layout import Layout
 from fedwca.errors import FedwcaError
 from fedwca.objectives.prototype_contrastive import PrototypeContrastive
 
@@ -23,10 +23,10 @@ from .processes import PARTS, laid_out, message_by_message, require_same, stacke
 
 pytest.importorskip("flwr")
 
-from fedwca.deploy.flower import serve
-from fedwca.deploy.flower.processes import QUIET, environment, server_command
-from fedwca.deploy.flower.records import from_record, to_record, weigh
-from fedwca.deploy.flower.simulate import simulate
+from fedwca.deploy.flower import server_app as serve
+from fedwca.deploy.flower.processes import QUIET, flower_environment, server_command
+from fedwca.deploy.flower.records import count_bytes, from_record, to_record
+from fedwca.deploy.flower.simulation import simulate
 
 pytestmark = pytest.mark.filterwarnings("default")  # of Flower and Ray
 
@@ -57,8 +57,8 @@ def test_a_parcel_survives_the_wire() -> None:
     assert (again.kind, again.round, dict(again.notes)) == ("upload", 3, {"n": 1})
     assert torch.equal(again.models["model"]["w"], parcel.models["model"]["w"])
     assert torch.equal(again.report["beta"], parcel.report["beta"])
-    assert torch.equal(again.beside["o.x"], parcel.beside["o.x"])
-    assert weigh(content) == parcel.bytes + 3 * 128  # numpy's header of each array
+    assert torch.equal(again.extras["o.x"], parcel.extras["o.x"])
+    assert count_bytes(content) == parcel.bytes + 3 * 128  # numpy's header of each array
     with pytest.raises(FedwcaError, match="holds 420 bytes of arrays; right is at most 100"):
         from_record(content, 100)
     content.config_records["notes"].pop("fedwca.round")
@@ -76,11 +76,11 @@ def test_a_whole_federation_survives_the_wire(federation: Callable[..., Composed
     for through in (lambda parcel, most: parcel, lambda parcel, most: from_record(to_record(parcel), most)):
         session, clients = built.session(alone="warn"), built.clients()
         for number in range(4):
-            session.seat(f"client-{number}", number)
-        while session.memory.round < 3:
+            session.admit(f"client-{number}", number)
+        while session.state.round < 3:
             for client, parcel in session.open(range(4)).items():
                 answer = clients[client].handle(through(parcel, None))
-                assert session.receive(client, through(answer, session.setting.most)) == ""
+                assert session.receive(client, through(answer, session.context.max_answer_bytes)) == ""
             session.close()
         for client, parcel in session.finish().items():
             clients[client].handle(through(parcel, None))
@@ -103,7 +103,7 @@ def test_packages_are_installed_at_run_time_where_that_is_asked_for(
     monkeypatch.delenv(name, raising=False)
     if asked_for:
         monkeypatch.setenv(name, "0")
-    monkeypatch.setenv(name, environment(tmp_path)[name])
+    monkeypatch.setenv(name, flower_environment(tmp_path)[name])
     arguments = server_command(tmp_path, "127.0.0.1", 1, insecure=True)[1:]
     assert _parse_args_run_superlink().parse_args(arguments).runtime_dependency_install is asked_for
 
@@ -135,7 +135,7 @@ def test_flowers_simulation_ends_with_the_same_models(tmp_path: Path, shades: Pa
     pytest.importorskip("ray")
     federation = laid_out(tmp_path / "d", shades, name)
     session = simulate(federation, tmp_path / "d" / "server", tmp_path / "d" / "data")
-    found = session.memory.server.rows
+    found = session.state.server.rows
     if name == "fedpcl_pl":
         # Models stay where they are; each client has written its own.
         layout = Layout.of(session.network)
@@ -149,6 +149,6 @@ def test_thinned_uploads_over_flower(tmp_path: Path, shades: Path) -> None:
     federation = laid_out(tmp_path / "d", shades, "fedavg", "--top", "0.1", "--feedback")
     session = simulate(federation, tmp_path / "d" / "server", tmp_path / "d" / "data")
     alone, _ = message_by_message(federation, tmp_path / "d")
-    assert torch.equal(session.memory.server.rows, alone.memory.server.rows)
+    assert torch.equal(session.state.server.rows, alone.state.server.rows)
     sent = [json.loads(line) for line in (tmp_path / "d" / "server" / "wire.jsonl").read_text().splitlines()]
     assert max(sent[0]["up"].values()) < 0.3 * max(sent[1]["down"].values())

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from fedwca.deploy.checks import require_covered
 from fedwca.deploy.client import Client, Privacy
-from fedwca.deploy.limits import require_covered
 from fedwca.errors import UsageError
 from fedwca.objectives.prototype_contrastive import PrototypeContrastive
 
@@ -70,7 +70,7 @@ def test_a_model_of_which_nothing_can_be_left_out(federation: Build) -> None:
 def test_noise_that_does_not_cover_everything_is_refused(federation: Build, aggregator: str, left: str) -> None:
     built = federation(aggregator)
     session, (first, *_) = built.session(alone="warn"), built.clients()
-    session.seat("client-0", 0)
+    session.admit("client-0", 0)
     client = Client(first.images, privacy=Privacy(1.0, 0.5))
     with pytest.raises(UsageError, match=left):
         client.handle(session.open([0])[0])

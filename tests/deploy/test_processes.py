@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from fedwca.deploy.flower.federation import NAME, Federation
+from fedwca.deploy.flower.config import CONFIG_NAME, DeploymentConfig
 
 from ..shades import write_shades
 from .processes import (
@@ -57,7 +57,7 @@ def test_a_failed_run_is_a_failed_command(tmp_path: Path, shades: Path) -> None:
     folder, at = tmp_path / "d", port()
     federation = laid_out(folder, shades, "fedavg", "--insecure")
     broken = replace_rules(federation)
-    (folder / "server" / NAME).write_text(broken.text())
+    (folder / "server" / CONFIG_NAME).write_text(broken.text())
     with running(*commands(folder, 1, at, "--insecure"), logs=tmp_path):
         done = submitted(folder, at, "--insecure")
     assert done.returncode == 1
@@ -65,7 +65,7 @@ def test_a_failed_run_is_a_failed_command(tmp_path: Path, shades: Path) -> None:
     assert "got too few answers 2 times" in (folder / "server" / "federation.log").read_text()
 
 
-def replace_rules(federation: Federation) -> Federation:
+def replace_rules(federation: DeploymentConfig) -> DeploymentConfig:
     """More uploads are needed than there will be clients."""
     return federation.model_copy(update={"patience": 1, "join": 30.0, "deadline": 30.0})
 
@@ -75,7 +75,7 @@ def test_a_client_and_the_server_are_killed_and_the_federation_goes_on(tmp_path:
     folder, at = tmp_path / "d", port()
     federation = laid_out(folder, shades, "wca")
     federation = federation.model_copy(update={"deadline": 60.0, "join": 60.0})
-    (folder / "server" / NAME).write_text(federation.text())
+    (folder / "server" / CONFIG_NAME).write_text(federation.text())
     kept = folder / "server" / "server.safetensors"
     lines = commands(folder, 4, at)
     with running(*lines, logs=tmp_path) as processes:
@@ -113,4 +113,4 @@ def test_a_slow_and_a_hostile_client_cost_a_round_their_answers_alone(tmp_path: 
     assert "round 2: client" not in told
     session, _ = message_by_message(federation, folder, lambda client, p: None if client > 1 and p.round == 1 else p)
     rows = load_file(str(folder / "server" / "server.safetensors"))["rows"]
-    assert torch.allclose(rows, session.memory.server.rows, atol=1e-5)
+    assert torch.allclose(rows, session.state.server.rows, atol=1e-5)

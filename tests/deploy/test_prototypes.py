@@ -11,7 +11,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedwca.deploy.checkpoint import (
+from fedwca.core.interfaces import Objective
+from fedwca.core.messages import Batch, Predictions, Targets
+from fedwca.deploy.client import Client
+from fedwca.deploy.in_process import run_in_process
+from fedwca.deploy.parcel import Parcel
+from fedwca.deploy.state_files import (
     read_final,
     resume_client,
     resume_session,
@@ -19,13 +24,8 @@ from fedwca.deploy.checkpoint import (
     save_final,
     save_session,
 )
-from fedwca.deploy.client import Client
-from fedwca.deploy.local import federate
-from fedwca.deploy.protocol import Parcel
 from fedwca.errors import CheckpointError, UsageError
-from fedwca.kinds import Objective
 from fedwca.objectives.prototype_contrastive import PrototypeContrastive
-from fedwca.types import Batch, Predictions, Targets
 
 from ..conftest import a_network, some_images
 from .conftest import Federation, composed
@@ -46,27 +46,27 @@ def test_clients_end_with_the_engines_models(federation: Build) -> None:
         sizes.append((sorted(parcel.models), parcel.bytes))
         return parcel
 
-    federate(session, clients, 3, wire)
+    run_in_process(session, clients, 3, wire)
     expected = built.simulated(3)
     assert torch.allclose(finals(clients), expected.rows, atol=1e-5)
     assert not torch.allclose(finals(clients), federation("local").simulated(3).rows, atol=1e-5)
     key = f"collected.{NAME}"
-    assert torch.allclose(session.memory.server.state[key], expected.state[key], atol=1e-5)
+    assert torch.allclose(session.state.server.state[key], expected.state[key], atol=1e-5)
     # Prototypes of 3 classes and 16 features, and no model, in float32.
     assert set(map(str, sizes)) == {str(([], 3 * 16 * 4))}
-    assert len(session.memory.server.rows) == 1
+    assert len(session.state.server.rows) == 1
 
 
 @pytest.mark.parametrize("aggregator", ["wca:ta=1,tb=1", "fedavg"])
 def test_prototypes_beside_models(federation: Build, aggregator: str) -> None:
     built = federation(aggregator, PrototypeContrastive())
     session = built.session(alone="warn")
-    federate(session, built.clients(), 3)
-    assert torch.allclose(session.memory.server.rows, built.simulated(3).rows, atol=1e-5)
+    run_in_process(session, built.clients(), 3)
+    assert torch.allclose(session.state.server.rows, built.simulated(3).rows, atol=1e-5)
 
 
 def changed(change: Callable[[Tensor], Tensor]) -> Callable[[Parcel], Parcel]:
-    return lambda parcel: replace(parcel, beside={NAME: change(parcel.beside[NAME])})
+    return lambda parcel: replace(parcel, extras={NAME: change(parcel.extras[NAME])})
 
 
 HOSTILE: dict[str, tuple[Callable[[Parcel], Parcel], str]] = {
@@ -75,9 +75,9 @@ HOSTILE: dict[str, tuple[Callable[[Parcel], Parcel], str]] = {
     "shape": (changed(lambda x: x[1:]), r"is torch.float32 of shape \(2, 16\); right is torch.float32 of \(3, 16\)"),
     "type": (changed(lambda x: x.double()), "is torch.float64 of shape"),
     "huge": (changed(lambda x: x[:1, :1].expand(10**5, 10**5)), r"of shape \(100000, 100000\)"),
-    "missing": (lambda p: replace(p, beside={}), f"uploads no {NAME}"),
+    "missing": (lambda p: replace(p, extras={}), f"uploads no {NAME}"),
     "more": (
-        lambda p: replace(p, beside={**p.beside, "other.x": torch.zeros(1)}),
+        lambda p: replace(p, extras={**p.extras, "other.x": torch.zeros(1)}),
         "other.x is declared by no objective",
     ),
     "model": (lambda p: replace(p, models={"model": {}}), "holds 1 models; in this method none is uploaded"),
@@ -89,7 +89,7 @@ def played(answer: Callable[[Parcel], Parcel | None]) -> Tensor:
     built = Federation(composed("local", PrototypeContrastive()), a_network(), some_images(), {})
     clients = built.clients()
     wire = lambda client, parcel: answer(parcel) if client == 1 and parcel.round == 1 else parcel  # noqa: E731
-    federate(built.session(alone="warn"), clients, 3, wire)
+    run_in_process(built.session(alone="warn"), clients, 3, wire)
     return finals(clients)
 
 
@@ -111,10 +111,10 @@ def test_what_no_objective_declares_is_refused_beside_a_model_too(
     built = federation("fedavg")
     session, silent = built.session(), built.session()
     more = {"x.y": torch.zeros(1)}
-    federate(session, built.clients(), 1, lambda client, p: replace(p, beside=more) if client == 1 else p)
-    federate(silent, built.clients(), 1, lambda client, p: None if client == 1 else p)
+    run_in_process(session, built.clients(), 1, lambda client, p: replace(p, extras=more) if client == 1 else p)
+    run_in_process(silent, built.clients(), 1, lambda client, p: None if client == 1 else p)
     assert "x.y is declared by no objective" in caplog.text
-    assert torch.equal(session.memory.server.rows, silent.memory.server.rows)
+    assert torch.equal(session.state.server.rows, silent.state.server.rows)
 
 
 @pytest.mark.parametrize("restarted", [False, True])
@@ -122,14 +122,14 @@ def test_a_round_that_is_played_again_starts_where_it_did(federation: Build, res
     built = federation("local", PrototypeContrastive())
     session, clients, lost = built.session(least=4, alone="warn"), built.clients(), [True]
     for number in range(4):
-        session.seat(f"client-{number}", number)
-    while session.memory.round < 3:
+        session.admit(f"client-{number}", number)
+    while session.state.round < 3:
         for client, parcel in session.open(range(4)).items():
             answer = clients[client].handle(parcel)
             save_client(clients[client], tmp_path / f"{client}.safetensors")
-            if not (session.memory.round == 1 and client == 2 and lost[0]):
+            if not (session.state.round == 1 and client == 2 and lost[0]):
                 session.receive(client, answer)
-        lost[0] = lost[0] and session.memory.round != 1
+        lost[0] = lost[0] and session.state.round != 1
         session.close()
         if restarted:
             save_session(session, tmp_path / "server.safetensors")
@@ -168,19 +168,19 @@ def test_an_upload_must_be_declared_and_allowed(federation: Build) -> None:
 def test_the_model_a_client_ends_with_has_its_statistics(federation: Build, statistics: str) -> None:
     built = federation("fedavg", batch_norm=statistics)
     session, clients = built.session(), built.clients()
-    federate(session, clients, 2)
-    ends, row = finals(clients), session.memory.server.rows[0]
+    run_in_process(session, clients, 2)
+    ends, row = finals(clients), session.state.server.rows[0]
     cut = session.layout.trained
     assert torch.equal(ends[:, :cut], row[:cut].expand(4, -1))
     assert not torch.allclose(ends[0, cut:], row[cut:], atol=1e-5)
     if statistics == "local":
-        assert torch.equal(ends[:, cut:], torch.stack([client.loop.bank[0, cut:] for client in clients]))
+        assert torch.equal(ends[:, cut:], torch.stack([client.engine.bank[0, cut:] for client in clients]))
 
 
 def test_a_clients_last_model_is_a_file(federation: Build, tmp_path: Path) -> None:
     built = federation("local", PrototypeContrastive())
     session, clients = built.session(alone="warn"), built.clients()
-    federate(session, clients, 2)
+    run_in_process(session, clients, 2)
     save_final(clients[1], tmp_path)
     assert clients[1].final is not None
     assert torch.equal(read_final(tmp_path, session.layout), clients[1].final)

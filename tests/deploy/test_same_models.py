@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from fedwca.aggregators import aggregators
-from fedwca.deploy.local import federate
-from fedwca.deploy.protocol import Parcel
-from fedwca.engine.bank import Layout
+from fedwca.deploy.in_process import run_in_process
+from fedwca.deploy.parcel import Parcel
+from fedwca.engine.layout import Layout
 from fedwca.objectives.proximal import Proximal
 
 from .conftest import Federation, delivered
@@ -28,10 +28,10 @@ CASES = [
 @pytest.mark.parametrize(("aggregator", "rounds"), CASES, ids=lambda value: str(value))
 def test_same_models_as_the_engine(federation: Callable[..., Federation], aggregator: str, rounds: int) -> None:
     built = federation(aggregator)
-    alone = "warn" if built.method.aggregator.partition == "self" else "refuse"
+    alone = "warn" if built.method.aggregator.grouping.clients_choose else "refuse"
     session, clients = built.session(alone=alone), built.clients()
-    federate(session, clients, rounds)
-    expected, server = built.simulated(rounds), session.memory.server
+    run_in_process(session, clients, rounds)
+    expected, server = built.simulated(rounds), session.state.server
     assert expected.rows.shape == server.rows.shape
     assert torch.allclose(server.rows, expected.rows, atol=1e-5)
     assert not torch.allclose(server.rows[0], server.source, atol=1e-3)
@@ -46,15 +46,15 @@ def test_same_models_as_the_engine(federation: Callable[..., Federation], aggreg
 def test_batch_norm_policies(federation: Callable[..., Federation], statistics: str) -> None:
     built = federation(batch_norm=statistics)
     session = built.session()
-    federate(session, built.clients(), 3)
-    assert torch.allclose(session.memory.server.rows, built.simulated(3).rows, atol=1e-5)
+    run_in_process(session, built.clients(), 3)
+    assert torch.allclose(session.state.server.rows, built.simulated(3).rows, atol=1e-5)
 
 
 def test_a_penalty_and_partial_participation(federation: Callable[..., Federation]) -> None:
     built = federation("fedavg", Proximal(mu=0.5))
     session = built.session(participation=0.5)
-    federate(session, built.clients(), 3)
-    assert torch.allclose(session.memory.server.rows, built.simulated(3, 0.5).rows, atol=1e-5)
+    run_in_process(session, built.clients(), 3)
+    assert torch.allclose(session.state.server.rows, built.simulated(3, 0.5).rows, atol=1e-5)
 
 
 def test_half_precision_is_near(federation: Callable[..., Federation]) -> None:
@@ -66,13 +66,13 @@ def test_half_precision_is_near(federation: Callable[..., Federation]) -> None:
         half_uploads.append(parcel)
         return parcel
 
-    federate(sessions[0], built.clients(), 2)
-    federate(sessions[1], half.clients(), 2, wire)
+    run_in_process(sessions[0], built.clients(), 2)
+    run_in_process(sessions[1], half.clients(), 2, wire)
     first, (answer, *_) = Layout.of(half.network).layers()[0], half_uploads
     for slot in first:
         assert answer.models["model"][slot.name].dtype == torch.float32
     assert answer.models["model"]["bottleneck.weight"].dtype == torch.float16
-    one, other = (session.memory.server.rows for session in sessions)
+    one, other = (session.state.server.rows for session in sessions)
     assert not torch.equal(one, other)
     assert (one - other).abs().max() < 0.02
 
@@ -84,7 +84,7 @@ def test_what_travels(federation: Callable[..., Federation]) -> None:
     sent, bytes_up = [], []
     for _ in range(3):
         for client in range(4):
-            session.seat(f"client-{client}", client)
+            session.admit(f"client-{client}", client)
         parcels = session.open(range(4))
         sent.append(sorted(parcels[0].models))
         for client, parcel in parcels.items():

@@ -12,13 +12,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedwca.deploy.checkpoint import resume_client, save_client
+from fedwca.core.network import Network
 from fedwca.deploy.client import Client
-from fedwca.deploy.local import federate
-from fedwca.deploy.protocol import Parcel
-from fedwca.deploy.updates import Thinning
-from fedwca.engine.bank import Layout, Slot
-from fedwca.network import Network
+from fedwca.deploy.compression import TopKCompressor
+from fedwca.deploy.in_process import run_in_process
+from fedwca.deploy.parcel import Parcel
+from fedwca.deploy.state_files import resume_client, save_client
+from fedwca.engine.layout import Layout, Slot
 
 from .conftest import Federation
 
@@ -32,9 +32,9 @@ ROW = torch.tensor([2.0, 3.0, 0.5, -4.0, 0.25, 2.0, 6.0])
 
 
 def test_what_travels_by_hand() -> None:
-    thinning = Thinning(SMALL, 0.5)
-    assert thinning.loose.tolist() == [2, 3, 4, 5]
-    models, left = thinning.thin(ROW, OWN)
+    compressor = TopKCompressor(SMALL, 0.5)
+    assert compressor.sparse_positions.tolist() == [2, 3, 4, 5]
+    models, left = compressor.compress(ROW, OWN)
     assert {name: tensor.flatten().tolist() for name, tensor in models["model"].items()} == {
         "first.weight": [2.0, 3.0],
         "norm.running_mean": [6.0],
@@ -42,26 +42,26 @@ def test_what_travels_by_hand() -> None:
     assert models["largest"]["positions"].tolist() == [1, 3]
     assert models["largest"]["values"].tolist() == [-4.0, 2.0]
     assert left.tolist() == [0.5, 0.0, 0.25, 0.0]
-    assert thinning.misfit(models) == ""
-    assert thinning.restore(models, OWN).tolist() == [2.0, 3.0, 0.0, -4.0, 0.0, 2.0, 6.0]
+    assert compressor.models_problem(models) == ""
+    assert compressor.decompress(models, OWN).tolist() == [2.0, 3.0, 0.0, -4.0, 0.0, 2.0, 6.0]
 
 
 def test_what_was_left_out_comes_later() -> None:
-    thinning = Thinning(SMALL, 0.25)
-    models, left = thinning.thin(ROW, OWN, torch.tensor([0.0, 0.0, 4.0, 3.0]))
+    compressor = TopKCompressor(SMALL, 0.25)
+    models, left = compressor.compress(ROW, OWN, torch.tensor([0.0, 0.0, 4.0, 3.0]))
     assert models["largest"]["positions"].tolist() == [3]
     assert models["largest"]["values"].tolist() == [5.0]
     assert left.tolist() == [0.5, -4.0, 4.25, 0.0]
 
 
 def test_half_precision_is_left_out_too() -> None:
-    thinning = Thinning(SMALL, 0.25, "half")
+    compressor = TopKCompressor(SMALL, 0.25, "half")
     row = OWN + torch.tensor([0, 0, 0, 1 / 3, 0, 0, 0])
-    models, left = thinning.thin(row, OWN)
+    models, left = compressor.compress(row, OWN)
     assert models["largest"]["values"].dtype == models["model"]["norm.running_mean"].dtype == torch.float16
     assert models["model"]["first.weight"].dtype == torch.float32
     assert float(left[1]) == pytest.approx(1 / 3 - float(torch.tensor(1 / 3).half()), abs=1e-7)
-    assert thinning.misfit(models) == ""
+    assert compressor.models_problem(models) == ""
 
 
 def largest(**changes: Tensor) -> Callable[[Parcel], Parcel]:
@@ -102,9 +102,9 @@ def test_a_hostile_upload_is_refused(federation: Build, lie: str, caplog: pytest
         return lambda client, parcel: answer(parcel) if client == 1 and parcel.round == 1 else parcel
 
     session, other = built.session(), built.session()
-    federate(session, built.clients(), 2, wire(change))
-    federate(other, built.clients(), 2, wire(lambda parcel: None))
-    assert torch.equal(session.memory.server.rows, other.memory.server.rows)
+    run_in_process(session, built.clients(), 2, wire(change))
+    run_in_process(other, built.clients(), 2, wire(lambda parcel: None))
+    assert torch.equal(session.state.server.rows, other.state.server.rows)
     assert re.search(sentence, caplog.messages[0])
 
 
@@ -113,24 +113,24 @@ def test_the_server_goes_on_with_what_was_sent(federation: Build, transport: str
     built = federation("wca:ta=1,tb=1", top=0.1, transport=transport)
     session, clients = built.session(), built.clients()
     for number in range(4):
-        session.seat(f"client-{number}", number)
+        session.admit(f"client-{number}", number)
     for round in range(2):
         answers = {client: clients[client].handle(parcel) for client, parcel in session.open(range(4)).items()}
-        expected = dict(session.asked)
+        expected = dict(session.expected)
         for client, answer in answers.items():
-            thinning = expected[client].thinning
-            assert thinning is not None
-            row, trained = thinning.restore(answer.models, expected[client].own), clients[client].loop.bank[0]
+            compressor = expected[client].compressor
+            assert compressor is not None
+            row, trained = compressor.decompress(answer.models, expected[client].sent), clients[client].engine.bank[0]
             exact = transport == "full"
-            for slot in thinning.whole:
+            for slot in compressor.whole_slots:
                 whole = exact or slot in session.layout.layers()[0]
                 assert torch.allclose(slot.of(row), slot.of(trained), rtol=0, atol=0 if whole else 1e-2)
-            here = thinning.loose[answer.models["largest"]["positions"].long()]
+            here = compressor.sparse_positions[answer.models["largest"]["positions"].long()]
             assert torch.allclose(row[here], trained[here], atol=1e-6 if exact else 1e-3)
-            assert int((row - expected[client].own)[thinning.loose].count_nonzero()) <= thinning.count
+            assert int((row - expected[client].sent)[compressor.sparse_positions].count_nonzero()) <= compressor.count
             assert session.receive(client, answer) == ""
-            values = thinning.count * (4 + (4 if exact else 2))
-            assert values < answer.bytes < values + 4 * (len(row) - len(thinning.loose) + 4 * bool(round)) + 1
+            values, sparse = compressor.count * (4 + (4 if exact else 2)), len(compressor.sparse_positions)
+            assert values < answer.bytes < values + 4 * (len(row) - sparse + 4 * bool(round)) + 1
         assert session.close()
 
 
@@ -140,33 +140,33 @@ def test_the_more_travels_the_nearer_it_is(federation: Build) -> None:
     for top in (0.01, 0.1, 0.4):
         built = federation("fedavg", top=top)
         session = built.session()
-        federate(session, built.clients(), 2)
-        apart.append(float((session.memory.server.rows[0] - exact).norm()))
+        run_in_process(session, built.clients(), 2)
+        apart.append(float((session.state.server.rows[0] - exact).norm()))
     assert apart[0] > apart[1] > apart[2]
 
 
 def test_what_a_client_left_out_outlives_its_process(federation: Build, tmp_path: Path) -> None:
     built = federation("fedavg", top=0.05, feedback=True)
     session, clients = built.session(), built.clients()
-    federate(session, clients, 1)
-    left = clients[0].left
+    run_in_process(session, clients, 1)
+    left = clients[0].residual
     assert left is not None
     assert bool(left.any())
     path = tmp_path / "client.safetensors"
     save_client(clients[0], path)
     again = Client(clients[0].images)
     resume_client(again, path)
-    assert again.left is not None
-    assert torch.equal(again.left, left)
+    assert again.residual is not None
+    assert torch.equal(again.residual, left)
     forgetting: Any = federation("fedavg", top=0.05)
     others = forgetting.clients()
-    federate(forgetting.session(), others, 1)
-    assert others[0].left is None
+    run_in_process(forgetting.session(), others, 1)
+    assert others[0].residual is None
 
 
 def test_the_first_layer_is_whole(network: Network) -> None:
     layout = Layout.of(network)
-    thinning = Thinning(layout, 0.1)
+    compressor = TopKCompressor(layout, 0.1)
     first = {slot.name for slot in layout.layers()[0]}
     assert first == {"backbone.conv1.weight", "backbone.conv1.bias"}
-    assert first < {slot.name for slot in thinning.whole}
+    assert first < {slot.name for slot in compressor.whole_slots}

@@ -37,6 +37,11 @@ def files(page: str, suffix: str) -> list[Block]:
     return [block for block in blocks() if block.title.endswith(suffix) and page in ("", block.page.stem)]
 
 
+def plugin_files(suffix: str) -> list[Block]:
+    """Files of a kind on the pages for authors of components."""
+    return [block for page in ("first-component", "interfaces") for block in files(page, suffix)]
+
+
 def prose(page: Path) -> str:
     return FENCE.sub("", page.read_text())
 

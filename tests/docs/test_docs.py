@@ -16,23 +16,26 @@ from typing import Any
 import pytest
 import typer
 
+import fedwca
+from fedwca._deprecated import GONE_IN
 from fedwca.cli import app
+from fedwca.config.layers import resolve_plan
+from fedwca.config.registries import PLURALS, registry_of
+from fedwca.config.run_config import RunConfig
 from fedwca.engine.task import Training
 from fedwca.errors import UnknownComponent
-from fedwca.experiments.components import PLURALS, registry
-from fedwca.experiments.config import RunConfig
-from fedwca.experiments.reproduce import definition
-from fedwca.experiments.request import plan
+from fedwca.federated.source_model import SourceTraining
 from fedwca.registry import canonical
-from fedwca.source import SourceTraining
+from fedwca.reproduce.definitions import definition
 
-from .pages import PAGES, ROOT, Block, anchors, blocks, commands, files, links, mentions, prose
+from .pages import PAGES, ROOT, Block, anchors, blocks, commands, files, links, mentions, plugin_files, prose
 
 SIZE = "--rounds 2 --epochs 1 --clients 2 --device cpu"
 SHORT = [*SIZE.split(), "--set", "source_training.epochs=1", "--baseline", "none"]
 PLUGINS = {"lean", "k_means", "confident", "entropy", "small", "mobilenet"}
-OWN = {"extending", "models"}
-"""Pages whose files run elsewhere."""
+ELSEWHERE = {"fedwca_lean.py", "fedwca_more.py", "join_late.py"}
+"""Files of the pages that other tests run."""
+OLD_MODULES = sorted((ROOT / "fedwca").glob("[!_]*.py"))
 by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 
 
@@ -40,11 +43,11 @@ by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def workplace(tmp_path_factory: pytest.TempPathFactory, private_cache: Path) -> Path:
     """A folder with the plugins of the docs installed, their example images, and a run that uses all of them."""
     folder = tmp_path_factory.mktemp("docs")
-    for block in files("extending", ".py"):
+    for block in plugin_files(".py"):
         (folder / block.title).write_text(block.text)
     points = [
         f"[{group}]\n" + "".join(f"{name} = {target}\n" for name, target in entries.items())
-        for block in files("extending", ".toml")
+        for block in plugin_files(".toml")
         for group, entries in tomllib.loads(block.text)["project"]["entry-points"].items()
     ]
     info = folder / "docs_plugins-1.0.dist-info"
@@ -72,7 +75,7 @@ def python(folder: Path, *arguments: str) -> str:
 def test_the_plugins_of_the_docs_run(workplace: Path) -> None:
     summary = json.loads((workplace / "summary.json").read_text())
     assert list(summary["methods"]) == ["lean"]
-    assert summary["config"]["components"]["aggregator"] == {"lean": {"p": "0.7"}}
+    assert summary["config"]["components"]["aggregator"] == {"lean": {"p": 0.7}}
     last = json.loads((workplace / "runs/first/rounds.jsonl").read_text().splitlines()[-1])
     labels = last["labels"]
     for client, label in enumerate(labels):
@@ -81,13 +84,13 @@ def test_the_plugins_of_the_docs_run(workplace: Path) -> None:
         assert sum(last["weights"][client]) == pytest.approx(1)
 
 
-@pytest.mark.parametrize("block", [block for block in files("", ".py") if block.page.stem not in OWN], ids=str)
+@pytest.mark.parametrize("block", [block for block in files("", ".py") if block.title not in ELSEWHERE], ids=str)
 def test_a_python_example_runs(
     block: Block, workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(workplace)
     text = re.sub(r"SourceTraining\(epochs=\d+", "SourceTraining(epochs=1", block.text)
-    if "reopen(" in text:  # opens a run of plugins, which this process does not know
+    if "open_run(" in text:  # opens a run of plugins, which this process does not know
         assert "after round 1" in python(workplace, "-c", text)
         return
     exec(compile(text, str(block), "exec"), {"__name__": "__main__"})
@@ -132,20 +135,22 @@ def test_a_command_line_parses(page: Path, words: list[str], monkeypatch: pytest
     context = command.make_context(words[0], list(names))
     if words[0] == "bench" and known(words):
         values = context.params
-        monkeypatch.setattr("fedwca.cli.execute.execute", planned)
+        monkeypatch.setattr("fedwca.runs.start.start_run", planned)
         if values["config"] is None:
-            command.callback(**values)
+            with pytest.raises(typer.Exit):
+                command.callback(**values)
     if words[0] == "compare":
-        plan({"baselines": context.params["methods"], "composed": False})
+        resolve_plan({"baselines": context.params["methods"], "composed": False})
     if words[0] == "reproduce":
         definition(context.params["table"]).chosen(context.params["row"] or [])
     if words[0] == "show" and known(words) and canonical(words[1]) in PLURALS:
-        assert registry(words[1]).get(words[2])
+        assert registry_of(words[1]).get(words[2])
 
 
-def planned(request: Any) -> None:
+def planned(request: Any, *_: Any) -> None:
     """In place of a run: everything that is checked before one, without data."""
-    plan(request.layer, request.pairs, request.preset, None, request.layer.get("source"))
+    request.plan()
+    raise typer.Exit
 
 
 @by_page
@@ -158,7 +163,7 @@ def test_a_set_option_names_a_field_and_a_value_of_it(page: Path) -> None:
             SourceTraining(**{rest[0]: value})
         elif rest[0] not in PLUGINS and not (head == "aggregator" and rest[0] == "p"):
             names = [rest[0]] if len(rest) == 2 else [chosen(head, rest[-1])]
-            registry(head).build({"name": names[0], rest[-1]: value})
+            registry_of(head).build({"name": names[0], rest[-1]: value})
 
 
 def chosen(kind: str, field: str) -> str:
@@ -202,7 +207,7 @@ def test_the_map_names_every_equation_function() -> None:
     from fedwca import functional
 
     text = (ROOT / "docs" / "paper-to-code.md").read_text()
-    own = {"VectorError", "class_entropy", "finch_levels"}
+    own = {"Metric", "VectorError", "class_entropy", "finch_levels"}
     assert [name for name in functional.__all__ if name not in own and f"`fedwca.functional.{name}`" not in text] == []
 
 
@@ -233,9 +238,37 @@ def test_the_site_has_every_page_and_every_public_module() -> None:
     site = (ROOT / "mkdocs.yml").read_text()
     pages = [str(page.relative_to(ROOT / "docs")) for page in PAGES if ROOT / "docs" in page.parents]
     assert [page for page in pages if not re.search(rf": {re.escape(page)}$", site, re.M)] == []
-    shown = re.findall(r"^::: (\S+)$", "\n".join(page.read_text() for page in (ROOT / "docs/api").glob("*.md")), re.M)
+    dumps = [page.read_text() for page in (ROOT / "docs/internals/api").glob("*.md")]
+    shown = re.findall(r"^::: (\S+)$", "\n".join(dumps), re.M)
     rooms = {f"fedwca.{path.stem}" for path in (ROOT / "fedwca").glob("[!_]*") if path.suffix in ("", ".py")}
-    assert rooms - set(shown) - {"fedwca.presets", "fedwca.cli", "fedwca.py"} == set()
+    assert rooms - set(shown) - {"fedwca.cli", "fedwca.py"} - set(moved_modules()) == set()
+
+
+def moved_modules() -> dict[str, str]:
+    """Old name of each module that has moved, and its new one."""
+    found = {path: re.search(r'forward_module\(__name__, "([\w.]+)"', path.read_text()) for path in OLD_MODULES}
+    return {f"fedwca.{path.stem}": new[1] for path, new in found.items() if new}
+
+
+def old_names() -> str:
+    """The table of names that still work, as the page of public names shows it."""
+    rows = [f"| `{old}` in `fedwca` | `{new}` |" for old, new in sorted(fedwca._RENAMED.items())]
+    for old, new in sorted(moved_modules().items()):
+        rows.append(f"| `{old}` | `{new}` |")
+        renamed = vars(importlib.import_module(old)).get("RENAMED", {})
+        rows += [f"| `{name}` in `{old}` | `{after}` in `{new}` |" for name, after in sorted(renamed.items())]
+    return "\n".join([f"They go in fedwca {GONE_IN}.", "", "| Old | Now |", "|---|---|", *rows])
+
+
+def test_the_public_names_list_the_old_ones() -> None:
+    text = (ROOT / "docs" / "api.md").read_text()
+    shown = text.split("<!-- begin old-names -->\n")[1].split("\n<!-- end old-names -->")[0]
+    assert shown == old_names(), f"docs/api.md, block old-names, should be:\n{old_names()}"
+
+
+def test_every_public_name_of_the_package_is_on_the_page() -> None:
+    text = (ROOT / "docs" / "api.md").read_text()
+    assert [name for name in fedwca.__all__ if name[0] != "_" and f"`fedwca.{name}`" not in text] == []
 
 
 def test_every_open_question_has_a_row() -> None:
@@ -245,4 +278,4 @@ def test_every_open_question_has_a_row() -> None:
 
 def test_the_plugins_of_the_docs_stay_where_they_were_installed(workplace: Path) -> None:
     with pytest.raises(UnknownComponent):
-        registry("aggregator").get("lean")
+        registry_of("aggregator").get("lean")

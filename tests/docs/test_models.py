@@ -8,8 +8,8 @@ import pytest
 from PIL import Image
 
 from fedwca.cli import run
-from fedwca.datasets.digits_mini import draw
-from fedwca.handover.formats import installed
+from fedwca.datasets.digits_mini import draw_domain
+from fedwca.export.formats import check_installed
 
 from .pages import commands, files
 
@@ -23,7 +23,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     folder = tmp_path_factory.mktemp("models")
     (folder / "photos").mkdir()
-    images = draw("photo", 2).images
+    images = draw_domain("photo", 2).images
     for index, pixels in enumerate(images):
         Image.fromarray(pixels).save(folder / "photos" / f"{index}.png")
     Image.fromarray(images[0]).convert("L").resize((90, 60)).save(folder / "scan.png")
@@ -38,7 +38,7 @@ def test_the_page_runs_from_top_to_bottom(
     lines = [words for page, words in commands() if page.stem == "models"]
     assert {words[0] for words in lines} == {"bench", "export", "predict", "join"}
     for words in lines:
-        if any(word.endswith(".onnx") for word in words) and not installed("onnx"):
+        if any(word.endswith(".onnx") for word in words) and not check_installed("onnx"):
             continue
         assert run([*words, *(SMALLER if words[0] == "bench" else [])]) == 0, (words, capsys.readouterr().err)
     header, *rows = (folder / "labels.csv").read_text().splitlines()

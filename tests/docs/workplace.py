@@ -17,11 +17,11 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from fedwca.datasets.digits_mini import draw
+from fedwca.datasets.digits_mini import draw_domain
 from fedwca.datasets.pacs import Pacs
 
 from ..cli.conftest import call
-from .pages import ROOT, commands, files
+from .pages import ROOT, commands, plugin_files
 
 LOG = ROOT / "tests/docs/commands.json"
 STOPPED = "runs/20260101-120000-000-wca"
@@ -104,7 +104,8 @@ class Command:
 
 
 # Deploying's commands are processes that stay: tests/deploy runs them, with Flower in an environment of its own.
-ALL = [Command(page, tuple(words)) for page, words in commands() if page.stem != "deploy"]
+DEPLOYMENT = {"deploy", "operate", "security"}
+ALL = [Command(page, tuple(words)) for page, words in commands() if page.stem not in DEPLOYMENT]
 
 
 @dataclass
@@ -184,7 +185,7 @@ def prepare(folder: Path, page: Path | None) -> None:
     if page is not None and page.stem in PICTURES:
         shutil.rmtree(folder / "photos")
         (folder / "photos").mkdir()
-        for index, pixels in enumerate(draw("photo", 2).images):
+        for index, pixels in enumerate(draw_domain("photo", 2).images):
             Image.fromarray(pixels).save(folder / "photos" / f"{index}.png")
     plugins(folder / "plugins")
     (folder / "bin").mkdir()
@@ -226,20 +227,19 @@ def images(folder: Path) -> None:
                 pixels = random.integers(0, 256, (24, 32, 3), dtype=np.uint8)
                 Image.fromarray(pixels).save(folder / "DATA/pacs" / domain / name / f"{index}.png")
     (folder / "data").symlink_to("DATA")
-    digits = draw("photo", 1).images
+    digits = draw_domain("photo", 1).images
     np.savez(folder / "more.npz", images=digits)
     Image.fromarray(digits[0]).convert("L").resize((90, 60)).save(folder / "scan.png")
 
 
 def plugins(folder: Path) -> None:
-    """The plugins of Extending and of Your own backbone, installed."""
+    """The plugins of the pages for authors, installed."""
     info = folder / "docs_plugins-1.0.dist-info"
     info.mkdir(parents=True)
-    for page in ("extending", "own-backbone"):
-        for block in files(page, ".py"):
-            (folder / block.title).write_text(block.text)
+    for block in plugin_files(".py"):
+        (folder / block.title).write_text(block.text)
     points: dict[str, dict[str, str]] = {"fedwca.models": {"mobilenet": "own_backbone:MobileNet"}}
-    for block in files("extending", ".toml"):
+    for block in plugin_files(".toml"):
         for group, entries in tomllib.loads(block.text)["project"]["entry-points"].items():
             points.setdefault(group, {}).update(entries)
     text = [f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in entries.items()) for group, entries in points.items()]

@@ -58,7 +58,7 @@ class Tape(TorchDispatchMode):
 
 
 class Tapes:
-    """Stands in for `fedwca.engine.stacked.graphs.CudaGraphs`; counts what it recorded and played."""
+    """Stands in for `fedwca.engine.stacked.tuning.graphs.CudaGraphs`; counts what it recorded and played."""
 
     def __init__(self, device: torch.device | None = None) -> None:
         self.recorded = self.played = self.watching = 0

@@ -1,12 +1,12 @@
 import pytest
 import torch
 
-from fedwca.engine.bank import Layout, mix
-from fedwca.engine.replica import Replica
-from fedwca.engine.signature import BankSignatures
+from fedwca.core.network import Network
+from fedwca.engine.layout import Layout, mix_rows
+from fedwca.engine.sequential.replica import Replica
+from fedwca.engine.signatures import BankSignatures
 from fedwca.errors import CheckpointError, InvalidConfig
 from fedwca.models.lenet import LeNet
-from fedwca.network import Network
 
 
 def test_a_row_holds_the_extractor_and_its_statistics_but_not_the_classifier(network: Network) -> None:
@@ -48,7 +48,7 @@ def test_binding_copies_nothing_and_predicts_as_the_module_does(network: Network
 
 def test_mixtures_are_weighted_sums() -> None:
     rows = torch.tensor([[1.0, 2.0], [3.0, 6.0]])
-    assert mix(torch.tensor([[0.25, 0.75]], dtype=torch.float64), rows).tolist() == [[2.5, 5.0]]
+    assert mix_rows(torch.tensor([[0.25, 0.75]], dtype=torch.float64), rows).tolist() == [[2.5, 5.0]]
 
 
 def test_signatures(network: Network) -> None:

@@ -7,7 +7,7 @@ import pickle
 import pytest
 import torch
 
-from fedwca.engine.clock import Clock, Lap, Phases
+from fedwca.engine.timing import Clock, Lap, Phases
 
 
 def test_laps_add_up_by_phase_and_are_shared_out() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -15,29 +16,31 @@ from torch import Tensor
 
 from fedwca.aggregators.wca import WCA
 from fedwca.clusterers.finch import Finch
+from fedwca.config.methods import compose
+from fedwca.config.run_config import RunConfig
+from fedwca.core.network import Drop, Network
 from fedwca.data.partition import ClientImages
-from fedwca.engine.loop import Loop, Statistics
-from fedwca.engine.protocol import OneByOne
-from fedwca.engine.randomness import Keys, fold, uniform
-from fedwca.engine.replica import Replica, masks
-from fedwca.engine.signature import BankSignatures
-from fedwca.engine.stacked import Stacked, StackedTrials
-from fedwca.engine.stacked.kernels import Kernels
-from fedwca.engine.stacked.sgd import Sgd
-from fedwca.engine.stacked.step import Step
+from fedwca.engine.draws import dropout_masks
+from fedwca.engine.interface import TrialsInTurn
+from fedwca.engine.randomness import Keys, fold_key, uniform
+from fedwca.engine.sequential.engine import SequentialEngine
+from fedwca.engine.sequential.replica import Replica
+from fedwca.engine.signatures import BankSignatures
+from fedwca.engine.stacked import StackedEngine, StackedTrials
+from fedwca.engine.stacked import train as training_module
+from fedwca.engine.stacked.tuning.kernels import Kernels
 from fedwca.engine.task import Training
-from fedwca.experiments.compose import compose
-from fedwca.experiments.config import RunConfig
-from fedwca.experiments.join import join
-from fedwca.experiments.standing import Standing
+from fedwca.federated.method import Method
+from fedwca.federated.round import Outcome, close_round, init_server, open_round, run_round
+from fedwca.federated.server import Server
 from fedwca.functional import alignment, soft_neighborhood_density
 from fedwca.models.lenet import LeNet
-from fedwca.network import Drop, Network
+from fedwca.newcomers.federation import TrainedFederation
+from fedwca.newcomers.join import join
 from fedwca.objectives.proximal import Proximal
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.prototype import Prototype
 from fedwca.pseudo_labelers.two_model import TwoModel
-from fedwca.round import Method, Outcome, Server, begin, conclude, play, prepare
 
 pytestmark = [
     pytest.mark.gpu,
@@ -60,7 +63,7 @@ def full_float32() -> Iterator[None]:
 
 def some(n: int, client: int) -> Tensor:
     """Noise in one of three colours; every second image has a bright square."""
-    drawn = uniform(fold([client, "pixels"]), torch.arange(n * 3 * 32 * 32)).view(n, 3, 32, 32)
+    drawn = uniform(fold_key([client, "pixels"]), torch.arange(n * 3 * 32 * 32)).view(n, 3, 32, 32)
     images = (drawn * 60).to(torch.uint8)
     images[:, client // 2 % 3] += 60
     images[1::2, :, 8:24, 8:24] += 100
@@ -79,12 +82,12 @@ def method() -> Method:
     return Method("wca", "FedWCA", WCA(), TwoModel(mu=0.5), (Shot(), Proximal()), Finch())
 
 
-def rounds(device: str, number: int = 2, statistics: Statistics = "mixed") -> tuple[Loop, Server, list[Outcome]]:
+def rounds(device: str, number: int = 2, batch_norm: str = "mixed") -> tuple[SequentialEngine, Server, list[Outcome]]:
     """Some rounds of FedWCA on a device."""
-    engine, made, keys = Loop(network(), clients(), device, 1, statistics), method(), Keys(0)
-    server, outcomes = begin(engine), []
+    engine, made, keys = SequentialEngine(network(), clients(), device, 1, batch_norm), method(), Keys(0)
+    server, outcomes = init_server(engine), []
     for index in range(number):
-        server, outcome = play(index, server, made, engine, TRAINING, keys, DOMAINS)
+        server, outcome = run_round(index, server, made, engine, TRAINING, keys, DOMAINS)
         outcomes.append(outcome)
     return engine, server, outcomes
 
@@ -93,9 +96,9 @@ def close(one: Tensor, other: Tensor, tolerance: float) -> None:
     torch.testing.assert_close(one.cpu(), other.cpu(), rtol=tolerance, atol=tolerance, check_dtype=True)
 
 
-@pytest.mark.parametrize("statistics", ["mixed", "pooled", "local", "recalibrated"])
-def test_two_rounds_of_fedwca_give_the_same_models(statistics: Statistics) -> None:
-    here, there = rounds("cpu", statistics=statistics), rounds("cuda", statistics=statistics)
+@pytest.mark.parametrize("batch_norm", ["mixed", "pooled", "local", "recalibrated"])
+def test_two_rounds_of_fedwca_give_the_same_models(batch_norm: str) -> None:
+    here, there = rounds("cpu", batch_norm=batch_norm), rounds("cuda", batch_norm=batch_norm)
     assert there[0].bank.is_cuda
     for one, other in zip(here[2], there[2], strict=True):
         assert torch.equal(one.labels, other.labels), "FINCH"
@@ -124,8 +127,11 @@ def test_one_round_is_closer_still() -> None:
 
 
 def test_evidence_agrees() -> None:
-    replicas = {device: Replica(network().to(device), Loop(network(), clients()).layout) for device in ("cpu", "cuda")}
-    row = Loop(network(), clients()).bank[0]
+    replicas = {
+        device: Replica(network().to(device), SequentialEngine(network(), clients()).layout)
+        for device in ("cpu", "cuda")
+    }
+    row = SequentialEngine(network(), clients()).bank[0]
     values = {}
     for device, replica in replicas.items():
         replica.bind(row.to(device))
@@ -143,7 +149,7 @@ def test_evidence_agrees() -> None:
 
 @pytest.mark.parametrize("labeler", [Prototype(), TwoModel()])
 def test_labels_agree(labeler: Prototype | TwoModel) -> None:
-    engine = Loop(network(), clients())
+    engine = SequentialEngine(network(), clients())
     results = {}
     for device in ("cpu", "cuda"):
         replica = Replica(network().to(device), engine.layout)
@@ -159,11 +165,11 @@ def test_labels_agree(labeler: Prototype | TwoModel) -> None:
 
 def test_draws_and_masks_are_the_same_bits() -> None:
     counters = torch.arange(10_000)
-    assert torch.equal(uniform(fold(["gpu"]), counters), uniform(fold(["gpu"]), counters.cuda()).cpu())
+    assert torch.equal(uniform(fold_key(["gpu"]), counters), uniform(fold_key(["gpu"]), counters.cuda()).cpu())
     drops = (Drop(0.5, (50, 1, 1)), Drop(0.3, (256,)))
     positions = torch.tensor([0, 1, 5, 64, 70])
-    here = masks(drops, fold(["mask"]), 3, positions, 128)
-    there = masks(drops, fold(["mask"]), 3, positions.cuda(), 128)
+    here = dropout_masks(drops, fold_key(["mask"]), 3, positions, 128)
+    there = dropout_masks(drops, fold_key(["mask"]), 3, positions.cuda(), 128)
     assert all(b.is_cuda and torch.equal(a, b.cpu()) for a, b in zip(here, there, strict=True))
 
 
@@ -182,7 +188,9 @@ def test_a_newcomer_joins_the_same_cluster(by: str) -> None:
     results = {}
     for device in ("cpu", "cuda"):
         moved = Server(server.rows.to(device), server.state, server.source.to(device))
-        there = Standing(method(), network(), clients(), moved, outcomes[-1].labels, TRAINING, Keys(0), device=device)
+        there = TrainedFederation(
+            method(), network(), clients(), moved, outcomes[-1].labels, TRAINING, Keys(0), device=device
+        )
         results[device] = join(there, some(20, 3), by, 1)  # type: ignore[arg-type]
     assert results["cpu"].choice.cluster == results["cuda"].choice.cluster
     for name, value in results["cpu"].network.state_dict().items():
@@ -192,22 +200,22 @@ def test_a_newcomer_joins_the_same_cluster(by: str) -> None:
 @pytest.mark.parametrize("name", ["fedwca", "fedscal"])
 def test_the_stacked_engine_gives_the_models_of_the_cpu(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """And none of its steps waits for the device, after the first has sent what all of them need; nor strong views."""
-    take, done = Step.take, 0
+    take, done = training_module.train_step, 0
 
-    def watched(step: Step, sgd: Sgd) -> None:
+    def watched(*given: Any) -> None:
         nonlocal done
         torch.cuda.set_sync_debug_mode("error" if done else "default")
         try:
-            take(step, sgd)
+            take(*given)
         finally:
             torch.cuda.set_sync_debug_mode("default")
         done += 1
 
-    monkeypatch.setattr(Step, "take", watched)
+    monkeypatch.setattr(training_module, "train_step", watched)
     made = compose(RunConfig(baselines=(name,)))[0][0]
-    loop, stacked = Loop(network(), clients(), "cpu", 1), Stacked(network(), clients(), "cuda")
+    loop, stacked = SequentialEngine(network(), clients(), "cpu", 1), StackedEngine(network(), clients(), "cuda")
     for engine in (loop, stacked):
-        play(0, begin(engine), made, engine, TRAINING, Keys(0), DOMAINS)
+        run_round(0, init_server(engine), made, engine, TRAINING, Keys(0), DOMAINS)
     assert done
     close(loop.bank, stacked.bank, 1e-4)
 
@@ -215,29 +223,29 @@ def test_the_stacked_engine_gives_the_models_of_the_cpu(monkeypatch: pytest.Monk
 def test_trials_together_give_the_models_of_the_cpu() -> None:
     networks = [LeNet(bottleneck=16).build(3, seed=seed) for seed in (1, 2)]
     together = StackedTrials([copy.deepcopy(own) for own in networks], [clients(), clients()], "cuda")
-    alone = OneByOne([Stacked(own, clients(), "cpu") for own in networks])
+    alone = TrialsInTurn([StackedEngine(own, clients(), "cpu") for own in networks])
     for trials in (alone, together):
         parts = {
-            i: prepare(0, begin(engine), method(), engine, TRAINING, Keys(i), DOMAINS)
+            i: open_round(0, init_server(engine), method(), engine, TRAINING, Keys(i), DOMAINS)
             for i, engine in enumerate(trials.engines)
         }
         for i, uploads in trials.run(parts).items():
-            conclude(parts[i], uploads)
+            close_round(parts[i], uploads)
     for one, other in zip(alone.engines, together.engines, strict=True):
         close(one.bank, other.bank, 1e-4)
 
 
 def test_device_memory_is_flat_over_twenty_rounds() -> None:
     """What tensors hold after a round, and the most they held in it, as after the second."""
-    from fedwca.engine.stacked import Stacked
+    from fedwca.engine.stacked import StackedEngine
 
     # Nothing is mixed, for how many images are would change the size of steps from round to round.
     made = Method("wca", "FedWCA", WCA(), Prototype(), (Shot(), Proximal()), Finch())
-    for engine in (Stacked(network(), clients(), "cuda"), Loop(network(), clients(), "cuda", 1)):
-        server, keys, held, peaks = begin(engine), Keys(0), [], []
+    for engine in (StackedEngine(network(), clients(), "cuda"), SequentialEngine(network(), clients(), "cuda", 1)):
+        server, keys, held, peaks = init_server(engine), Keys(0), [], []
         for index in range(20):
             torch.cuda.reset_peak_memory_stats()
-            server, outcome = play(index, server, made, engine, TRAINING, keys, DOMAINS)
+            server, outcome = run_round(index, server, made, engine, TRAINING, keys, DOMAINS)
             del outcome
             held.append(torch.cuda.memory_allocated())
             peaks.append(torch.cuda.max_memory_allocated())
@@ -246,22 +254,24 @@ def test_device_memory_is_flat_over_twenty_rounds() -> None:
         assert peaks[-1] <= peaks[1], peaks
 
 
-@pytest.mark.parametrize("kernels", ["channels-last", "products", "compile"])
-@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kernels", ["channels-last", "graphs"])
 def test_other_kernels_give_the_models_of_the_cpu(kernels: Kernels) -> None:
-    from fedwca.engine.stacked import Stacked
+    from fedwca.engine.stacked import StackedEngine
 
-    loop, stacked = Loop(network(), clients(), "cpu", 1), Stacked(network(), clients(), "cuda", kernels=kernels)
+    loop, stacked = (
+        SequentialEngine(network(), clients(), "cpu", 1),
+        StackedEngine(network(), clients(), "cuda", kernels=kernels),
+    )
     for engine in (loop, stacked):
-        play(0, begin(engine), method(), engine, TRAINING, Keys(0), DOMAINS)
+        run_round(0, init_server(engine), method(), engine, TRAINING, Keys(0), DOMAINS)
     close(loop.bank, stacked.bank, 1e-4)
 
 
 def test_kernels_are_measured_on_the_device() -> None:
-    from fedwca.engine.stacked.contest import best, contest
+    from fedwca.engine.stacked.tuning.benchmark import benchmark_kernels, pick_kernels
 
     images = torch.stack([some(16, client) for client in range(CLIENTS)]).cuda()
-    found = contest(network().cuda(), images, "fp32", ["eager", "channels-last", "products", "compile"])
+    found = benchmark_kernels(network().cuda(), images, "fp32", ["eager", "channels-last", "graphs"])
     assert "error" not in found["channels-last"]
     assert all(own["apart"] <= 1e-3 for own in found.values() if "error" not in own)
-    assert best(found) in found
+    assert pick_kernels(found) in found

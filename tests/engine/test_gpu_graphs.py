@@ -11,25 +11,27 @@ import torch
 from torch import Tensor
 
 from fedwca.aggregators.fedavg import FedAvg
+from fedwca.config.methods import compose
+from fedwca.config.run_config import RunConfig
+from fedwca.core.interfaces import Objective
+from fedwca.core.messages import Batch
+from fedwca.engine.interface import TrialsInTurn
 from fedwca.engine.precision import Precision
-from fedwca.engine.protocol import OneByOne
 from fedwca.engine.randomness import Keys
-from fedwca.engine.stacked import Stacked, StackedTrials
+from fedwca.engine.stacked import StackedEngine, StackedTrials
 from fedwca.engine.stacked import engine as engines
-from fedwca.engine.stacked.graphs import CudaGraphs
-from fedwca.engine.stacked.kernels import Kernels
-from fedwca.engine.stacked.plan import Plan
+from fedwca.engine.stacked.schedule import StepSchedule
+from fedwca.engine.stacked.tuning.graphs import CudaGraphs
+from fedwca.engine.stacked.tuning.kernels import Kernels
 from fedwca.engine.task import Training
-from fedwca.experiments.compose import compose
-from fedwca.experiments.config import RunConfig
-from fedwca.kinds import Objective
+from fedwca.federated.method import Method
+from fedwca.federated.round import close_round, init_server, open_round, run_round
 from fedwca.models.lenet import LeNet
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.two_model import TwoModel
-from fedwca.round import Method, begin, conclude, play, prepare
-from fedwca.types import Batch
 
 from .test_gpu import DOMAINS, clients, close, network
+from .test_graphs import plainly
 from .test_trials import played
 
 DEVICE = "cuda"
@@ -68,20 +70,20 @@ def named(name: str) -> Method:
     return compose(RunConfig(baselines=(name,)))[0][0]
 
 
-def after(trials: OneByOne, method: Method) -> list[Tensor]:
+def after(trials: TrialsInTurn, method: Method) -> list[Tensor]:
     played(trials, method, training=TRAINING, domains=DOMAINS)
     return [engine.bank for engine in trials.engines]
 
 
-def alone(kernels: Kernels, precision: Precision = "fp32") -> OneByOne:
-    return OneByOne([Stacked(network(), clients(), DEVICE, precision=precision, kernels=kernels)])
+def alone(kernels: Kernels, precision: Precision = "fp32") -> TrialsInTurn:
+    return TrialsInTurn([StackedEngine(network(), clients(), DEVICE, precision=precision, kernels=kernels)])
 
 
-def unrecorded(trials: OneByOne) -> OneByOne:
+def unrecorded(trials: TrialsInTurn) -> TrialsInTurn:
     """The same calls, one by one: room for all mixed images as in recordings, whose sums are in the same order."""
     for engine in trials.engines:
-        assert isinstance(engine, Stacked)
-        engine.record = None
+        assert isinstance(engine, StackedEngine)
+        engine.capture = plainly
     return trials
 
 
@@ -112,9 +114,9 @@ def test_trials_together(recorded: list[int]) -> None:
 def test_memory_is_flat_over_twenty_rounds() -> None:
     """What tensors hold, and what torch has taken from the device; recordings come and go every round."""
     (engine,) = alone("graphs").engines
-    server, held, taken = begin(engine), [], []
+    server, held, taken = init_server(engine), [], []
     for number in range(20):
-        server, outcome = play(number, server, named("fedwca"), engine, TRAINING, Keys(0), DOMAINS)
+        server, outcome = run_round(number, server, named("fedwca"), engine, TRAINING, Keys(0), DOMAINS)
         del outcome
         held.append(torch.cuda.memory_allocated())
         taken.append(torch.cuda.memory_reserved())
@@ -127,8 +129,8 @@ def test_the_clients_part_of_a_round_waits_for_nothing(monkeypatch: pytest.Monke
     """From the first message to the uploads; but for the one count of mixed images that eager steps need."""
     (engine,) = alone(kernels).engines
     method = named("fedwca")
-    server, _ = play(0, begin(engine), method, engine, TRAINING, Keys(0), DOMAINS)
-    server, _ = play(1, server, method, engine, TRAINING, Keys(0), DOMAINS)
+    server, _ = run_round(0, init_server(engine), method, engine, TRAINING, Keys(0), DOMAINS)
+    server, _ = run_round(1, server, method, engine, TRAINING, Keys(0), DOMAINS)
     counted = 0
 
     def lifted(real: Callable[..., object]) -> Callable[..., object]:
@@ -143,17 +145,17 @@ def test_the_clients_part_of_a_round_waits_for_nothing(monkeypatch: pytest.Monke
 
         return call
 
-    monkeypatch.setattr(engines, "arrived", lifted(engines.arrived))
-    monkeypatch.setattr(Plan, "_count", lifted(Plan._count))
-    turn = prepare(2, server, method, engine, TRAINING, Keys(0), DOMAINS)
+    monkeypatch.setattr(engines, "synchronize", lifted(engines.synchronize))
+    monkeypatch.setattr(StepSchedule, "_count", lifted(StepSchedule._count))
+    turn = open_round(2, server, method, engine, TRAINING, Keys(0), DOMAINS)
     with warnings.catch_warnings(action="ignore"):
         torch.cuda.set_sync_debug_mode("error")
     try:
-        uploads = engine.run(turn.offer, turn.rows, turn.task, turn.step, turn.clients)
+        uploads = engine.run(turn)
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert counted == (1 if kernels == "graphs" else 2)
-    conclude(turn, uploads)
+    close_round(turn, uploads)
 
 
 class Asking(Objective):

@@ -9,18 +9,22 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from fedwca.engine.loop import Loop
-from fedwca.engine.protocol import OneByOne
-from fedwca.engine.stacked import Stacked, StackedTrials, graphs
+from fedwca.config.methods import compose
+from fedwca.config.run_config import RunConfig
+from fedwca.core.network import Network
+from fedwca.engine.interface import Engine, TrialsInTurn
+from fedwca.engine.sequential.engine import SequentialEngine
+from fedwca.engine.stacked import StackedEngine, StackedTrials
 from fedwca.engine.stacked import engine as engines
-from fedwca.engine.stacked.graphs import CudaGraphs, Recorder
+from fedwca.engine.stacked.images import StepGroup
+from fedwca.engine.stacked.schedule import StepSchedule
+from fedwca.engine.stacked.tuning import graphs
+from fedwca.engine.stacked.tuning.graphs import CudaGraphs, RecordedSteps, Recorder
+from fedwca.engine.stacked.tuning.kernels import Kernels
 from fedwca.engine.task import Training
 from fedwca.errors import UsageError
-from fedwca.experiments.compose import compose
-from fedwca.experiments.config import RunConfig
-from fedwca.functional import views
+from fedwca.functional import augment as views
 from fedwca.models.lenet import LeNet
-from fedwca.network import Network
 
 from .tape import Tapes
 from .test_stacked import METHODS, clients, lenet
@@ -36,10 +40,23 @@ def tapes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines, "CudaGraphs", Tapes)
     monkeypatch.setattr(graphs, "OFTEN", 3)
     # As on a GPU: strong views by rows make shapes of what was drawn.
-    monkeypatch.setattr(views, "by_rows", views.by_selection)
+    monkeypatch.setattr(views, "augment_by_rows", views.augment_by_selection)
 
 
-def after(trials: OneByOne, name: str) -> list[torch.Tensor]:
+def plainly(often: object) -> Callable[..., None]:
+    """Carries out steps as they are; they still have a place for each mixed image."""
+    return lambda kind, values, step: step(*values)
+
+
+def tape_of(engine: Engine) -> Tapes:
+    """What an engine's steps are recorded on."""
+    assert isinstance(engine, StackedEngine)
+    assert isinstance(engine.capture, RecordedSteps)
+    assert isinstance(engine.capture.record, Tapes)
+    return engine.capture.record
+
+
+def after(trials: TrialsInTurn, name: str) -> list[torch.Tensor]:
     """Every trial's models after two rounds."""
     played(trials, compose(RunConfig(baselines=(name,)))[0][0], training=TRAINING)
     return [engine.bank for engine in trials.engines]
@@ -47,21 +64,20 @@ def after(trials: OneByOne, name: str) -> list[torch.Tensor]:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_registered_method_is_recorded_and_played(name: str) -> None:
-    stacked, unrecorded = (Stacked(lenet(), clients(sizes=SIZES), kernels="graphs") for _ in range(2))
-    unrecorded.record, start = None, stacked.bank.clone()
-    (found,), (plain,) = after(OneByOne([stacked]), name), after(OneByOne([unrecorded]), name)
+    stacked, unrecorded = (StackedEngine(lenet(), clients(sizes=SIZES), kernels="graphs") for _ in range(2))
+    unrecorded.capture, start = plainly, stacked.bank.clone()
+    (found,), (plain,) = after(TrialsInTurn([stacked]), name), after(TrialsInTurn([unrecorded]), name)
     assert float((found - start).abs().max()) > 1e-3
     assert torch.equal(found, plain), "the same calls on the same values"
-    record = stacked.record
-    assert isinstance(record, Tapes)
+    record = tape_of(stacked)
     assert record.recorded >= 2, "steps of both rounds"
     assert record.played > record.recorded
 
 
 def test_room_for_all_mixed_images_changes_nothing() -> None:
     own = clients(sizes=SIZES)
-    loop, stacked = Loop(lenet(), own, "cpu", 1), Stacked(lenet(), own, kernels="graphs")
-    (one,), (other,) = after(OneByOne([loop]), "fedwca"), after(OneByOne([stacked]), "fedwca")
+    loop, stacked = SequentialEngine(lenet(), own, "cpu", 1), StackedEngine(lenet(), own, kernels="graphs")
+    (one,), (other,) = after(TrialsInTurn([loop]), "fedwca"), after(TrialsInTurn([stacked]), "fedwca")
     assert float((one - other).abs().max()) <= 1e-9
 
 
@@ -71,14 +87,28 @@ def networks() -> list[Network]:
 
 def test_trials_together() -> None:
     own = [clients(sizes=SIZES), clients(sizes=(36, 36, 28, 9))]
-    alone = OneByOne([Stacked(network, some) for network, some in zip(networks(), own, strict=True)])
+    alone = TrialsInTurn([StackedEngine(network, some) for network, some in zip(networks(), own, strict=True)])
     together = StackedTrials(networks(), own, kernels="graphs")
     for one, other in zip(after(alone, "fedwca"), after(together, "fedwca"), strict=True):
         assert float((one - other).abs().max()) <= 1e-9
-    first = together.engines[0]
-    assert isinstance(first, Stacked)
-    assert isinstance(first.record, Tapes)
-    assert first.record.played
+    first, second = together.engines
+    assert tape_of(first) is tape_of(second)
+    assert tape_of(first).played
+
+
+@pytest.mark.parametrize("kernels", ["eager", "graphs"])
+def test_captured_steps_have_a_place_for_each_mixed_image(monkeypatch: pytest.MonkeyPatch, kernels: Kernels) -> None:
+    places: list[tuple[int, int]] = []
+    real = StepSchedule.places
+
+    def watched(plan: StepSchedule, epoch: int, step: int, span: StepGroup) -> int:
+        places.append((real(plan, epoch, step, span), span.images))
+        return places[-1][0]
+
+    monkeypatch.setattr(StepSchedule, "places", watched)
+    after(TrialsInTurn([StackedEngine(lenet(), clients(sizes=SIZES), kernels=kernels)]), "fedwca")
+    assert all(here == most if kernels == "graphs" else here <= most for here, most in places)
+    assert any(here < most for here, most in places) == (kernels == "eager")
 
 
 def test_a_rare_kind_of_step_is_not_recorded() -> None:
@@ -142,4 +172,4 @@ def test_steps_are_watched_before_they_are_recorded() -> None:
 def test_a_cpu_has_no_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines, "CudaGraphs", CudaGraphs)
     with pytest.raises(UsageError, match="kernels graphs needs a CUDA device, not cpu; take eager"):
-        Stacked(lenet(), clients(), kernels="graphs")
+        StackedEngine(lenet(), clients(), kernels="graphs")

@@ -1,33 +1,31 @@
-"""Kernels of the stacked engine: other orders in memory and compiled steps are the same steps."""
+"""Kernels of the stacked engine: other orders in memory are the same steps."""
 
 from __future__ import annotations
 
-import copy
-import math
 import random
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from fedwca.aggregators.fedavg import FedAvg
+from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
-from fedwca.engine.loop import Loop
-from fedwca.engine.randomness import Keys, fold, uniform
-from fedwca.engine.stacked import Stacked
-from fedwca.engine.stacked import contest as contests
-from fedwca.engine.stacked.contest import best, contest
-from fedwca.engine.stacked.convolution import ProductConv, as_products
-from fedwca.engine.stacked.kernels import Kernels, across, places, usual
-from fedwca.engine.stacked.network import StackedNetwork
+from fedwca.engine.randomness import Keys, fold_key, uniform
+from fedwca.engine.sequential.engine import SequentialEngine
+from fedwca.engine.stacked import StackedEngine
+from fedwca.engine.stacked import network as networks
+from fedwca.engine.stacked.network import StackedInput, StackedNetwork
+from fedwca.engine.stacked.tuning import benchmark as contests
+from fedwca.engine.stacked.tuning.benchmark import benchmark_kernels, pick_kernels
+from fedwca.engine.stacked.tuning.kernels import Kernels, channels_last_batch, default_kernels
 from fedwca.engine.task import Training
+from fedwca.federated.method import Method
+from fedwca.federated.round import init_server, run_round
 from fedwca.models.lenet import LeNet
 from fedwca.models.resnet18 import ResNet18
-from fedwca.network import Network
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.two_model import TwoModel
-from fedwca.round import Method, begin, play
 
 from .tape import Tapes
 
@@ -37,7 +35,7 @@ def network() -> Network:
 
 
 def images(client: int, n: int) -> torch.Tensor:
-    drawn = uniform(fold([client, "kernels"]), torch.arange(n * 3 * 32 * 32)).view(n, 3, 32, 32)
+    drawn = uniform(fold_key([client, "kernels"]), torch.arange(n * 3 * 32 * 32)).view(n, 3, 32, 32)
     return (255 * drawn).to(torch.uint8)
 
 
@@ -45,85 +43,55 @@ def clients(*sizes: int) -> list[ClientImages]:
     return [ClientImages(images(k, n), images(k, 0), images(k, 0)) for k, n in enumerate(sizes or (14, 14, 9))]
 
 
-def bank_after(engine: Loop | Stacked, rounds: int = 1) -> torch.Tensor:
+def bank_after(engine: SequentialEngine | StackedEngine, rounds: int = 1) -> torch.Tensor:
     """Models after rounds with mixed images and dropout."""
     method = Method("wca", "FedAvg", FedAvg(), TwoModel(mu=0.5), (Shot(),))
-    server = begin(engine)
+    server = init_server(engine)
     for index in range(rounds):
         training = Training(epochs=2, lr=0.003, batch_size=8)
-        server, _ = play(index, server, method, engine, training, Keys(0), torch.zeros(3, dtype=torch.int64))
+        server, _ = run_round(index, server, method, engine, training, Keys(0), torch.zeros(3, dtype=torch.int64))
     return engine.bank
 
 
 def apart(kernels: Kernels, *sizes: int) -> float:
     """How far a stacked engine's models are from the loop's, by the update's norm."""
-    loop = Loop(network(), clients(*sizes), "cpu", 1)
+    loop = SequentialEngine(network(), clients(*sizes), "cpu", 1)
     start = loop.bank.clone()
-    one, other = bank_after(loop), bank_after(Stacked(network(), clients(*sizes), "cpu", kernels=kernels))
+    one, other = bank_after(loop), bank_after(StackedEngine(network(), clients(*sizes), "cpu", kernels=kernels))
     return float(((other - one).norm(dim=1) / (one - start).norm(dim=1)).max())
 
 
 def test_across_lies_as_one_channels_last_batch() -> None:
     x = torch.arange(2 * 3 * 4 * 5 * 6).view(2, 3, 4, 5, 6)
-    moved = across(x)
+    moved = channels_last_batch(x)
     assert torch.equal(moved, x)
     one = moved.permute(1, 0, 2, 3, 4).flatten(1, 2)
     assert one.data_ptr() == moved.data_ptr(), "a view: nothing is copied on the way to a grouped convolution"
     assert one.is_contiguous(memory_format=torch.channels_last)
 
 
-@pytest.mark.parametrize("kernels", ["eager", "channels-last", "products"])
+@pytest.mark.parametrize("kernels", ["eager", "channels-last"])
 def test_they_give_the_models_of_the_loop(kernels: Kernels) -> None:
     assert apart(kernels) <= 1e-3
-
-
-GEOMETRIES = [
-    nn.Conv2d(3, 5, 5),
-    nn.Conv2d(4, 6, 3, stride=2, padding=1, bias=False),
-    nn.Conv2d(4, 6, 1),
-    nn.Conv2d(4, 6, 1, stride=2),
-    nn.Conv2d(2, 3, (3, 2), (2, 1), (1, 0), (1, 2)),
-]
-
-
-@pytest.mark.parametrize("convolution", GEOMETRIES, ids=str)
-def test_a_product_is_the_convolution(convolution: nn.Conv2d) -> None:
-    convolution = copy.deepcopy(convolution).double()
-    size = (2, convolution.in_channels, 11, 9)
-    x = uniform(fold(["product"]), torch.arange(math.prod(size))).view(size).requires_grad_()
-    product = ProductConv(convolution)
-    torch.testing.assert_close(product(x), convolution(x), rtol=0, atol=1e-12)
-    theirs, ours = (torch.autograd.grad(f(x).square().sum(), (x, convolution.weight)) for f in (convolution, product))
-    for one, other in zip(theirs, ours, strict=True):
-        torch.testing.assert_close(other, one, rtol=0, atol=1e-9)
-
-
-def test_what_is_no_plain_convolution_stays() -> None:
-    others = [nn.Conv2d(4, 4, 3, groups=2), nn.Conv2d(4, 4, 3, padding="same"), nn.Linear(4, 4)]
-    assert not any(map(ProductConv.fits, [*others, nn.Conv2d(4, 4, 3, padding=1, padding_mode="reflect")]))
-    frozen = ResNet18.model_validate({"weights": "none", "side": 32, "frozen": True}).build(3)
-    assert as_products(frozen) == []
-    plain = LeNet(bottleneck=8).build(3)
-    names = plain.state_dict().keys()
-    assert len(as_products(plain)) == 2
-    assert plain.state_dict().keys() == names
 
 
 @pytest.mark.parametrize("training", [True, False])
 def test_by_hand_or_by_vmap(training: bool) -> None:
     model = LeNet(bottleneck=8).build(3, seed=1).double()
-    layout = Loop(model, clients()).layout
+    layout = SequentialEngine(model, clients()).layout
     rows = layout.read(model) * torch.tensor([[1.0], [1.1], [0.9]], dtype=torch.float64)
     named = {slot.name: slot.of(rows) for slot in layout.parameters}
     measured = {slot.name: slot.of(rows).abs() for slot in layout.statistics}
     x = torch.stack([model.prepare(images(k, 6)) for k in range(3)])
-    masks = [uniform(fold(["mask"]), torch.arange(18 * drop.shape[0])).view(3, 6, *drop.shape) for drop in model.drops]
+    masks = [
+        uniform(fold_key(["mask"]), torch.arange(18 * drop.shape[0])).view(3, 6, *drop.shape) for drop in model.drops
+    ]
     real = torch.arange(6).expand(3, 6) < 5
     found = []
     for by_hand in (True, False):
         stacked = StackedNetwork(model, layout, by_hand=by_hand)
         assert stacked.by_hand == by_hand
-        found.append(stacked(named, measured, x, masks if training else (), real, training))
+        found.append(stacked(named, measured, StackedInput(x, masks if training else (), real), training))
     for one, other in zip(found[0][:2], found[1][:2], strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
     assert found[0][2].keys() == found[1][2].keys()
@@ -134,8 +102,12 @@ def test_by_hand_or_by_vmap(training: bool) -> None:
 def test_what_is_usual() -> None:
     residual = ResNet18.model_validate({"weights": "none", "side": 32}).build(3)
     cpu, far = torch.device("cpu"), torch.device("meta")
-    assert [usual(network(), cpu), usual(residual, cpu), usual(network(), far)] == ["channels-last", "eager", "eager"]
-    assert Stacked(network(), clients()).stacked.kernels == "channels-last"
+    assert [default_kernels(network(), cpu), default_kernels(residual, cpu), default_kernels(network(), far)] == [
+        "channels-last",
+        "eager",
+        "eager",
+    ]
+    assert StackedEngine(network(), clients()).stacked.kernels == "channels-last"
 
 
 def test_what_is_done_by_hand_says_what_forward_says() -> None:
@@ -152,53 +124,22 @@ def test_what_is_done_by_hand_says_what_forward_says() -> None:
     assert Renamed(0.5).by_hand
     assert not Changed(0.5).by_hand, "it would be trained as what it was made from"
     assert not ResNet18.model_validate({"weights": "none", "side": 32}).build(3).backbone.by_hand
-    products = StackedNetwork(network(), Loop(network(), clients()).layout, kernels="products")
-    assert not products.by_hand, "its convolutions are others"
-
-
-def test_only_training_steps_are_products() -> None:
-    stacked = Stacked(network(), clients(), "cpu", kernels="products").stacked
-    seen = []
-    for convolution in stacked.convolutions:
-        convolution.register_forward_hook(lambda module, given, made: seen.append(module.products))
-    layout, row = stacked.layout, stacked.layout.read(network())[None]
-    named = {slot.name: slot.of(row) for slot in layout.parameters}
-    measured = {slot.name: slot.of(row) for slot in layout.statistics}
-    x = network().prepare(images(0, 4))[None]
-    stacked(named, measured, x)
-    stacked(named, measured, x, training=True)
-    assert seen == [False, False, True, True]
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1200)
-@pytest.mark.filterwarnings("ignore")
-def test_compiled_steps_give_the_models_of_the_loop() -> None:
-    """A few shapes, each half a minute of compiling: three clients, then two, with no and with mixed images."""
-    assert apart("compile", 16, 16, 8) <= 1e-3
-
-
-def test_compiled_steps_have_few_shapes_and_recorded_ones_have_one() -> None:
-    assert [places("compile", mixed, 64) for mixed in (0, 1, 16, 17, 63, 64)] == [0, 16, 16, 32, 64, 64]
-    assert [places("compile", mixed, 6) for mixed in (0, 1, 3, 5)] == [0, 2, 4, 6]
-    assert [places("eager", mixed, 64) for mixed in (0, 17)] == [0, 17]
-    assert [places("graphs", mixed, 64) for mixed in (0, 17)] == [64, 64]
 
 
 def test_recorded_steps_are_in_the_contest_and_have_room_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    entries, made = {}, contests.Entry.__init__
+    entries, made = {}, contests.Candidate.__init__
 
-    def watched(entry: contests.Entry, *given: object) -> None:
+    def watched(entry: contests.Candidate, *given: object) -> None:
         made(entry, *given)  # type: ignore[arg-type]
         entries[given[3]] = entry
 
-    monkeypatch.setattr(contests.Entry, "__init__", watched)
+    monkeypatch.setattr(contests.Candidate, "__init__", watched)
     some = torch.stack([images(0, 6), images(1, 6)])
-    refused = contest(network(), some, "fp32", ["eager", "graphs"], steps=1)
+    refused = benchmark_kernels(network(), some, "fp32", ["eager", "graphs"], steps=1)
     assert refused["graphs"] == {"error": "UsageError: kernels graphs needs a CUDA device, not cpu; take eager"}
     monkeypatch.setattr(contests, "CudaGraphs", Tapes)
     for mixes, images_of_each in ((False, (6, 6)), (True, (9, 12))):
-        found = contest(network(), some, "fp32", ["eager", "graphs"], steps=2, mixes=mixes)
+        found = benchmark_kernels(network(), some, "fp32", ["eager", "graphs"], steps=2, mixes=mixes)
         assert all(0 < own["apart"] < 1e-4 for own in found.values())
         assert (entries["eager"].x.shape[1], entries["graphs"].x.shape[1]) == images_of_each
         record = entries["graphs"]._record
@@ -210,10 +151,10 @@ def test_a_contest_measures_and_changes_nothing() -> None:
     model = network()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     states = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()  # type: ignore[index]
-    found = contest(
-        model, torch.stack([images(0, 6), images(1, 6)]), "fp32", ["eager", "channels-last", "products"], steps=1
+    found = benchmark_kernels(
+        model, torch.stack([images(0, 6), images(1, 6)]), "fp32", ["eager", "channels-last"], steps=1
     )
-    assert set(found) == {"eager", "channels-last", "products"}
+    assert set(found) == {"eager", "channels-last"}
     # All are float32's rounding away from float64.
     assert all(0 < own["apart"] < 1e-4 for own in found.values())
     assert all(own["seconds"] > 0 and own["first_seconds"] > 0 for own in found.values())
@@ -223,28 +164,30 @@ def test_a_contest_measures_and_changes_nothing() -> None:
     assert random.getstate() == states[2]
 
 
-def test_what_cannot_be_compiled_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*args: object, **options: object) -> None:
-        raise RuntimeError("no compiler here\nand a long story")
+def test_what_fails_is_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(x: torch.Tensor) -> torch.Tensor:
+        raise RuntimeError("no such order here\nand a long story")
 
-    monkeypatch.setattr(torch, "compile", refuse)
-    found = contest(network(), images(0, 6)[None], "fp32", ["eager", "compile"], steps=1)
-    assert found["compile"] == {"error": "RuntimeError: no compiler here"}
-    assert best(found) == "eager"
+    monkeypatch.setattr(networks, "channels_last_batch", refuse)
+    found = benchmark_kernels(network(), images(0, 6)[None], "fp32", ["eager", "channels-last"], steps=1)
+    assert found["channels-last"] == {"error": "RuntimeError: no such order here"}
+    assert pick_kernels(found) == "eager"
 
 
 def test_wrong_numbers_and_small_gains_are_not_taken() -> None:
     eager = {"seconds": 1.0, "apart": 1e-6}
-    assert best({"eager": eager, "compile": {"seconds": 0.5, "apart": 0.04}}) == "eager"
-    assert best({"eager": {"seconds": 1.0, "apart": 0.02}, "compile": {"seconds": 0.5, "apart": 0.05}}) == "compile"
-    assert best({"eager": eager, "compile": {"seconds": 0.98, "apart": 1e-6}}) == "eager"
-    assert best({"eager": eager, "channels-last": {"seconds": 0.9, "apart": 2e-6}}) == "channels-last"
+    assert pick_kernels({"eager": eager, "graphs": {"seconds": 0.5, "apart": 0.04}}) == "eager"
+    assert (
+        pick_kernels({"eager": {"seconds": 1.0, "apart": 0.02}, "graphs": {"seconds": 0.5, "apart": 0.05}}) == "graphs"
+    )
+    assert pick_kernels({"eager": eager, "graphs": {"seconds": 0.98, "apart": 1e-6}}) == "eager"
+    assert pick_kernels({"eager": eager, "channels-last": {"seconds": 0.9, "apart": 2e-6}}) == "channels-last"
 
 
 def test_an_error_of_eager_itself_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(entry: object, clock: object) -> None:
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(contests.Entry, "timed", fail)
+    monkeypatch.setattr(contests.Candidate, "timed", fail)
     with pytest.raises(RuntimeError, match="out of memory"):
-        contest(network(), images(0, 6)[None], "fp32", ["eager"])
+        benchmark_kernels(network(), images(0, 6)[None], "fp32", ["eager"])

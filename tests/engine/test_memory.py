@@ -11,13 +11,12 @@ import pytest
 import torch
 from torch import nn
 
-from fedwca.engine.memory import Footprint, Need, need, slice_size
+from fedwca.core.network import Network
+from fedwca.engine.memory import Footprint, MemoryEstimate, estimate_memory, free_bytes, slice_size
 from fedwca.errors import UsageError
-from fedwca.experiments.memory import recorded, refuse, sentence
-from fedwca.experiments.room import free
 from fedwca.models.lenet import LeNet
 from fedwca.models.resnet18 import ResNet18
-from fedwca.network import Network
+from fedwca.runs.memory_estimate import describe_memory, memory_record, refuse_if_too_large
 
 MEGABYTE = 2**20
 FLAT = 6 * MEGABYTE
@@ -61,7 +60,7 @@ def test_a_resnet_has_more() -> None:
     network = ResNet18().build(10, pretrained=False)
     found = Footprint.of(network)
     assert found.largest == 64 * 112 * 112 * 4
-    assert 1.2e9 < 64 * found.saved < 1.8e9  # docs/gpu.md
+    assert 1.2e9 < 64 * found.saved < 1.8e9  # docs/engines.md
     assert not any(parameter.is_meta for parameter in network.parameters())
     assert isinstance(network.norm, nn.BatchNorm1d)
 
@@ -70,8 +69,8 @@ def test_parts_by_hand() -> None:
     one = Footprint(values=10, frozen=2, saved=100, largest=50)
     assert one.training(3) == 4 * 40 + 8 + 3 * 200
     assert one.evaluation(8) == 40 + 8 + 8 * 150
-    found = need(one, [4, 6, 5], side=2, rows=3, step=3, chunk=1, at_once=2)
-    assert found == Need(bank=120, rows=280, images=180, work=2 * 768)
+    found = estimate_memory(one, [4, 6, 5], side=2, rows=3, step=3, chunk=1, at_once=2)
+    assert found == MemoryEstimate(bank=120, rows=280, images=180, work=2 * 768)
     assert found.total == 2116
     assert slice_size(2116, 580, 768, 9) == 2
     assert slice_size(10**6, 580, 768, 9) == 9
@@ -79,24 +78,28 @@ def test_parts_by_hand() -> None:
 
 
 def test_what_cannot_fit_is_refused_with_what_would_help() -> None:
-    refuse(Need(10, 10, 10, 10), 40, "cpu")
-    refuse(Need(10, 10, 10, 10), None, "cpu")
+    refuse_if_too_large(MemoryEstimate(10, 10, 10, 10), 40, "cpu")
+    refuse_if_too_large(MemoryEstimate(10, 10, 10, 10), None, "cpu")
     with pytest.raises(UsageError) as caught:
-        refuse(Need(bank=10**9, rows=10**6, images=10**6, work=9 * 10**9), 4 * 10**9, "cuda:1")
+        refuse_if_too_large(MemoryEstimate(bank=10**9, rows=10**6, images=10**6, work=9 * 10**9), 4 * 10**9, "cuda:1")
     assert str(caught.value) == (
         "this run needs about 10.0 GB of memory on cuda:1, and 4.0 GB are free; most of it, 9.0 GB, is models at work: "
         "take a smaller --batch-size or --workers 1"
     )
-    for name in asdict(Need(0, 0, 0, 0)):
+    for name in asdict(MemoryEstimate(0, 0, 0, 0)):
         with pytest.raises(UsageError, match="take"):
-            refuse(Need(**{**dict.fromkeys(asdict(Need(0, 0, 0, 0)), 1), name: 100}), 50, "cpu")
+            refuse_if_too_large(
+                MemoryEstimate(**{**dict.fromkeys(asdict(MemoryEstimate(0, 0, 0, 0)), 1), name: 100}), 50, "cpu"
+            )
 
 
 def test_what_is_free_and_what_is_said() -> None:
-    there = free("cpu")
+    there = free_bytes("cpu")
     assert there is None or there > MEGABYTE
-    assert sentence(Need(10**6, 10**6, 10**6, 10**6)).startswith("about 4.0 MB (the clients' models 1.0 MB, ")
-    assert recorded(Need(1, 2, 3, 4), "cuda:0", 11)["estimated"]["total"] == 10
+    assert describe_memory(MemoryEstimate(10**6, 10**6, 10**6, 10**6)).startswith(
+        "about 4.0 MB (the clients' models 1.0 MB, "
+    )
+    assert memory_record(MemoryEstimate(1, 2, 3, 4), "cuda:0", 11)["estimated"]["total"] == 10
 
 
 GROWTH = """
@@ -105,11 +108,11 @@ from pathlib import Path
 import numpy as np
 import torch
 from fedwca.data.dataset import Domain, FederatedDataset
-from fedwca.experiments import memory
-from fedwca.experiments.bench import bench, draw
-from fedwca.experiments.checkpoint import Kept
-from fedwca.experiments.request import plan
-from fedwca.results.checkpoints import Checkpoints, Keep
+from fedwca.runs import memory_estimate as memory
+from fedwca.runs.bench import run_bench, split_trial
+from fedwca.runs.round_state import FileCheckpointer
+from fedwca.config.layers import resolve_plan
+from fedwca.results.checkpoints import Checkpoints, RetentionPolicy
 
 torch.set_num_threads(1)
 random = np.random.default_rng(0)
@@ -119,14 +122,15 @@ for name in "abc":
     pixels = random.integers(0, 99, (45, 32, 32, 3)) + 50 * labels[:, None, None, None]
     domains[name] = Domain(name, pixels.astype(np.uint8), labels)
 dataset = FederatedDataset("tiny", tuple("xyz"), domains)
-decided = plan({"clients": 1, "rounds": 25, "aggregator": "wca", "clusterer": "true", "baselines": [], "device": "cpu",
+decided = resolve_plan({
+    "clients": 1, "rounds": 25, "aggregator": "wca", "clusterer": "true", "baselines": [], "device": "cpu",
     "training": {"epochs": 1, "batch_size": 16}, "source_training": {"epochs": 1}, "workers": 1})
 config, methods = decided.config, decided.methods
-needed = memory.estimate(config, methods, 3, draw(config, dataset, "a", 0, 0))
-measured, held = memory.Measured("cpu"), []
+needed = memory.estimate_run(config, methods, 3, split_trial(config, dataset, "a", 0, 0))
+measured, held = memory.MeasuredMemory("cpu"), []
 with tempfile.TemporaryDirectory() as folder:
-    keeper = Kept(Checkpoints(Path(folder), "tiny", Keep.parse("last")))
-    for record in bench(config, methods, dataset, "a", keeper=keeper):
+    keeper = FileCheckpointer(Checkpoints(Path(folder), "tiny", RetentionPolicy.parse("last")))
+    for record in run_bench(config, methods, dataset, "a", keeper=keeper):
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         held.append(pages * os.sysconf("SC_PAGE_SIZE"))
 print(json.dumps({"held": held, "needed": needed.total, "measured": measured.growth()}))

@@ -8,23 +8,23 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedwca import Keys, Method, Training, begin, play
+from fedwca import Keys, Method, Training, init_server, run_round
 from fedwca.aggregators import aggregators
+from fedwca.config.methods import compose
+from fedwca.config.run_config import RunConfig
+from fedwca.core.messages import Batch
+from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
-from fedwca.engine.loop import Loop
-from fedwca.engine.precision import Precision, computing, products
+from fedwca.engine.precision import Precision, compute_precision, matmul_precision
+from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.errors import UsageError
-from fedwca.experiments.bench import bench
-from fedwca.experiments.compose import compose
-from fedwca.experiments.config import RunConfig
-from fedwca.experiments.engines import choose_engine
-from fedwca.experiments.setup import load
+from fedwca.federated.source_model import SourceTraining
 from fedwca.models.resnet18 import ResNet18
-from fedwca.network import Network
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.two_model import TwoModel
-from fedwca.source import SourceTraining
-from fedwca.types import Batch
+from fedwca.runs.bench import run_bench
+from fedwca.runs.select_engine import choose_engine
+from fedwca.runs.setup import load
 
 TRAINING = Training(epochs=2, lr=0.01, batch_size=8)
 
@@ -40,16 +40,18 @@ class Seen(Shot):
 TYPES: set[torch.dtype] = set()
 
 
-def played(network: Network, images: list[ClientImages], precision: Precision, rounds: int = 2) -> Loop:
+def played(network: Network, images: list[ClientImages], precision: Precision, rounds: int = 2) -> SequentialEngine:
     """An engine after some rounds."""
-    loop = Loop(network, images, "cpu", 2, precision=precision)
-    method, server = Method("toy", "Toy", aggregators.build("fedavg"), TwoModel(), (Seen(),)), begin(loop)
+    loop = SequentialEngine(network, images, "cpu", 2, precision=precision)
+    method, server = Method("toy", "Toy", aggregators.build("fedavg"), TwoModel(), (Seen(),)), init_server(loop)
     for round in range(rounds):
-        server, _ = play(round, server, method, loop, TRAINING, Keys(0), torch.zeros(len(images), dtype=torch.int64))
+        server, _ = run_round(
+            round, server, method, loop, TRAINING, Keys(0), torch.zeros(len(images), dtype=torch.int64)
+        )
     return loop
 
 
-def layers(loop: Loop) -> dict[str, set[torch.dtype]]:
+def layers(loop: SequentialEngine) -> dict[str, set[torch.dtype]]:
     """Types that the modules of an engine's replicas give, by class, while a round is played."""
     found: dict[str, set[torch.dtype]] = {}
 
@@ -86,10 +88,10 @@ def test_rows_and_losses_stay_in_float32(network: Network, images: list[ClientIm
 def test_what_is_lowered(
     network: Network, images: list[ClientImages], precision: Precision, convolutions: set[torch.dtype]
 ) -> None:
-    loop = Loop(network, images, "cpu", 1, precision=precision)
+    loop = SequentialEngine(network, images, "cpu", 1, precision=precision)
     found = layers(loop)
     method = Method("toy", "Toy", aggregators.build("fedavg"), TwoModel(), (Shot(),))
-    play(0, begin(loop), method, loop, TRAINING, Keys(0), torch.zeros(len(images), dtype=torch.int64))
+    run_round(0, init_server(loop), method, loop, TRAINING, Keys(0), torch.zeros(len(images), dtype=torch.int64))
     assert found["Conv2d"] == convolutions
     assert found["BatchNorm1d"] == {torch.float32}
     found.clear()
@@ -107,7 +109,7 @@ def test_batch_norm_inside_a_backbone_keeps_float32_statistics() -> None:
 
 
 def test_nearly_the_same_model(network: Network, images: list[ClientImages]) -> None:
-    start = Loop(network, images, "cpu", 1).bank
+    start = SequentialEngine(network, images, "cpu", 1).bank
     full, low = (played(network, images, precision, rounds=1).bank for precision in ("fp32", "bf16"))
     moved = (full - start).norm(dim=1)
     assert bool(((full - low).norm(dim=1) < 0.2 * moved).all())
@@ -130,7 +132,7 @@ def test_accuracy_is_nearly_that_of_float32() -> None:
             source_training=SourceTraining(epochs=3, lr=1e-2),
         )
         dataset, source = load(config)
-        records = list(bench(config, compose(config), dataset, source))
+        records = list(run_bench(config, compose(config), dataset, source))
         found[precision] = torch.tensor(records[-1]["accuracy"]).mean()
     assert abs(found["bf16"] - found["fp32"]) < 5
     assert abs(found["bf16-all"] - found["fp32"]) < 5
@@ -139,26 +141,26 @@ def test_accuracy_is_nearly_that_of_float32() -> None:
 @pytest.mark.parametrize("precision", ["bf16", "bf16-all"])
 def test_float64_is_refused(network: Network, images: list[ClientImages], precision: Precision) -> None:
     with pytest.raises(UsageError, match=f"precision {precision} needs a network of float32 weights, not float64"):
-        Loop(network.double(), images, "cpu", 1, precision=precision)
-    Loop(network.double(), images, "cpu", 1)
+        SequentialEngine(network.double(), images, "cpu", 1, precision=precision)
+    SequentialEngine(network.double(), images, "cpu", 1)
 
 
 def test_a_run_says_it(network: Network, images: list[ClientImages]) -> None:
     engine = choose_engine(RunConfig(device="cpu", workers=1, precision="bf16"), network, images)
-    assert isinstance(engine, Loop)
+    assert isinstance(engine, SequentialEngine)
     assert engine._replicas.get().precision == "bf16"
 
 
 def test_nothing_is_lowered_outside(network: Network) -> None:
-    with computing("bf16", "evidence", torch.device("cpu")):
+    with compute_precision("bf16", "evidence", torch.device("cpu")):
         assert not torch.is_autocast_enabled("cpu")
-    with computing("bf16", "train", torch.device("cpu")):
+    with compute_precision("bf16", "train", torch.device("cpu")):
         assert torch.is_autocast_enabled("cpu")
 
 
 def test_tf32_is_a_gpus(network: Network, images: list[ClientImages]) -> None:
     with pytest.raises(UsageError, match="precision tf32: only GPUs since Ampere have TensorFloat-32, not cpu; take"):
-        Loop(network, images, "cpu", 1, precision="tf32")
+        SequentialEngine(network, images, "cpu", 1, precision="tf32")
 
 
 PRODUCTS = torch.backends.cudnn, torch.backends.cuda.matmul
@@ -187,11 +189,11 @@ def test_tensorfloat_is_used_where_asked_for_and_put_back(
     seen: list[tuple[bool, ...]] = []
 
     def work() -> None:
-        with products(precision, "cuda:0"):
+        with matmul_precision(precision, "cuda:0"):
             seen.append(rounded())
             raise KeyError
 
-    with products(precision, "cpu"):
+    with matmul_precision(precision, "cpu"):
         assert rounded() == settings, "a CPU has nothing to do with it"
     with pytest.raises(KeyError):
         work()

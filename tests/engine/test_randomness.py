@@ -2,7 +2,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedwca.engine.randomness import Keys, fold, permutation, uniform
+from fedwca.engine.randomness import Keys, fold_key, permutation, uniform
 
 
 def test_numbers_are_the_published_splitmix64() -> None:
@@ -21,7 +21,7 @@ def test_a_number_does_not_depend_on_which_others_are_asked_for(key: int, n: int
 
 
 def test_uniform_in_distribution() -> None:
-    drawn = uniform(fold([3, "test"]), torch.arange(100_000))
+    drawn = uniform(fold_key([3, "test"]), torch.arange(100_000))
     counts = torch.histc(drawn, 10, 0, 1)
     # 10,000 expected per bin, standard deviation 95: five of them are 475.
     assert (counts - 10_000).abs().max() < 475
@@ -42,4 +42,4 @@ def test_keys_differ_in_every_part() -> None:
 
 def test_keys_stay_what_they_were() -> None:
     # A change here changes every published number.
-    assert Keys(0, 0)(0, 0, "dropout") == fold([0, 0, 0, 0, "dropout"]) == 14557639011409630897
+    assert Keys(0, 0)(0, 0, "dropout") == fold_key([0, 0, 0, 0, "dropout"]) == 14557639011409630897

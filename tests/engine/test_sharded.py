@@ -12,21 +12,22 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 from fedwca.aggregators.wca import WCA
-from fedwca.clusterers.ladd import Ladd
+from fedwca.clusterers.ladd import LaddClusterer
+from fedwca.core.messages import Targets
 from fedwca.data.partition import ClientImages
-from fedwca.engine.loop import Loop
-from fedwca.engine.packing import packed, unpacked
-from fedwca.engine.protocol import Engine
+from fedwca.engine.distributed.process_group import Mail, RankWorld, join_ranks
+from fedwca.engine.distributed.serialize import from_bytes, to_bytes
+from fedwca.engine.distributed.sharded import ShardedEngine, own_images
+from fedwca.engine.interface import Engine, SingleStep
 from fedwca.engine.randomness import Keys
-from fedwca.engine.ranks import Mail, World, join
-from fedwca.engine.sharded import Sharded, own
+from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.task import Training
 from fedwca.errors import FedwcaError, RankFailed
+from fedwca.federated.method import Method
+from fedwca.federated.round import init_server, run_round
 from fedwca.models.lenet import LeNet
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.two_model import TwoModel
-from fedwca.round import Method, begin, play
-from fedwca.types import Targets
 
 KEYS, TRAINING = Keys(3), Training(epochs=1, lr=0.01, batch_size=8)
 
@@ -41,16 +42,16 @@ def clients() -> list[ClientImages]:
     return [ClientImages(some(n), some(0), some(t)) for n, t in ((13, 5), (20, 0), (9, 4), (16, 3), (11, 2))]
 
 
-def engine(images: list[ClientImages]) -> Loop:
-    return Loop(LeNet(bottleneck=16).build(3, seed=1), images, "cpu", workers=1)
+def engine(images: list[ClientImages]) -> SequentialEngine:
+    return SequentialEngine(LeNet(bottleneck=16).build(3, seed=1), images, "cpu", workers=1)
 
 
 def results(found: Engine) -> dict[str, Any]:
     """Two rounds, every second client away in the second, and what the engine then says."""
-    method = Method("wca", "WCA", WCA(), TwoModel(), (Shot(),), Ladd(share=0.1, most=3))
-    server, seen, domains = begin(found), list[int](), torch.arange(5) // 2
+    method = Method("wca", "WCA", WCA(), TwoModel(), (Shot(),), LaddClusterer(share=0.1, most=3))
+    server, seen, domains = init_server(found), list[int](), torch.arange(5) // 2
     for number in range(2):
-        server, outcome = play(number, server, method, found, TRAINING, KEYS, domains, 0.6, seen.append)
+        server, outcome = run_round(number, server, method, found, TRAINING, KEYS, domains, 0.6, seen.append)
     everyone = method.aggregator.deliver(server.state, len(server.rows))
     targets = {k: (u.targets.labels, u.targets.weights, u.targets.matched) for k, u in outcome.uploads.items()}
     return {
@@ -77,15 +78,15 @@ def work(rank: int, ports: list[int], folder: str) -> None:
             world_of_two = {"RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
             for name, value in world_of_two.items():
                 patch.setenv(name, str(value))
-            torch.save(found(kind, join()), Path(folder) / f"{kind}-{rank}.pt")
+            torch.save(found(kind, join_ranks()), Path(folder) / f"{kind}-{rank}.pt")
         dist.destroy_process_group()
 
 
-def found(kind: str, world: World) -> Any:
+def found(kind: str, world: RankWorld) -> Any:
     """What a rank of a federation of this kind ends with."""
     mail = Mail(world)
     everybody, images = world.everyone, clients()
-    sharded = Sharded(engine(own(images, everybody)), everybody, [c.train for c in images])
+    sharded = ShardedEngine(engine(own_images(images, everybody)), everybody, [c.train for c in images])
     if kind == "same":
         came = results(sharded)
         if world.rank:
@@ -96,7 +97,7 @@ def found(kind: str, world: World) -> Any:
     try:
         if kind == "differ":
             offer = method_offer(0.5 + world.rank / 4)
-            sharded.run(offer, sharded.bank[:2], lambda k: None, lambda k, desk: 0, [])  # type: ignore[arg-type, return-value]
+            sharded.run(SingleStep(offer, sharded.bank[:2], lambda k: None, [], lambda desk: []))  # type: ignore[arg-type, return-value]
         elif world.rank:
             raise FedwcaError("the cat sat on the disk")
         else:
@@ -113,7 +114,7 @@ def found(kind: str, world: World) -> Any:
 
 
 def method_offer(share: float) -> Any:
-    from fedwca.types import Offer
+    from fedwca.core.messages import Offer
 
     weights = torch.tensor([share, 1 - share], dtype=torch.float64)
     return Offer(weights.expand(5, 1, 2), torch.zeros(0, 2, dtype=torch.float64))
@@ -158,16 +159,16 @@ def test_ranks_that_would_send_different_models_stop(ended: dict[str, list[Any]]
 def test_values_travel_without_what_nobody_reads() -> None:
     targets = Targets(torch.arange(4), torch.ones(4), torch.arange(4), torch.zeros(4), torch.ones(4).bool())
     big = torch.arange(10_000.0)
-    there = unpacked(packed({"targets": targets, "view": big[:2], "none": torch.tensor(torch.nan)}))
+    there = from_bytes(to_bytes({"targets": targets, "view": big[:2], "none": torch.tensor(torch.nan)}))
     assert there["targets"].labels.tolist() == [0, 1, 2, 3]
     assert len(there["targets"].partners) == 0
     assert there["view"].tolist() == [0, 1]
-    assert len(packed(big[:2])) < 1000
+    assert len(to_bytes(big[:2])) < 1000
 
 
 def test_each_rank_holds_images_of_its_own_clients_alone() -> None:
     class Second:
         index, size = 1, 2
 
-    held = own(clients(), Second())  # type: ignore[arg-type]
+    held = own_images(clients(), Second())  # type: ignore[arg-type]
     assert [len(c.train) for c in held] == [0, 20, 0, 16, 0]

@@ -10,25 +10,27 @@ from torch import Tensor, nn
 
 from fedwca.aggregators.wca import WCA
 from fedwca.clusterers.true import TrueDomains
+from fedwca.config.methods import compose
+from fedwca.config.paths import baseline_names
+from fedwca.config.run_config import RunConfig
+from fedwca.core.interfaces import Objective
+from fedwca.core.messages import Batch
+from fedwca.core.network import Drop, Network
 from fedwca.data.partition import ClientImages
-from fedwca.engine.loop import Loop, Statistics
-from fedwca.engine.protocol import Engine
-from fedwca.engine.randomness import Keys, fold, uniform
-from fedwca.engine.stacked import Stacked
-from fedwca.engine.stacked.pile import alike, spans
+from fedwca.engine.interface import Engine
+from fedwca.engine.randomness import Keys, fold_key, uniform
+from fedwca.engine.sequential.engine import SequentialEngine
+from fedwca.engine.stacked import StackedEngine
+from fedwca.engine.stacked.images import equal_size_groups, step_groups
 from fedwca.engine.task import Training
-from fedwca.experiments.compose import compose
-from fedwca.experiments.config import RunConfig
-from fedwca.experiments.names import baseline_names
-from fedwca.kinds import Objective
+from fedwca.federated.method import Method
+from fedwca.federated.round import Outcome, init_server, run_round
+from fedwca.federated.server import Server
 from fedwca.models.lenet import LeNet, _LeNet
 from fedwca.models.resnet18 import ResNet18
-from fedwca.network import Drop, Network
 from fedwca.objectives.proximal import Proximal
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.two_model import TwoModel
-from fedwca.round import Method, Outcome, Server, begin, play
-from fedwca.types import Batch
 
 SIZES = (12, 19, 12, 9)
 """With batches of 8: full ones, several of one length at the end, and a single image that is left out (9)."""
@@ -38,7 +40,7 @@ TRAINING = Training(epochs=2, lr=0.003, batch_size=8)
 
 def some(n: int, client: int, side: int = 32) -> Tensor:
     """Noise in one of three colours; every second image has a bright square."""
-    drawn = uniform(fold([client, "pixels"]), torch.arange(n * 3 * side * side)).view(n, 3, side, side)
+    drawn = uniform(fold_key([client, "pixels"]), torch.arange(n * 3 * side * side)).view(n, 3, side, side)
     images = (drawn * 60).to(torch.uint8)
     images[:, client // 2 % 3] += 60
     images[1::2, :, side // 4 : -side // 4, side // 4 : -side // 4] += 100
@@ -65,9 +67,9 @@ def lenet(dtype: torch.dtype = torch.float64) -> Network:
 
 
 def rounds(engine: Engine, method: Method, count: int = 2, **options: object) -> tuple[Server, list[Outcome]]:
-    server, outcomes = begin(engine), []
+    server, outcomes = init_server(engine), []
     for number in range(count):
-        server, outcome = play(
+        server, outcome = run_round(
             number, server, method, engine, TRAINING, Keys(0), DOMAINS[: len(engine.images)], **options
         )  # type: ignore[arg-type]
         outcomes.append(outcome)
@@ -80,7 +82,9 @@ def same(one: Mapping[str, Tensor], other: Mapping[str, Tensor], tolerance: floa
         torch.testing.assert_close(other[name], value, rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
-def compare(loop: Loop, stacked: Stacked, method: Method, tolerance: float = 1e-9, **options: object) -> None:
+def compare(
+    loop: SequentialEngine, stacked: StackedEngine, method: Method, tolerance: float = 1e-9, **options: object
+) -> None:
     """Everything that a round leaves is the same: models, targets, reports, uploads, states, evaluations."""
     start = loop.bank.clone()
     here, there = rounds(loop, method, **options), rounds(stacked, method, **options)
@@ -92,7 +96,7 @@ def compare(loop: Loop, stacked: Stacked, method: Method, tolerance: float = 1e-
         for client, upload in one.uploads.items():
             found = other.uploads[client]
             assert upload.passes == found.passes
-            same(upload.collected, found.collected, tolerance)
+            same(upload.extras, found.extras, tolerance)
             same(upload.targets.notes, found.targets.notes, tolerance)
             for name in ("labels", "weights", "partners", "mix", "matched"):
                 assert torch.equal(getattr(upload.targets, name), getattr(found.targets, name)), f"{name} of {client}"
@@ -114,22 +118,27 @@ METHODS = [name for name in baseline_names() if name != "source_only"]
 @pytest.mark.parametrize("name", METHODS)
 def test_every_registered_method(name: str) -> None:
     method = compose(RunConfig(baselines=(name,)))[0][0]
-    compare(Loop(lenet(), clients(), "cpu", 1), Stacked(lenet(), clients()), method)
+    compare(SequentialEngine(lenet(), clients(), "cpu", 1), StackedEngine(lenet(), clients()), method)
 
 
 @pytest.mark.parametrize(
-    ("statistics", "at_once"), [("mixed", 1), ("mixed", 3), ("pooled", 3), ("local", 2), ("recalibrated", 3)]
+    ("batch_norm", "at_once"), [("mixed", 1), ("mixed", 3), ("pooled", 3), ("local", 2), ("recalibrated", 3)]
 )
-def test_every_policy_and_slice(statistics: Statistics, at_once: int | None) -> None:
+def test_every_policy_and_slice(batch_norm: str, at_once: int | None) -> None:
     method = Method("wca", "FedWCA", WCA(), TwoModel(mu=0.5), (Shot(), Proximal(to="cluster")), TrueDomains())
-    loop = Loop(lenet(), clients(), "cpu", 1, statistics)
-    compare(loop, Stacked(lenet(), clients(), "cpu", at_once, statistics), method)
+    loop = SequentialEngine(lenet(), clients(), "cpu", 1, batch_norm)
+    compare(loop, StackedEngine(lenet(), clients(), "cpu", at_once, batch_norm), method)
 
 
 @pytest.mark.parametrize("name", ["fedwca", "revised_fedwca", "fedpcl_pl", "ifca"])
 def test_partial_participation(name: str) -> None:
     method = compose(RunConfig(baselines=(name,)))[0][0]
-    compare(Loop(lenet(), clients(), "cpu", 1), Stacked(lenet(), clients(), workers=2), method, participation=0.5)
+    compare(
+        SequentialEngine(lenet(), clients(), "cpu", 1),
+        StackedEngine(lenet(), clients(), workers=2),
+        method,
+        participation=0.5,
+    )
 
 
 @pytest.mark.parametrize("name", ["fedwca", "fedavg", "fedscal"])
@@ -137,7 +146,7 @@ def test_float32_stays_within_a_thousandth_of_the_update(name: str) -> None:
     method = compose(RunConfig(baselines=(name,)))[0][0]
     # No last batch of three: BatchNorm over so few values would blow up what is rounded.
     own = clients(sizes=(16, 24, 16, 8))
-    loop, stacked = Loop(lenet(torch.float32), own, "cpu", 1), Stacked(lenet(torch.float32), own)
+    loop, stacked = SequentialEngine(lenet(torch.float32), own, "cpu", 1), StackedEngine(lenet(torch.float32), own)
     start = loop.bank.clone()
     rounds(loop, method), rounds(stacked, method)
     assert ((stacked.bank - loop.bank).norm(dim=1) / (loop.bank - start).norm(dim=1)).max() < 1e-3
@@ -150,7 +159,7 @@ def test_residual_networks(options: dict[str, object]) -> None:
     # Full batches alone: a BatchNorm over three values would blow up the rounding of nineteen layers.
     own = clients(architecture.stored, (8, 8))
     method = Method("wca", "FedWCA", WCA(), TwoModel(mu=0.5), (Shot(),), TrueDomains())
-    compare(Loop(networks[0], own, "cpu", 1), Stacked(networks[1], own), method)
+    compare(SequentialEngine(networks[0], own, "cpu", 1), StackedEngine(networks[1], own), method)
 
 
 class Curious(Objective):
@@ -164,7 +173,7 @@ class Curious(Objective):
 
 def test_what_cannot_be_batched_runs_one_by_one_and_says_so() -> None:
     method = Method("wca", "FedWCA", WCA(), TwoModel(), (Shot(), Curious()), TrueDomains())
-    loop, stacked = Loop(lenet(), clients(), "cpu", 1), Stacked(lenet(), clients())
+    loop, stacked = SequentialEngine(lenet(), clients(), "cpu", 1), StackedEngine(lenet(), clients())
     rounds(loop, method, 1)
     with pytest.warns(UserWarning, match="the objectives cannot be run for all clients at once"):
         rounds(stacked, method, 1)
@@ -175,9 +184,9 @@ def test_spans_leave_nobody_out() -> None:
     sizes = sorted(SIZES, reverse=True)
     done = [0] * len(sizes)
     for step in range(4):
-        for span in spans(sizes, step, 8):
+        for span in step_groups(sizes, step, 8):
             assert all(sizes[k] - 8 * step == span.images or span.images == 8 for k in range(span.first, span.stop))
             for client in range(span.first, span.stop):
                 done[client] += span.images
     assert [size - got for size, got in zip(sizes, done, strict=True)] == [int(size % 8 == 1) for size in sizes]
-    assert [(span.first, span.stop) for span in alike(sizes)] == [(0, 1), (1, 3), (3, 4)]
+    assert [(span.first, span.stop) for span in equal_size_groups(sizes)] == [(0, 1), (1, 3), (3, 4)]

@@ -1,25 +1,26 @@
 """One client's round against a plain PyTorch loop with torch.optim.SGD on the same draws."""
 
 import copy
-from collections.abc import Sequence
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fedwca.core.interfaces import Objective, PseudoLabeler
+from fedwca.core.messages import Batch, Blend, Offer, Targets
+from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
-from fedwca.engine.bank import Layout, mix
-from fedwca.engine.client import Desk
-from fedwca.engine.loop import Loop
+from fedwca.engine.draws import dropout_masks
+from fedwca.engine.interface import SingleStep
+from fedwca.engine.layout import Layout, mix_rows
 from fedwca.engine.randomness import Keys, permutation
-from fedwca.engine.replica import Replica, masks
+from fedwca.engine.sequential.engine import SequentialEngine
+from fedwca.engine.sequential.replica import Replica
+from fedwca.engine.sequential.worker import ClientWorker
 from fedwca.engine.task import Received, Task, Training
-from fedwca.kinds import Objective, PseudoLabeler
-from fedwca.network import Network
 from fedwca.objectives.proximal import Proximal
 from fedwca.objectives.shot import Shot
-from fedwca.types import Batch, Blend, Offer, Targets
 
 KEYS = Keys(5)
 
@@ -59,7 +60,7 @@ def reference(network: Network, images: Tensor, targets: Targets, training: Trai
             if len(batch) > 1:
                 extra = (targets.mix[batch] > 0).nonzero()[:, 0]
                 positions = torch.cat([torch.arange(len(batch)), training.batch_size + extra])
-                drop = masks(model.drops, key, step, positions, 2 * training.batch_size)
+                drop = dropout_masks(model.drops, key, step, positions, 2 * training.batch_size)
                 logits, _ = model(torch.cat([x[batch], mixed[batch[extra]]]), [m.to(x.dtype) for m in drop])
                 plain = logits[: len(batch)]
                 labelled = plain.clone()
@@ -94,9 +95,9 @@ def test_equals_a_plain_loop(
     labeler = Fixed(mixing=mixing)
     row = layout.read(network)
     slot = torch.zeros_like(row)
-    received = Received(torch.ones(1, 1, dtype=torch.float64), lambda weights: mix(weights, row[None]), row)
+    received = Received(torch.ones(1, 1, dtype=torch.float64), lambda weights: mix_rows(weights, row[None]), row)
     task = Task(labeler, [Shot(), *more], training, lambda purpose: KEYS(2, 0, purpose))
-    desk = Desk(Replica(network, layout), images, received, 1, slot, task)
+    desk = ClientWorker(Replica(network, layout), images, received, 1, slot, task)
     (targets,) = desk.train(Blend(desk.own))
     plain = reference(network, images, targets, training, KEYS(2, 0, "dropout"), mu=0.5 if more else 0.0)
     moved = (slot - row).abs().max()
@@ -104,53 +105,51 @@ def test_equals_a_plain_loop(
     assert (slot - layout.read(plain)).abs().max() < 1e-10 * max(1.0, float(moved))
 
 
-def run(loop: Loop, training: Training, labeler: PseudoLabeler, *more: Objective) -> Tensor:
+def run(loop: SequentialEngine, training: Training, labeler: PseudoLabeler, *more: Objective) -> Tensor:
     """One round of every client from the network's own weights."""
     row = loop.layout.read(loop.network)
     offer = Offer(torch.ones(len(loop.images), 1, 1, dtype=torch.float64), torch.zeros(0, 1, dtype=torch.float64))
-    loop.run(
-        offer,
-        row[None],
-        lambda client: Task(labeler, [Shot(), *more], training, lambda purpose: KEYS(0, client, purpose)),
-        lambda client, desk: desk.train(Blend(desk.own)),
-        range(len(loop.images)),
-    )
+
+    def task(client: int) -> Task:
+        return Task(labeler, [Shot(), *more], training, lambda purpose: KEYS(0, client, purpose))
+
+    loop.run(SingleStep(offer, row[None], task, range(len(loop.images)), lambda desk: desk.train(Blend(desk.own))))
     return loop.bank.clone()
 
 
 def test_workers_do_not_change_a_bit(network: Network, images: list[ClientImages]) -> None:
     training = Training(epochs=2, batch_size=8)
-    banks = [run(Loop(network, images, "cpu", workers), training, Fixed()) for workers in (1, 3)]
+    banks = [run(SequentialEngine(network, images, "cpu", workers), training, Fixed()) for workers in (1, 3)]
     assert torch.equal(*banks)
 
 
 def test_a_client_does_not_depend_on_the_others(network: Network, images: list[ClientImages]) -> None:
     training = Training(epochs=1, batch_size=8)
-    together = run(Loop(network, images, "cpu", 1), training, Fixed())
-    alone = run(Loop(network, images[:1], "cpu", 1), training, Fixed())
+    together = run(SequentialEngine(network, images, "cpu", 1), training, Fixed())
+    alone = run(SequentialEngine(network, images[:1], "cpu", 1), training, Fixed())
     assert torch.equal(together[0], alone[0])
 
 
 def test_one_image_is_labelled_but_not_trained_on(network: Network, images: list[ClientImages]) -> None:
     single = ClientImages(images[0].train[:1], images[0].validation, images[0].test)
-    loop = Loop(network, [single, images[1]], "cpu", 1)
+    loop = SequentialEngine(network, [single, images[1]], "cpu", 1)
     bank = run(loop, Training(epochs=1, batch_size=8), Fixed(mixing=False))
     row = loop.layout.read(network)
     assert torch.equal(bank[0], row)
     assert not torch.equal(bank[1], row)
 
 
-def test_an_error_in_a_client_surfaces(loop: Loop) -> None:
+def test_an_error_in_a_client_surfaces(loop: SequentialEngine) -> None:
     offer = Offer(torch.ones(4, 1, 1, dtype=torch.float64), torch.zeros(0, 1, dtype=torch.float64))
 
     def idle(client: int) -> Task:
         return Task(Fixed(), [Shot()], Training(), lambda purpose: 0)
 
-    def fail(clients: Sequence[int], desk: Desk) -> list[None]:
-        raise RuntimeError(f"client {clients[0]} is ill")
+    def fail(desk: ClientWorker) -> list[None]:
+        raise RuntimeError("a client is ill")
 
     with pytest.raises(RuntimeError, match="is ill"):
-        loop.run(offer, loop.layout.read(loop.network)[None], idle, fail, range(4))
+        loop.run(SingleStep(offer, loop.layout.read(loop.network)[None], idle, range(4), fail))
 
 
 def test_labels_are_renewed_each_epoch_only_when_asked(network: Network, images: list[ClientImages]) -> None:
@@ -161,14 +160,14 @@ def test_labels_are_renewed_each_epoch_only_when_asked(network: Network, images:
             calls.append(len(draws))
             return super().__call__(predictions, draws, mask)
 
-    loop = Loop(network, images[:1], "cpu", 1)
+    loop = SequentialEngine(network, images[:1], "cpu", 1)
     run(loop, Training(epochs=3, batch_size=8), Counting())
     assert len(calls) == 1
     run(loop, Training(epochs=3, batch_size=8), Counting(renew="epoch"))
     assert len(calls) == 1 + 3
 
 
-def test_steps_leave_torch_threads_as_they_were(loop: Loop) -> None:
+def test_steps_leave_torch_threads_as_they_were(loop: SequentialEngine) -> None:
     before = torch.get_num_threads()
     run(loop, Training(epochs=1, batch_size=8), Fixed())
     assert torch.get_num_threads() == before
@@ -187,7 +186,7 @@ class Watched(Objective):
 
 def test_strong_views_come_when_asked_and_in_the_same_forward(network: Network, images: list[ClientImages]) -> None:
     shapes: list[int] = []
-    loop = Loop(network, images[:1], "cpu", 1)
+    loop = SequentialEngine(network, images[:1], "cpu", 1)
     replica = loop._replicas.get()
     replica.network.norm.register_forward_pre_hook(lambda module, inputs: shapes.append(len(inputs[0])))
     loop._replicas.put(replica)
@@ -213,7 +212,7 @@ def test_an_objective_that_asks_for_views_does_not_change_the_others_draws(
     # With weight 0 the strong images still pass through BatchNorm in training, so only its statistics may differ.
     watched = Watched()
     watched.seen.clear()
-    loop, training = Loop(network, images[:1], "cpu", 1), Training(epochs=1, batch_size=20, lr=1e-9)
+    loop, training = SequentialEngine(network, images[:1], "cpu", 1), Training(epochs=1, batch_size=20, lr=1e-9)
     run(loop, training, Fixed(), watched)
     with_views = watched.seen[-1]
     again = Watched()
@@ -224,7 +223,7 @@ def test_an_objective_that_asks_for_views_does_not_change_the_others_draws(
 
 def test_strong_views_do_not_depend_on_workers(network: Network, images: list[ClientImages]) -> None:
     training = Training(epochs=2, batch_size=8)
-    banks = [run(Loop(network, images, "cpu", workers), training, Fixed(), Watched()) for workers in (1, 3)]
+    banks = [run(SequentialEngine(network, images, "cpu", workers), training, Fixed(), Watched()) for workers in (1, 3)]
     assert torch.equal(*banks)
 
 
@@ -235,7 +234,7 @@ def test_the_networks_own_augmentation_is_what_training_shows(network: Network, 
         drawn.append(draws)
         return network.prepare(shown) * (1 + draws[:, :1, None, None].float())
 
-    loop = Loop(network, images[:1], "cpu", 1)
+    loop = SequentialEngine(network, images[:1], "cpu", 1)
     before = run(loop, Training(epochs=1, batch_size=8), Fixed())
     replica = loop._replicas.get()
     replica.network.weak = weak  # type: ignore[method-assign]

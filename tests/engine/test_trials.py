@@ -11,23 +11,24 @@ from torch import Tensor
 from fedwca.aggregators.fedavg import FedAvg
 from fedwca.aggregators.wca import WCA
 from fedwca.clusterers.true import TrueDomains
-from fedwca.engine.loop import Statistics
-from fedwca.engine.protocol import OneByOne
+from fedwca.config.methods import compose
+from fedwca.config.run_config import RunConfig
+from fedwca.core.interfaces import Objective
+from fedwca.core.messages import Batch, Predictions, Targets
+from fedwca.core.network import Network
+from fedwca.engine.interface import TrialsInTurn
 from fedwca.engine.randomness import Keys
-from fedwca.engine.stacked import Stacked, StackedTrials, alike
+from fedwca.engine.stacked import StackedEngine, StackedTrials, can_share_step
 from fedwca.engine.task import Training
 from fedwca.errors import FedwcaError
-from fedwca.experiments.compose import compose
-from fedwca.experiments.config import RunConfig
-from fedwca.kinds import Objective
+from fedwca.federated.method import Method
+from fedwca.federated.round import Outcome, close_round, init_server, open_round
+from fedwca.federated.server import Server
 from fedwca.models.lenet import LeNet
 from fedwca.models.resnet18 import ResNet18
-from fedwca.network import Network
 from fedwca.objectives.proximal import Proximal
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.two_model import TwoModel
-from fedwca.round import Method, Outcome, Server, begin, conclude, prepare
-from fedwca.types import Batch, Predictions, Targets
 
 from .test_stacked import DOMAINS, METHODS, TRAINING, clients, same
 
@@ -42,28 +43,30 @@ def networks(dtype: torch.dtype = torch.float64) -> list[Network]:
 
 
 def played(
-    trials: OneByOne,
+    trials: TrialsInTurn,
     method: Method,
     rounds: int = 2,
     training: Training = TRAINING,
     domains: Tensor = DOMAINS,
     **options: object,
 ) -> list[tuple[Server, list[Outcome]]]:
-    servers = [begin(engine) for engine in trials.engines]
+    servers = [init_server(engine) for engine in trials.engines]
     outcomes: list[list[Outcome]] = [[] for _ in servers]
     for number in range(rounds):
         parts = {
-            i: prepare(number, servers[i], method, engine, training, Keys(i), domains[: len(engine.images)], **options)  # type: ignore[arg-type]
+            i: open_round(
+                number, servers[i], method, engine, training, Keys(i), domains[: len(engine.images)], **options
+            )  # type: ignore[arg-type]
             for i, engine in enumerate(trials.engines)
         }
         for i, uploads in trials.run(parts).items():
-            servers[i], outcome = conclude(parts[i], uploads)
+            servers[i], outcome = close_round(parts[i], uploads)
             outcomes[i].append(outcome)
     return list(zip(servers, outcomes, strict=True))
 
 
 def compare(
-    alone: OneByOne, together: StackedTrials, method: Method, tolerance: float = 1e-9, **options: object
+    alone: TrialsInTurn, together: StackedTrials, method: Method, tolerance: float = 1e-9, **options: object
 ) -> None:
     here, there = played(alone, method, **options), played(together, method, **options)
     for i, (engine, other) in enumerate(zip(alone.engines, together.engines, strict=True)):
@@ -77,15 +80,15 @@ def compare(
             assert list(one.uploads) == list(found.uploads)
             for client, upload in one.uploads.items():
                 assert upload.passes == found.uploads[client].passes
-                same(upload.collected, found.uploads[client].collected, tolerance)
+                same(upload.extras, found.uploads[client].extras, tolerance)
                 for name in ("labels", "weights", "partners", "mix", "matched"):
                     assert torch.equal(getattr(upload.targets, name), getattr(found.uploads[client].targets, name))
 
 
-def both(models: list[Network], side: int = 32, sizes=SIZES, statistics: Statistics = "mixed"):  # type: ignore[no-untyped-def]
+def both(models: list[Network], side: int = 32, sizes=SIZES, batch_norm: str = "mixed"):  # type: ignore[no-untyped-def]
     own = [clients(side, some) for some in sizes]
-    alone = OneByOne([Stacked(n, c, "cpu", None, statistics) for n, c in zip(models, own, strict=True)])
-    return alone, StackedTrials(models, own, "cpu", statistics)
+    alone = TrialsInTurn([StackedEngine(n, c, "cpu", None, batch_norm) for n, c in zip(models, own, strict=True)])
+    return alone, StackedTrials(models, own, "cpu", batch_norm)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -93,10 +96,10 @@ def test_every_registered_method(name: str) -> None:
     compare(*both(networks()), compose(RunConfig(baselines=(name,)))[0][0])
 
 
-@pytest.mark.parametrize("statistics", ["pooled", "local", "recalibrated"])
-def test_every_policy_with_absent_clients(statistics: Statistics) -> None:
+@pytest.mark.parametrize("batch_norm", ["pooled", "local", "recalibrated"])
+def test_every_policy_with_absent_clients(batch_norm: str) -> None:
     method = Method("wca", "FedWCA", WCA(), TwoModel(mu=0.5), (Shot(), Proximal(to="cluster")), TrueDomains())
-    compare(*both(networks(), statistics=statistics), method, participation=0.5)
+    compare(*both(networks(), batch_norm=batch_norm), method, participation=0.5)
 
 
 @pytest.mark.parametrize("options", [{"classifier": "wn"}, {"frozen": True}], ids=str)
@@ -111,11 +114,11 @@ def test_residual_networks(options: dict[str, object]) -> None:
 
 def test_networks_that_cannot_go_together() -> None:
     one, other = networks()[:2]
-    assert alike([one, other, one])
-    assert not alike([one, LeNet(bottleneck=8).build(3, seed=1).double()])
+    assert can_share_step([one, other, one])
+    assert not can_share_step([one, LeNet(bottleneck=8).build(3, seed=1).double()])
     frozen = ResNet18.model_validate({"weights": "none", "side": 32, "frozen": True})
-    assert alike([frozen.build(3, seed=1), frozen.build(3, seed=1)])
-    assert not alike([frozen.build(3, seed=1), frozen.build(3, seed=2)])
+    assert can_share_step([frozen.build(3, seed=1), frozen.build(3, seed=1)])
+    assert not can_share_step([frozen.build(3, seed=1), frozen.build(3, seed=2)])
 
 
 def test_images_lie_in_one_tensor() -> None:

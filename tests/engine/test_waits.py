@@ -19,20 +19,23 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import fedwca
-from fedwca import uploads
-from fedwca.engine.loop import Loop, Statistics
+from fedwca.config.methods import compose
+from fedwca.config.run_config import RunConfig
+from fedwca.core.network import Network
 from fedwca.engine.randomness import Keys
-from fedwca.engine.stacked import Stacked, desk
+from fedwca.engine.sequential.engine import SequentialEngine
+from fedwca.engine.stacked import StackedEngine
 from fedwca.engine.stacked import engine as engines
-from fedwca.engine.stacked.plan import Plan
+from fedwca.engine.stacked import worker as workers
+from fedwca.engine.stacked.schedule import StepSchedule
 from fedwca.engine.stacked.trials import StackedTrials
-from fedwca.experiments.compose import compose
-from fedwca.experiments.config import RunConfig
+from fedwca.federated import round as uploads
+from fedwca.federated.method import Method
+from fedwca.federated.round import OpenRound, init_server, open_round, run_round
+from fedwca.federated.server import Server
 from fedwca.models.lenet import LeNet
 from fedwca.models.resnet18 import ResNet18
-from fedwca.network import Network
 from fedwca.pseudo_labelers import pseudo_labelers
-from fedwca.round import Method, Server, Turn, begin, play, prepare
 
 from .tape import Tapes, tensors
 from .test_stacked import DOMAINS, METHODS, TRAINING, Thin, clients
@@ -42,7 +45,7 @@ OURS = str(Path(fedwca.__file__).parent)
 
 
 class Border(TorchDispatchMode):
-    """Keeps who moves values between the host and the far device, other than by `fedwca.engine.transfer`."""
+    """Keeps who moves values between the host and the far device, other than by `fedwca.engine.device_copy`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +57,7 @@ class Border(TorchDispatchMode):
         moves = "copy" in str(func)
         if len({x.device.type for x in tensors((args, kwargs, found)) if x.ndim or moves}) > 1:
             ours = [(f.filename, f.lineno) for f in traceback.extract_stack() if f.filename.startswith(OURS)]
-            if not ours or not ours[-1][0].endswith("transfer.py"):
+            if not ours or not ours[-1][0].endswith("device_copy.py"):
                 self.crossed.append(f"{func} in {ours[-1:]}")
         return found
 
@@ -65,14 +68,16 @@ def nothing_is_made_there_of_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     real = torch.tensor
 
     def here(*args: Any, **kwargs: Any) -> Tensor:
-        assert torch.device(kwargs.get("device") or "cpu").type == "cpu", "numbers go to a device by transfer.sent"
+        assert torch.device(kwargs.get("device") or "cpu").type == "cpu", (
+            "numbers go to a device by device_copy.to_device"
+        )
         return real(*args, **kwargs)
 
     monkeypatch.setattr(engines, "CudaGraphs", Again)
     monkeypatch.setattr(torch, "tensor", here)
     # What is fetched is read at the end of the round, after the one wait that is meant.
-    for module in (desk, uploads):
-        monkeypatch.setattr(module, "fetched", lambda values: values)
+    for module in (workers, uploads):
+        monkeypatch.setattr(module, "to_host_async", lambda values: values)
 
 
 class Again(Tapes):
@@ -88,28 +93,30 @@ def networks(count: int = 1) -> list[Network]:
 
 
 @cache
-def begun(name: str, seed: int, statistics: Statistics) -> tuple[Server, Turn]:
+def begun(name: str, seed: int, batch_norm: str) -> tuple[Server, OpenRound]:
     """A federation after round 0, and its turn in round 1."""
-    loop, method = Loop(networks(seed)[-1], clients(), "cpu", 1, statistics), named(name)
-    server, _ = play(0, begin(loop), method, loop, TRAINING, Keys(0), DOMAINS)
-    return server, prepare(1, server, method, loop, TRAINING, Keys(0), DOMAINS)
+    loop, method = SequentialEngine(networks(seed)[-1], clients(), "cpu", 1, batch_norm), named(name)
+    server, _ = run_round(0, init_server(loop), method, loop, TRAINING, Keys(0), DOMAINS)
+    return server, open_round(1, server, method, loop, TRAINING, Keys(0), DOMAINS)
 
 
-def far(name: str, engine: Stacked, seed: int = 1, statistics: Statistics = "mixed") -> Turn:
+def far(name: str, engine: StackedEngine, seed: int = 1, batch_norm: str = "mixed") -> OpenRound:
     """Round 1 of a federation, round 0 of which was played here; the server's rows are far away."""
-    server, turn = begun(name, seed, statistics)
+    server, turn = begun(name, seed, batch_norm)
     moved = replace(server, rows=server.rows.to(FAR), source=server.source.to(FAR))
     return replace(turn, engine=engine, server=moved)
 
 
-def work(turns: Sequence[Turn], engines: Sequence[Stacked], trials: StackedTrials | None = None) -> list[str]:
+def work(
+    turns: Sequence[OpenRound], engines: Sequence[StackedEngine], trials: StackedTrials | None = None
+) -> list[str]:
     """Everything from the first message to the uploads of all clients; what crossed the border meanwhile."""
     with Border() as border:
         if trials is not None:
             found = trials.run(dict(enumerate(turns)))
         else:
             (turn,), (engine,) = turns, engines
-            found = {0: engine.run(turn.offer, turn.rows, turn.task, turn.step, turn.clients)}
+            found = {0: engine.run(turn)}
     assert all(upload.targets.labels.device == FAR for own in found.values() for upload in own)
     return border.crossed
 
@@ -120,7 +127,7 @@ def named(name: str) -> Method:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_recorded_steps_leave_nothing_to_wait_for(name: str) -> None:
-    engine = Stacked(networks()[0], clients(), FAR, kernels="graphs")
+    engine = StackedEngine(networks()[0], clients(), FAR, kernels="graphs")
     assert work([far(name, engine)], [engine]) == []
 
 
@@ -130,13 +137,13 @@ def test_otherwise_the_host_waits_once_a_labelling_if_images_are_mixed(
 ) -> None:
     counted = 0
 
-    def count(plan: Plan, mix: Tensor) -> list[list[list[int]]]:
+    def count(plan: StepSchedule, mix: Tensor) -> list[list[list[int]]]:
         nonlocal counted
         counted += 1
         return [[[3] * plan.steps for _ in plan.epochs] for _ in mix]
 
-    monkeypatch.setattr(Plan, "_count", count)
-    engine, method = Stacked(networks()[0], clients(), FAR), named(name)
+    monkeypatch.setattr(StepSchedule, "_count", count)
+    engine, method = StackedEngine(networks()[0], clients(), FAR), named(name)
     assert work([far(name, engine)], [engine]) == []
     labellings = TRAINING.epochs if method.pseudo_labeler.renew == "epoch" else 1
     assert counted == (labellings if method.pseudo_labeler.mixes else 0)
@@ -145,25 +152,25 @@ def test_otherwise_the_host_waits_once_a_labelling_if_images_are_mixed(
 @pytest.mark.parametrize("name", ["fedwca", "fedscal"])
 def test_nor_do_trials_together(name: str) -> None:
     trials = StackedTrials(networks(2), [clients(), clients()], FAR, kernels="graphs")
-    both = [engine for engine in trials.engines if isinstance(engine, Stacked)]
+    both = [engine for engine in trials.engines if isinstance(engine, StackedEngine)]
     turns = [far(name, engine, seed) for seed, engine in enumerate(both, 1)]
     assert work(turns, both, trials) == []
 
 
-@pytest.mark.parametrize("statistics", ["pooled", "local", "recalibrated"])
-def test_nor_does_any_policy_for_batchnorm(statistics: Statistics) -> None:
-    engine = Stacked(networks()[0], clients(), FAR, statistics=statistics, kernels="graphs")
-    assert work([far("fedwca", engine, statistics=statistics)], [engine]) == []
+@pytest.mark.parametrize("batch_norm", ["pooled", "local", "recalibrated"])
+def test_nor_does_any_policy_for_batchnorm(batch_norm: str) -> None:
+    engine = StackedEngine(networks()[0], clients(), FAR, batch_norm=batch_norm, kernels="graphs")
+    assert work([far("fedwca", engine, batch_norm=batch_norm)], [engine]) == []
 
 
 def test_nor_do_residual_networks(monkeypatch: pytest.MonkeyPatch) -> None:
     architecture = ResNet18.model_validate({"weights": "none", "side": 32, "bottleneck": 8})
     own = clients(architecture.stored, (8, 16))
     network, twin, method = architecture.build(3, seed=1), architecture.build(3, seed=1), named("fedwca")
-    engine = Stacked(twin, own, FAR, kernels="graphs")
-    loop = Loop(network, own, "cpu", 1)
-    server, _ = play(0, begin(loop), method, loop, TRAINING, Keys(0), DOMAINS[:2])
-    turn = prepare(1, server, method, loop, TRAINING, Keys(0), DOMAINS[:2])
+    engine = StackedEngine(twin, own, FAR, kernels="graphs")
+    loop = SequentialEngine(network, own, "cpu", 1)
+    server, _ = run_round(0, init_server(loop), method, loop, TRAINING, Keys(0), DOMAINS[:2])
+    turn = open_round(1, server, method, loop, TRAINING, Keys(0), DOMAINS[:2])
     moved = replace(server, rows=server.rows.to(FAR), source=server.source.to(FAR))
     assert work([replace(turn, engine=engine, server=moved)], [engine]) == []
 
@@ -174,17 +181,17 @@ def test_the_border_is_watched() -> None:
     assert len(border.crossed) == 1
     with pytest.raises(RuntimeError, match="meta"):
         bool(torch.ones(1, device=FAR))
-    with pytest.raises(AssertionError, match="transfer"):
+    with pytest.raises(AssertionError, match="device_copy"):
         torch.tensor([1], device=FAR)
 
 
 @pytest.mark.parametrize("name", list(pseudo_labelers.names()))
 def test_labelers_that_say_so_mix_nothing(name: str) -> None:
     labeler = pseudo_labelers.build(name)
-    loop = Loop(LeNet(bottleneck=8).build(3, seed=1), clients(), "cpu", 1)
+    loop = SequentialEngine(LeNet(bottleneck=8).build(3, seed=1), clients(), "cpu", 1)
     method = replace(named("fedwca"), pseudo_labeler=labeler)
-    server, _ = play(0, begin(loop), method, loop, TRAINING, Keys(0), DOMAINS)
-    _, outcome = play(1, server, method, loop, TRAINING, Keys(0), DOMAINS)
+    server, _ = run_round(0, init_server(loop), method, loop, TRAINING, Keys(0), DOMAINS)
+    _, outcome = run_round(1, server, method, loop, TRAINING, Keys(0), DOMAINS)
     mixed = any(bool((upload.targets.mix > 0).any()) for upload in outcome.uploads.values())
     assert labeler.mixes == (name == "two_model")
     assert mixed <= labeler.mixes

@@ -14,7 +14,7 @@ from scipy.sparse.csgraph import connected_components as scipy_components
 
 from fedwca.errors import DataError, UsageError
 from fedwca.functional import VectorError, connected_components, first_neighbours, neighbours
-from fedwca.functional._search import search
+from fedwca.functional._nearest import search_candidates
 
 from .clients import collinear
 
@@ -135,10 +135,10 @@ def test_auto_is_exact_up_to_a_border(rows: int, expected: str, monkeypatch: pyt
 
     def spy(vectors: torch.Tensor, backend: str, metric: str) -> tuple[torch.Tensor, torch.Tensor]:
         asked.append(backend)
-        return search(vectors, backend, metric)
+        return search_candidates(vectors, backend, metric)
 
     monkeypatch.setattr(neighbours, "EXACT", 30)
-    monkeypatch.setattr(neighbours, "search", spy)
+    monkeypatch.setattr(neighbours, "search_candidates", spy)
     first_neighbours(torch.randn(rows, 5, generator=torch.Generator().manual_seed(0)))
     assert asked == [expected]
 
@@ -201,7 +201,7 @@ def test_a_large_group_of_equal_rows_in_faiss() -> None:
 def test_centring_lets_float32_search_suffice_for_collinear_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     x, _ = collinear(10, 30, 100, 3e-5, 0)
     expected = first_neighbours(x, backend="torch")
-    monkeypatch.setattr("fedwca.functional.neighbours.exact", None)  # would be called if faiss were not sure
+    monkeypatch.setattr("fedwca.functional.neighbours.exact_neighbours", None)  # would be called if faiss were not sure
     assert torch.equal(first_neighbours(x, backend="faiss"), expected)
 
 

@@ -89,7 +89,7 @@ SCALARS: dict[str, Callable[[Data], Tensor]] = {
 }
 PER_SAMPLE: dict[str, Callable[[Data], Tensor]] = {
     "selected": selected,
-    "confident": lambda d: F.confident(d["probabilities"], 0.8, 0.5, d["mask"]),
+    "confident": lambda d: F.confident_mask(d["probabilities"], 0.8, 0.5, d["mask"]),
     "partners": lambda d: F.mixup_partners(d["labels"], d["matched"], d["uniform"], d["mask"], classes=M),
 }
 EVERY = {**SCALARS, **PER_SAMPLE, "labelled": labelled}

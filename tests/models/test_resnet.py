@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -14,26 +13,27 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torchvision.models import ResNet18_Weights, resnet18
 
+from fedwca.core.interfaces import PseudoLabeler
+from fedwca.core.messages import Blend, Offer, Targets
+from fedwca.core.network import Network
 from fedwca.data import Domain
 from fedwca.data.partition import ClientImages
-from fedwca.engine import client
-from fedwca.engine.bank import Layout
-from fedwca.engine.client import Desk
-from fedwca.engine.loop import Loop
+from fedwca.engine.draws import weak_views
+from fedwca.engine.interface import SingleStep
+from fedwca.engine.layout import Layout
 from fedwca.engine.randomness import Keys
-from fedwca.engine.replica import Replica
-from fedwca.engine.signature import BankSignatures
+from fedwca.engine.sequential import worker as client
+from fedwca.engine.sequential.engine import SequentialEngine
+from fedwca.engine.sequential.replica import Replica
+from fedwca.engine.sequential.worker import ClientWorker
+from fedwca.engine.signatures import BankSignatures
 from fedwca.engine.task import Task, Training
-from fedwca.engine.views import weak
 from fedwca.errors import CheckpointError, InvalidConfig, UsageError
-from fedwca.kinds import PseudoLabeler
+from fedwca.federated.source_model import SourceTraining, pretrain, source_digest
 from fedwca.models.resnet18 import ResNet18
 from fedwca.models.resnet50 import ResNet50
-from fedwca.network import Network
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.prototype import Prototype
-from fedwca.source import SourceTraining, digest, pretrain
-from fedwca.types import Blend, Offer, Targets
 
 from ..engine.test_training import Fixed
 
@@ -176,7 +176,7 @@ def test_the_source_models_key_knows_the_content_of_the_weights(tmp_path: Path) 
     other = write(tmp_path / "other.pth", {**state(), "bn1.bias": torch.ones(64)})
 
     def key(**fields: Any) -> str:
-        return digest(domain, ("a", "b"), SMALL.model_copy(update=fields), SourceTraining(), 0, "cpu")
+        return source_digest(domain, ("a", "b"), SMALL.model_copy(update=fields), SourceTraining(), 0, "cpu")
 
     keys = [key(weights=one), key(weights=other), key(weights="none"), key(weights="imagenet"), key(side=33)]
     assert len({*keys, key(frozen=True)}) == 6
@@ -215,16 +215,16 @@ PLAIN = Prototype()
 
 def play(
     network: Network, training: Training, images: list[ClientImages], seed: int = 3, labeler: PseudoLabeler = PLAIN
-) -> Loop:
-    loop = Loop(network, images, "cpu", workers=2)
+) -> SequentialEngine:
+    loop = SequentialEngine(network, images, "cpu", workers=2)
 
-    def work(clients: Sequence[int], desk: Desk) -> list[Targets]:
+    def work(desk: ClientWorker) -> list[Targets]:
         return desk.train(Blend(desk.own))
 
     one = torch.ones(1, 1, dtype=torch.float64)
     offer = Offer(personal=one.expand(len(images), 1, 1), shared=torch.zeros(0, 1, dtype=torch.float64))
     tasks = [Task(labeler, (Shot(),), training, lambda p, k=k: Keys(seed)(0, k, p)) for k in range(len(images))]
-    loop.run(offer, loop.bank[:1].clone(), lambda k: tasks[k], work, range(len(images)))
+    loop.run(SingleStep(offer, loop.bank[:1].clone(), lambda k: tasks[k], range(len(images)), work))
     return loop
 
 
@@ -248,7 +248,7 @@ def test_an_image_and_its_partner_are_cropped_independently(network: Network, mo
     def spy(network: Network, images: Tensor, key: int, step: int, positions: Tensor, stride: int) -> Tensor:
         assert len(images) == len(positions)
         seen.append((key, step, positions.tolist(), stride))
-        return weak(network, images, key, step, positions, stride)
+        return weak_views(network, images, key, step, positions, stride)
 
     monkeypatch.setattr(client, "weak", spy)
     play(network, Training(epochs=2, batch_size=4), CLIENTS, labeler=Fixed())

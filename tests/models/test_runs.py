@@ -10,10 +10,10 @@ import pytest
 import torch
 from PIL import Image
 
+from fedwca.config.layers import resolve_plan
 from fedwca.errors import CheckpointError
-from fedwca.experiments.bench import bench
-from fedwca.experiments.request import plan
-from fedwca.experiments.setup import load, rehearse
+from fedwca.runs.bench import run_bench
+from fedwca.runs.setup import load, rehearse_components
 
 RUN = {"source": "day", "clients": 1, "rounds": 2, "baselines": [], "training": {"epochs": 1}, "workers": 1}
 RUN |= {"device": "cpu", "source_training": {"epochs": 1}}
@@ -35,16 +35,16 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("frozen", [False, True])
 def test_a_folder_alone_is_enough(photos: Path, frozen: bool) -> None:
-    made = plan({**RUN, "data": photos, "model": f"resnet18:side=32,weights=none,frozen={frozen}"})
+    made = resolve_plan({**RUN, "data": photos, "model": f"resnet18:side=32,weights=none,frozen={frozen}"})
     dataset, source = load(made.config)
     assert dataset.domains["fog"].images.shape == (16, 37, 37, 3)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        rehearse(made.config, made.methods, dataset)
+        rehearse_components(made.config, made.methods, dataset)
     assert [str(item.message)[:22] for item in caught] == ["the backbone is frozen"] * frozen
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        records = list(bench(made.config, made.methods, dataset, source))
+        records = list(run_bench(made.config, made.methods, dataset, source))
     assert [record["round"] for record in records] == [-1, 0, 1]
     parameters = 512 * 256 + 256 + 2 * 256 + 2 * 256
     every = parameters if frozen else parameters + 11_176_512 + 9600  # the backbone's BatchNorm statistics
@@ -53,7 +53,7 @@ def test_a_folder_alone_is_enough(photos: Path, frozen: bool) -> None:
 
 
 def test_weights_are_looked_at_before_images(tmp_path: Path) -> None:
-    made = plan({**RUN, "data": tmp_path / "nowhere", "model": "resnet18:weights=absent.pth"})
+    made = resolve_plan({**RUN, "data": tmp_path / "nowhere", "model": "resnet18:weights=absent.pth"})
     with pytest.raises(CheckpointError, match=r"absent\.pth: no such file"):
         load(made.config)
 
@@ -69,10 +69,10 @@ def test_real_pictures(shared_data: Path, tmp_path: Path) -> None:
             (few / file.name).symlink_to(file)
     fields = {"model": {"resnet18": {"weights": str(weights), "side": 32}}}
     layer = {**RUN, "source": "photo", "data": tmp_path, "dataset": "pacs", "components": fields}
-    made = plan({**layer, "model": "resnet18", "source_training": {"epochs": 0}})
+    made = resolve_plan({**layer, "model": "resnet18", "source_training": {"epochs": 0}})
     with pytest.warns(UserWarning, match="photo has 21 of 1670"):
         dataset, source = load(made.config)
     assert dataset.domains["sketch"].images.shape == (21, 37, 37, 3)
-    records = list(bench(made.config, made.methods, dataset, source))
+    records = list(run_bench(made.config, made.methods, dataset, source))
     assert len(records[2]["accuracy"]) == 3
     assert torch.tensor(records[2]["accuracy"]).isfinite().all()

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedwca.results.summary import rows, summarise
+from fedwca.results.summary import summarise, table_rows
 
 
 def write_run(
@@ -41,8 +41,11 @@ def write_run(
     training = {"epochs": 5, "lr": 0.003}
     config = {"dataset": "made_up", "source": "home", "clients": clients, "rounds": rounds, "seed": 0}
     config |= {"training": training, "trials": trials, "source_models": 1, **more}
-    decided = {name: {"label": label, "rounds": rounds, "components": []} for name, label in labels.items()}
-    table = rows(records, labels, [name for name in targets for _ in range(clients)])
+    decided = {
+        name: {"label": label, "rounds": rounds if name != "source_only" else 0, "components": []}
+        for name, label in labels.items()
+    }
+    table = table_rows(records, labels, [name for name in targets for _ in range(clients)])
     write(folder / "config.json", {"config": config, "methods": decided, "origins": {"clients": "CLI"}})
     write(folder / "environment.json", {"python": "3.11", "cores": 2, "versions": {"torch": "2.11"}})
     timing = {"total_seconds": 9.0, "setup_seconds": 3.0, "run_seconds": 6.0, "methods": dict.fromkeys(labels, 1.0)}

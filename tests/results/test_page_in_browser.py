@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fedwca.results.reading import read_results
 from fedwca.results.report.page import page
+from fedwca.results.run import read_run
 
 from .runs import write_run
 
@@ -42,8 +42,8 @@ def browser() -> Iterator[Any]:
 def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("page")
     runs = [
-        read_results(write_run(folder / "first", methods=4)),
-        read_results(write_run(folder / "second", trials=1, methods=3)),
+        read_run(write_run(folder / "first", methods=4)),
+        read_run(write_run(folder / "second", trials=1, methods=3)),
     ]
     (folder / "report.html").write_text(page(runs, ["first", '<b>second</b> & "']), encoding="utf-8")
     return (folder / "report.html").as_uri()

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +13,15 @@ import numpy as np
 import pytest
 
 from fedwca.results import pictures
-from fedwca.results.pictures.accuracy import by_round
-from fedwca.results.pictures.catalogue import PICTURES, Choice, find
-from fedwca.results.pictures.clusters import taken
+from fedwca.results.pictures.accuracy import mean_by_round
+from fedwca.results.pictures.catalogue import PICTURES, PictureRequest, find_pictures
+from fedwca.results.pictures.clusters import take_in_turn
 from fedwca.results.pictures.confusion import matrix
-from fedwca.results.pictures.cost import spent
+from fedwca.results.pictures.cost import cumulative_cost
 from fedwca.results.pictures.models import Models
 from fedwca.results.pictures.neighbours import components
 from fedwca.results.pictures.style import COLOURS, OWN, NotDrawn, looks, save
-from fedwca.results.reading import Results, read_results
+from fedwca.results.run import Run, read_run
 
 from .runs import write_run
 
@@ -31,8 +35,8 @@ FROM_MODELS = ("clusters", "confusion", "embedding", "mistakes")
 
 
 @pytest.fixture(scope="module", params=SIZES)
-def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Results:
-    return read_results(write_run(tmp_path_factory.mktemp("runs") / request.param, **SIZES[request.param]))
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return read_run(write_run(tmp_path_factory.mktemp("runs") / request.param, **SIZES[request.param]))
 
 
 @pytest.fixture(scope="module", params=[(3, 2), (24, 12)], ids=["few", "many"])
@@ -70,8 +74,8 @@ def test_every_picture_is_tested_here() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in FROM_RECORDS if name != "weights_animation"])
-def test_pictures_from_records_have_titles_and_units(run: Results, name: str, tmp_path: Path) -> None:
-    figure = PICTURES[name].draw(Choice(run, no_models))
+def test_pictures_from_records_have_titles_and_units(run: Run, name: str, tmp_path: Path) -> None:
+    figure = PICTURES[name].draw(PictureRequest(run, no_models))
     assert "made_up, source home" in figure.get_suptitle().replace("\n", " ")
     for axis in figure.axes:
         assert axis.get_ylabel() or name in ("weights", "cost")
@@ -84,11 +88,11 @@ def test_pictures_from_records_have_titles_and_units(run: Results, name: str, tm
     assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_curve_is_the_mean_over_runs(run: Results) -> None:
+def test_a_curve_is_the_mean_over_runs(run: Run) -> None:
     axis = pictures.accuracy(run).axes[0]
     lines = {line.get_label(): line for line in axis.get_lines()}
     own = lines[run.labels["wca"]]
-    values = by_round(run.rounds("wca"), "accuracy")
+    values = mean_by_round(run.rounds("wca"), "accuracy")
     assert list(own.get_xdata()) == list(values) == list(range(int(run.config["rounds"]) + 1))
     assert own.get_ydata() == pytest.approx([np.mean(v) for v in values.values()])
     assert len(axis.collections) == (
@@ -97,25 +101,24 @@ def test_a_curve_is_the_mean_over_runs(run: Results) -> None:
     assert own.get_color() == OWN
 
 
-def test_bars_stand_for_the_table(run: Results) -> None:
+def test_bars_stand_for_the_table(run: Run) -> None:
     figure = pictures.bars(run)
     groups = [tick.get_text() for axis in figure.axes for tick in axis.get_xticklabels()]
     assert groups == [*dict.fromkeys(run.domains), "mean"]
     heights = [bar.get_height() for axis in figure.axes for bar in axis.patches]
-    expected = [v for e in run.summary.values() for v in (*e["domains"].values(), e["mean"])]
+    expected = [v for e in run.results.values() for v in (*e["domains"].values(), e["mean"])]
     assert sorted(heights) == pytest.approx(sorted(expected))
 
 
-def test_bars_need_no_rounds(run: Results, tmp_path: Path) -> None:
-    from dataclasses import replace
-
-    kept = replace(run, records=[])
+def test_bars_need_no_rounds(run: Run, tmp_path: Path) -> None:
+    kept = read_run(shutil.copytree(run.path, tmp_path / "kept"))
+    (kept.path / "rounds.jsonl").unlink()
     assert pictures.bars(kept).axes
     with pytest.raises(NotDrawn, match=r"rounds\.jsonl is not in the folder"):
         pictures.accuracy(kept)
 
 
-def test_weights_are_those_of_the_records(run: Results) -> None:
+def test_weights_are_those_of_the_records(run: Run) -> None:
     figure = pictures.weights(run)
     shown = [axis for axis in figure.axes if axis.images]
     first = run.rounds("wca", (0, 0))[2]
@@ -133,22 +136,22 @@ def test_weights_are_those_of_the_records(run: Results) -> None:
 def test_an_animation_is_a_gif_of_every_round(tmp_path: Path) -> None:
     from PIL import Image
 
-    run = read_results(write_run(tmp_path / "run"))
+    run = read_run(write_run(tmp_path / "run"))
     save(pictures.weights_animation(run), tmp_path / "weights.gif", dpi=30)
     with Image.open(tmp_path / "weights.gif") as found:
         assert found.n_frames == int(run.config["rounds"]) - 1
 
 
-def test_cost_counts_from_the_source_model(run: Results) -> None:
-    points = spent(run, "wca", "bytes")
+def test_cost_counts_from_the_source_model(run: Run) -> None:
+    points = cumulative_cost(run, "wca", "bytes")
     assert [x for x, _ in points] == pytest.approx([3.0 * r for r in range(len(points))])
-    assert spent(run, "wca", "seconds")[-1][0] == pytest.approx(0.5 * (len(points) - 1))
+    assert cumulative_cost(run, "wca", "seconds")[-1][0] == pytest.approx(0.5 * (len(points) - 1))
 
 
 @pytest.mark.parametrize("name", FROM_MODELS)
 def test_pictures_of_models(models: Models, name: str, tmp_path: Path) -> None:
-    run = read_results(write_run(tmp_path / "run"))
-    figure = PICTURES[name].draw(Choice(run, lambda: models, how="pca"))
+    run = read_run(write_run(tmp_path / "run"))
+    figure = PICTURES[name].draw(PictureRequest(run, lambda: models, how="pca"))
     assert "FedWCA: made up" in figure.get_suptitle()
     written = texts(figure)
     assert "domain 1" in written
@@ -173,10 +176,10 @@ def test_pictures_without_data_say_why(models: Models) -> None:
 
 
 def test_tsne_is_the_same_every_time() -> None:
-    from fedwca.results.pictures.embedding import plane
+    from fedwca.results.pictures.embedding import project_to_plane
 
     x = np.random.default_rng(0).normal(size=(20, 4))
-    assert np.array_equal(plane(x, "tsne"), plane(x, "tsne"))
+    assert np.array_equal(project_to_plane(x, "tsne"), project_to_plane(x, "tsne"))
 
 
 def test_a_graph_has_an_arrow_for_every_client() -> None:
@@ -204,18 +207,18 @@ def test_components_are_finchs_first_partition() -> None:
 
 
 def test_neighbours_are_drawn_from_the_record(tmp_path: Path) -> None:
-    run = read_results(write_run(tmp_path / "run"))
+    run = read_run(write_run(tmp_path / "run"))
     with pytest.raises(NotDrawn, match="grouped its clients by their parameters"):
-        PICTURES["neighbours"].draw(Choice(run, no_models))
+        PICTURES["neighbours"].draw(PictureRequest(run, no_models))
     first = next(record for record in run.records if record["method"] == "wca" and record["round"] == 0)
     first["clustering"] = {"nearest": [1, 0, 3, 2, 5, 4], "margins": [1.5, None, 2, 2, 2, 2]}  # type: ignore[index]
-    assert PICTURES["neighbours"].draw(Choice(run, no_models)).axes
+    assert PICTURES["neighbours"].draw(PictureRequest(run, no_models)).axes
 
 
 def test_images_are_taken_in_turn() -> None:
     images = [[f"{k}{i}" for i in range(4)] for k in range(3)]
-    assert taken([0, 2], images, 3) == ["00", "02", "20"]
-    assert taken([1], images, 9) == ["10", "11", "12", "13"]
+    assert take_in_turn([0, 2], images, 3) == ["00", "02", "20"]
+    assert take_in_turn([1], images, 9) == ["10", "11", "12", "13"]
 
 
 def test_a_confusion_matrix() -> None:
@@ -231,7 +234,7 @@ def test_no_two_methods_look_alike() -> None:
 
 
 def test_the_same_picture_gives_the_same_file(tmp_path: Path) -> None:
-    run = read_results(write_run(tmp_path / "run"))
+    run = read_run(write_run(tmp_path / "run"))
     for number in (1, 2):
         for suffix in ("svg", "pdf", "png"):
             save(pictures.bars(run), tmp_path / f"{number}.{suffix}", dpi=30)
@@ -240,14 +243,28 @@ def test_the_same_picture_gives_the_same_file(tmp_path: Path) -> None:
 
 
 def test_names_are_found() -> None:
-    assert find(["weights-animation", "bars", "bars"]) == ["weights_animation", "bars"]
-    assert find([]) == list(PICTURES)
+    assert find_pictures(["weights-animation", "bars", "bars"]) == ["weights_animation", "bars"]
+    assert find_pictures([]) == list(PICTURES)
 
 
 def test_a_run_that_was_killed_is_read(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run")
     (folder / "summary.json").unlink()
-    run = read_results(folder)
-    assert run.domains == ["target 1", "target 1", "target 2", "target 2", "target 3", "target 3"]
+    run = read_run(folder)
+    assert run.domains == ("target 1", "target 1", "target 2", "target 2", "target 3", "target 3")
     assert not run.complete
     assert pictures.bars(run).axes
+
+
+def test_a_backend_that_is_not_there_costs_no_picture() -> None:
+    code = "from fedwca.results.pictures import style; print(style.figure(1, 1, 'x').get_figwidth())"
+    environment = {**os.environ, "MPLBACKEND": "module://matplotlib_inline.backend_inline"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert (done.stdout.strip(), done.returncode) == ("1.0", 0), done.stderr
+
+
+def test_figure_5_has_a_row_a_method_and_a_column_a_round(run: Run) -> None:
+    found = run.rounds("wca", (0, 0))[2:]
+    figure = pictures.draw_weights({"A": found, "B": found}, run.domains, "made up")
+    titles = [axis.get_title() for axis in figure.axes if axis.images and axis.get_title()]
+    assert titles == [f"{name}, r = {record['round']}" for name in "AB" for record in found]

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from fedwca.results.reading import Results, read_results
-from fedwca.results.report.cautions import cautions
 from fedwca.results.report.data import page_data
 from fedwca.results.report.page import page
-from fedwca.results.report.tables import document, summary
+from fedwca.results.report.tables import document, summary_table
+from fedwca.results.report.warnings import run_warnings
+from fedwca.results.run import Run, read_run
 
 from .runs import write_run
 
@@ -46,16 +46,22 @@ class Checker(HTMLParser):
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Results:
-    return read_results(write_run(tmp_path / "first"))
+def run(tmp_path: Path) -> Run:
+    return read_run(write_run(tmp_path / "first"))
 
 
-def last(run: Results, method: str = "wca") -> dict[str, Any]:
+def last(run: Run, method: str = "wca") -> dict[str, Any]:
     return run.rounds(method)[-1]  # type: ignore[return-value]
 
 
-def test_a_page_is_one_whole_document(run: Results, tmp_path: Path) -> None:
-    other = read_results(write_run(tmp_path / "second", methods=2, domains=2))
+def relabelled(run: Run, label: str, **config: Any) -> Run:
+    """The run with another label of its own method, and some settings changed."""
+    methods = {**run.methods, "wca": {**run.methods["wca"], "label": label}}
+    return replace(run, about={**run.about, "methods": methods, "config": {**run.config, **config}})
+
+
+def test_a_page_is_one_whole_document(run: Run, tmp_path: Path) -> None:
+    other = read_run(write_run(tmp_path / "second", methods=2, domains=2))
     for runs in ([run], [run, other]):
         text = page(runs, [one.name for one in runs])
         checker = Checker()
@@ -67,10 +73,9 @@ def test_a_page_is_one_whole_document(run: Results, tmp_path: Path) -> None:
         assert "$" not in re.sub(r"<script.*?</script>", "", text, flags=re.S)
 
 
-def test_names_cannot_become_markup(run: Results) -> None:
+def test_names_cannot_become_markup(run: Run) -> None:
     bad = '</script><img src=x onerror=alert(1)>&"$style'
-    entry = {**run.summary["wca"], "label": bad}
-    evil = replace(run, summary={**run.summary, "wca": entry}, config={**run.config, "source": bad})
+    evil = relabelled(run, bad, source=bad)
     text = page([evil], [bad])
     assert "<img" not in text
     Checker().feed(text)
@@ -80,37 +85,36 @@ def test_names_cannot_become_markup(run: Results) -> None:
     assert "<img" not in document([evil], [bad])
 
 
-def test_every_run_and_method_is_in_the_table(run: Results, tmp_path: Path) -> None:
-    other = read_results(write_run(tmp_path / "second", methods=2, domains=4))
-    table = summary([run, other], ["first", "second"])
-    assert table.columns[:2] == ["run", "method"]
-    assert table.columns[2:6] == ["target0", "target1", "target2", "target3"]
+def test_every_run_and_method_is_in_the_table(run: Run, tmp_path: Path) -> None:
+    other = read_run(write_run(tmp_path / "second", methods=2, domains=4))
+    table = summary_table([run, other], ["first", "second"])
+    assert table.columns[:2] == ("run", "method")
+    assert table.columns[2:6] == ("target0", "target1", "target2", "target3")
     assert len(table.rows) == 5
     assert {len(row) for row in table.rows} == {len(table.columns)}
-    assert table.rows[0][5].text == "–"
-    assert summary([run], ["first"]).columns[0] == "method"
+    assert table.rows[0][5] == "–"
+    assert summary_table([run], ["first"]).columns[0] == "method"
     mean = table.rows[2][table.columns.index("mean")]
-    assert mean.value == run.summary["wca"]["mean"]
-    assert mean.text == f"{run.summary['wca']['mean']:.1f} ± {run.summary['wca']['std']:.1f}"
+    assert mean.value == run.results["wca"]["mean"]
+    assert mean == f"{run.results['wca']['mean']:.1f} ± {run.results['wca']['std']:.1f}"
 
 
-def test_markdown_and_latex(run: Results) -> None:
-    odd = {**run.summary["wca"], "label": "a|b & 50 %_{x}"}
-    run = replace(run, summary={**run.summary, "wca": odd})
+def test_markdown_and_latex(run: Run) -> None:
+    run = relabelled(run, "a|b & 50 %_{x}")
     rows = [line for line in document([run], ["first"]).splitlines() if line.startswith("|")]
-    assert len(rows) == 2 + len(run.summary)
-    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {len(summary([run], ["first"]).columns) + 1}
-    text = document([run], ["first"], latex_=True)
+    assert len(rows) == 2 + len(run.results)
+    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {len(summary_table([run], ["first"]).columns) + 1}
+    text = document([run], ["first"], latex=True)
     assert r"a|b \& 50 \%\_\{x\}" in text
-    assert text.count(r"\\") == 1 + len(run.summary)
+    assert text.count(r"\\") == 1 + len(run.results)
     assert r"\begin{tabular}{lrrrrrr}" in text
 
 
-def test_a_quiet_run_raises_no_doubt(run: Results) -> None:
-    assert cautions(run) == []
+def test_a_quiet_run_raises_no_doubt(run: Run) -> None:
+    assert run_warnings(run) == []
 
 
-def test_doubts_in_plain_words(run: Results) -> None:
+def test_doubts_in_plain_words(run: Run) -> None:
     record = last(run)
     record["label_entropy"] = [0.0, *record["label_entropy"][1:]]
     record["divisor"] = [0.1, -0.2, 0.1, 0.1, 0.1, 0.1]
@@ -121,7 +125,7 @@ def test_doubts_in_plain_words(run: Results) -> None:
         "margins": [1.5, 1.01, None, 2.0, 2.0, 2.0],
     }
     record["weights"] = [[None] * 3, *record["weights"][1:]]
-    text = "\n".join(cautions(run))
+    text = "\n".join(run_warnings(run))
     assert "FedWCA: client 0 gave all images one label (collapsed classes), first in round 4" in text
     assert "similarities of client 1 were divided by a number that is not above 0" in text
     assert "client 0 found no partner to mix with" in text
@@ -131,17 +135,43 @@ def test_doubts_in_plain_words(run: Results) -> None:
 
 
 def test_doubts_about_a_whole_run(tmp_path: Path) -> None:
-    run = read_results(write_run(tmp_path / "run", trials=1, complete=False))
+    run = read_run(write_run(tmp_path / "run", trials=1, complete=False))
     last(run)["accuracy"] = [1.0] * 6
-    text = "\n".join(cautions(run))
+    text = "\n".join(run_warnings(run))
     assert "not complete" in text
     assert "one run only" in text
     assert "ends below the source model it began from" in text
-    assert "nothing here about single rounds" in cautions(replace(run, records=[], complete=True))[0]
+    kept = write_run(tmp_path / "kept", trials=1)
+    (kept / "rounds.jsonl").unlink()
+    assert "nothing here about single rounds" in run_warnings(read_run(kept))[0]
 
 
 def test_a_page_stays_small(tmp_path: Path) -> None:
-    run = read_results(write_run(tmp_path / "run", methods=4, clients=10, domains=5, trials=12, rounds=30))
+    run = read_run(write_run(tmp_path / "run", methods=4, clients=10, domains=5, trials=12, rounds=30))
     (data,) = page_data([run], ["run"])
     assert 1 <= len(data["units"]) < data["all"] == 12
     assert len(page([run], ["run"])) < 4_000_000
+
+
+def cut(folder: Path, method: str, rounds: int) -> None:
+    """Keep only so many rounds of a method on record."""
+    file = folder / "rounds.jsonl"
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(x for x in lines if f'"{method}"' not in x or json.loads(x)["round"] < rounds))
+
+
+def test_an_earlier_round_is_never_shown_as_the_last(tmp_path: Path) -> None:
+    finished, stopped = (write_run(tmp_path / name, complete=name == "finished") for name in ("finished", "stopped"))
+    last = read_run(finished).results["wca"]["mean"]
+    for folder in (finished, stopped):
+        cut(folder, "wca", 2)
+    run = read_run(finished)
+    assert not run.whole
+    assert run.results["wca"]["mean"] == last
+    assert any("rounds.jsonl lacks rounds that were run" in text for text in run_warnings(run))
+    run = read_run(stopped)
+    assert run.results["wca"]["mean"] != last
+    text = document([run], ["stopped"])
+    assert "FedWCA (2 of 4 rounds)" in text
+    assert "after the last round that was run" in text
+    assert "method 1 (" not in text

@@ -7,12 +7,20 @@ import math
 
 import pytest
 
-from fedwca.results.statistics import Sample, deviation, difference, interval, pooled, sample, signed_rank
+from fedwca.results.statistics import (
+    Sample,
+    deviation,
+    interval,
+    paired_difference,
+    pool_samples,
+    sample_of,
+    signed_rank,
+)
 
 
 def test_a_sample_leaves_out_what_was_not_measured() -> None:
-    assert sample([2.0, math.nan, 4.0]) == Sample(3.0, pytest.approx(math.sqrt(2)), 2)
-    assert sample([5.0]) == Sample(5.0, None, 1)
+    assert sample_of([2.0, math.nan, 4.0]) == Sample(3.0, pytest.approx(math.sqrt(2)), 2)
+    assert sample_of([5.0]) == Sample(5.0, None, 1)
     assert deviation([math.nan, 1.0]) is None
 
 
@@ -51,18 +59,18 @@ def test_signed_rank_with_ties_counts_every_pattern() -> None:
 def test_differences_are_paired_by_run() -> None:
     ours = {("mnist", 0, 0): 70.0, ("mnist", 0, 1): 72.0, ("mnist", 1, 0): 50.0}
     theirs = {("mnist", 0, 0): 69.0, ("mnist", 0, 1): 69.0, ("synth", 0, 0): 1.0}
-    found = difference(ours, theirs)
+    found = paired_difference(ours, theirs)
     assert found is not None
     assert (found.mean, found.n, found.p) == (2.0, 2, None)
     assert found.std == pytest.approx(math.sqrt(2))
     assert found.low == pytest.approx(2 - 12.7062, abs=1e-3)
-    assert difference(ours, {("usps", 0, 0): 1.0}) is None
+    assert paired_difference(ours, {("usps", 0, 0): 1.0}) is None
 
 
 def test_pooled_equals_the_sample_of_all_values() -> None:
     groups = [[1.0, 2.0, 4.0], [10.0, 12.0], [7.0]]
-    whole = sample([value for group in groups for value in group])
-    found = pooled([sample(group) for group in groups])
+    whole = sample_of([value for group in groups for value in group])
+    found = pool_samples([sample_of(group) for group in groups])
     assert (found.mean, found.std, found.n) == (pytest.approx(whole.mean), pytest.approx(whole.std), 6)
 
 
@@ -77,6 +85,6 @@ def test_pooled_equals_the_sample_of_all_values() -> None:
 def test_the_papers_average_row_is_over_all_runs_of_all_sources(
     rows: list[tuple[float, float]], mean: float, std: float
 ) -> None:
-    found = pooled([Sample(*row, 15) for row in rows])
+    found = pool_samples([Sample(*row, 15) for row in rows])
     assert found.mean == pytest.approx(mean, abs=0.0051)
     assert found.std == pytest.approx(std, abs=0.0051)

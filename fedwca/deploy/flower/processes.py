@@ -29,7 +29,7 @@ PAUSE, STEADY = 5.0, 60.0
 """Seconds between two starts of a client; seconds after which one counts as having run."""
 
 
-def program(name: str) -> str:
+def find_program(name: str) -> str:
     """Path of one of Flower's programs, beside this Python.
 
     Raises:
@@ -41,7 +41,7 @@ def program(name: str) -> str:
     return str(path)
 
 
-def environment(home: Path) -> dict[str, str]:
+def flower_environment(home: Path) -> dict[str, str]:
     """A child's environment: Flower's files in ``home``; nothing is sent to its makers unless the user's says so."""
     home.mkdir(parents=True, exist_ok=True)
     # Flower starts further processes by name: its programs must be found first.
@@ -59,7 +59,7 @@ def server_command(server: Path, host: str, port: int, insecure: bool) -> list[s
         *("--ssl-keyfile", str(certs / "server.key"), "--enable-supernode-auth"),
     ]
     return [
-        program("flower-superlink"),
+        find_program("flower-superlink"),
         *(["--insecure"] if insecure else secure),
         *("--host", host, "--port", str(port)),
     ]
@@ -75,7 +75,7 @@ def client_command(client: Path, data: Path, server: str, insecure: bool, settin
     secure = ["--root-certificates", str(client / "ca.crt"), "--auth-supernode-private-key", str(client / "key")]
     config = {"data": str(data.resolve()), "state": str(client.resolve()), **settings}
     return [
-        program("flower-supernode"),
+        find_program("flower-supernode"),
         *(["--insecure"] if insecure else secure),
         *("--superlink", server, "--port", str(free_port())),
         *("--node-config", " ".join(f"{key}={json.dumps(value)}" for key, value in config.items())),
@@ -89,18 +89,18 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def keep(command: list[str], env: dict[str, str], begun: Callable[[], None] = lambda: None) -> int:
+def run_until_stopped(command: list[str], env: dict[str, str], started: Callable[[], None] = lambda: None) -> int:
     """Run a program until it ends or Ctrl-C; it is never left behind. Returns its exit code.
 
     Args:
         command: what to run.
         env: its environment.
-        begun: called once it runs.
+        started: called once it runs.
     """
     process = subprocess.Popen(command, env=env)
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        begun()
+        started()
         return process.wait()
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -116,8 +116,10 @@ def _interrupt(number: int, frame: object) -> None:
     raise KeyboardInterrupt
 
 
-def keep_trying(command: list[str], env: dict[str, str], tries: int, tell: Callable[[str], None]) -> int:
-    """As `keep`, started again when it ends early: a client may come before its server, or before its key is known.
+def run_with_restarts(command: list[str], env: dict[str, str], tries: int, tell: Callable[[str], None]) -> int:
+    """As `run_until_stopped`, started again when it ends early.
+
+    A client may come before its server, or before its key is known.
 
     Args:
         command: what to run.
@@ -128,7 +130,7 @@ def keep_trying(command: list[str], env: dict[str, str], tries: int, tell: Calla
     failures = 0
     while True:
         started = time.monotonic()
-        code = keep(command, env)
+        code = run_until_stopped(command, env)
         failures = failures + 1 if time.monotonic() - started < STEADY else 1
         if code == 0 or failures >= tries:
             return code

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
-from fedwca.deploy.protocol import Parcel
+from fedwca.deploy.parcel import Parcel
 from fedwca.errors import FedwcaError
 
-ROUND, KIND, REPORT, BESIDE = "fedwca.round", "fedwca.kind", "report", "beside"
+ROUND, KIND, REPORT, EXTRAS = "fedwca.round", "fedwca.kind", "report", "beside"
 FRAMING = 4096
 """Bytes that an array's own header may add to its values."""
 
@@ -21,7 +21,7 @@ def to_record(parcel: Parcel) -> RecordDict:
         f"model/{name}": ArrayRecord({key: Array(tensor.contiguous().numpy()) for key, tensor in tensors.items()})
         for name, tensors in parcel.models.items()
     }
-    for name, values in ((REPORT, parcel.report), (BESIDE, parcel.beside)):
+    for name, values in ((REPORT, parcel.report), (EXTRAS, parcel.extras)):
         if values:
             records[name] = ArrayRecord({key: Array(value.contiguous().numpy()) for key, value in values.items()})
     records["notes"] = ConfigRecord({**parcel.notes, ROUND: parcel.round, KIND: parcel.kind})
@@ -38,7 +38,7 @@ def from_record(content: RecordDict, most: int | None = None) -> Parcel:
     Raises:
         FedwcaError: there are more bytes, or a record is not of the form.
     """
-    size = weigh(content)
+    size = count_bytes(content)
     if most is not None and size > most:
         raise FedwcaError(f"holds {size:,} bytes of arrays; right is at most {most:,}")
     try:
@@ -50,11 +50,11 @@ def from_record(content: RecordDict, most: int | None = None) -> Parcel:
         }
     except Exception as error:
         raise FedwcaError(f"is not of the form of a fedwca message ({type(error).__name__}: {error})") from error
-    report, beside = arrays.pop(REPORT, {}), arrays.pop(BESIDE, {})
+    report, extras = arrays.pop(REPORT, {}), arrays.pop(EXTRAS, {})
     models = {name.removeprefix("model/"): tensors for name, tensors in arrays.items()}
-    return Parcel(kind, number, models, report, beside, notes)
+    return Parcel(kind, number, models, report, extras, notes)
 
 
-def weigh(content: RecordDict) -> int:
+def count_bytes(content: RecordDict) -> int:
     """Bytes of all arrays as they are on the wire, with each array's own header."""
     return sum(len(array.data) for record in content.array_records.values() for array in record.values())

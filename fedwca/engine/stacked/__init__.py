@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedwca.engine.stacked.engine import Stacked
-from fedwca.engine.stacked.trials import StackedTrials, alike
+from fedwca.engine.stacked.engine import StackedEngine
+from fedwca.engine.stacked.trials import StackedTrials, can_share_step
 
-__all__ = ["Stacked", "StackedTrials", "alike"]
+__all__ = ["StackedEngine", "StackedTrials", "can_share_step"]

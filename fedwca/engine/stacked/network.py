@@ -5,18 +5,108 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
+from torch.nn.modules.batchnorm import _BatchNorm
 
-from fedwca.engine.bank import Layout
-from fedwca.engine.precision import Phase, Precision, computing
-from fedwca.engine.stacked.convolution import as_products
-from fedwca.engine.stacked.heads import Heads
-from fedwca.engine.stacked.kernels import Kernels, across
-from fedwca.engine.stacked.norm import replaced
-from fedwca.network import Network
+from fedwca.core.network import Network
+from fedwca.engine.device_copy import to_device
+from fedwca.engine.layout import Layout
+from fedwca.engine.precision import Phase, Precision, compute_precision
+from fedwca.engine.stacked.tuning.kernels import Kernels, channels_last_batch
+
+
+class MaskedBatchNorm(nn.Module):
+    """BatchNorm over the rows of a batch that are real; new running statistics are left in ``fresh``.
+
+    Torch's own module updates its statistics in place, which cannot be done for many models at once, and has no masks.
+    """
+
+    def __init__(self, norm: _BatchNorm) -> None:
+        super().__init__()
+        self.weight, self.bias = norm.weight, norm.bias
+        self.register_buffer("running_mean", norm.running_mean)
+        self.register_buffer("running_var", norm.running_var)
+        self.running_mean: Tensor
+        self.running_var: Tensor
+        self.eps = norm.eps
+        self.standard = 0.1 if norm.momentum is None else norm.momentum
+        self.rows: Tensor | None = None
+        """Which rows count ``[B]`` in {0, 1}; None: all."""
+        self.momentum: Tensor | float = self.standard
+        """Share of the batch in the new running statistics."""
+        self.fresh: tuple[Tensor, Tensor] | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``[B, c, …]`` in the same shape."""
+        shape = (1, -1, *(1,) * (x.ndim - 2))
+        mean, var = self.running_mean, self.running_var
+        if self.training:
+            mean, var = self._measure(x)
+        # Two factors a channel, so that activations are passed over once.
+        scale = self.weight * torch.rsqrt(var + self.eps)
+        shift = self.bias - mean * scale
+        return torch.addcmul(shift.view(shape), x.to(scale.dtype), scale.view(shape)).to(x.dtype)
+
+    def _measure(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        over = [d for d in range(x.ndim) if d != 1]
+        places = x[0, 0].numel()
+        wide = x.to(self.running_mean.dtype)
+        if self.rows is None:
+            n: Tensor | int = len(x) * places
+            var, mean = torch.var_mean(wide, over, correction=0)
+        else:
+            weights = self.rows.to(wide.dtype).view(-1, *(1,) * (x.ndim - 1))
+            n = self.rows.sum().to(wide.dtype) * places
+            mean = (wide * weights).sum(over) / n
+            var = ((wide - mean.view(1, -1, *(1,) * (x.ndim - 2))).square() * weights).sum(over) / n
+        with torch.no_grad():
+            unbiased = var * (n / (n - 1))
+            # A number stays one: made a tensor, it would be waited for on its way to the device in every step.
+            new = self.running_mean.lerp(mean, self.momentum), self.running_var.lerp(unbiased, self.momentum)
+        self.fresh = new[0].detach(), new[1].detach()
+        return mean, var
+
+
+def replace_batch_norm(network: Network) -> dict[str, MaskedBatchNorm]:
+    """Put a `MaskedBatchNorm` for each BatchNorm that is not frozen; the new modules by name."""
+    kept = set(network.backbone.modules()) if network.backbone.frozen else set()
+    found = {}
+    for name, module in list(network.named_modules()):
+        if isinstance(module, _BatchNorm) and module not in kept:
+            owner, _, own = name.rpartition(".")
+            found[name] = MaskedBatchNorm(module)
+            setattr(network.get_submodule(owner), own, found[name])
+    return found
+
+
+@dataclass(frozen=True)
+class StackedClassifiers:
+    """Frozen classifiers of G models that began from different source models."""
+
+    weight: Tensor
+    """``[G, q, M]``, transposed."""
+    bias: Tensor
+    """``[G, 1, M]``"""
+
+    @classmethod
+    def of(cls, networks: Sequence[Network], counts: Sequence[int]) -> StackedClassifiers:
+        """Those of networks, each for so many models."""
+        repeats = torch.tensor(counts)
+        rows = to_device(torch.repeat_interleave(torch.arange(len(counts)), repeats), networks[0].class_vectors.device)
+        weight = torch.stack([network.class_vectors for network in networks])
+        bias = torch.stack([network.classifier.bias.detach() for network in networks])
+        return cls(weight[rows].transpose(1, 2).contiguous(), bias[rows][:, None])
+
+    def __getitem__(self, rows: slice | Tensor) -> StackedClassifiers:
+        return StackedClassifiers(self.weight[rows], self.bias[rows])
+
+    def __call__(self, features: Tensor) -> Tensor:
+        """``[G, B, q]`` to logits ``[G, B, M]``."""
+        return torch.baddbmm(self.bias, features, self.weight)
 
 
 class _Extractor(nn.Module):
@@ -30,6 +120,18 @@ class _Extractor(nn.Module):
         return self.network.finish(x, masks) if self.begun else self.network.extract(x, masks)
 
 
+@dataclass(frozen=True)
+class StackedInput:
+    """A batch of images of each of G models."""
+
+    x: Tensor
+    """Prepared images ``[G, B, 3, H, W]``."""
+    masks: Sequence[Tensor] = ()
+    """Dropout masks, one for each of the network's drops ``[G, B, …]``; empty: nothing is dropped."""
+    rows: Tensor | None = None
+    """Which of a batch's rows are real ``[G, B]``; None: all."""
+
+
 class StackedNetwork:
     """Runs G models of one architecture on G batches, by `torch.func.vmap` or as their backbone does it by hand.
 
@@ -37,7 +139,7 @@ class StackedNetwork:
         network: gives the code, the frozen parts and the classifier.
         layout: where a model's tensors lie in its row.
         precision: in which it computes.
-        kernels: how training steps are carried out; see `fedwca.engine.stacked.kernels`.
+        kernels: how training steps are carried out; see `fedwca.engine.stacked.tuning.kernels`.
         by_hand: False: by vmap even where the backbone could do it by hand.
     """
 
@@ -49,41 +151,35 @@ class StackedNetwork:
         kernels: Kernels = "eager",
         by_hand: bool = True,
     ) -> None:
+        self.origin = network
+        """What it was made of; trials may share its classifier."""
         self.network = copy.deepcopy(network).requires_grad_(False).eval()
         self.layout, self.precision = layout, precision
-        self.norms = replaced(self.network)
-        self.convolutions = as_products(self.network) if kernels == "products" else []
+        self.norms = replace_batch_norm(self.network)
         for module in self.network.modules():
             # What is done in place has no rule for many models at once.
             if isinstance(getattr(module, "inplace", None), bool):
                 module.inplace = False  # type: ignore[assignment]
-        # Matrix products stand in for the backbone's own convolutions.
-        self.by_hand = by_hand and self.network.backbone.by_hand and kernels != "products"
+        self.by_hand = by_hand and self.network.backbone.by_hand
         self._extractor = _Extractor(self.network, self.by_hand)
         self.kernels = kernels
-        # Sizes as symbols are refused under vmap, so that each shape is compiled by itself.
-        self._trained = torch.compile(self._each, dynamic=False) if kernels == "compile" else self._each
 
     def __call__(
         self,
         parameters: dict[str, Tensor],
         statistics: dict[str, Tensor],
-        x: Tensor,
-        masks: Sequence[Tensor] = (),
-        rows: Tensor | None = None,
+        batch: StackedInput,
         training: bool = False,
         momentum: Tensor | None = None,
         phase: Phase | None = None,
-        heads: Heads | None = None,
+        heads: StackedClassifiers | None = None,
     ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """Logits ``[G, B, M]``, features ``[G, B, q]`` and the new running statistics by name.
 
         Args:
             parameters: trained parameters by name ``[G, …]``.
             statistics: BatchNorm statistics by name ``[G, …]``.
-            x: prepared images ``[G, B, 3, H, W]``.
-            masks: dropout masks, one for each entry of ``drops`` ``[G, B, …]``; empty: nothing is dropped.
-            rows: which of a batch's rows are real ``[G, B]``; None: all.
+            batch: images, dropout masks, and which images count.
             training: whether BatchNorm uses and measures the batch.
             momentum: share of the batch in new statistics ``[G]``; None: as the modules say.
             phase: what it is for, which decides the precision; None: in full.
@@ -91,17 +187,11 @@ class StackedNetwork:
         """
         for norm in self.norms.values():
             norm.train(training)
-        some = () if rows is None else (rows,)
+        some = () if batch.rows is None else (batch.rows,)
         share = () if momentum is None else (momentum,)
-        each, learning = self._each, training and torch.is_grad_enabled()
-        for convolution in self.convolutions:
-            convolution.products = learning
-        if learning:
-            each = self._trained
-        if self.kernels == "channels-last":
-            x = across(x)
-        with nullcontext() if phase is None else computing(self.precision, phase, x.device):
-            features, fresh = each(parameters, statistics, x, tuple(masks), some, share)
+        x = channels_last_batch(batch.x) if self.kernels == "channels-last" else batch.x
+        with nullcontext() if phase is None else compute_precision(self.precision, phase, x.device):
+            features, fresh = self._each(parameters, statistics, x, tuple(batch.masks), some, share)
         return self.network.classifier(features) if heads is None else heads(features), features, fresh
 
     def _each(

@@ -1,7 +1,7 @@
 """Pictures of a run, one a file, in one style: colour-blind-safe, titled, with units."""
 
 from fedwca.results.pictures.accuracy import accuracy
-from fedwca.results.pictures.bars import bars
+from fedwca.results.pictures.bars import bars, draw_bars
 from fedwca.results.pictures.clusters import clusters
 from fedwca.results.pictures.confusion import confusion
 from fedwca.results.pictures.cost import cost
@@ -12,7 +12,7 @@ from fedwca.results.pictures.neighbours import neighbours
 from fedwca.results.pictures.overview import overview
 from fedwca.results.pictures.pseudo_labels import pseudo_labels
 from fedwca.results.pictures.style import NotDrawn, save
-from fedwca.results.pictures.weights import weights, weights_animation
+from fedwca.results.pictures.weights import draw_weights, weights, weights_animation
 
 __all__ = [
     "Models",
@@ -22,6 +22,8 @@ __all__ = [
     "clusters",
     "confusion",
     "cost",
+    "draw_bars",
+    "draw_weights",
     "embedding",
     "mistakes",
     "neighbours",

@@ -9,11 +9,11 @@ from typing import Any
 
 from fedwca.data.metrics import mean
 from fedwca.results.pictures import style
-from fedwca.results.reading import Record, Results
-from fedwca.results.summary import deviation
+from fedwca.results.run import Run
+from fedwca.results.summary import Record, deviation
 
 
-def accuracy(run: Results) -> Any:
+def accuracy(run: Run) -> Any:
     """Mean over clients by round, 0 being the source model; a band of one standard deviation where runs are several.
 
     Raises:
@@ -26,18 +26,18 @@ def accuracy(run: Results) -> Any:
     looks = style.looks(names)
     ends: list[tuple[float, str]] = []
     for name, label in run.labels.items():
-        last = curve(axis, run.rounds(name), style.line(looks[name], name == names[-1]), label)
+        last = draw_curve(axis, run.rounds(name), style.line_style(looks[name], name == names[-1]), label)
         ends.append((last, name))
     count = len(run.runs)
     band = f"; band: one standard deviation over {count} runs" if count > 1 else "; one run, so no spread"
     axis.set(xlabel="round (0: the source model)", ylabel="test accuracy (%)", title="Mean over clients" + band)
     axis.xaxis.get_major_locator().set_params(integer=True)
-    style.quiet(axis)
+    style.remove_frame(axis)
     style.legend(made, axis, len(names))
     return made
 
 
-def need_rounds(run: Results) -> None:
+def need_rounds(run: Run) -> None:
     """Refuse a run without a round after the source model.
 
     Raises:
@@ -49,7 +49,7 @@ def need_rounds(run: Results) -> None:
         raise style.NotDrawn("no round was run, only the source model was measured")
 
 
-def by_round(records: list[Record], field: str) -> dict[int, list[float]]:
+def mean_by_round(records: list[Record], field: str) -> dict[int, list[float]]:
     """A field's mean over clients: number of rounds done to one value a run, without NaN."""
     values: dict[int, list[float]] = defaultdict(list)
     for record in records:
@@ -58,9 +58,9 @@ def by_round(records: list[Record], field: str) -> dict[int, list[float]]:
     return dict(sorted(values.items()))
 
 
-def curve(axis: Any, records: list[Record], look: dict[str, Any], label: str, field: str = "accuracy") -> float:
+def draw_curve(axis: Any, records: list[Record], look: dict[str, Any], label: str, field: str = "accuracy") -> float:
     """Mean and band over runs; a level line for a method that never trains. Gives the last value."""
-    values = by_round(records, field)
+    values = mean_by_round(records, field)
     if not values:
         return math.nan
     middle = [statistics.fmean(value) for value in values.values()]

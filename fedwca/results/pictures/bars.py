@@ -7,43 +7,53 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedwca.results.pictures import style
-from fedwca.results.reading import Results
+from fedwca.results.run import Run
 
 ROW = 44
 """Bars side by side in one row of the picture, at most, unless a single domain has more."""
 
 
-def bars(run: Results) -> Any:
-    """One group a target domain and one of their mean, one bar a method, whiskers of one standard deviation over runs.
+def bars(run: Run) -> Any:
+    """`draw_bars` of a run's methods.
 
     Raises:
         NotDrawn: the run has no results.
     """
-    if not run.summary:
+    if not run.results:
         raise style.NotDrawn("neither rounds.jsonl nor summary.json holds a result")
-    methods = list(run.summary)
-    groups = [*next(iter(run.summary.values()))["domains"], "mean"]
+    return draw_bars(run.results, run.title)
+
+
+def draw_bars(summary: Mapping[str, Any], title: str) -> Any:
+    """One group a target domain and one of their mean, one bar a method, whiskers of one standard deviation over runs.
+
+    Args:
+        summary: method to its results, see `fedwca.results.summary.summarise`; the last one gets the strong colour.
+        title: what was run.
+    """
+    methods = list(summary)
+    groups = [*next(iter(summary.values()))["domains"], "mean"]
     per_row = max(1, ROW // len(methods))
     rows = [groups[start : start + per_row] for start in range(0, len(groups), per_row)]
     width = max(8.0, min(13.0, 0.28 * len(rows[0]) * (len(methods) + 1)))
-    made = style.figure(width, 1.5 + 3 * len(rows), run.title)
+    made = style.figure(width, 1.5 + 3 * len(rows), title)
     axes = made.subplots(len(rows), 1, squeeze=False)[:, 0]
     looks = style.looks(methods)
     for axis, shown in zip(axes, rows, strict=True):
         for index, name in enumerate(methods):
-            group(axis, run.summary, name, index, shown, looks[name], width - 1)
+            draw_method_bars(axis, summary, name, index, shown, looks[name], width - 1)
         axis.set_xticks(range(len(shown)), shown)
         axis.set(ylabel="test accuracy (%)", ylim=(0, 109), xlim=(-0.5, max(len(rows[0]), len(shown)) - 0.5))
-        style.quiet(axis)
+        style.remove_frame(axis)
         axis.grid(axis="x", visible=False)
-    runs = max(int(entry["n"]) for entry in run.summary.values())
+    runs = max(int(entry["n"]) for entry in summary.values())
     spread = f"whiskers: one standard deviation over {runs} runs" if runs > 1 else "one run, so no spread"
     axes[0].set_title(f"After the last round, mean over the clients of a target domain; {spread}", fontsize=10)
     style.legend(made, axes[0], len(methods))
     return made
 
 
-def group(
+def draw_method_bars(
     axis: Any, summary: Mapping[str, Any], name: str, index: int, shown: list[str], look: dict[str, Any], inches: float
 ) -> None:
     """One method's bars: the index-th of every group in ``shown``, target domains or ``mean``.

@@ -12,14 +12,14 @@ from fedwca.registry import canonical, unknown
 from fedwca.results import pictures
 from fedwca.results.pictures.models import Models
 from fedwca.results.pictures.style import NotDrawn
-from fedwca.results.reading import Results
+from fedwca.results.run import Run
 
 
 @dataclass(frozen=True)
-class Choice:
+class PictureRequest:
     """What a picture of one method and one trial shows."""
 
-    run: Results
+    run: Run
     models: Callable[[], Models]
     """Builds the final models again when a picture asks for them; raises a `FedwcaError` where that is impossible."""
     method: str | None = None
@@ -34,22 +34,21 @@ class Picture:
     """One picture of a run."""
 
     about: str
-    draw: Callable[[Choice], Any]
+    draw: Callable[[PictureRequest], Any]
     suffix: str | None = None
     """Of its file, where that is not the user's choice."""
 
 
-def _overview(choice: Choice) -> Any:
+def _overview(choice: PictureRequest) -> Any:
     from fedwca.results.pictures.accuracy import need_rounds
-    from fedwca.results.pictures.overview import drawn
-    from fedwca.results.summary import rows
+    from fedwca.results.pictures.overview import draw_overview
 
     run = choice.run
     need_rounds(run)
-    return drawn(run.records, rows(run.records, run.labels, run.domains), run.title)
+    return draw_overview(run.records, run.results, run.title)
 
 
-def _neighbours(choice: Choice) -> Any:
+def _neighbours(choice: PictureRequest) -> Any:
     run, one = choice.run, choice.one or (choice.run.runs or [(0, 0)])[0]
     for name in [choice.method] if choice.method else reversed(list(run.labels)):
         found = run.rounds(name, one)[1:2]
@@ -62,23 +61,23 @@ def _neighbours(choice: Choice) -> Any:
     )
 
 
-def _clusters(choice: Choice) -> Any:
+def _clusters(choice: PictureRequest) -> Any:
     m = choice.models()
     return pictures.clusters(m.labels, m.images, m.domains, m.title)
 
 
-def _confusion(choice: Choice) -> Any:
+def _confusion(choice: PictureRequest) -> Any:
     m = choice.models()
     return pictures.confusion(m.truth, m.predicted, m.classes, m.domains, m.title)
 
 
-def _embedding(choice: Choice) -> Any:
+def _embedding(choice: PictureRequest) -> Any:
     m = choice.models()
     how: Any = choice.how
     return pictures.embedding(m.before, m.after, m.truth, m.classes, m.domains, m.title, how)
 
 
-def _mistakes(choice: Choice) -> Any:
+def _mistakes(choice: PictureRequest) -> Any:
     m = choice.models()
     return pictures.mistakes(m.images, m.truth, m.predicted, m.classes, m.domains, m.title)
 
@@ -107,7 +106,7 @@ PICTURES: Mapping[str, Picture] = {
 }
 
 
-def check_unit(run: Results, method: str | None, one: tuple[int, int]) -> None:
+def check_unit(run: Run, method: str | None, one: tuple[int, int]) -> None:
     """Refuse a method or a trial that the run does not have.
 
     Raises:
@@ -120,7 +119,7 @@ def check_unit(run: Results, method: str | None, one: tuple[int, int]) -> None:
         raise UsageError(f"no source model {one[0]} with trial {one[1]} in this run; it has {known}")
 
 
-def find(names: list[str]) -> list[str]:
+def find_pictures(names: list[str]) -> list[str]:
     """Names of pictures as the catalogue has them, all for none.
 
     Raises:

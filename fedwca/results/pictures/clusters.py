@@ -27,7 +27,7 @@ def clusters(labels: Sequence[int], images: Sequence[Any], domains: Sequence[str
     members: dict[int, list[int]] = {}
     for client, label in enumerate(labels):
         members.setdefault(int(label), []).append(client)
-    rows = {label: taken(clients, images) for label, clients in members.items()}
+    rows = {label: take_in_turn(clients, images) for label, clients in members.items()}
     kept = sorted((label for label in rows if rows[label]), key=lambda label: (-len(members[label]), label))[:MOST]
     if not kept:
         raise style.NotDrawn("no client has test images")
@@ -35,18 +35,17 @@ def clusters(labels: Sequence[int], images: Sequence[Any], domains: Sequence[str
     made = style.figure(11, 0.9 + 0.85 * len(kept), f"Images of the clients in each cluster{more}\n{title}")
     axes = made.subplots(len(kept), 1, squeeze=False)[:, 0]
     for axis, label in zip(axes, sorted(kept), strict=True):
-        axis.imshow(strip(rows[label]))
+        axis.imshow(image_strip(rows[label]))
         axis.set(xticks=[], yticks=[])
         axis.spines[:].set_visible(False)
         count = len(members[label])
-        text = (
-            f"cluster {label}: {count} client{'s' * (count > 1)}\n{style.names([domains[k] for k in members[label]])}"
-        )
+        told = style.count_names([domains[k] for k in members[label]])
+        text = f"cluster {label}: {count} client{'s' * (count > 1)}\n{told}"
         axis.set_ylabel(text, rotation=0, ha="right", va="center", fontsize=9)
     return made
 
 
-def taken(clients: Sequence[int], images: Sequence[Any], most: int = COLUMNS) -> list[Any]:
+def take_in_turn(clients: Sequence[int], images: Sequence[Any], most: int = COLUMNS) -> list[Any]:
     """At most so many images, one of each client in turn, with a client's own side by side."""
     counts = dict.fromkeys(clients, 0)
     while sum(counts.values()) < most:
@@ -59,7 +58,7 @@ def taken(clients: Sequence[int], images: Sequence[Any], most: int = COLUMNS) ->
     return [images[k][i * len(images[k]) // counts[k]] for k in clients for i in range(counts[k])]
 
 
-def strip(images: Sequence[Any], gap: int = 2, columns: int = COLUMNS) -> Any:
+def image_strip(images: Sequence[Any], gap: int = 2, columns: int = COLUMNS) -> Any:
     """Images ``[H, W, 3]`` side by side on white, as wide as ``columns`` of them."""
     import numpy as np
 

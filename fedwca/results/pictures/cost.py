@@ -9,12 +9,12 @@ from typing import Any
 from fedwca.data.metrics import mean
 from fedwca.results.pictures import style
 from fedwca.results.pictures.accuracy import need_rounds
-from fedwca.results.reading import Results
+from fedwca.results.run import Run
 
 PANELS = {"bytes": "sent so far, all clients, both ways (MB)", "seconds": "time of rounds so far (s, by the clock)"}
 
 
-def cost(run: Results) -> Any:
+def cost(run: Run) -> Any:
     """Two panels: accuracy against megabytes (10⁶ bytes) sent so far, and against seconds of training so far.
 
     Raises:
@@ -27,8 +27,8 @@ def cost(run: Results) -> Any:
     looks = style.looks(names)
     for axis, (what, unit) in zip(axes, PANELS.items(), strict=True):
         for name in names:
-            points = spent(run, name, what)
-            look = style.line(looks[name], name == names[-1])
+            points = cumulative_cost(run, name, what)
+            look = style.line_style(looks[name], name == names[-1])
             if len(points) == 1:
                 axis.axhline(points[0][1], **{**look, "linestyle": "--", "marker": ""}, label=run.labels[name])
             elif points:
@@ -37,13 +37,13 @@ def cost(run: Results) -> Any:
                 )
         axis.set(xlabel=unit, title=f"Accuracy against {what}")
         axis.set_xlim(left=0)
-        style.quiet(axis)
+        style.remove_frame(axis)
     axes[0].set_ylabel("test accuracy, mean over clients (%)")
     style.legend(made, axes[0], len(names))
     return made
 
 
-def spent(run: Results, method: str, what: str) -> list[tuple[float, float]]:
+def cumulative_cost(run: Run, method: str, what: str) -> list[tuple[float, float]]:
     """(spent so far, accuracy in percent) by round, each a mean over runs; the source model costs nothing."""
     found: dict[int, list[tuple[float, float]]] = defaultdict(list)
     for one in run.runs:

@@ -49,9 +49,9 @@ def embedding(
     axes = made.subplots(2, 2)
     size = 16 if len(names) > 300 else 30
     for column, (which, features) in enumerate((("source model, before", before), ("delivered models, after", after))):
-        flat = plane(np.concatenate([np.asarray(f) for f in features])[::step], how)
+        flat = project_to_plane(np.concatenate([np.asarray(f) for f in features])[::step], how)
         _by_class(axes[0, column], flat, true, classes, size)
-        for domain, look in style.by_domain(domains).items():
+        for domain, look in style.domain_looks(domains).items():
             x, y = flat[names == domain].T
             axes[1, column].scatter(x, y, s=size, alpha=0.75, linewidths=0, label=domain, **look)
         axes[0, column].set_title(f"{which}, by true class", fontsize=10)
@@ -76,7 +76,7 @@ def _by_class(axis: Any, flat: Any, true: Any, classes: Sequence[str], size: int
         axis.scatter(x, y, s=size * 1.3, color=palette[number], marker=mark, linewidths=0, label=name)
 
 
-def plane(features: Any, how: Literal["pca", "tsne"]) -> Any:
+def project_to_plane(features: Any, how: Literal["pca", "tsne"]) -> Any:
     """Features ``[N, q]`` in two dimensions ``[N, 2]``; the same every time."""
     from sklearn.decomposition import PCA
     from sklearn.manifold import TSNE

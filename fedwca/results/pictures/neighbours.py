@@ -32,7 +32,7 @@ def neighbours(
     scale = min(0.62, 13 / wide)  # inches
     made = style.figure(max(7.0, wide * scale), high * scale + 1.2, f"First neighbours of the clients\n{title}")
     axis = made.subplots()
-    looks = style.by_domain(domains, FAT)
+    looks = style.domain_looks(domains, FAT)
     tied = [margins is not None and margins[k] <= CLOSE for k in range(len(nearest))]
     for client, other in enumerate(nearest):
         _arrow(axis, where[client], where[other], tied[client])

@@ -7,42 +7,48 @@ from pathlib import Path
 from typing import Any
 
 from fedwca.results.pictures import style
-from fedwca.results.pictures.accuracy import curve
-from fedwca.results.pictures.bars import group
-from fedwca.results.summary import Row, summarise
+from fedwca.results.pictures.accuracy import draw_curve
+from fedwca.results.pictures.bars import draw_method_bars
+from fedwca.results.summary import Record
 
 
-def overview(records: Sequence[Mapping[str, Any]], table: Sequence[Row], path: Path, title: str) -> None:
-    """Accuracy over rounds, and accuracy by target domain, side by side in one PNG.
+def overview(records: Sequence[Record], results: Mapping[str, Any], path: Path, title: str) -> None:
+    """Write the picture as a PNG.
 
     Args:
-        records: lines of ``rounds.jsonl``.
-        table: rows to draw; the last one is the composed method and gets the strong colour.
+        records: see `draw_overview`.
+        results: see `draw_overview`.
         path: PNG to write.
         title: what was run.
     """
-    style.save(drawn(records, table, title), path)
+    style.save(draw_overview(records, results, title), path)
 
 
-def drawn(records: Sequence[Mapping[str, Any]], table: Sequence[Row], title: str) -> Any:
-    """The figure itself, see `overview`."""
-    entries = summarise(table)
+def draw_overview(records: Sequence[Record], results: Mapping[str, Any], title: str) -> Any:
+    """Accuracy over rounds, and accuracy by target domain, side by side.
+
+    Args:
+        records: lines of ``rounds.jsonl``.
+        results: method to its results, see `fedwca.results.summary.summarise`; the last one, the composed method, gets
+            the strong colour.
+        title: what was run.
+    """
     figure = style.figure(12, 5, title)
     over_rounds, by_domain = figure.subplots(1, 2, width_ratios=(1, 1.25))
-    looks = style.looks([row.name for row in table])
-    for row in table:
-        own = [record for record in records if record["method"] == row.name]
-        curve(over_rounds, own, style.line(looks[row.name], row is table[-1]), row.label)
+    looks = style.looks(list(results))
+    for name, entry in results.items():
+        own = [record for record in records if record["method"] == name]
+        draw_curve(over_rounds, own, style.line_style(looks[name], name == list(results)[-1]), entry["label"])
     over_rounds.set(xlabel="round", ylabel="test accuracy, mean over clients (%)", title="While it learns")
     over_rounds.xaxis.get_major_locator().set_params(integer=True)
-    groups = list(table[0].domains)
-    for index, row in enumerate(table):
-        group(by_domain, entries, row.name, index, groups, looks[row.name], 6)
+    groups = list(next(iter(results.values()))["domains"])
+    for index, name in enumerate(results):
+        draw_method_bars(by_domain, results, name, index, groups, looks[name], 6)
     crowded = sum(map(len, groups)) > 60  # characters that fit side by side
     by_domain.set_xticks(range(len(groups)), groups, rotation=90 if crowded else 0)
     by_domain.set(ylabel="test accuracy (%)", title="After the last round, by target domain", ylim=(0, 109))
-    style.quiet(over_rounds)
-    style.quiet(by_domain)
+    style.remove_frame(over_rounds)
+    style.remove_frame(by_domain)
     by_domain.grid(axis="x", visible=False)
-    style.legend(figure, over_rounds, len(table))
+    style.legend(figure, over_rounds, len(results))
     return figure

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from fedwca.results.pictures import style
-from fedwca.results.pictures.accuracy import curve, need_rounds
-from fedwca.results.reading import Results
+from fedwca.results.pictures.accuracy import draw_curve, need_rounds
+from fedwca.results.run import Run
 
 PANELS = {
     "pseudo_label_accuracy": ("images with the right pseudo-label (%)", "Pseudo-label accuracy"),
@@ -14,7 +14,7 @@ PANELS = {
 }
 
 
-def pseudo_labels(run: Results) -> Any:
+def pseudo_labels(run: Run) -> Any:
     """Two panels over rounds: pseudo-label accuracy and agreement, each a mean over clients.
 
     Raises:
@@ -28,14 +28,14 @@ def pseudo_labels(run: Results) -> Any:
     for axis, (field, (unit, title)) in zip(axes, PANELS.items(), strict=True):
         drawn = shown if field != "agreement" else [n for n in shown if asks_several(run, n)] or shown
         for name in drawn:
-            curve(axis, run.rounds(name), style.line(looks[name], name == last), run.labels[name], field)
+            draw_curve(axis, run.rounds(name), style.line_style(looks[name], name == last), run.labels[name], field)
         axis.set(xlabel="round", ylabel=unit, title=title)
         axis.xaxis.get_major_locator().set_params(integer=True)
-        style.quiet(axis)
+        style.remove_frame(axis)
     style.legend(made, axes[0], len(shown))
     return made
 
 
-def asks_several(run: Results, method: str) -> bool:
+def asks_several(run: Run, method: str) -> bool:
     """Whether any client's models ever disagreed; a labeler that asks one model always agrees with itself."""
     return any(value < 1 for record in run.rounds(method) for value in record.get("agreement", ()))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedwca.data.cache import write_atomically
+from fedwca.core.files import write_atomically
 from fedwca.errors import FedwcaError
 
 # Okabe and Ito's palette without its yellow, which a white page swallows; neighbours differ in lightness too.
@@ -26,6 +28,7 @@ class NotDrawn(FedwcaError):
 
 def figure(width: float, height: float, title: str) -> Any:
     """An empty matplotlib figure, inches wide and high, with its own canvas: no window, no state of pyplot."""
+    _import_matplotlib()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -34,6 +37,21 @@ def figure(width: float, height: float, title: str) -> Any:
     most = max(30, int(width * 12))  # characters at 11 points
     made.suptitle("\n".join(textwrap.fill(line, most) for line in title.splitlines()), fontsize=11)
     return made
+
+
+def _import_matplotlib() -> None:
+    """Import matplotlib even where MPLBACKEND names a backend that is not there: pictures bring their canvas."""
+    try:
+        import matplotlib
+    except ValueError:
+        # Half of it is imported; what is there does not fit what comes with a second try.
+        for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
+            del sys.modules[name]
+        asked = os.environ.pop("MPLBACKEND")
+        try:
+            import matplotlib  # noqa: F401
+        finally:
+            os.environ["MPLBACKEND"] = asked
 
 
 def looks(names: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -53,13 +71,13 @@ def looks(names: Sequence[str]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def line(look: dict[str, Any], strong: bool) -> dict[str, Any]:
+def line_style(look: dict[str, Any], strong: bool) -> dict[str, Any]:
     """A look as arguments of ``plot``."""
     kept = {key: value for key, value in look.items() if key != "hatch"}
     return {**kept, "markersize": 4 if strong else 3.5, "linewidth": 2.6 if strong else 1.5, "zorder": 3 + strong}
 
 
-def by_domain(domains: Iterable[str], marks: Sequence[str] = MARKERS) -> dict[str, dict[str, Any]]:
+def domain_looks(domains: Iterable[str], marks: Sequence[str] = MARKERS) -> dict[str, dict[str, Any]]:
     """Colour and marker of each domain, in order of appearance."""
     palette = (OWN, *(COLOURS[index] for index in (1, 3, 4, 5, 2, 6, 0)))
     names = list(dict.fromkeys(domains))
@@ -78,17 +96,17 @@ def legend(made: Any, axis: Any, count: int, scale: float = 1.0) -> None:
     )
 
 
-def quiet(axis: Any) -> None:
+def remove_frame(axis: Any) -> None:
     """A light grid behind the data, and no frame on the far sides."""
     axis.grid(alpha=0.3)
     axis.set_axisbelow(True)
     axis.spines[["top", "right"]].set_visible(False)
 
 
-def names(values: Sequence[str], most: int = 3) -> str:
+def count_names(values: Sequence[str], most: int = 3) -> str:
     """How often each name comes, the commonest first.
 
-    >>> names(["photo", "neon", "photo"])
+    >>> count_names(["photo", "neon", "photo"])
     'photo ×2, neon'
     """
     counts = sorted(((values.count(name), name) for name in dict.fromkeys(values)), key=lambda pair: -pair[0])

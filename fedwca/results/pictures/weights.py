@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedwca.results.pictures import style
 from fedwca.results.pictures.accuracy import need_rounds
-from fedwca.results.reading import Record, Results
+from fedwca.results.run import Run
+from fedwca.results.summary import Record
 
 PANELS = 4
 MOST = 40
 """Clients with a row of their own; more are averaged by domain and cluster."""
 
 
-def weights(run: Results, method: str | None = None, one: tuple[int, int] | None = None) -> Any:
+def weights(run: Run, method: str | None = None, one: tuple[int, int] | None = None) -> Any:
     """Heat maps of v (eq. 8): rows are clients, columns the server's cluster models, from the second round on.
 
     Args:
@@ -26,22 +27,37 @@ def weights(run: Results, method: str | None = None, one: tuple[int, int] | None
     Raises:
         NotDrawn: no method has more than one cluster model, or it was not run.
     """
-    method, records = chosen(run, method, one)
+    method, records = select_records(run, method, one)
     step = (len(records) - 1) / max(1, min(PANELS, len(records)) - 1)
     shown = list(dict.fromkeys(round(index * step) for index in range(min(PANELS, len(records)))))
-    picked = [records[index] for index in shown]
-    rows, columns = _shape(run, picked[0])
-    each = min(max(2.4, 0.9 + 0.42 * columns), 13 / len(picked))
-    made = style.figure(max(6.5, 1.8 + each * len(picked)), _height(rows), _title(run, method, records[0]))
-    axes = made.subplots(1, len(picked), squeeze=False, sharey=True)[0]
-    high = highest(run, picked)
-    for index, (axis, record) in enumerate(zip(axes, picked, strict=True)):
-        image = panel(axis, run, record, high, index == 0)
-    made.colorbar(image, ax=list(axes), label="weight")
+    return draw_weights({"": [records[index] for index in shown]}, run.domains, _title(run, method, records[0]))
+
+
+def draw_weights(records: Mapping[str, Sequence[Record]], domains: Sequence[str], title: str) -> Any:
+    """Heat maps of v (eq. 8), a row of panels a method, a column a round.
+
+    Args:
+        records: what a method is called to its rounds in one run, equally many of each; a panel with a method's name
+            counts rounds from 0, as the paper does.
+        domains: true domain of each client, K names.
+        title: what was run.
+    """
+    shapes = [_shape(domains, found[0]) for found in records.values()]
+    across = len(next(iter(records.values())))
+    each = min(max(2.4, 0.9 + 0.42 * max(columns for _, columns in shapes)), 13 / across)
+    made = style.figure(max(6.5, 1.8 + each * across), sum(_height(rows) for rows, _ in shapes), title)
+    axes = made.subplots(len(records), across, squeeze=False, sharey="row")
+    high = highest_weight(domains, [record for found in records.values() for record in found])
+    for line, (label, found) in zip(axes, records.items(), strict=True):
+        for index, (axis, record) in enumerate(zip(line, found, strict=True)):
+            image = draw_panel(axis, domains, record, high, index == 0)
+            if label:
+                axis.set_title(f"{label}, r = {record['round']}", fontsize=10)
+    made.colorbar(image, ax=list(axes.flat), label="weight")
     return made
 
 
-def weights_animation(run: Results, method: str | None = None, one: tuple[int, int] | None = None) -> Any:
+def weights_animation(run: Run, method: str | None = None, one: tuple[int, int] | None = None) -> Any:
     """`weights` of every round from the second, one after the other: a matplotlib animation.
 
     Raises:
@@ -49,23 +65,23 @@ def weights_animation(run: Results, method: str | None = None, one: tuple[int, i
     """
     from matplotlib.animation import FuncAnimation
 
-    method, records = chosen(run, method, one)
-    rows, columns = _shape(run, records[0])
+    method, records = select_records(run, method, one)
+    rows, columns = _shape(run.domains, records[0])
     made = style.figure(max(6.5, 3.4 + 0.42 * min(columns, 16)), _height(rows), _title(run, method, records[0]))
     axis = made.subplots()
-    high = highest(run, records)
+    high = highest_weight(run.domains, records)
 
     def frame(index: int) -> Sequence[Any]:
         axis.clear()
-        panel(axis, run, records[index], high, True)
+        draw_panel(axis, run.domains, records[index], high, True)
         return ()
 
-    image = panel(axis, run, records[0], high, True)
+    image = draw_panel(axis, run.domains, records[0], high, True)
     made.colorbar(image, ax=axis, label="weight")
     return FuncAnimation(made, frame, frames=len(records), init_func=lambda: (), blit=False)
 
 
-def chosen(run: Results, method: str | None, one: tuple[int, int] | None) -> tuple[str, list[Record]]:
+def select_records(run: Run, method: str | None, one: tuple[int, int] | None) -> tuple[str, list[Record]]:
     """The method, and its records from the second round on.
 
     Raises:
@@ -81,12 +97,12 @@ def chosen(run: Results, method: str | None, one: tuple[int, int] | None) -> tup
     raise style.NotDrawn(f"{who} a second round with more than one cluster model")
 
 
-def _shape(run: Results, record: Record) -> tuple[int, int]:
-    labels, table = grouped(run, record)
+def _shape(domains: Sequence[str], record: Record) -> tuple[int, int]:
+    labels, table = label_rows(domains, record)
     return len(labels), len(table[0])
 
 
-def _title(run: Results, method: str, record: Record) -> str:
+def _title(run: Run, method: str, record: Record) -> str:
     what = f"{run.labels[method]}: weights of the cluster models in the model each client starts from"
     return f"{what}\n{run.title}; source model {record['source_model']}, trial {record['trial']}"
 
@@ -95,15 +111,15 @@ def _height(rows: int) -> float:
     return 1.9 + max(1.6, (0.24 if rows <= 24 else 0.18) * rows)
 
 
-def highest(run: Results, records: Sequence[Record]) -> float:
+def highest_weight(domains: Sequence[str], records: Sequence[Record]) -> float:
     """The largest weight that is drawn, the top of the colour scale."""
-    values = [value for record in records for row in grouped(run, record)[1] for value in row]
+    values = [value for record in records for row in label_rows(domains, record)[1] for value in row]
     return max((value for value in values if not math.isnan(value)), default=1.0)
 
 
-def grouped(run: Results, record: Record) -> tuple[list[str], list[list[float]]]:
+def label_rows(domains: Sequence[str], record: Record) -> tuple[list[str], list[list[float]]]:
     """Row labels and weights: a client each, or means by domain and cluster where clients are many."""
-    clients = list(zip(run.domains, record["labels"], record["weights"], strict=True))
+    clients = list(zip(domains, record["labels"], record["weights"], strict=True))
     table = [[math.nan if v is None else v for v in row] for _, _, row in clients]
     if len(clients) <= MOST:
         return [f"{domain}  {k}" for k, (domain, _, _) in enumerate(clients)], table
@@ -115,9 +131,9 @@ def grouped(run: Results, record: Record) -> tuple[list[str], list[list[float]]]
     return [f"{domain}, cluster {label} (×{len(rows)})" for (domain, label), rows in found.items()], means
 
 
-def panel(axis: Any, run: Results, record: Record, high: float, named: bool) -> Any:
+def draw_panel(axis: Any, domains: Sequence[str], record: Record, high: float, named: bool) -> Any:
     """One round's heat map; a frame is around the own cluster of a client, numbers where there is room."""
-    labels, table = grouped(run, record)
+    labels, table = label_rows(domains, record)
     image = axis.imshow(table, aspect="auto", cmap=style.MAP, vmin=0, vmax=high)
     columns = len(table[0])
     axis.set_title(f"round {record['round'] + 1}", fontsize=10)

@@ -7,23 +7,23 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from fedwca.results.pictures.accuracy import by_round
+from fedwca.results.pictures.accuracy import mean_by_round
 from fedwca.results.pictures.style import looks
-from fedwca.results.reading import Record, Results
-from fedwca.results.summary import deviation
+from fedwca.results.run import Run
+from fedwca.results.summary import Record, deviation
 
 MOST = 400_000
 """Numbers about single clients in one page, over all runs; runs beyond it are left out of the drill-down."""
 FIELDS = ("accuracy", "accuracy_local", "pseudo_label_accuracy", "agreement", "dropped", "labels", "weights")
 
 
-def page_data(runs: Sequence[Results], names: Sequence[str]) -> list[dict[str, Any]]:
+def page_data(runs: Sequence[Run], names: Sequence[str]) -> list[dict[str, Any]]:
     """One table of values for each run: curves of its methods, and what its clients did."""
     room = MOST // max(1, len(runs))
     return [_of(run, name, room) for run, name in zip(runs, names, strict=True)]
 
 
-def _of(run: Results, name: str, room: int) -> dict[str, Any]:
+def _of(run: Run, name: str, room: int) -> dict[str, Any]:
     found = looks(list(run.labels))
     methods = [
         {
@@ -47,7 +47,9 @@ def _of(run: Results, name: str, room: int) -> dict[str, Any]:
 
 def _curve(records: list[Record]) -> list[list[float | None]]:
     """[rounds done, mean, standard deviation] over runs."""
-    return [[r, _short(statistics.fmean(v)), _short(deviation(v))] for r, v in by_round(records, "accuracy").items()]
+    return [
+        [r, _short(statistics.fmean(v)), _short(deviation(v))] for r, v in mean_by_round(records, "accuracy").items()
+    ]
 
 
 def _clients(records: list[Record]) -> dict[str, Any]:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from string import Template
 from typing import Any
 
-from fedwca.results.reading import Results
-from fedwca.results.report.cautions import cautions
+from fedwca.core.nested import flatten_keys
 from fedwca.results.report.data import page_data
-from fedwca.results.report.tables import Cell, Table, summary, titles
+from fedwca.results.report.tables import summary_table, titles
+from fedwca.results.report.warnings import run_warnings
+from fedwca.results.run import Run
+from fedwca.results.tables import MISSING, Cell, Table
 
 
-def page(runs: Sequence[Results], names: Sequence[str]) -> str:
+def page(runs: Sequence[Run], names: Sequence[str]) -> str:
     """One self-contained page: it asks no network for anything, and forbids itself to.
 
     Args:
@@ -23,7 +25,7 @@ def page(runs: Sequence[Results], names: Sequence[str]) -> str:
         names: what to call them.
     """
     here = files("fedwca.results.report")
-    table = summary(runs, names)
+    table = summary_table(runs, names)
     parts = {
         "title": escape("fedwca: " + ", ".join(names)),
         "heading": escape(runs[0].title if len(runs) == 1 else f"{len(runs)} runs"),
@@ -33,15 +35,15 @@ def page(runs: Sequence[Results], names: Sequence[str]) -> str:
         "settings": "".join(_settings(run, name, len(runs) > 1) for run, name in zip(runs, names, strict=True)),
         "style": (here / "page.css").read_text(encoding="utf-8"),
         "script": (here / "page.js").read_text(encoding="utf-8"),
-        "data": embedded(page_data(runs, names)),
+        "data": embed_json(page_data(runs, names)),
     }
     return Template((here / "page.html").read_text(encoding="utf-8")).substitute(parts)
 
 
-def embedded(value: Any) -> str:
+def embed_json(value: Any) -> str:
     """JSON that no text in it can end the script element of.
 
-    >>> "</script>" in embedded({"a": "</script>"})
+    >>> "</script>" in embed_json({"a": "</script>"})
     False
     """
     return json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
@@ -56,26 +58,27 @@ def html_table(table: Table, name: str) -> str:
     )
     rows = "".join(f"<tr>{_cells(row, table.heads)}</tr>" for row in table.rows)
     return (
-        f'<div class="wide" role="region" tabindex="0" aria-label="{escape(table.caption)}"><table id="{name}" '
-        f'class="sortable"><caption><span>{escape(table.caption)}</span></caption><thead><tr>{heads}</tr></thead>'
+        f'<div class="wide" role="region" tabindex="0" aria-label="{escape(table.title)}"><table id="{name}" '
+        f'class="sortable"><caption><span>{escape(table.title)}</span></caption><thead><tr>{heads}</tr></thead>'
         f"<tbody>{rows}</tbody></table></div>"
     )
 
 
-def _cells(row: Sequence[Cell], heads: int) -> str:
+def _cells(row: Sequence[str], heads: int) -> str:
     shown = []
     for index, cell in enumerate(row):
-        key = "" if cell.value is None else f' data-value="{cell.value!r}"'
+        value = cell.value if isinstance(cell, Cell) else None
+        key = "" if value is None else f' data-value="{value!r}"'
         if index < heads:
-            shown.append(f'<th scope="row" class="text"{key}>{escape(cell.text)}</th>')
+            shown.append(f'<th scope="row" class="text"{key}>{escape(cell)}</th>')
         else:
-            shown.append(f'<td class="number"{key}>{escape(cell.text)}</td>')
+            shown.append(f'<td class="number"{key}>{escape(cell)}</td>')
     return "".join(shown)
 
 
-def _run(index: int, run: Results, name: str) -> str:
+def _run(index: int, run: Run, name: str) -> str:
     """A run's part of the page; the script fills the chart and the clients in."""
-    found = cautions(run)
+    found = run_warnings(run)
     listed = "".join(f"<li>{escape(text)}</li>" for text in found) or "<li>Nothing that raises a doubt.</li>"
     return (
         f'<article class="run" data-run="{index}" aria-labelledby="run-{index}">'
@@ -86,9 +89,9 @@ def _run(index: int, run: Results, name: str) -> str:
     )
 
 
-def _settings(run: Results, name: str, named: bool) -> str:
+def _settings(run: Run, name: str, named: bool) -> str:
     """Configuration with origins, methods and environment, folded away."""
-    values = [(key, text, run.origins.get(key, "default")) for key, text in flat(run.config)]
+    values = [(key, text, run.origins.get(key, "default")) for key, text in value_texts(run.config)]
     parts = [
         (str(method["label"]), _component(part)) for method in run.methods.values() for part in method["components"]
     ]
@@ -97,7 +100,7 @@ def _settings(run: Results, name: str, named: bool) -> str:
         f"<details><summary>Configuration{where}</summary>{_grid(('field', 'value', 'from'), values)}</details>"
         f"<details><summary>Methods{where}</summary>{_grid(('method', 'component and fields'), parts)}</details>"
         f"<details><summary>Environment{where}</summary>"
-        f"{_grid(('what', 'value'), [('folder', str(run.path)), *flat(run.environment)])}</details>"
+        f"{_grid(('what', 'value'), [('folder', str(run.path)), *value_texts(run.environment)])}</details>"
     )
 
 
@@ -106,19 +109,15 @@ def _component(part: dict[str, Any]) -> str:
     return f"{part['kind']} {part['name']}" + (f": {fields}" if fields else "")
 
 
-def flat(values: Any, prefix: str = "") -> Iterable[tuple[str, str]]:
+def value_texts(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Nested tables as dotted keys with their values as text.
 
-    >>> list(flat({"a": {"b": None}, "c": [1, 2]}))
+    >>> list(value_texts({"a": {"b": None}, "c": [1, 2]}))
     [('a.b', '–'), ('c', '1, 2')]
     """
-    for key, value in values.items():
-        if isinstance(value, dict):
-            yield from flat(value, f"{prefix}{key}.")
-        elif isinstance(value, list):
-            yield f"{prefix}{key}", ", ".join(map(str, value))
-        else:
-            yield f"{prefix}{key}", "–" if value is None else str(value)
+    for key, value in flatten_keys(values):
+        shown = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        yield key, MISSING if value is None else shown
 
 
 def _grid(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -1,0 +1,59 @@
+"""What the command line says of a run: the plan on stdout, all else on stderr."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+from shlex import quote
+
+import typer
+
+from fedwca.cli.printing import print_plan
+from fedwca.cli.progress import watching
+from fedwca.config.layers import RunPlan
+from fedwca.runs.reporter import PlannedRun, Progress, RunReporter
+
+
+class ConsoleReporter(RunReporter):
+    """Tells a person at a terminal.
+
+    Args:
+        silent: stdout is for a program; no plan and no progress.
+        quiet: no progress.
+    """
+
+    def __init__(self, silent: bool = False, quiet: bool = False) -> None:
+        self.silent, self.quiet = silent, quiet
+
+    def planned(self, run: PlannedRun) -> None:
+        """Print the plan."""
+        if not self.silent:
+            print_plan(run)
+
+    def resumed(self, done: int, rounds: int) -> None:
+        """Say where it goes on."""
+        if not self.silent:
+            typer.echo(f"Going on after {done} of {rounds} rounds")
+
+    def nothing_left(self, folder: Path) -> None:
+        """Say so."""
+        if not (self.silent or self.quiet):
+            typer.echo(f"{folder} is finished; nothing is left to do", err=True)
+
+    def interrupted(self, done: int, folder: Path) -> None:
+        """Say what is kept and how it goes on."""
+        rounds = "1 round is" if done == 1 else f"{done} rounds are"
+        how = f"fedwca resume {quote(str(folder))}"
+        typer.echo(f"Stopped; {rounds} kept in {folder}, with a summary; continue with: {how}", err=True)
+
+    def note(self, sentence: str) -> None:
+        """On stderr, whoever reads stdout."""
+        typer.echo(sentence, err=True)
+
+    def warn(self, sentence: str) -> None:
+        """On stderr, whoever reads stdout."""
+        typer.echo(f"Warning: {sentence}", err=True)
+
+    def watch(self, plan: RunPlan) -> AbstractContextManager[Progress]:
+        """Bars or lines, or warnings alone."""
+        return watching(plan, self.silent or self.quiet)

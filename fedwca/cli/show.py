@@ -1,0 +1,136 @@
+"""`fedwca list` and `fedwca show`: what can be composed, and what its fields mean."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from typing import Annotated, Any
+
+import typer
+
+from fedwca.config.registries import PLURALS, registry_of
+from fedwca.registry import canonical
+
+
+def list_command(
+    kind: Annotated[str | None, typer.Argument(help="A kind, such as aggregators; all kinds if left out.")] = None,
+    pattern: Annotated[str, typer.Argument(help="Only names like this, such as 'wca*'.")] = "*",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON alone.")] = False,
+) -> None:
+    """List the names of all components, baselines and presets.
+
+    For example: fedwca list aggregators 'wca*'
+    """
+    known = {
+        **{plural: registry_of(plural).names for plural in PLURALS.values()},
+        "baselines": _baselines,
+        "presets": _presets,
+    }
+    if kind is not None:
+        plural = PLURALS.get(canonical(kind), canonical(kind))
+        if plural not in known:
+            registry_of(kind)
+        known = {plural: known[plural]}
+    names = {plural: fnmatch.filter(find(), canonical(pattern)) for plural, find in known.items()}
+    if as_json:
+        typer.echo(json.dumps(names, indent=2))
+        return
+    from fedwca.cli.wide_tables import align_heads
+
+    typer.echo("\n".join(align_heads(list(names), [", ".join(found) for found in names.values()])))
+
+
+def show_command(
+    kind: Annotated[str, typer.Argument(help="A kind, such as aggregator; also baseline or preset.")],
+    name: Annotated[str, typer.Argument(help="A name, such as wca.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON alone.")] = False,
+) -> None:
+    """Show a component's fields, bounds, defaults and paper."""
+    if canonical(kind) in ("baseline", "baselines"):
+        _show_baseline(name, as_json)
+        return
+    if canonical(kind) in ("preset", "presets"):
+        _show_preset(name, as_json)
+        return
+    found = registry_of(kind)
+    cls = found.get(name)
+    schema = cls.model_json_schema()
+    if as_json:
+        about = {"kind": found.kind, "name": cls.name, "paper": cls.paper, "about": cls.__doc__}
+        typer.echo(json.dumps({**about, "fields": schema.get("properties", {})}, indent=2))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    from fedwca.config.run_config import KINDS
+
+    console = Console()
+    console.print(f"[bold]{found.kind} {cls.name}[/bold]" + (f"  {cls.label}" if cls.label else ""))
+    console.print((cls.__doc__ or "").strip().replace("\n    ", "\n"), markup=False)
+    if cls.paper:
+        console.print(f"Paper: {cls.paper}", markup=False)
+    if not schema.get("properties"):
+        console.print("It has no fields.")
+        return
+    table = Table("field", "default", "values", "meaning")
+    for field, info in schema["properties"].items():
+        table.add_row(field, _text(info.get("default")), _values(info), info.get("description", "").replace("\n", " "))
+    console.print(table)
+    kind = found.kind.replace("-", "_")
+    ways = f"--set {kind}.FIELD=VALUE or {cls.name}:FIELD=VALUE"
+    console.print(f"Set one with {ways if kind in KINDS else f'--{kind} {cls.name}:FIELD=VALUE'}", markup=False)
+
+
+def _values(info: dict[str, Any]) -> str:
+    """A field's type and bounds in a few words."""
+    if "anyOf" in info:
+        return " or ".join(_values(option) for option in info["anyOf"])
+    if "enum" in info:
+        return ", ".join(map(str, info["enum"]))
+    if "const" in info:
+        return str(info["const"])
+    signs = {"exclusiveMinimum": ">", "minimum": "≥", "exclusiveMaximum": "<", "maximum": "≤"}
+    bounds = " ".join(f"{sign} {info[key]:g}" for key, sign in signs.items() if key in info)
+    names = {"number": "number", "integer": "integer", "boolean": "true, false", "string": "text", "null": "nothing"}
+    return f"{names.get(info.get('type', ''), info.get('type', ''))} {bounds}".strip()
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _show_baseline(name: str, as_json: bool) -> None:
+    from fedwca.config.methods import baseline
+
+    found = baseline(name)
+    if as_json:
+        typer.echo(found.model_dump_json(indent=2))
+        return
+    from fedwca.core.nested import flatten_keys
+
+    for field, value in found.model_dump(exclude_none=True).items():
+        if isinstance(value, dict):
+            shown = ", ".join(f"{key} = {inner}" for key, inner in flatten_keys(value))
+        else:
+            shown = ", ".join(value) if isinstance(value, tuple | list) else str(value).strip()
+        if shown:
+            typer.echo(f"{field}: {shown}")
+
+
+def _show_preset(name: str, as_json: bool) -> None:
+    from fedwca.config.run_config import read_preset
+
+    text, tables = read_preset(canonical(name))
+    typer.echo(json.dumps(tables, indent=2) if as_json else text.rstrip())
+
+
+def _baselines() -> list[str]:
+    from fedwca.config.paths import baseline_names
+
+    return baseline_names()
+
+
+def _presets() -> list[str]:
+    from fedwca.config.paths import preset_names
+
+    return preset_names()

@@ -1,0 +1,67 @@
+"""What clients are clustered by: shared by every clusterer that reads model parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+from torch import Tensor
+
+from fedwca.core.interfaces import Clusterer
+from fedwca.core.messages import Signatures
+from fedwca.functional import Metric
+
+
+class SignatureClusterer(Clusterer):
+    """A clusterer of parameter vectors.
+
+    A layer that nobody trained (frozen) says nothing: the next one that was trained is read, and a warning tells so.
+    """
+
+    signature: Annotated[int, Field(ge=1)] | Literal["all", "batch_norm"] = 1
+    """Number of the convolution or linear layer to read (from 1, weights and bias); or all, or BatchNorm statistics."""
+    reference: Literal["none", "source"] = "none"
+    """none: the raw weights, as in the paper; source: the update since the source model."""
+
+    @property
+    def neighbour_metric(self) -> Metric | None:
+        """Cosine, FINCH's, so that the records of all that read parameters can be compared."""
+        return "cosine"
+
+    @property
+    def layer_number(self) -> int | None:
+        """``signature`` where it is a number."""
+        return self.signature if isinstance(self.signature, int) else None
+
+    def client_vectors(self, signatures: Signatures) -> tuple[Tensor, Metric] | None:
+        """The signatures, by the length of their differences."""
+        return self.read(signatures), "euclidean"
+
+    def read(self, signatures: Signatures) -> Tensor:
+        """Signature of each client ``[K, …]``."""
+        x = self._pick(signatures).double()
+        return x - self._pick(signatures.reference()).double() if self.reference == "source" else x
+
+    def _pick(self, signatures: Signatures) -> Tensor:
+        if self.signature == "all":
+            return signatures.everything()
+        if self.signature == "batch_norm":
+            return signatures.statistics()
+        return signatures.layer(self._layer(signatures))
+
+    def _layer(self, signatures: Signatures) -> int:
+        """The asked layer, or the first one after it that differs from the source's at some client."""
+        asked, source = int(self.signature), signatures.reference()
+        for index in range(asked, signatures.layers + 1):
+            if bool((signatures.layer(index) != source.layer(index)).any()):
+                return index
+        return asked
+
+    def notes(self, signatures: Signatures) -> Mapping[str, Any]:
+        """``layer``: the number of the layer that was read; ``warning`` where it is not the one that was asked for."""
+        if self.layer_number is None:
+            return {}
+        layer = self._layer(signatures)
+        said = f"layer {self.signature} is the source model's at every client, so layer {layer} is compared"
+        return {"layer": layer} if layer == self.signature else {"layer": layer, "warning": said}

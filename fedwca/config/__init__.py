@@ -1,0 +1,1 @@
+"""From files, presets and options to a checked configuration, and from that to composed methods."""

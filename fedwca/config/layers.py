@@ -1,0 +1,212 @@
+"""What a user asked for, as a checked configuration with the origin of each value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fedwca.config.methods import component_values, compose, unused_fields
+from fedwca.config.registries import registry_of
+from fedwca.config.run_config import KINDS, Layer, RunConfig, merge, preset, read_file, resolve, spell_out
+from fedwca.core.nested import flatten_keys
+from fedwca.datasets import find_dataset
+from fedwca.errors import FedwcaError, InvalidConfig, UsageError
+from fedwca.federated.method import Method
+from fedwca.federated.source_model import SourceTraining
+from fedwca.registry import canonical, unknown
+
+TABLES = {"training", "source_training"}
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """A run that is decided but not begun."""
+
+    config: RunConfig
+    methods: list[tuple[Method, int]]
+    """With their rounds; the composed one is last."""
+    origins: dict[str, str]
+    """Dotted key to the layer its value came from; what is not here is a field's default."""
+
+    def at(self, source: str) -> RunPlan:
+        """The same run from a source domain."""
+        return replace(self, config=self.config.model_copy(update={"source": source}))
+
+    def described(self) -> dict[str, Any]:
+        """Plain values: the configuration, what each method is made of, and where values came from."""
+        methods = {
+            method.name: {"label": method.label, "rounds": rounds, "components": component_values(method)}
+            for method, rounds in self.methods
+        }
+        return {"config": self.config.model_dump(mode="json"), "methods": methods, "origins": self.origins}
+
+
+def resolve_plan(
+    layer: Layer,
+    pairs: Sequence[tuple[str, str]] = (),
+    preset_name: str = "default",
+    file: Path | None = None,
+    source: str | None = None,
+) -> RunPlan:
+    """Layers put over one another: command line over file over preset over field defaults.
+
+    Args:
+        layer: values from the command line, as fields of `RunConfig`.
+        pairs: ``("aggregator.ta", "0.05")`` …, part of the command line.
+        preset_name: see `fedwca.config.run_config.preset`.
+        file: TOML or JSON.
+        source: the source domain if nobody names one; None: the data set's own default, if that is known before its
+            images are read.
+
+    Raises:
+        UsageError: unknown names, bad values, or parts that do not fit each other.
+    """
+    given = spell_out(layer)
+    written = read_file(file) if file else {}
+    top = merge(written, given)
+    if top.get("data") is not None and top.get("dataset") is None:
+        # Whoever names a folder and no data set means the folder of domains itself.
+        (written if given.get("data") is None else given)["dataset"] = top["dataset"] = "folder"
+
+    def layers(source: str | None) -> dict[str, Layer]:
+        base = preset(preset_name, str(top.get("dataset", "digits_mini")), top.get("source") or source)
+        own = merge(given, parse_set_options(pairs, chosen_names(merge(base, top))))
+        return {f"preset {preset_name}": base, "config": written, "CLI": own}
+
+    found = layers(source)
+    config, origins = resolve(found)
+    if config.source is None and (source := source or default_source(config)) is not None:
+        found = layers(source)
+        config, origins = resolve(found)
+        config = config.model_copy(update={"source": source})
+    base = found[f"preset {preset_name}"]
+    if config.checkpoint is not None:
+        config, origins = without_training(config, origins, base)
+    methods = compose(config)
+    idle = unused_fields(config, methods)
+    for key in idle:
+        kind, name, _ = key.split(".")
+        if origins[f"components.{key}"] != f"preset {preset_name}":
+            raise UsageError(f"{key} is given, but no method of this run uses the {kind} {name!r}")
+        del origins[f"components.{key}"]
+    return RunPlan(type_components(without(config, idle)), methods, origins)
+
+
+def type_components(config: RunConfig) -> RunConfig:
+    """The configuration with its components' fields in their types, whether a command line or a file gave them.
+
+    >>> given = RunConfig(components={"model": {"lenet": {"bottleneck": "8"}}})
+    >>> type_components(given).components
+    {'model': {'lenet': {'bottleneck': 8}}}
+    """
+    components = {
+        kind: {name: _typed_fields(kind, name, fields) for name, fields in names.items()}
+        for kind, names in config.components.items()
+    }
+    return config.model_copy(update={"components": components})
+
+
+def _typed_fields(kind: str, name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        values = registry_of(kind).build({"name": name, **fields}).model_dump(mode="json")
+    except UsageError:
+        # A field that a method's own file adds may be missing here, or a plugin: nothing is known of types then.
+        return dict(fields)
+    return {field: values[field] for field in fields}
+
+
+def default_source(config: RunConfig) -> str | None:
+    """The source domain of a configuration that names none; None where only the images can say it."""
+    try:
+        found = find_dataset(config.dataset, config.data, config.components.get("dataset", {}).get(config.dataset))
+    except FedwcaError:
+        return None  # said when the data set is loaded
+    return found.first_domain()
+
+
+def without_training(config: RunConfig, origins: dict[str, str], base: Layer) -> tuple[RunConfig, dict[str, str]]:
+    """A configuration whose source model is given, less what a preset says of training one.
+
+    Args:
+        config: with a ``checkpoint``.
+        origins: of its values.
+        base: the preset's layer; what a run's file repeats of it, or of the defaults, nobody asked for.
+
+    Raises:
+        UsageError: somebody says how to train the model that is not trained.
+    """
+    kept = {key: origin for key, origin in origins.items() if not key.startswith("source_training.")}
+    values, defaults = config.source_training.model_dump(), SourceTraining().model_dump()
+    usual = SourceTraining(**base.get("source_training", {})).model_dump()
+    for key in sorted(set(origins) - set(kept)):
+        name = key.removeprefix("source_training.")
+        repeated = origins[key] == "config" and values[name] in (defaults[name], usual[name])
+        if origins[key] in ("CLI", "config") and not repeated:
+            raise UsageError(f"{key} is given, but with a checkpoint no source model is trained; leave out one of both")
+    return config.model_copy(update={"source_training": SourceTraining()}), kept
+
+
+def without(config: RunConfig, keys: Sequence[str]) -> RunConfig:
+    """The configuration less some component fields: what a preset says of components that the run does not use."""
+    components = {
+        kind: {
+            name: {field: value for field, value in fields.items() if f"{kind}.{name}.{field}" not in keys}
+            for name, fields in names.items()
+        }
+        for kind, names in config.components.items()
+    }
+    return config.model_copy(update={"components": components})
+
+
+def chosen_names(values: Layer) -> dict[str, list[str]]:
+    """Names of the chosen components by kind, with the defaults filled in."""
+    defaults = {"clusterer": "finch", **{k: f.default for k, f in RunConfig.model_fields.items() if k in KINDS}}
+    names = {kind: [canonical(str(values.get(kind) or defaults.get(kind) or "finch"))] for kind in KINDS[:-1]}
+    objectives = values.get("objectives") or RunConfig.model_fields["objectives"].default
+    names["objective"] = [canonical(str(name)) for name in objectives]
+    return names
+
+
+def parse_set_options(pairs: Sequence[tuple[str, str]], chosen: dict[str, list[str]]) -> Layer:
+    """``--set`` pairs as a layer: ``kind.field=value`` for the chosen component, ``kind.name.field=value`` for any.
+
+    >>> parse_set_options([("aggregator.ta", "0.05")], {"aggregator": ["wca"]})
+    {'components': {'aggregator': {'wca': {'ta': '0.05'}}}}
+
+    Raises:
+        InvalidConfig: an unknown kind, or a field of a kind of which several are chosen.
+    """
+    layer: Layer = {}
+    for key, value in pairs:
+        head, *rest = [canonical(part) for part in key.split(".")]
+        if head in TABLES and len(rest) == 1:
+            layer = merge(layer, {head: {rest[0]: value}})
+            continue
+        if head not in KINDS or len(rest) not in (1, 2):
+            known = (*KINDS, *sorted(TABLES))
+            why = "has not the right number of parts" if head in known else unknown("kind", head, known)
+            raise InvalidConfig(f"--set {key}={value}: {why}")
+        if len(rest) == 1 and len(chosen[head]) > 1:
+            raise InvalidConfig(f"--set {key}={value}: several are chosen; say {head}.{chosen[head][0]}.{rest[0]}")
+        name, field = rest if len(rest) == 2 else (chosen[head][0], rest[0])
+        layer = merge(layer, {"components": {head: {name: {field: value}}}})
+    return layer
+
+
+def provenance(plan: RunPlan) -> dict[str, list[str]]:
+    """``key = value`` of everything that was set, by the layer it came from, the strongest first."""
+    values = dict(flatten_keys(plan.config.model_dump(mode="json")))
+    defaults = dict(flatten_keys(RunConfig().model_dump(mode="json")))
+    found: dict[str, list[str]] = {}
+    for key, origin in plan.origins.items():
+        # A run's config.json says everything; what it repeats of the defaults is not news.
+        if key in values and not (origin == "config" and key in defaults and values[key] == defaults[key]):
+            found.setdefault(origin, []).append(f"{key.removeprefix('components.')} = {_shown(values[key])}")
+    order = sorted(found, key=lambda origin: (origin != "CLI", origin != "config", origin.startswith("preset ")))
+    return {origin: found[origin] for origin in order}
+
+
+def _shown(value: Any) -> str:
+    return ", ".join(map(str, value)) or "none" if isinstance(value, list) else str(value)

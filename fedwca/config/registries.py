@@ -1,0 +1,34 @@
+"""Which registry answers for which kind; importing this imports no component."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from fedwca.errors import UsageError
+from fedwca.registry import Registry, canonical, unknown
+
+PLURALS = {
+    "dataset": "datasets",
+    "model": "models",
+    "clusterer": "clusterers",
+    "aggregator": "aggregators",
+    "pseudo_labeler": "pseudo_labelers",
+    "objective": "objectives",
+    "logger": "loggers",
+}
+
+
+def registry_of(kind: str) -> Registry[Any]:
+    """The registry of a kind, given as ``aggregator``, ``aggregators``, ``pseudo-labeler`` …
+
+    Raises:
+        UsageError: there is no such kind.
+    """
+    name = canonical(kind)
+    plural = PLURALS.get(name, name)
+    if plural not in PLURALS.values():
+        raise UsageError(unknown("kind", kind, [*PLURALS, "baseline", "preset"]))
+    found = getattr(importlib.import_module(f"fedwca.{plural}"), plural)
+    assert isinstance(found, Registry)
+    return found

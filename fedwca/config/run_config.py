@@ -1,0 +1,269 @@
+"""A run's configuration, and the layers it is made of: command line over file over preset over field default."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError, field_validator
+
+from fedwca.config.method_spec import parse_method
+from fedwca.config.paths import preset_folder, preset_names
+from fedwca.config.registries import registry_of
+from fedwca.core.nested import flatten_keys
+from fedwca.core.settings import DROPPED, Precision, SourceTraining, Training
+from fedwca.errors import InvalidConfig, UsageError
+from fedwca.registry import canonical, problems, unknown
+
+Layer = dict[str, Any]
+Components = dict[str, dict[str, dict[str, Any]]]
+TRAINING_WORDS = ("epochs", "lr", "batch_size")
+"""Fields of clients' training that have a word of their own."""
+KINDS = ("dataset", "model", "clusterer", "aggregator", "pseudo_labeler", "objective")
+
+
+class RunConfig(BaseModel):
+    """Everything that decides a run's numbers; survives a JSON round trip."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    dataset: str = "digits_mini"
+    """Data set; digits-mini needs no download."""
+    data: Path | None = None
+    """Folder with data sets as <data>/<dataset>/<domain>…; where no data set is named, the folder of domains itself."""
+    source: str | None = None
+    """Domain of the server's labelled images; the others are the clients'. Unset: the data set's own default."""
+    checkpoint: Path | None = None
+    """Source model of your own (.safetensors or .pt state dict) instead of pre-training one."""
+    model: str = "lenet"
+    """Architecture."""
+    clusterer: str | None = None
+    """How clients are grouped. Unset: finch where the aggregator takes a given partition."""
+    aggregator: str = "wca"
+    """How models are combined; fields as in wca:ta=0.05."""
+    pseudo_labeler: str = "two_model"
+    """How unlabeled images get their targets."""
+    objectives: tuple[str, ...] = ("shot",)
+    """What clients minimise; several add up."""
+    components: Components = Field(default_factory=dict)
+    """Fields of components as kind → name → field; shared by every method of the run that uses the component."""
+    baselines: tuple[str, ...] = ("source_only", "local", "fedavg")
+    """Methods to compare with: names of files in baselines/, or compositions such as fedwca/clusterer=true."""
+    composed: bool = True
+    """Whether the method composed of the parts above runs too; False: only those in ``baselines``."""
+    name: str | None = None
+    """Name of the composed method. Unset: its aggregator."""
+    clients: PositiveInt = 4
+    """Clients per target domain."""
+    samples: PositiveInt | None = None
+    """At most so many images per client, before the 64/16/20 split; unset: all there are."""
+    rounds: PositiveInt = 10
+    """Communication rounds R."""
+    training: Training = Training()
+    """How clients train."""
+    source_training: SourceTraining = SourceTraining()
+    """How the source model is trained."""
+    participation: float = Field(1.0, gt=0, le=1)
+    """Share of the clients that take part in each round after the first; the others keep their place."""
+    batch_norm: Literal["mixed", "pooled", "local", "recalibrated"] = "mixed"
+    """What becomes of BatchNorm's running statistics when models are mixed: mixed, pooled, local or recalibrated."""
+    source_models: PositiveInt = 1
+    """Source models, each from its own seed."""
+    trials: PositiveInt = 1
+    """Trials per source model, each with its own split of the images and its own random numbers."""
+    seed: NonNegativeInt = 0
+    """Seed of everything."""
+    device: str = "auto"
+    """Where clients compute: cpu, cuda, cuda:1 …; auto: a GPU where there is one."""
+    engine: Literal["auto", "loop", "stacked"] = "auto"
+    """How clients are run: client after client (loop), all in one step (stacked); auto: loop on a CPU, stacked on a
+    GPU."""
+    precision: Precision = "fp32"
+    """How clients compute: fp32; tf32: TensorFloat-32 in a GPU's products; bf16: training in bfloat16 over weights in
+    float32; bf16-all: evidence in it too."""
+    kernels: Literal["auto", "eager", "channels-last", "graphs", "measure"] = "auto"
+    """How the stacked engine carries out a training step; auto: channels-last on a CPU for backbones batched by hand,
+    else eager; measure: what a few steps before round 1 show to be the quickest. graphs and measure are unmeasured on a
+    GPU."""
+    workers: PositiveInt | None = None
+    """Clients at the same time; changes the time, and of the numbers last digits of the stacked engine at most. Unset:
+    one per core, stacked all that fit."""
+    trials_at_once: PositiveInt | None = None
+    """Trials, of all source models, that the stacked engine takes through each round together, all their clients in
+    one step; changes the time, and of the numbers last digits at most. Unset: as many as fit on a GPU, one on a CPU."""
+    probes: tuple[str, ...] = ()
+    """Further clusterers, such as finch:signature=2, whose partition of the clients after round 0 is recorded."""
+    evidence: bool = False
+    """Whether the last round records what its models say of the training images: density and entropy, no labels."""
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """What is not as by default: enough to make it again."""
+        usual = type(self).model_fields
+        for name, value in self:
+            if value != usual[name].get_default(call_default_factory=True):
+                yield name, value
+
+    @field_validator("dataset", "model", "clusterer", "aggregator", "pseudo_labeler", mode="after")
+    @classmethod
+    def _canonical(cls, value: str | None) -> str | None:
+        return None if value is None else canonical(value)
+
+    @field_validator("objectives", mode="after")
+    @classmethod
+    def _canonical_all(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(canonical(name) for name in value))
+
+    @field_validator("kernels", mode="before")
+    @classmethod
+    def _kept(cls, value: object) -> object:
+        if value in DROPPED:
+            raise ValueError("was dropped, since it was slower in all that was measured; take auto")
+        return value
+
+    @field_validator("baselines", mode="after")
+    @classmethod
+    def _canonical_methods(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(parse_method(text).text for text in value))
+
+
+def layer_from_words(words: Mapping[str, Any]) -> Layer:
+    """What a user says of a run as a layer: fields of `RunConfig`, and the words for fields of clients' training.
+
+    >>> layer_from_words({"rounds": 3, "lr": 0.01})
+    {'rounds': 3, 'training': {'lr': 0.01}}
+
+    Raises:
+        UsageError: a word is neither.
+    """
+    known = [*RunConfig.model_fields, *TRAINING_WORDS]
+    if strange := [word for word in words if word not in known]:
+        raise UsageError(unknown("setting", strange[0], known))
+    layer = {word: value for word, value in words.items() if word not in TRAINING_WORDS}
+    training = {word: words[word] for word in TRAINING_WORDS if word in words}
+    return merge(layer, {"training": training}) if training else layer
+
+
+def validate(values: Layer) -> RunConfig:
+    """A configuration from plain values.
+
+    Raises:
+        InvalidConfig: an unknown field or a value out of its bounds; says which.
+    """
+    try:
+        return RunConfig(**values)
+    except ValidationError as error:
+        raise InvalidConfig(problems(error)) from error
+
+
+def restore_config(values: Layer) -> RunConfig:
+    """The configuration in a run folder, of an earlier release too: kernels that were dropped since are read as auto.
+
+    Raises:
+        InvalidConfig: see `validate`.
+    """
+    return validate({**values, "kernels": "auto"} if values.get("kernels") in DROPPED else values)
+
+
+def read_file(path: Path) -> Layer:
+    """The layer in a TOML or JSON file; a run folder's ``config.json`` is one.
+
+    Raises:
+        InvalidConfig: the file is not there or not readable.
+    """
+    try:
+        text = path.read_text()
+        values = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except OSError as error:
+        raise InvalidConfig(f"--config {path}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise InvalidConfig(
+            f"--config {path}: not valid {path.suffix.lstrip('.').upper() or 'TOML'} ({error})"
+        ) from None
+    values = values.get("config", values) if isinstance(values, dict) else values
+    if not isinstance(values, dict):
+        raise InvalidConfig(f"--config {path}: needs a table of fields, such as rounds = 10")
+    strange = sorted(set(values) - set(RunConfig.model_fields))
+    if strange:
+        raise InvalidConfig(f"--config {path}: {unknown('field', strange[0], RunConfig.model_fields)}")
+    return spell_out(values)
+
+
+def preset(name: str, dataset: str, source: str | None) -> Layer:
+    """A preset's layer for a data set and source: ``[all]``, then ``[<dataset>]``, then ``[<dataset>.from.<source>]``.
+
+    Raises:
+        InvalidConfig: no preset has that name.
+    """
+    _, tables = read_preset(name)
+    own = dict(tables.get(canonical(dataset), {}))
+    by_source = own.pop("from", {})
+    layer: Layer = {}
+    for part in (tables.get("all", {}), own, by_source.get(canonical(source or ""), {})):
+        layer = merge(layer, part)
+    return spell_out(layer)
+
+
+def read_preset(name: str) -> tuple[str, Layer]:
+    """A preset's text and its tables.
+
+    Raises:
+        InvalidConfig: no preset has that name.
+    """
+    if name not in preset_names():
+        raise InvalidConfig(unknown("preset", name, preset_names()))
+    text = (preset_folder() / f"{name}.toml").read_text()
+    return text, tomllib.loads(text)
+
+
+def spell_out(layer: Layer) -> Layer:
+    """Component specs such as ``aggregator = "wca:ta=0.05"`` taken apart into a name and ``components`` fields."""
+    layer = dict(layer)
+    found: Components = {}
+    for kind in KINDS:
+        key = "objectives" if kind == "objective" else kind
+        if layer.get(key) is None:
+            continue
+        specs = list(layer[key]) if kind == "objective" and isinstance(layer[key], list | tuple) else [layer[key]]
+        names = []
+        for spec in specs:
+            name, fields = registry_of(kind).parse(spec)
+            names.append(name)
+            if fields:
+                found.setdefault(kind, {}).setdefault(name, {}).update(fields)
+        layer[key] = names if kind == "objective" else names[0]
+    given = layer.get("components", {})
+    if not isinstance(given, Mapping):
+        raise InvalidConfig(f"components: needs tables kind.name.field, not {given!r}")
+    if found or given:
+        layer["components"] = merge(given, found)
+    return layer
+
+
+def merge(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested tables, the second over the first.
+
+    >>> merge({"a": {"x": 1, "y": 2}}, {"a": {"y": 3}})
+    {'a': {'x': 1, 'y': 3}}
+    """
+    merged = dict(low)
+    for key, value in high.items():
+        both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
+        merged[key] = merge(merged[key], value) if both else value
+    return merged
+
+
+def resolve(layers: Mapping[str, Layer]) -> tuple[RunConfig, dict[str, str]]:
+    """The configuration that layers give, lowest first, and where each value that was set came from.
+
+    Args:
+        layers: by origin, for example ``{"preset paper": …, "config": …, "CLI": …}``.
+    """
+    values: Layer = {}
+    origins: dict[str, str] = {}
+    for origin, layer in layers.items():
+        values = merge(values, layer)
+        origins |= {key: origin for key, _ in flatten_keys(layer)}
+    return validate(values), origins

@@ -1,0 +1,29 @@
+"""How files are written: whole, or not at all."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+
+def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
+    """Write a file so that others see the old one, the whole new one, or none; makes its folder.
+
+    Args:
+        path: the finished file.
+        write: writes all of it to the temporary file it is given, in the same folder and with the same suffix.
+
+    Raises:
+        OSError: the folder cannot be written to. The temporary file never stays behind.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.stem}-{uuid.uuid4().hex}{path.suffix}")
+    try:
+        write(temporary)
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,147 @@
+"""Kinds of grouping: who is averaged with whom, and what follows from it for everybody who has to know.
+
+Each kind is one object. Server, records, memory estimates, deployment and newcomers ask it and never its name, so that
+a family of methods with another kind writes one class, and its aggregators say ``grouping = ThatClass()``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fedwca.core.messages import State
+
+
+@dataclass(frozen=True, eq=False)
+class GroupingInput:
+    """What the groups of a round can be made of."""
+
+    round: int
+    """r, counted from 0."""
+    clients: int
+    """K."""
+    state: State
+    """What the server remembers; after round 0 with ``labels [K]``, the groups of the round before."""
+    choices: Mapping[int, int]
+    """By client: the group it chose in this round; of those that took part, and where they choose."""
+    cluster: Callable[[], Tensor]
+    """The clusterer's groups ``[K]`` of the models just trained."""
+    deal: Callable[[], Tensor]
+    """The aggregator's groups ``[K]`` before anybody could choose (`Aggregator.first`)."""
+
+
+class Grouping(ABC):
+    """One kind of grouping; it holds no state, and two of one class are equal."""
+
+    name: ClassVar[str]
+    """The word for it in tables and sentences."""
+    instead: ClassVar[str] = "makes its groups by itself"
+    """What an aggregator of this kind does, as in "aggregator 'x' …", where a clusterer is given that it cannot use."""
+    needs_clusterer: ClassVar[bool] = False
+    """Whether a clusterer makes the groups, once, of the models of round 0."""
+    clients_choose: ClassVar[bool] = False
+    """Whether clients upload the number of their group in every round after the first."""
+    keeps_models_apart: ClassVar[bool] = False
+    """Whether each client has a model of its own at the server, which is no mean of several."""
+
+    @abstractmethod
+    def assign(self, given: GroupingInput) -> Tensor:
+        """Group of each client ``[K]`` int64 after a round, numbered from 0."""
+
+    def makes_groups(self, first: bool) -> bool:
+        """Whether a round finds groups that may be right or wrong, so that its record compares them with the truth.
+
+        Args:
+            first: whether it is round 0.
+        """
+        return False
+
+    def rows(self, clients: int, domains: int) -> int:
+        """Models that the server will about hold, to estimate memory before there are groups.
+
+        Args:
+            clients: K.
+            domains: true domains, as good a guess at the number of groups as any.
+        """
+        return domains
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other)
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class ByClusterer(Grouping):
+    """A clusterer groups the clients once, after round 0."""
+
+    name = "given"
+    needs_clusterer = True
+
+    def assign(self, given: GroupingInput) -> Tensor:
+        """The clusterer's groups, kept."""
+        return given.state["labels"].clone() if given.round else given.cluster()
+
+    def makes_groups(self, first: bool) -> bool:
+        """In round 0."""
+        return first
+
+
+class OneGroup(Grouping):
+    """All clients are one group."""
+
+    name = "one"
+    instead = "puts all clients in one group"
+
+    def assign(self, given: GroupingInput) -> Tensor:
+        """Zeros."""
+        return torch.zeros(given.clients, dtype=torch.int64)
+
+
+class EachAlone(Grouping):
+    """Each client is a group of its own."""
+
+    name = "each"
+    instead = "keeps every client alone"
+    keeps_models_apart = True
+
+    def assign(self, given: GroupingInput) -> Tensor:
+        """0 to K-1."""
+        return torch.arange(given.clients)
+
+    def rows(self, clients: int, domains: int) -> int:
+        """One a client."""
+        return clients
+
+
+class ByChoice(Grouping):
+    """Clients choose their group in every round after the first, in which the aggregator deals them out."""
+
+    name = "self"
+    instead = "lets clients choose"
+    clients_choose = True
+
+    def assign(self, given: GroupingInput) -> Tensor:
+        """Those that took part where they went, the others where they were."""
+        if not given.round:
+            return given.deal()
+        labels = given.state["labels"].clone()
+        for client, choice in given.choices.items():
+            labels[client] = choice
+        return labels
+
+    def makes_groups(self, first: bool) -> bool:
+        """Always."""
+        return True
+
+
+GROUPINGS: Mapping[str, Grouping] = {kind.name: kind for kind in (ByClusterer(), OneGroup(), EachAlone(), ByChoice())}
+"""The kinds that come with the library, by name."""

@@ -1,0 +1,300 @@
+"""The kinds of components: what a new file has to provide, and the defaults it inherits.
+
+A component is frozen and holds no state. It sees predictions, weights and signatures; never the engine, the
+configuration, the data set or another component. All that others have to know of it they ask by what stands here, never
+by its class or name; what is asked and not overridden has a default. In the order of a round:
+
+===================  ==================================  ========================================  ====================
+method               called by                           when                                      default
+===================  ==================================  ========================================  ====================
+`Aggregator`
+``offer``            the server, for newcomers           each round but the first, at its start    the own cluster's row
+``blend``            each client                         each round but the first, before training the own model
+``expected``         the server that checks uploads      each round but the first                  ``reports``
+``first``            the server                          round 0, where clients choose their group refused
+``gather``           the server                          each round, after all uploads             means of clusters
+``learn``            the server                          each round, after ``gather``              the labels
+``deliver``          evaluation, export, final models    after each round                          the own cluster's row
+`Clusterer`
+``__call__``         the server, where the grouping      round 0, after all uploads; before a run  must be there
+                     needs one; a run's ``probes``       on made-up models, to fail early
+``notes``            the server                          after ``__call__``                        nothing
+``client_vectors``   newcomers, the record of round 0    after the last round; after round 0       None: nothing
+`PseudoLabeler`
+``__call__``         each client without labels          before training; with ``renew = "epoch"`` must be there
+                                                         before each epoch
+`Objective`
+``observe``          each client                         whenever it is labelled                   nothing
+``__call__``         each client                         each step                                 must be there
+``penalty``          each client                         each step                                 None: nothing
+``collect``          each client                         each round, after training                nothing
+``declares``         the server of a deployment          at its start                              nothing
+``pool``             the server                          each round but the first, at its start    all, to everybody
+===================  ==================================  ========================================  ====================
+
+What is a class variable or a property is read whenever somebody has to know: ``grouping``, ``travels``, ``reports``,
+``references`` and ``averages_groups`` of an aggregator; ``oracle``, ``neighbour_metric`` and ``layer_number`` of a
+clusterer; ``models``, ``renew`` and ``mixes`` of a labeler; ``anchors``, ``teachers``, ``views``, ``observes``,
+``collects``, ``declares_uploads`` and ``penalizes`` of an objective. The last four, and ``averages_groups``, follow
+from which methods are overridden.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from fedwca._deprecated import warn_renamed
+from fedwca.core.grouping import GROUPINGS, ByClusterer, Grouping
+from fedwca.core.messages import Batch, Blend, Bounded, Offer, Predictions, Signatures, Simplex, State, Targets, View
+from fedwca.errors import UsageError
+from fedwca.functional import Metric, cluster_means
+from fedwca.registry import Component
+
+
+class Clusterer(Component):
+    """Groups the clients once, after the first local adaptation."""
+
+    oracle: ClassVar[bool] = False
+    """True: reads the true domains, which no real server knows; tables say so."""
+
+    @abstractmethod
+    def __call__(self, signatures: Signatures) -> Tensor:
+        """Cluster of each client ``[K]`` int64, numbered 0..C-1 without gaps."""
+
+    def client_vectors(self, signatures: Signatures) -> tuple[Tensor, Metric] | None:
+        """What clients are compared by ``[K, …]``, and the distance; None where it compares nothing of theirs.
+
+        Whoever comes later goes to the cluster of the client that is nearest in this.
+        """
+        return None
+
+    @property
+    def neighbour_metric(self) -> Metric | None:
+        """Distance in which the record of round 0 says whose `client_vectors` are nearest; None: it does not say.
+
+        Only for vectors that are read from models: a record is no place for what tells about images.
+        """
+        return None
+
+    @property
+    def layer_number(self) -> int | None:
+        """Number of the one layer it was told to read, from 1; None where it was told of none."""
+        return None
+
+    def notes(self, signatures: Signatures) -> Mapping[str, Any]:
+        """Further plain values for the record of round 0; the sentence ``warning``, if any, is shown to users."""
+        return {}
+
+
+class _OldPartition:
+    """Reads `Aggregator.grouping` under the name it had before, as the word it was."""
+
+    def __get__(self, instance: Aggregator | None, owner: type[Aggregator]) -> str:
+        warn_renamed(f"{owner.__name__}.partition", f"{owner.__name__}.grouping.name")
+        return owner.grouping.name
+
+
+class Aggregator(Component):
+    """Says, in weights alone, how clients' models become the server's and the server's models the clients'.
+
+    Server-side methods (`gather`, `offer`, `learn`, `deliver`) see small float64 matrices; `blend` is what a client
+    does and may use only what that client was sent. In round 0 everybody starts from the source model, the server's
+    only row.
+    """
+
+    grouping: ClassVar[Grouping] = ByClusterer()
+    """Who is averaged with whom; the kinds are in `fedwca.core.grouping`."""
+    partition: ClassVar[str] = _OldPartition()  # type: ignore[assignment]
+    """Old name of ``grouping``, with the words given, one, each and self."""
+    travels: ClassVar[bool] = True
+    """False: after round 0 no model is sent either way."""
+    reports: ClassVar[Mapping[str, Simplex]] = {}
+    """What `blend` uploads beside the model, so that a server can refuse what does not fit."""
+    references: ClassVar[tuple[str, ...]] = ("start", "cluster", "source")
+    """Models that labelers and objectives may name: what `blend` gives beside the three that are always there."""
+
+    weighting: Literal["uniform", "samples"] = "uniform"
+    """How a cluster's mean weighs its clients: all alike, or by their number of training images."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """Take ``partition = "one"`` of classes that were written before it was called ``grouping = OneGroup()``.
+
+        Raises:
+            UsageError: there is no such word.
+        """
+        word = vars(cls).get("partition")
+        if word is None:
+            return
+        if word not in GROUPINGS:
+            raise UsageError(f"{cls.__name__}.partition is {word!r}; there are {', '.join(GROUPINGS)}")
+        cls.grouping = GROUPINGS[word]
+        del cls.partition
+        warn_renamed(f'{cls.__name__}.partition = "{word}"', f"grouping = fedwca.core.grouping.{cls.grouping!r}")
+
+    @property
+    def averages_groups(self) -> bool:
+        """Whether server rows are the means of their groups, so that another mean may stand in for them."""
+        return type(self).gather is Aggregator.gather
+
+    def gather(self, state: State, labels: Tensor, sizes: Tensor, present: Tensor, rows: int) -> Tensor:
+        """Next server rows as mixtures ``[C, R+K]`` of (previous rows, clients): the mean of each cluster.
+
+        Args:
+            state: what `learn` returned last; empty in round 0.
+            labels: cluster of each client ``[K]``.
+            sizes: training images of each client ``[K]``.
+            present: clients that took part in this round ``[K]`` bool.
+            rows: R, previous rows; a cluster without a present client keeps its own row.
+        """
+        clusters = max(int(labels.max()) + 1, rows)
+        means = cluster_means(labels, clusters, sizes.double() if self.weighting == "samples" else None, present)
+        idle = means.sum(1, keepdim=True) == 0
+        kept = torch.eye(rows, dtype=means.dtype)[torch.arange(clusters) % rows]
+        return torch.cat([kept * idle, means], 1)
+
+    def offer(self, state: State, round: int, rows: Tensor) -> Offer:
+        """The models each client is sent at the start of a round: its own cluster's.
+
+        Args:
+            state: what `learn` returned last.
+            round: r, at least 1.
+            rows: trained parameters of the server's rows ``[R, P]``, without BatchNorm statistics.
+        """
+        own = one_hot(state["labels"], rows.shape[0]).double()
+        return Offer(personal=own[:, None], shared=torch.zeros(0, rows.shape[0], dtype=torch.float64))
+
+    def blend(self, round: int, view: View) -> Blend:
+        """What a client begins from and compares with; never called in round 0."""
+        return Blend(view.own)
+
+    def expected(self, round: int) -> Mapping[str, Simplex]:
+        """What clients must report in a round after the first."""
+        return self.reports
+
+    def learn(self, state: State, labels: Tensor, report: Mapping[str, Tensor], present: Tensor) -> State:
+        """What the server remembers for the next round; ``report`` is empty in round 0."""
+        return {"labels": labels}
+
+    def deliver(self, state: State, rows: int) -> Tensor:
+        """The model each client ends with ``[K, R]``: its cluster's."""
+        return one_hot(state["labels"], rows).double()
+
+    def first(self, clients: int, draws: Tensor) -> Tensor:
+        """Cluster of each client ``[K]`` in round 0, where clients choose their own from then on.
+
+        Args:
+            clients: K.
+            draws: uniform numbers in [0, 1) ``[K]``.
+        """
+        raise NotImplementedError(f"{type(self).__name__} lets clients choose, but says nothing for round 0")
+
+
+class PseudoLabeler(Component):
+    """Decides from models' predictions what each unlabeled sample is trained towards."""
+
+    models: ClassVar[tuple[str, ...]] = ("start",)
+    """The models whose predictions it reads: ``start`` and names of the aggregator's references."""
+
+    renew: Literal["round", "epoch"] = "round"
+    """Labels are made once per round and kept, or anew before each epoch from the model as it then is."""
+
+    @property
+    def mixes(self) -> bool:
+        """False: no image is ever mixed with another, so that engines need not look; True where that is open."""
+        return True
+
+    @abstractmethod
+    def __call__(self, predictions: Mapping[str, Predictions], draws: Tensor, mask: Tensor | None = None) -> Targets:
+        """Targets of one client's N samples.
+
+        Args:
+            predictions: by name of the model; logits ``[N, M]`` and features ``[N, q]``, in eval mode, plain images.
+            draws: uniform numbers in [0, 1) ``[N]``, for whatever is drawn per sample.
+            mask: 1 for real samples, 0 for padding ``[N]``.
+        """
+
+
+class Objective(Component):
+    """What one client minimises; several add up."""
+
+    anchors: ClassVar[tuple[str, ...]] = ()
+    """References whose parameters `penalty` compares with."""
+    teachers: ClassVar[tuple[str, ...]] = ()
+    """References whose predictions of the plain images a batch carries."""
+    views: ClassVar[tuple[Literal["plain", "weak", "strong"], ...]] = ("plain",)
+    """Views of the images it reads; plain and weak are the images as training shows them, strong distorted ones."""
+
+    @property
+    def observes(self) -> bool:
+        """Whether there is something to `observe`, which takes a pass over all images."""
+        return type(self).observe is not Objective.observe
+
+    @property
+    def penalizes(self) -> bool:
+        """Whether there is a `penalty`, which takes a gradient of its own."""
+        return type(self).penalty is not Objective.penalty
+
+    @property
+    def collects(self) -> bool:
+        """Whether there is something to `collect`, which takes a pass over all images and is uploaded."""
+        return type(self).collect is not Objective.collect
+
+    @property
+    def declares_uploads(self) -> bool:
+        """Whether a server can know what `collect` may upload."""
+        return type(self).declares is not Objective.declares
+
+    @abstractmethod
+    def __call__(self, batch: Batch) -> Tensor:
+        """Loss of one batch ``[]`` in nats; 0 for an objective that is a penalty alone."""
+
+    def observe(self, predictions: Predictions) -> Mapping[str, Tensor]:
+        """What it has to know of all of a client's images, measured whenever they are labelled; comes with each batch.
+
+        Args:
+            predictions: of the model that is trained, as it then is.
+        """
+        return {}
+
+    def collect(self, predictions: Predictions, targets: Targets) -> Mapping[str, Tensor]:
+        """What a client uploads beside its model after training, by name; each the same shape at every client.
+
+        Args:
+            predictions: of the trained model, in eval mode, plain images.
+            targets: of the last epoch.
+        """
+        return {}
+
+    def declares(self, classes: int, features: int) -> Mapping[str, Bounded]:
+        """What `collect` uploads, by name, so that a server can refuse what does not fit; needed for real federations.
+
+        Args:
+            classes: M.
+            features: q.
+        """
+        return {}
+
+    def pool(self, collected: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """What the server sends everybody of what was collected; reaches `__call__` as ``batch.shared``.
+
+        Args:
+            collected: what each client uploaded last, by the names `collect` gave, ``[K, …]``; zeros for one that never
+                did.
+        """
+        return collected
+
+    def penalty(self, parameters: Tensor, anchors: Mapping[str, Tensor]) -> Tensor | None:
+        """Loss of the model itself ``[]``, differentiable; None for none.
+
+        Args:
+            parameters: the client's trained parameters ``[P]``, without BatchNorm statistics.
+            anchors: the same of the references named in ``anchors``.
+        """
+        return None

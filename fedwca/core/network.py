@@ -1,0 +1,228 @@
+"""A network as source-free adaptation splits it: feature extractor (backbone, bottleneck) and a frozen classifier."""
+
+from __future__ import annotations
+
+import threading
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, cast
+
+import torch
+from pydantic import Field, PositiveInt
+from torch import Tensor, nn
+from torch.nn.utils.parametrizations import weight_norm
+
+from fedwca.errors import UsageError
+from fedwca.functional.crops import center_crop, crop_and_flip, crop_corners
+from fedwca.registry import Component
+
+
+@dataclass(frozen=True)
+class Drop:
+    """A place where units are dropped; the mask is drawn outside, so that every engine can draw the same."""
+
+    p: float
+    """Probability that a unit is dropped."""
+    shape: tuple[int, ...]
+    """Shape of one sample's mask; broadcast over what it multiplies."""
+
+
+class Backbone(nn.Module):
+    """What a backbone module provides: images to flat features, and the places it drops units."""
+
+    drops: tuple[Drop, ...] = ()
+    """One for each mask that `forward` takes in training."""
+    width: int
+    """Features that come out."""
+    mean: tuple[float, float, float] = (0.5, 0.5, 0.5)
+    """Of red, green and blue on a scale from 0 to 1; subtracted from images."""
+    std: tuple[float, float, float] = (0.5, 0.5, 0.5)
+    """What images are divided by after that."""
+    augments: bool = False
+    """Whether it is trained on random crops, mirrored half of the time."""
+    frozen: bool = False
+    """Whether it stays as it is: not trained, statistics included, and not sent."""
+    shortcuts: tuple[str, ...] = ()
+    """Modules beside the main path, such as projections in residual blocks; they do not count as layers."""
+
+    def train(self, mode: bool = True) -> Backbone:
+        """As in torch, but a frozen backbone stays in eval mode, so that its BatchNorm statistics do not move."""
+        return super().train(mode and not self.frozen)
+
+    def forward(self, x: Tensor, masks: Sequence[Tensor]) -> Tensor:
+        """``[N, 3, H, W] -> [N, width]``; ``masks`` is empty in eval mode."""
+        raise NotImplementedError
+
+    def together(self, parameters: Mapping[str, Tensor], x: Tensor, masks: Sequence[Tensor]) -> Tensor:
+        """`forward` of G backbones with weights of their own, batched by hand; where this is missing, `vmap` does it.
+
+        Args:
+            parameters: weights by name ``[G, …]``.
+            x: each one's images ``[G, B, 3, H, W]``.
+            masks: as for `forward` ``[G, B, …]``.
+
+        Returns:
+            ``[G, B, width]``.
+        """
+        raise NotImplementedError
+
+    @property
+    def by_hand(self) -> bool:
+        """Whether there is a `together` that says what `forward` says: in the same class, or in one made from it."""
+        owner = next(cls for cls in type(self).__mro__ if {"together", "forward"} & vars(cls).keys())
+        return "together" in vars(owner) and owner is not Backbone and not self.frozen
+
+
+class Network(nn.Module):
+    """Backbone, bottleneck (fully connected, BatchNorm, dropout; no ReLU) and linear classifier.
+
+    ``extract`` gives the features ``[N, q]`` that ``classifier`` reads. Images come in as uint8, at least ``side``
+    pixels high and wide, and are cropped and scaled here.
+    """
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        bottleneck: int,
+        dropout: float,
+        classes: int,
+        classifier: Literal["linear", "wn"],
+        side: int,
+    ) -> None:
+        super().__init__()
+        self.side = side
+        self.backbone = backbone
+        self.bottleneck = nn.Linear(backbone.width, bottleneck)
+        self.norm = nn.BatchNorm1d(bottleneck)
+        self.classifier = nn.Linear(bottleneck, classes)
+        for layer in (self.bottleneck, self.classifier):
+            nn.init.xavier_normal_(layer.weight)
+            nn.init.zeros_(layer.bias)
+        if classifier == "wn":
+            weight_norm(self.classifier)
+        self.drops = (*backbone.drops, Drop(dropout, (bottleneck,)))
+        self.register_buffer("mean", torch.tensor(backbone.mean).view(3, 1, 1), persistent=False)
+        self.register_buffer("std", torch.tensor(backbone.std).view(3, 1, 1), persistent=False)
+        if backbone.frozen:
+            backbone.requires_grad_(False)
+
+    @property
+    def augments(self) -> bool:
+        """Whether `weak` differs from `prepare`."""
+        return self.backbone.augments
+
+    @property
+    def chunk(self) -> int:
+        """Images per pass without gradient, so that activations stay bounded: 256 up to 90×90 pixels, 41 at 224×224."""
+        return max(1, min(256, 1448**2 // self.side**2))
+
+    def prepare(self, images: Tensor) -> Tensor:
+        """uint8 ``[N, 3, H, W]`` to what the backbone reads: the centre, scaled, ``[N, 3, side, side]``.
+
+        Raises:
+            UsageError: the images are smaller than ``side``.
+        """
+        self._check(images)
+        return self._scaled(center_crop(images, self.side))
+
+    def weak(self, images: Tensor, draws: Tensor) -> Tensor:
+        """The training view: a random crop, mirrored half of the time, scaled; `prepare` where nothing is augmented.
+
+        Args:
+            images: uint8 ``[B, 3, H, W]``.
+            draws: uniform numbers in [0, 1) ``[B, 4]``: top, left, mirror; the fourth decides nothing.
+        """
+        if not self.augments:
+            return self.prepare(images)
+        self._check(images)
+        top, left = crop_corners(draws[:, :2], images.shape[2], images.shape[3], self.side)
+        return self._scaled(crop_and_flip(images, top, left, draws[:, 2] < 0.5, self.side))
+
+    def _check(self, images: Tensor) -> None:
+        height, width = images.shape[2:]
+        if min(height, width) < self.side:
+            raise UsageError(
+                f"images of {height}×{width} pixels are too small for a network that reads {self.side}×{self.side}; "
+                "load the data set at the size that the architecture calls `stored`"
+            )
+
+    def _scaled(self, images: Tensor) -> Tensor:
+        # Over rows of pixels and not three values at a time, which takes six times as long.
+        count, channels, height, width = images.shape
+        mean, std = ((255 * cast(Tensor, x).view(channels)).expand(width, -1).flatten() for x in (self.mean, self.std))
+        x = images.permute(0, 2, 3, 1).reshape(count, height, width * channels).to(mean.dtype)
+        return x.sub_(mean).div_(std).view(count, height, width, channels).permute(0, 3, 1, 2)
+
+    def extract(self, x: Tensor, masks: Sequence[Tensor] = ()) -> Tensor:
+        """Prepared images to features ``[N, q]``; with one mask per entry of ``drops`` in training, none otherwise."""
+        return self.finish(self.bottleneck(self.backbone(x, masks[:-1])), masks[-1:])
+
+    def finish(self, z: Tensor, masks: Sequence[Tensor] = ()) -> Tensor:
+        """What comes behind the bottleneck: ``[N, q]`` to features ``[N, q]``, with its mask in training."""
+        # Under autocast the bottleneck gives bfloat16; what comes behind it is in the network's own precision.
+        z = self.norm(z.to(self.norm.weight.dtype))
+        return z * masks[0] if masks else z
+
+    def forward(self, x: Tensor, masks: Sequence[Tensor] = ()) -> tuple[Tensor, Tensor]:
+        """Logits ``[N, M]`` and features ``[N, q]`` of prepared images."""
+        features = self.extract(x, masks)
+        return self.classifier(features), features
+
+    @property
+    def class_vectors(self) -> Tensor:
+        """The classifier's effective weight rows ``[M, q]`` (w_m of eq. 1)."""
+        return self.classifier.weight.detach()
+
+
+_BUILDING = threading.Lock()
+
+
+class Architecture(Component):
+    """Builds networks; fields describe everything behind the backbone."""
+
+    side: PositiveInt = 32
+    """Height and width in pixels of what the backbone reads."""
+    bottleneck: PositiveInt = 256
+    """q, width of the feature that the classifier reads."""
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.5
+    """Probability of dropping a bottleneck unit."""
+    classifier: Literal["linear", "wn"] = "linear"
+    """Plain linear layer, or one with weight normalisation as in SHOT."""
+
+    @property
+    def stored(self) -> int:
+        """Height and width in pixels at which images are kept; more than ``side`` leaves room for crops."""
+        return self.side
+
+    @abstractmethod
+    def backbone(self) -> Backbone:
+        """A freshly initialised backbone."""
+
+    def load_pretrained(self, backbone: Backbone) -> None:
+        """Put pre-trained weights on a fresh backbone; by default there are none.
+
+        Raises:
+            CheckpointError: the weights are not there or do not fit.
+        """
+
+    def identity(self) -> dict[str, Any]:
+        """Everything that decides what `build` gives, as plain values; a file of weights by its content."""
+        return {"name": self.name, **self.model_dump(mode="json")}
+
+    def build(self, classes: int, seed: int = 0, pretrained: bool = True) -> Network:
+        """A network with initial weights drawn from ``seed``; the global generator is left as it was.
+
+        Args:
+            classes: M.
+            seed: of what is not pre-trained.
+            pretrained: False where all weights will be replaced, so that pre-trained ones need not be there.
+        """
+        # torch initialises from one global generator: whoever builds has it alone, on whatever thread.
+        with _BUILDING, torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)
+            backbone = self.backbone()
+            if pretrained:
+                self.load_pretrained(backbone)
+            network = Network(backbone, self.bottleneck, self.dropout, classes, self.classifier, self.side)
+        return network.to(memory_format=torch.channels_last)

@@ -1,0 +1,217 @@
+"""Files of tensors: written whole or not at all, read without running code, checked against what they are for."""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from fedwca.core.files import write_atomically
+from fedwca.errors import CheckpointError
+
+
+@dataclass(frozen=True)
+class TensorFile:
+    """A ``.safetensors`` file whose size is what its header declares; its tensors are read when asked for."""
+
+    path: Path
+    metadata: Mapping[str, str]
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All tensors by name, on the CPU, in memory of their own: the file may be removed afterwards.
+
+        Raises:
+            CheckpointError: the file cannot be read any more.
+        """
+        try:
+            with safe_open(str(self.path), "pt") as file:
+                return {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118  # no mapping
+        except (SafetensorError, OSError) as error:
+            raise _unreadable(self.path, error) from error
+
+    def checksum(self) -> int:
+        """`checksum` of its tensors, read one after another.
+
+        Raises:
+            CheckpointError: the file cannot be read any more.
+        """
+        found = 0
+        try:
+            with safe_open(str(self.path), "pt") as file:
+                for name in sorted(file.keys()):
+                    found = _crc(name, file.get_tensor(name), found)
+        except (SafetensorError, OSError) as error:
+            raise _unreadable(self.path, error) from error
+        return found
+
+
+def open_tensors(path: Path) -> TensorFile:
+    """Look at a ``.safetensors`` file; no tensor is read.
+
+    The names, types, shapes and places that its header declares must fill the file exactly, so a file never asks for
+    more memory than it has bytes.
+
+    Raises:
+        CheckpointError: it is missing, cut off or damaged.
+    """
+    try:
+        with safe_open(str(path), "pt") as file:
+            return TensorFile(path, file.metadata() or {})
+    except (SafetensorError, OSError) as error:
+        raise _unreadable(path, error) from error
+
+
+def save_tensors(
+    file: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None, private: bool = False
+) -> None:
+    """Write a ``.safetensors`` file in place.
+
+    Args:
+        file: the file; what is there is overwritten.
+        tensors: by name, on any device; some may share memory.
+        metadata: text by name.
+        private: readable by the user alone; else by whom the process's umask lets.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    file.touch()
+    mode = 0o600 if private else file.stat().st_mode
+    try:
+        save_file(_unshared(tensors), str(file), None if metadata is None else dict(metadata))
+    except SafetensorError as error:
+        # The library hides the system's error in a sentence of its own.
+        raise OSError(f"{file.parent}: {error}") from error
+    file.chmod(mode)
+
+
+def write_tensors(
+    path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None, private: bool = False
+) -> None:
+    """`save_tensors` so that others see the old file, the whole new one, or none; makes its folder.
+
+    Raises:
+        OSError: it cannot be written; what was there is as it was.
+    """
+    write_atomically(path, lambda file: save_tensors(file, tensors, metadata, private))
+
+
+def checksum(tensors: Mapping[str, Tensor]) -> int:
+    """CRC-32 over names and values on the CPU, one tensor after another in the order of their names."""
+    found = 0
+    for name in sorted(tensors):
+        found = _crc(name, tensors[name], found)
+    return found
+
+
+def _crc(name: str, tensor: Tensor, before: int) -> int:
+    values = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
+    return zlib.crc32(values.data, zlib.crc32(name.encode(), before))
+
+
+def _unshared(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors on the CPU, none sharing memory with another, as the format wants them."""
+    found: dict[str, Tensor] = {}
+    seen = set()
+    for name, tensor in tensors.items():
+        here = tensor.detach().cpu().contiguous()
+        place = here.untyped_storage().data_ptr()
+        found[name] = here.clone() if place in seen else here
+        seen.add(place)
+    return found
+
+
+def _unreadable(path: Path, error: Exception) -> CheckpointError:
+    return CheckpointError(f"{path}: not a readable checkpoint ({str(error).partition(chr(10))[0]})")
+
+
+def read_tensors(path: Path, taker: str) -> dict[str, Tensor]:
+    """Tensors by name from a ``.safetensors`` file, or from a ``.pt`` or ``.pth`` state dict without pickled objects.
+
+    Args:
+        path: the file.
+        taker: what takes such a file, for messages, for example ``--checkpoint takes``.
+
+    Raises:
+        CheckpointError: the file is missing or damaged, or holds something else.
+    """
+    if not path.exists():
+        raise CheckpointError(f"{path}: no such file; {taker} a .safetensors or .pth state dict")
+    if path.suffix == ".safetensors":
+        return open_tensors(path).tensors()
+    try:
+        return _read_torch(path)
+    except Exception as error:  # torch raises whatever a damaged file leads it to
+        raise _unreadable(path, error) from error
+
+
+def _read_torch(path: Path) -> dict[str, Tensor]:
+    state = torch.load(path, map_location="cpu", weights_only=True)
+    state = state.get("state_dict", state)
+    tensors = {name: tensor for name, tensor in state.items() if isinstance(tensor, Tensor)}
+    return {name.removeprefix("module."): tensor for name, tensor in tensors.items()}
+
+
+def fill_module(module: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
+    """Copy tensors into a module, cast to its types; tensors it has no place for are left alone.
+
+    Counters of BatchNorm (``num_batches_tracked``) may be absent.
+
+    Raises:
+        CheckpointError: a tensor is missing, has another shape or kind of values, or is not finite; names ``path``
+            and the tensor.
+    """
+    wanted = module.state_dict()
+    missing = [name for name in wanted if name not in tensors and not name.endswith("num_batches_tracked")]
+    if missing:
+        needs = ", ".join(wanted) if len(wanted) < 30 else f"{len(wanted)} tensors such as {next(iter(wanted))!r}"
+        raise CheckpointError(f"{path}: lacks {missing[0]!r} ({len(missing)} tensors missing); the model needs {needs}")
+    for name, tensor in wanted.items():
+        if name in tensors and tensors[name].shape != tensor.shape:
+            raise CheckpointError(
+                f"{path}: {name} has shape {tuple(tensors[name].shape)}; this model needs {tuple(tensor.shape)}"
+            )
+        # A counter that was cast with the weights is one still.
+        counts = not tensor.is_floating_point() and name in tensors and not tensors[name].is_complex()
+        if name in tensors and not counts and tensors[name].is_floating_point() != tensor.is_floating_point():
+            raise CheckpointError(f"{path}: {name} holds {_kind(tensors[name])}; this model needs {_kind(tensor)}")
+        if name in tensors and not bool(torch.isfinite(tensors[name]).all()):
+            raise CheckpointError(f"{path}: {name} has values that are not finite")
+    module.load_state_dict({name: tensors[name] for name in wanted if name in tensors}, strict=False)
+
+
+def _kind(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def refuse_others(module: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
+    """Refuse tensors that a module has no place for.
+
+    Raises:
+        CheckpointError: names the first of them.
+    """
+    others = [name for name in tensors if name not in module.state_dict()]
+    if others:
+        raise CheckpointError(
+            f"{path}: has {others[0]!r} ({len(others)} tensors) that this model has no place for; is it another model?"
+        )
+
+
+def file_digest(path: Path) -> str:
+    """Hash of a file's content, 16 hex digits.
+
+    Raises:
+        CheckpointError: the file cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    except OSError as error:
+        raise CheckpointError(f"{path}: {error.strerror or error}") from None

@@ -1,0 +1,143 @@
+"""What cannot be played with clients on machines of their own, and what does not go together; each in a sentence."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+import torch
+
+from fedwca.core.interfaces import Objective
+from fedwca.core.network import Network
+from fedwca.deploy.composition import Composition
+from fedwca.deploy.compression import TopKCompressor
+from fedwca.deploy.context import ModelSignatures
+from fedwca.deploy.rules import Rules
+from fedwca.engine.batch_norm import BatchNormPolicy
+from fedwca.engine.layout import Layout
+from fedwca.engine.randomness import fold_key, uniform
+from fedwca.errors import UsageError
+from fedwca.federated.method import Method
+from fedwca.federated.server import compare_clients
+
+
+def require_deployable(method: Method, rounds: int, network: Network) -> None:
+    """Refuse what makes no sense, or is not possible, with clients on machines of their own.
+
+    Raises:
+        UsageError: says why.
+    """
+    where = f"method {method.name!r} cannot be deployed:"
+    if not rounds:
+        raise UsageError(f"{where} it has no round; hand the source model out as it is")
+    uploading = objectives_with_extras(method.objectives)
+    if silent := [objective.name for objective in uploading if not objective.declares_uploads]:
+        raise UsageError(
+            f"{where} objective {silent[0]!r} does not declare what it uploads, so a server could refuse nothing"
+        )
+    if not method.aggregator.travels and not uploading:
+        raise UsageError(f"{where} no model is sent after the source model; each client can adapt it alone")
+    if method.clusterer is None:
+        return
+    if method.clusterer.oracle:
+        raise UsageError(f"{where} clusterer {method.clusterer.name!r} reads the true domains, which no server knows")
+    layout = Layout.of(network)
+    source, few = layout.read(network), 4
+    steps = uniform(fold_key(["deploy"]), torch.arange(few * layout.width)).view(few, -1).to(source.dtype)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            models = ModelSignatures(source + 1e-3 * steps, layout, source)
+            method.clusterer(models)
+            compare_clients(method.clusterer, models)
+        except UsageError as error:
+            raise UsageError(f"{where} clusterer {method.clusterer.name!r}: {error}") from None
+
+
+def require_compressible(composition: Composition, network: Network) -> None:
+    """Refuse to leave out small changes where there is next to nothing that may be left out.
+
+    Raises:
+        UsageError: says so.
+    """
+    if composition.feedback and composition.top is None:
+        raise UsageError("--feedback is about what --top leaves out, which is not given")
+    layout = Layout.of(network)
+    if composition.top is not None and not composition.method()[0].travels:
+        raise UsageError("--top is about models, and in this method none is uploaded")
+    if composition.top is None or len(TopKCompressor(layout, composition.top).sparse_positions) > layout.width / 2:
+        return
+    raise UsageError(
+        "--top leaves out nothing here: the first layer and BatchNorm's statistics, which travel whole, are most of "
+        f"the {layout.width:,} numbers of this model"
+    )
+
+
+def objectives_with_extras(objectives: Sequence[Objective]) -> list[Objective]:
+    """Those that upload what is no model."""
+    return [objective for objective in objectives if objective.collects]
+
+
+def require_consent(rules: Rules, method: Method) -> None:
+    """Refuse to hand on what a single client made, unless that is allowed.
+
+    Raises:
+        UsageError: an objective does.
+    """
+    if rules.alone == "refuse" and (uploading := objectives_with_extras(method.objectives)):
+        raise UsageError(
+            f"objective {uploading[0].name!r} sends clients what other clients uploaded, without a mean of two or "
+            "more; allow it with --rule alone=warn"
+        )
+
+
+def require_defences(rules: Rules, method: Method, composition: Composition) -> None:
+    """Refuse defences that would do nothing, or something else than they say.
+
+    Raises:
+        UsageError: says which and why.
+    """
+    aggregator, few = method.aggregator, rules.clients < 3
+    if not aggregator.travels and (rules.norm_bound is not None or rules.robust != "mean"):
+        raise UsageError("rules norm_bound and robust are about models, and in this method none is uploaded")
+    if rules.norm_bound is not None and few:
+        raise UsageError(
+            "rule norm_bound compares an update with the round's median, which takes 3 clients; "
+            f"there are {rules.clients}"
+        )
+    if rules.robust == "mean":
+        return
+    where = f"rule robust={rules.robust}"
+    if few:
+        raise UsageError(f"{where} acts on means of 3 clients or more; there are {rules.clients}")
+    if aggregator.grouping.keeps_models_apart:
+        raise UsageError(f"{where} acts on means of clients, and aggregator {aggregator.name!r} makes none")
+    if not aggregator.averages_groups:
+        raise UsageError(f"{where} replaces means of clusters, and aggregator {aggregator.name!r} makes others")
+    if composition.top is not None:
+        raise UsageError(f"{where} is by coordinate, and with --top most coordinates of an update are left out")
+    if composition.batch_norm is BatchNormPolicy.POOLED:
+        raise UsageError(f"{where} takes variances by coordinate, which --batch-norm pooled does not; take mixed")
+
+
+def require_covered(composition: Composition) -> None:
+    """Refuse clipping and noise where the model is not all that a client computes of its images and uploads.
+
+    Raises:
+        UsageError: says what would leave as it is.
+    """
+    if composition.top is not None:
+        raise UsageError("--clip and --noise change every number of an update, and --top then uploads mostly noise")
+    aggregator, _, objectives = composition.method()
+    uncovered = sorted(aggregator.reports)
+    source = f"aggregator {aggregator.name!r}"
+    if aggregator.grouping.clients_choose:
+        uncovered = ["the cluster it chooses"]
+    if uploading := objectives_with_extras(objectives):
+        uncovered, source = ["more than a model"], f"objective {uploading[0].name!r}"
+    if uncovered:
+        raise UsageError(
+            f"--clip and --noise cover the model alone, and with {source} a client also uploads "
+            f"{' and '.join(uncovered)}, computed from its images; leave them out, or take part in fedavg, one_hot, "
+            "equal, one_equal or fedamp"
+        )

@@ -1,0 +1,85 @@
+"""The ClientApp: each message may be a process of its own, so what a client knows is kept in its folder."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
+from flwr.clientapp import ClientApp
+
+from fedwca.core.files import write_atomically
+from fedwca.deploy.client import Client, Privacy
+from fedwca.deploy.client_images import read_images
+from fedwca.deploy.flower.records import from_record, to_record
+from fedwca.deploy.state_files import resume_client, save_client, save_final
+from fedwca.errors import CheckpointError, FedwcaError, UsageError
+
+log = logging.getLogger("fedwca.deploy")
+UNKNOWN = 0
+"""Flower's code for an error that is none of its own."""
+Settings = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+def client_app(settings: Settings = lambda given: given) -> ClientApp:
+    """The app; ``data`` and ``state`` of the node's configuration name the images and the client's folder.
+
+    Args:
+        settings: from the node's configuration to what is used of it, for nodes that are simulated.
+    """
+    app = ClientApp()
+
+    def hello(message: Message, context: Context) -> Message:
+        given = settings(dict(context.node_config))
+        about = ConfigRecord({"seat": int(given.get("seat", -1)), "identity": identity(Path(str(given["state"])))})
+        return Message(RecordDict({"hello": about}), reply_to=message)
+
+    def train(message: Message, context: Context) -> Message:
+        try:
+            return _answer(message, settings(dict(context.node_config)))
+        except FedwcaError as error:
+            # A sentence at both ends; a traceback would say no more.
+            log.error("this client does not take part: %s", error)
+            return Message(Error(UNKNOWN, str(error)), reply_to=message)
+
+    app.query()(hello)
+    app.train()(train)
+    return app
+
+
+def identity(state: Path) -> str:
+    """A secret by which the server knows a client again, whatever number Flower gives its node; kept in its folder."""
+    path = state / "identity"
+    if not path.exists():
+
+        def draw(file: Path) -> None:
+            file.touch(mode=0o600)
+            file.write_text(secrets.token_hex(16))
+
+        write_atomically(path, draw)
+    return path.read_text()
+
+
+def _answer(message: Message, given: dict[str, Any]) -> Message:
+    for needed in ("data", "state"):
+        if needed not in given:
+            raise UsageError(f"this node's configuration names no {needed!r}; start it by fedwca client")
+    data, state = Path(str(given["data"])), Path(str(given["state"]))
+    clip = float(given.get("clip", 0))
+    privacy = Privacy(clip, float(given.get("noise", 0))) if clip else None
+    client = Client(lambda side: read_images(data, side), str(given.get("device", "cpu")), privacy)
+    kept, parcel = state / "client.safetensors", from_record(message.content)
+    if kept.exists():
+        try:
+            resume_client(client, kept)
+        except CheckpointError:
+            kept.unlink()  # answered by "lost", unless all it has to know comes with this message
+    answer = client.handle(parcel)
+    if parcel.kind == "final" and client.final is not None:
+        save_final(client, state)
+    else:
+        save_client(client, kept)
+    return Message(to_record(answer), reply_to=message)

@@ -1,0 +1,89 @@
+"""The folder of a deployment: the app that clients are sent, the server's files, and a folder for each client."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedwca.core.files import write_atomically
+from fedwca.core.network import Network
+from fedwca.core.tensor_files import write_tensors
+from fedwca.deploy.flower.config import CONFIG_NAME, DeploymentConfig
+from fedwca.errors import UsageError
+
+PACKAGE = "fedwca_app"
+PYPROJECT = """\
+[project]
+name = "fedwca-app"
+version = "0.1.0"
+description = "A fedwca federation; fedwca itself is installed at the server and at every client."
+license = "MIT"
+requires-python = ">=3.11"
+dependencies = []
+
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[tool.flwr.app]
+publisher = "local"
+fab-include = ["fedwca_app/*.py"]
+
+[tool.flwr.app.components]
+serverapp = "fedwca_app.server:app"
+clientapp = "fedwca_app.client:app"
+
+[tool.flwr.app.config]
+folder = {folder}
+"""
+APP_FILES = {
+    "__init__.py": '"""What a run sends to the server and the clients."""\n',
+    "server.py": "from fedwca.deploy.flower.server_app import server_app\n\napp = server_app()\n",
+    "client.py": "from fedwca.deploy.flower.client_app import client_app\n\napp = client_app()\n",
+}
+
+
+def write_deployment(
+    folder: Path, federation: DeploymentConfig, network: Network, hosts: Sequence[str], insecure: bool
+) -> None:
+    """Write all files of a deployment.
+
+    Args:
+        folder: a new one; ``app/`` goes to clients with a run, ``server/`` stays, ``clients/<k>/`` is for client k.
+        federation: what is played.
+        network: the source model.
+        hosts: names and addresses of the server.
+        insecure: no certificates and keys are made.
+
+    Raises:
+        UsageError: the folder holds a deployment already.
+    """
+    from fedwca.deploy.flower.keys import certify, make_key
+
+    app, server = folder / "app", folder / "server"
+    if (server / CONFIG_NAME).exists():
+        raise UsageError(f"{folder} holds a deployment already; name another folder or remove it")
+    # What a literal path means is decided where the server runs; JSON's strings are TOML's.
+    _write(app / "pyproject.toml", PYPROJECT.format(folder=json.dumps(str(server.resolve()))))
+    for name, text in APP_FILES.items():
+        _write(app / PACKAGE / name, text)
+    write_tensors(server / "source.safetensors", network.state_dict())
+    for number in range(federation.rules.clients):
+        client = folder / "clients" / str(number)
+        client.mkdir(parents=True, exist_ok=True)
+        if not insecure:
+            make_key(client / "key")
+            _write(server / "keys" / f"{number}.pub", (client / "key.pub").read_text())
+    if not insecure:
+        certify(server / "certs", hosts)
+        for number in range(federation.rules.clients):
+            _write(folder / "clients" / str(number) / "ca.crt", (server / "certs" / "ca.crt").read_text())
+    _write(server / CONFIG_NAME, federation.text())
+
+
+def _write(path: Path, text: str) -> None:
+    def write(file: Path) -> None:
+        file.write_text(text)
+
+    write_atomically(path, write)

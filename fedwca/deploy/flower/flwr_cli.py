@@ -1,0 +1,130 @@
+"""Talking to a running server with Flower's own command: letting clients in, submitting a run, watching it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fedwca.deploy.flower.processes import find_program, flower_environment
+from fedwca.errors import FedwcaError
+
+MISSES = 5
+"""Questions in a row, how a run stands, that may go unanswered before it is given up; ten minutes where each stalls."""
+
+
+def write_connection(folder: Path, address: str, insecure: bool) -> dict[str, str]:
+    """Tell Flower's command where the server is; returns the environment to call it in."""
+    home = folder / "flwr"
+    found = flower_environment(home)
+    certificate = json.dumps(str((folder / "server" / "certs" / "ca.crt").resolve()))
+    how = "insecure = true" if insecure else f"root-certificates = {certificate}"
+    text = f'[superlink]\ndefault = "fedwca"\n\n[superlink.fedwca]\naddress = {json.dumps(address)}\n{how}\n'
+    # The server and a run that is submitted both write it, perhaps while the other's command reads it.
+    fresh = home / f".config-{os.getpid()}.toml"
+    fresh.write_text(text)
+    fresh.replace(home / "config.toml")
+    return found
+
+
+def call_flwr(arguments: list[str], env: dict[str, str], timeout: float = 120) -> dict[str, Any]:
+    """What one of Flower's commands answers as JSON.
+
+    Raises:
+        FedwcaError: it failed; says how.
+    """
+    command = [find_program("flwr"), *arguments, "--format", "json"]
+    try:
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=timeout, check=False)
+    except subprocess.TimeoutExpired:
+        raise FedwcaError(f"flwr {arguments[0]} did not answer in {timeout:.0f} s; is the server running?") from None
+    try:
+        answer: dict[str, Any] = json.loads(done.stdout[done.stdout.index("{") :])
+    except ValueError:
+        answer = {}
+    if done.returncode or not answer.get("success"):
+        why = answer.get("error-message") or (done.stderr or done.stdout).strip()[-500:]
+        raise FedwcaError(f"flwr {' '.join(arguments[:2])} failed: {why}")
+    return answer
+
+
+def register_clients(folder: Path, env: dict[str, str]) -> int:
+    """Let the clients in whose public keys lie in ``server/keys``; returns how many are new."""
+    new = 0
+    for key in sorted((folder / "server" / "keys").glob("*.pub")):
+        try:
+            call_flwr(["supernode", "register", str(key), "fedwca"], env)
+            new += 1
+        except FedwcaError as error:
+            if "already" not in str(error) and "in use" not in str(error):
+                raise
+    return new
+
+
+def check_answers(env: dict[str, str]) -> None:
+    """Ask the server for anything at all.
+
+    Raises:
+        FedwcaError: it does not answer, or has another certificate.
+    """
+    call_flwr(["list", "fedwca"], env, 30)
+
+
+def retry(ask: Callable[[], None], tell: Callable[[str], None] = lambda sentence: None, tries: int = 20) -> None:
+    """Ask a server that may have been started a moment ago, until it answers.
+
+    Args:
+        ask: what is asked; it takes Flower's command some seconds, and a pause follows.
+        tell: told once that there is something to wait for.
+        tries: how often; a minute or so, and longer on a machine that is busy.
+
+    Raises:
+        FedwcaError: it never answered; that of the last try.
+    """
+    for left in reversed(range(1, tries)):
+        try:
+            ask()
+            return
+        except FedwcaError:
+            if left == tries - 1:
+                tell("The server does not answer yet; trying again")
+            time.sleep(2)
+    ask()
+
+
+def submit_run(folder: Path, env: dict[str, str]) -> str:
+    """Start a run; returns its number."""
+    return str(call_flwr(["run", str(folder / "app"), "fedwca"], env)["run-id"])
+
+
+def watch_run(run: str, env: dict[str, str], timeout: float, poll: float = 3.0) -> tuple[str, int, int]:
+    """Wait for a run to end; returns ``completed``, ``failed`` or ``stopped``, and bytes into and out of the server.
+
+    A question that stalls or fails is asked again: the run goes on without it, and may have hours behind it.
+
+    Raises:
+        FedwcaError: it has not ended in ``timeout`` seconds, or `MISSES` questions in a row were not answered.
+    """
+    until, missed = time.monotonic() + timeout, 0
+    while time.monotonic() < until:
+        try:
+            (row,) = call_flwr(["list", "--run-id", run, "fedwca"], env)["runs"]
+        except FedwcaError as error:
+            missed += 1
+            if missed == MISSES:
+                raise FedwcaError(
+                    f"run {run} may still go on, but the server was asked {MISSES} times how it stands "
+                    f"and did not say: {error}"
+                ) from None
+        else:
+            missed = 0
+            status, _, detail = str(row["status"]).partition(":")
+            if status == "finished":
+                traffic = row["network-traffic"]
+                return detail, int(traffic["inbound-bytes"]), int(traffic["outbound-bytes"])
+        time.sleep(poll)
+    raise FedwcaError(f"run {run} has not ended after {timeout:.0f} s")

@@ -1,0 +1,165 @@
+"""The ServerApp: carries a session's parcels to nodes and their answers back."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import time
+from pathlib import Path
+from typing import Any
+
+from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
+from flwr.serverapp import Grid, ServerApp
+
+from fedwca.deploy.flower.config import CONFIG_NAME, DeploymentConfig
+from fedwca.deploy.flower.records import count_bytes, from_record, to_record
+from fedwca.deploy.parcel import Parcel
+from fedwca.deploy.session import Session
+from fedwca.deploy.state_files import resume_session, save_session
+from fedwca.errors import FedwcaError
+
+log = logging.getLogger("fedwca.deploy")
+POLL = 1.0
+LOG = "federation.log"
+
+
+def server_app() -> ServerApp:
+    """The app; the server's folder is named by ``folder`` of the run's configuration."""
+    app = ServerApp()
+    app.main()(lambda grid, context: _main(grid, context))
+    return app
+
+
+def _main(grid: Grid, context: Context) -> None:
+    folder = Path(str(context.run_config["folder"]))
+    # Flower keeps what an app prints to itself; who was refused, and why a run failed, belongs where one looks.
+    handler = logging.FileHandler(folder / LOG)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        FlowerServer(grid, DeploymentConfig.read(folder / CONFIG_NAME), folder).run()
+    except BaseException as error:
+        log.error("the run failed: %s: %s", type(error).__name__, error)
+        raise
+    finally:
+        log.removeHandler(handler)
+        handler.close()
+
+
+def wait_for(grid: Grid, count: int, seconds: float) -> None:
+    """Wait until ``count`` nodes can be reached, or until the seconds are over."""
+    until = time.monotonic() + seconds
+    while len(list(grid.get_node_ids())) < count and time.monotonic() < until:
+        time.sleep(POLL)
+
+
+class FlowerServer:
+    """One run of a federation.
+
+    Args:
+        grid: Flower's way to the nodes.
+        deployment: what is played.
+        folder: of the server, with ``source.safetensors``; checkpoint and wire counts are written there.
+    """
+
+    def __init__(self, grid: Grid, deployment: DeploymentConfig, folder: Path) -> None:
+        self.grid, self.deployment, self.folder = grid, deployment, folder
+        self.session: Session = deployment.session(folder / "source.safetensors")
+        self.checkpoint = folder / "server.safetensors"
+        if self.checkpoint.exists():
+            resume_session(self.session, self.checkpoint)
+            log.info("goes on at round %d from %s", self.session.state.round, self.checkpoint)
+        self._numbers: dict[int, int | None] = {}
+        self._names: dict[int, str] = {}
+
+    def run(self) -> None:
+        """Play what is left of the rounds, then deliver.
+
+        Raises:
+            FedwcaError: a round got too few answers too often.
+        """
+        session, deployment, tries = self.session, self.deployment, 0
+        wait_for(self.grid, deployment.rules.clients, deployment.join)
+        while session.state.round < deployment.rounds:
+            number = session.state.round
+            # A try counts against clients that are there and do not answer, not against a network that is away.
+            wait_for(self.grid, deployment.rules.least, deployment.deadline)
+            nodes = self._present()
+            parcels = session.open(nodes)
+            self._exchange({client: (nodes[client], parcel) for client, parcel in parcels.items()}, number)
+            if session.close():
+                save_session(session, self.checkpoint)
+                log.info("round %d is done", number)
+                tries = 0
+                continue
+            tries += 1
+            if tries > deployment.patience:
+                raise FedwcaError(f"round {number} got too few answers {tries} times; see the log for who was refused")
+            time.sleep(POLL)
+        nodes = self._present()
+        last = {client: (nodes[client], parcel) for client, parcel in session.finish().items() if client in nodes}
+        self._exchange(last, deployment.rounds)
+        log.info("FEDWCA RUN COMPLETE after %d rounds", session.state.round)
+
+    def _present(self) -> dict[int, int]:
+        """Client → node of those that can be reached; nodes not seen before are asked which place they wish."""
+        online = sorted(self.grid.get_node_ids())
+        fresh = [node for node in online if node not in self._numbers]
+        asked = [Message(RecordDict(), dst_node_id=node, message_type=MessageType.QUERY) for node in fresh]
+        wishes: dict[int, int | None] = {}
+        names: dict[int, str] = {}
+        if asked:
+            for reply in self.grid.send_and_receive(asked, timeout=self.deployment.deadline):
+                if not reply.has_error():
+                    about = reply.content.config_records.get("hello", ConfigRecord({}))
+                    given, node = about.get("seat", -1), reply.metadata.src_node_id
+                    wishes[node] = given if isinstance(given, int) and given >= 0 else None
+                    # Its hash: what is logged and kept does not let anybody else be this client.
+                    names[node] = hashlib.sha256(str(about.get("identity", node)).encode()).hexdigest()[:16]
+        for node in sorted(wishes):
+            wish = wishes[node]
+            self._names[node] = names[node]
+            if wish is not None and self.deployment.rejoin:
+                self.session.release(wish, {self._names[other] for other in online if other in self._names})
+            number = self.session.admit(names[node], wish)
+            # Two nodes by one name would answer for one client; the later one counts.
+            self._numbers = {other: taken for other, taken in self._numbers.items() if taken != number or taken is None}
+            self._numbers[node] = number
+        here = {node: self._numbers.get(node) for node in online}
+        return {client: node for node, client in here.items() if client is not None}
+
+    def _exchange(self, parcels: dict[int, tuple[int, Parcel]], number: int) -> None:
+        """Send, wait until the deadline, hand the answers to the session."""
+        owners = {node: client for client, (node, _) in parcels.items()}
+        messages, down = [], {}
+        for client, (node, parcel) in parcels.items():
+            content = to_record(parcel)
+            down[client] = count_bytes(content)
+            messages.append(Message(content, dst_node_id=node, message_type=MessageType.TRAIN, group_id=str(number)))
+        if not messages:
+            return
+        up: dict[int, int] = {}
+        for reply in self.grid.send_and_receive(messages, timeout=self.deployment.deadline):
+            client = owners[reply.metadata.src_node_id]
+            if reply.has_error():
+                log.warning("round %d: client %d failed: %s", number, client, reply.error.reason)
+                continue
+            up[client] = count_bytes(reply.content)
+            try:
+                answer = from_record(reply.content, self.session.context.max_answer_bytes)
+            except FedwcaError as error:
+                log.warning("round %d: client %d refused: %s", number, client, error)
+                continue
+            if answer.kind != "done":
+                self.session.receive(client, answer)
+        for client in sorted(set(down) - set(up)):
+            log.warning("round %d: client %d did not answer in time", number, client)
+        self._count(number, down, up)
+
+    def _count(self, number: int, down: dict[int, int], up: dict[int, int]) -> None:
+        """Append what went over the wire, by client and direction, to ``wire.jsonl``."""
+        line: dict[str, Any] = {"round": number, "down": down, "up": up}
+        with (self.folder / "wire.jsonl").open("a") as file:
+            file.write(json.dumps(line) + "\n")

@@ -1,0 +1,81 @@
+"""A federation in Flower's own simulation: real messages and records, nodes as Ray actors on this machine."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedwca.core.files import write_atomically
+from fedwca.data.partition import ClientImages
+from fedwca.deploy.flower.config import DeploymentConfig
+from fedwca.deploy.flower.processes import QUIET
+from fedwca.deploy.session import Session
+from fedwca.errors import FedwcaError
+
+
+def deal(clients: Sequence[ClientImages], folder: Path) -> None:
+    """The training images of simulated clients as ``client-<k>.npz``; labels are not in them."""
+    for number, client in enumerate(clients):
+        images = client.train.permute(0, 2, 3, 1).contiguous().numpy()
+        write_atomically(folder / f"client-{number}.npz", partial(_save, images=images))
+
+
+def _save(file: Path, images: Any) -> None:
+    np.savez(file, images=images)
+
+
+def simulate(federation: DeploymentConfig, folder: Path, data: Path, cores: int = 1) -> Session:
+    """Play a federation with `flwr.simulation.run_simulation`; returns the session as it ended.
+
+    Args:
+        federation: what is played.
+        folder: as of `fedwca.deploy.flower.server_app.FlowerServer`; the clients' folders are made in it.
+        data: see `deal`.
+        cores: CPU cores for each node; as many nodes run at once as there are cores for.
+
+    Raises:
+        FedwcaError: the run failed.
+    """
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
+    from flwr.app import Context
+    from flwr.serverapp import Grid, ServerApp
+    from flwr.simulation import run_simulation
+
+    from fedwca.deploy.flower.client_app import client_app
+    from fedwca.deploy.flower.server_app import FlowerServer
+
+    def settings(given: dict[str, Any]) -> dict[str, Any]:
+        number = int(given["partition-id"])
+        return {"seat": number, "data": str(data / f"client-{number}.npz"), "state": str(folder / f"client-{number}")}
+
+    ended: list[Session] = []
+    failed: list[BaseException] = []
+
+    def main(grid: Grid, context: Context) -> None:
+        try:
+            served = FlowerServer(grid, federation, folder)
+            served.run()
+            ended.append(served.session)
+        except BaseException as error:
+            failed.append(error)
+            raise
+
+    app = ServerApp()
+    app.main()(main)
+    resources = {"client_resources": {"num_cpus": cores, "num_gpus": 0.0}}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            run_simulation(app, client_app(settings), federation.rules.clients, backend_config=resources)
+    except Exception as error:
+        raise (failed or [FedwcaError(f"Flower's simulation failed: {error}")])[0] from error
+    if not ended:
+        raise (failed or [FedwcaError("Flower's simulation ended before the federation did")])[0]
+    return ended[0]

@@ -1,0 +1,155 @@
+"""What `fedwca deploy init` writes, from a request as that of `fedwca bench`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from fedwca.config.methods import baseline
+from fedwca.config.run_config import Layer, merge, validate
+from fedwca.data.metrics import mean
+from fedwca.deploy.checks import require_compressible, require_consent, require_defences, require_deployable
+from fedwca.deploy.flower.config import CONFIG_NAME, DeploymentConfig
+from fedwca.deploy.flower.deployment_folder import write_deployment
+from fedwca.deploy.flower.simulation import deal, simulate
+from fedwca.deploy.rules import Rules
+from fedwca.deploy.state_files import read_final
+from fedwca.engine.precision import matmul_precision
+from fedwca.engine.sequential.engine import SequentialEngine
+from fedwca.errors import InvalidConfig, UsageError
+from fedwca.registry import problems
+from fedwca.runs.bench import split_trial
+from fedwca.runs.record import count_accuracies
+from fedwca.runs.run_stages import RunRequest
+from fedwca.runs.setup import architecture, load, rehearse_components, resolve_device, source_model
+from fedwca.runs.start import new_run_path
+
+
+@dataclass(frozen=True)
+class DeployRequest:
+    """What a deployment is to be made of."""
+
+    folder: Path
+    run: RunRequest
+    """The method, the data that holds the source domain, and how clients train."""
+    baseline: str | None = None
+    """Deploy this baseline as it is."""
+    clients: int | None = None
+    """Clients in all; None where they are dealt."""
+    dealt: bool = False
+    """Whether simulated clients get their images, to try it out on one machine."""
+    rules: Sequence[tuple[str, str]] = ()
+    """Names and values of `fedwca.deploy.rules.Rules`."""
+    more: Mapping[str, Any] = field(default_factory=dict)
+    """Further fields of `DeploymentConfig`."""
+    hosts: Sequence[str] = ()
+    """Names and addresses of the server."""
+    insecure: bool = False
+    """No TLS and no node keys."""
+
+
+def make_deployment(wanted: DeployRequest) -> int:
+    """Check, train the source model where there is none, and write the folder; returns the number of clients.
+
+    Raises:
+        FedwcaError: what is wrong, in a sentence; nothing has been written by then.
+    """
+    if (wanted.folder / "server" / CONFIG_NAME).exists():
+        raise UsageError(f"{wanted.folder} holds a deployment already; name another folder or remove it")
+    layer = merge(baseline_components(wanted.baseline), wanted.run.layer) | {"baselines": []}
+    decided = replace(wanted.run, layer=layer).plan()
+    dataset, source = load(decided.config)
+    config = decided.at(source).config
+    method, rounds = decided.methods[-1]
+    network = architecture(config).build(len(dataset.classes))
+    require_deployable(method, rounds, network)
+    federation = split_trial(config, dataset, source, 0, 0) if wanted.dealt else None
+    if federation is None and wanted.clients is None:
+        raise UsageError("--clients is needed: how many clients take part (or --deal, to try it out on this machine)")
+    count = len(federation) if federation is not None else wanted.clients or 0
+    try:
+        rules = Rules(**{"participation": config.participation, **dict(wanted.rules), "clients": count})
+    except ValidationError as error:
+        raise InvalidConfig(problems(error, "--rule ", Rules.model_fields)) from error
+    try:
+        made = DeploymentConfig(
+            config=config.model_dump(mode="json"), classes=dataset.classes, rules=rules, **wanted.more
+        )
+    except ValidationError as error:
+        raise InvalidConfig(problems(error)) from error
+    require_consent(rules, method)
+    require_defences(rules, method, made.composition)
+    require_compressible(made.composition, network)
+    rehearse_components(config, decided.methods, dataset)
+    with matmul_precision("fp32", resolve_device(config.device)):
+        model = source_model(config, dataset, source, 0)
+    write_deployment(wanted.folder, made, model.network, wanted.hosts, wanted.insecure)
+    if federation is not None:
+        deal(federation.clients, wanted.folder / "data")
+    return count
+
+
+@dataclass(frozen=True)
+class SimulatedDeployment:
+    """What a method came to in Flower's simulation."""
+
+    name: str
+    label: str
+    rounds: int
+    accuracy: float
+    """Mean over clients after the last round, in percent."""
+    by_domain: Mapping[str, float]
+    folder: Path
+    """That of a deployment."""
+
+
+def simulate_deployment(request: RunRequest) -> SimulatedDeployment:
+    """The composed method in Flower's simulation: deployed, played and measured.
+
+    Raises:
+        FedwcaError: what is wrong, in a sentence.
+    """
+    import torch
+
+    folder = request.out or new_run_path("flower")
+    # Nobody's model goes anywhere, so one that is alone does no harm.
+    rules, more = [("alone", "warn")], {"join": 120.0}
+    make_deployment(DeployRequest(folder, request, dealt=True, rules=rules, more=more, insecure=True))
+    federation = DeploymentConfig.read(folder / "server" / CONFIG_NAME)
+    session = simulate(federation, folder / "server", folder / "data")
+    config, server = validate(federation.config), session.state.server
+    dataset, source = load(config)
+    dealt = split_trial(config, dataset, source, 0, 0)
+    loop = SequentialEngine(
+        session.network, dealt.clients, resolve_device(config.device), config.workers, config.batch_norm
+    )
+    if session.method.aggregator.travels:
+        weights, rows = session.method.aggregator.deliver(server.state, len(server.rows)), server.rows
+    else:
+        # Models stay where they are: each client has written its own.
+        weights = torch.eye(len(dealt.clients), dtype=torch.float64)
+        rows = torch.stack([read_final(folder / "server" / f"client-{k}", loop.layout) for k in range(len(weights))])
+    found = count_accuracies(dealt.metrics, loop, weights, rows)
+    domains = dealt.metrics.by_domain(found)
+    return SimulatedDeployment(session.method.name, session.method.label, config.rounds, mean(found), domains, folder)
+
+
+def baseline_components(name: str | None) -> Layer:
+    """A baseline's parts as values of a configuration."""
+    if name is None:
+        return {}
+    found = baseline(name)
+    if found.rounds == 0:
+        raise UsageError(f"baseline {name!r} has no round: hand the source model out as it is")
+    return {
+        "aggregator": found.aggregator,
+        "pseudo_labeler": found.pseudo_labeler,
+        "objectives": list(found.objectives),
+        "components": found.components,
+        "name": name,
+        **({"clusterer": found.clusterer} if found.clusterer else {}),
+    }

@@ -1,0 +1,95 @@
+"""What travels: models as named tensors, and whether tensors are what they should be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from fedwca.engine.layout import Layout, Slot
+
+MessageKind = Literal["train", "upload", "lost", "final", "done"]
+Transport = Literal["full", "half"]
+DTYPES: dict[Transport, torch.dtype] = {"full": torch.float32, "half": torch.float16}
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """One message, down or up."""
+
+    kind: MessageKind
+    """train: a task; upload: its answer; lost: the client does not know the source model; final, done: the end."""
+    round: int = 0
+    models: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)
+    """Model → tensor → values. Down: ``source`` with its classifier, once; ``sent-0``, ``sent-1`` …; up: ``model``,
+    and ``largest`` where small changes are left out."""
+    report: Mapping[str, Tensor] = field(default_factory=dict)
+    """What the aggregator declares, one vector each."""
+    extras: Mapping[str, Tensor] = field(default_factory=dict)
+    """What objectives exchange that is no model. Up: what `collect` gave, by ``<objective>.<name>``; down: what `pool`
+    made of all clients' uploads."""
+    notes: Mapping[str, int | float | str] = field(default_factory=dict)
+    """Plain values, such as the number of training images."""
+
+    @property
+    def bytes(self) -> int:
+        """Of all tensors, without names and framing."""
+        groups = (self.report, self.extras, *self.models.values())
+        return sum(tensor.numel() * tensor.element_size() for group in groups for tensor in group.values())
+
+
+def model_slots(layout: Layout) -> tuple[Slot, ...]:
+    """All tensors of a model, in the order of its row."""
+    return (*layout.parameters, *layout.statistics)
+
+
+def wire_types(layout: Layout, transport: Transport) -> dict[str, torch.dtype]:
+    """Type of each tensor on the wire: the first layer keeps its precision, because clients are clustered by it.
+
+    First layers of clients that began as one model are nearly collinear; rounded to half precision, other clusters
+    were found (docs/deploy.md).
+    """
+    first = {slot.name for slot in layout.layers()[0]}
+    return {slot.name: DTYPES["full" if slot.name in first else transport] for slot in model_slots(layout)}
+
+
+def row_to_tensors(row: Tensor, layout: Layout, transport: Transport = "full") -> dict[str, Tensor]:
+    """A model ``[P]`` as named tensors; ``half`` keeps values beyond its range at the range's end."""
+    wanted = wire_types(layout, transport)
+    return {slot.name: cast_in_range(slot.of(row), wanted[slot.name]) for slot in model_slots(layout)}
+
+
+def cast_in_range(values: Tensor, kind: torch.dtype) -> Tensor:
+    """Values in another type; those beyond its range at the range's end."""
+    limit = torch.finfo(kind).max
+    return (values if values.dtype == kind else values.clamp(-limit, limit)).to(kind)
+
+
+def tensors_to_row(tensors: Mapping[str, Tensor], layout: Layout) -> Tensor:
+    """Named tensors as a model ``[P]``, float32; see `tensors_problem` for what must hold."""
+    return torch.cat([tensors[slot.name].reshape(-1).float() for slot in model_slots(layout)])
+
+
+def tensors_problem(tensors: Mapping[str, Tensor], wanted: Iterable[Slot], types: Mapping[str, torch.dtype]) -> str:
+    """Why named tensors are not those of a model's model_slots, in their `wire_types`; empty if they are."""
+    by_name = {slot.name: slot for slot in wanted}
+    if lacks := sorted(set(by_name) - set(tensors)):
+        return f"lacks the tensor {lacks[0]!r}"
+    if strange := sorted(set(tensors) - set(by_name)):
+        return f"has the tensor {strange[0][:80]!r}, which this model does not have"
+    for name, slot in by_name.items():
+        if why := tensor_problem(name, tensors[name], slot.shape, types[name]):
+            return why
+    return ""
+
+
+def tensor_problem(name: str, tensor: Tensor, shape: tuple[int, ...], kind: torch.dtype) -> str:
+    """Why a tensor has not the shape and type it should, or values that are not finite; empty if it is in order."""
+    if tuple(tensor.shape) != shape:
+        return f"{name} has shape {tuple(tensor.shape)}; right is {shape}"
+    if tensor.dtype != kind:
+        return f"{name} has type {tensor.dtype}; right is {kind}"
+    return "" if bool(torch.isfinite(tensor).all()) else f"{name} has values that are not finite"

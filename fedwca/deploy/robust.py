@@ -1,0 +1,54 @@
+"""Defences against uploads that are in order and lie all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Robust = Literal["mean", "median", "trimmed"]
+
+
+def norm_outliers(moves: Mapping[int, float], factor: float | None) -> dict[int, float]:
+    """Clients whose model moved more than ``factor`` times the median of this round, with their share of that bound.
+
+    >>> norm_outliers({0: 1.0, 1: 1.0, 2: 12.0}, 3.0)
+    {2: 4.0}
+    """
+    if factor is None or len(moves) < 3:
+        return {}
+    bound = factor * float(torch.tensor(list(moves.values()), dtype=torch.float64).median())
+    return {client: moved / bound for client, moved in moves.items() if moved > bound}
+
+
+def robust_mean(rows: Tensor, how: Robust, share: float = 0.25) -> Tensor:
+    """A robust mean ``[N, P] -> [P]``: by coordinate the median, or the mean without the outer ``share`` on each side.
+
+    >>> robust_mean(torch.tensor([[1.0], [2.0], [3.0], [90.0]]), "trimmed")
+    tensor([2.5000])
+    """
+    ordered = rows.sort(0).values
+    n = len(ordered)
+    cut = (n - 1) // 2 if how == "median" else min(int(share * n), (n - 1) // 2)
+    return ordered[cut : n - cut].mean(0)
+
+
+def robust_means(means: Tensor, weights: Tensor, bank: Tensor, how: Robust) -> Tensor:
+    """Means of clusters ``[C, P]``, with those of three clients or more made robust.
+
+    Args:
+        means: as the weights give them.
+        weights: ``[C, R+K]``, of the server's rows before and of the clients' models.
+        bank: the clients' models ``[K, P]``.
+        how: mean: they stay as they are.
+    """
+    if how == "mean":
+        return means
+    robust, kept = means.clone(), weights.shape[1] - len(bank)
+    for row, weight in enumerate(weights):
+        members = weight[kept:] > 0
+        if int(members.sum()) > 2 and not bool(weight[:kept].any()):
+            robust[row] = robust_mean(bank[members], how)
+    return robust

@@ -1,0 +1,195 @@
+"""What deployment adds to the server's part of a round: one task for each client, late clients, defences."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from fedwca.core.messages import Offer
+from fedwca.deploy.answers import ExpectedAnswer, ReceivedAnswer
+from fedwca.deploy.context import ModelSignatures, ServerContext
+from fedwca.deploy.parcel import Parcel, row_to_tensors, tensors_to_row
+from fedwca.deploy.robust import robust_means
+from fedwca.deploy.session_state import ClusteredClients, SessionState
+from fedwca.deploy.single_client import drop_single_means, mix_shares, refuse_single
+from fedwca.errors import UsageError
+from fedwca.federated.server import (
+    Server,
+    assign_clusters,
+    compare_clients,
+    expect_uploads,
+    next_state,
+    offer_models,
+    offer_source,
+    pool_extras,
+)
+from fedwca.functional import member_distances
+
+
+@dataclass(frozen=True)
+class RoundOffer:
+    """What the server sends in a round, before each client is sent its part."""
+
+    models: Offer
+    shared: Tensor
+    """The offer's shared models ``[S, P]``."""
+    extras: Mapping[str, Tensor]
+    """What everybody is sent that is no model."""
+
+
+def make_offer(context: ServerContext, state: SessionState) -> RoundOffer:
+    """What is sent in the next round; where no model travels, clients go on from the source model or from their own."""
+    method, server, clients = context.method, state.server, context.rules.clients
+    if method.aggregator.travels:
+        models = offer_models(state.round, server, method.aggregator, clients, context.layout.trained)
+    else:
+        models = offer_source(clients)
+    return RoundOffer(models, context.mix(models.shared, server.rows), pool_extras(method.objectives, server.state))
+
+
+def needs_cluster(context: ServerContext, state: SessionState, client: int) -> bool:
+    """Whether a client joins so late that it is to be placed in a cluster first."""
+    return bool(state.round and not state.samples[client] and context.method.aggregator.grouping.needs_clusterer)
+
+
+def make_task(
+    context: ServerContext, state: SessionState, offer: RoundOffer, client: int, first: bool, informed: bool
+) -> tuple[Parcel, ExpectedAnswer]:
+    """One client's task, and what is taken from it then.
+
+    Args:
+        context: the federation's.
+        state: what the session remembers.
+        offer: of this round.
+        client: k.
+        first: it trains from the source model, which it has.
+        informed: it knows the source model and the composition.
+    """
+    composition, aggregator, server = context.composition, context.method.aggregator, state.server
+    transport, token = composition.transport, secrets.token_hex(8)
+    notes: dict[str, int | float | str] = {"token": token, "first": int(first), "personal": 1}
+    models: dict[str, Mapping[str, Tensor]] = {}
+    if not informed:
+        models["source"] = {name: tensor.cpu() for name, tensor in context.network.state_dict().items()}
+        notes |= {"composition": composition.model_dump_json(), "client": client}
+    sent = server.source
+    if not first and aggregator.travels:
+        personal = offer.models.personal[client]
+        rows = torch.cat([context.mix(personal, server.rows), offer.shared])
+        models |= {f"sent-{i}": row_to_tensors(row, context.layout, transport) for i, row in enumerate(rows)}
+        notes["personal"] = len(personal)
+        # An update is against what arrives, which half precision has rounded.
+        sent = tensors_to_row(models["sent-0"], context.layout)
+    upload = expect_uploads(0 if first else state.round, server, aggregator, offer.models, context.extras)
+    expected = ExpectedAnswer(
+        round=state.round,
+        token=token,
+        layout=context.layout,
+        transport=transport,
+        share=composition.top,
+        travels=aggregator.travels,
+        sent=sent,
+        upload=upload,
+        samples=state.samples[client],
+    )
+    return Parcel("train", state.round, models, {}, offer.extras, notes), expected
+
+
+def assign_late_client(context: ServerContext, state: SessionState, model: Tensor) -> int | None:
+    """The cluster of the client of round 0 that is nearest to a late one in what clusters were made of.
+
+    Args:
+        context: the federation's.
+        state: what the session remembers.
+        model: the late client's after a round from the source model ``[P]``.
+
+    Returns:
+        None where the model cannot be compared: it has no direction.
+    """
+    clustered, source = state.clustered, state.server.source
+    assert clustered is not None
+    vectors, _ = compare_clients(context.method.clusterer, context.signatures(model[None], source))
+    labels = state.server.state["labels"][clustered.numbers]
+    try:
+        distances, _ = member_distances(clustered.vectors, vectors[0], labels, clustered.metric)
+    except UsageError:
+        return None
+    return int(distances.argmin())
+
+
+def close_session_round(
+    context: ServerContext, state: SessionState, answers: Mapping[int, ReceivedAnswer], late: Mapping[int, int]
+) -> SessionState:
+    """The state after a round: clusters, means, and what the aggregator learns.
+
+    Args:
+        context: the federation's.
+        state: before.
+        answers: those that count, by client.
+        late: clusters of late clients among them, whose models are in no mean yet.
+
+    Raises:
+        FedwcaError: round 0 left a client alone in its cluster, and that is refused.
+    """
+    method, rules, server, clients = context.method, context.rules, state.server, context.rules.clients
+    aggregator, round = method.aggregator, state.round
+    uploads = {client: answer.upload for client, answer in answers.items()}
+    samples = tuple(answers[k].samples if k in answers else named for k, named in enumerate(state.samples))
+    present = torch.tensor([client in answers and client not in late for client in range(clients)])
+    bank = torch.stack([answers[k].model if k in answers else server.source for k in range(clients)])
+
+    def signatures() -> ModelSignatures:
+        return context.signatures(bank[present], server.source)
+
+    labels, _ = assign_clusters(round, method, server.state, uploads, present, signatures, context.keys)
+    if late:
+        labels = labels.index_put((torch.tensor(list(late)),), torch.tensor(list(late.values())))
+    rows, shares = server.rows, state.shares
+    if aggregator.travels:
+        sizes = torch.tensor([max(1, number) for number in samples])
+        weights = aggregator.gather(server.state, labels, sizes, present, len(rows))
+        weights = drop_single_means(context, state, weights)
+        rows = context.composition.batch_norm.gather(weights, server.rows, bank, context.layout)
+        rows = robust_means(rows, weights, bank, rules.robust)
+        shares = mix_shares(weights, state.shares)
+    learned = next_state(aggregator, server.state, labels, uploads, present)
+    clustered = state.clustered
+    if not round and aggregator.grouping.needs_clusterer:
+        clustered = ClusteredClients(present.nonzero()[:, 0], *compare_clients(method.clusterer, signatures()))
+    waiting = state.waiting | frozenset(late)
+    if aggregator.expected(round) or not aggregator.reports:
+        waiting -= {client for client in answers if client not in late or not aggregator.reports}
+    return replace(
+        state,
+        round=round + 1,
+        server=Server(rows, learned, server.source),
+        shares=shares,
+        samples=samples,
+        clustered=clustered,
+        waiting=waiting,
+    )
+
+
+def make_final_parcels(context: ServerContext, state: SessionState) -> dict[int, Parcel]:
+    """The model each client ends with.
+
+    Raises:
+        FedwcaError: it is another client's own, and that is refused.
+    """
+    aggregator, rows = context.method.aggregator, state.server.rows
+    here = [client for client, number in enumerate(state.samples) if number]
+    if not aggregator.travels:
+        # Each has gone on from its own model, and ends with it.
+        return {client: Parcel("final", state.round) for client in here}
+    weights = aggregator.deliver(state.server.state, len(rows))
+    parcels = {}
+    for client in here:
+        if float((weights[client] @ state.shares)[client]) < 1 - 1e-9:
+            refuse_single(context, state, client, weights[client][None])
+        model = row_to_tensors(context.mix(weights[client], rows), context.layout, context.composition.transport)
+        parcels[client] = Parcel("final", state.round, {"sent-0": model})
+    return parcels

@@ -1,0 +1,194 @@
+"""The server of a real federation: rounds that survive absent, late and hostile clients, and a restart."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from fedwca.core.network import Network
+from fedwca.deploy.answers import ExpectedAnswer, ReceivedAnswer, answer_problem, read_answer
+from fedwca.deploy.checks import require_compressible, require_consent, require_defences, require_deployable
+from fedwca.deploy.composition import Composition
+from fedwca.deploy.context import ServerContext
+from fedwca.deploy.parcel import Parcel
+from fedwca.deploy.robust import norm_outliers
+from fedwca.deploy.rules import Rules
+from fedwca.deploy.server_round import (
+    assign_late_client,
+    close_session_round,
+    make_final_parcels,
+    make_offer,
+    make_task,
+    needs_cluster,
+)
+from fedwca.deploy.session_state import SessionState, assign_number, set_name
+from fedwca.deploy.single_client import refuse_single
+from fedwca.errors import UsageError
+from fedwca.federated.method import Method
+from fedwca.federated.server import Server, sample_clients
+
+log = logging.getLogger("fedwca.deploy")
+
+
+@dataclass
+class _OpenRound:
+    """A round under way, by client."""
+
+    expected: dict[int, ExpectedAnswer] = field(default_factory=dict)
+    answers: dict[int, ReceivedAnswer] = field(default_factory=dict)
+
+
+class Session:
+    """One federation, round after round: `open` says what to send, `receive` takes answers, `close` ends the round.
+
+    Args:
+        method: what is played; its aggregator and clusterer are called as in `fedwca.federated.round.run_round`.
+        network: the source model with its classifier.
+        composition: what clients are told.
+        rules: how clients are treated.
+
+    Raises:
+        UsageError: the method cannot be deployed, or a rule does not fit it; says why.
+    """
+
+    def __init__(self, method: Method, network: Network, composition: Composition, rules: Rules) -> None:
+        require_deployable(method, 1, network)
+        require_consent(rules, method)
+        require_defences(rules, method, composition)
+        require_compressible(composition, network)
+        self.context = ServerContext(method, network, composition, rules)
+        self.method, self.network, self.composition, self.rules = method, network, composition, rules
+        self.layout = self.context.layout
+        source, clients = self.layout.read(network), rules.clients
+        shares = torch.zeros(1, clients, dtype=torch.float64)
+        self.state = SessionState(0, Server(source[None], {}, source), shares, ("",) * clients, (0,) * clients)
+        self._informed: set[int] = set()
+        self._round: _OpenRound | None = None
+
+    @property
+    def expected(self) -> Mapping[int, ExpectedAnswer]:
+        """By client, what is taken from it in the round under way."""
+        return {} if self._round is None else self._round.expected
+
+    def admit(self, name: str, wish: int | None = None) -> int | None:
+        """The number of the client called ``name``, from now on its own; see `assign_number`."""
+        number = assign_number(self.state.names, name, wish)
+        if number is None:
+            log.warning("client %s is turned away: no free place", name)
+        else:
+            self.state = replace(self.state, names=set_name(self.state.names, number, name))
+        return number
+
+    def release(self, number: int, online: set[str]) -> None:
+        """Free a number whose client cannot be reached; for nodes without keys, whose names change as they restart."""
+        names = self.state.names
+        if 0 <= number < len(names) and names[number] not in online:
+            self.state = replace(self.state, names=set_name(names, number, ""))
+            self._informed.discard(number)
+
+    def open(self, available: Iterable[int]) -> dict[int, Parcel]:
+        """Begin a round, or begin it again: what to send to whom.
+
+        Args:
+            available: numbers of the clients that can be reached.
+
+        Raises:
+            FedwcaError: a model of a single client would be handed on, and that is refused.
+        """
+        state, rules, aggregator = self.state, self.rules, self.method.aggregator
+        sampled = sample_clients(state.round, rules.clients, rules.participation, self.context.keys)
+        offer = make_offer(self.context, state)
+        reused = bool(aggregator.reports) and state.round > 0 and not aggregator.expected(state.round)
+        parcels, self._round = {}, _OpenRound()
+        for client in sorted(set(sampled) & set(available)):
+            if client in state.waiting and reused:
+                continue
+            first = not state.round or needs_cluster(self.context, state, client)
+            if aggregator.travels and not first:
+                sent = torch.cat([offer.models.personal[client], offer.models.shared])
+                refuse_single(self.context, state, client, sent)
+            task, expected = make_task(self.context, state, offer, client, first, client in self._informed)
+            parcels[client], self._round.expected[client] = task, expected
+        return parcels
+
+    def receive(self, client: int, parcel: Parcel) -> str:
+        """Take one answer; returns why it is refused, or an empty string."""
+        current, expected = self._round, self.expected.get(client)
+        if parcel.kind == "lost":
+            self._informed.discard(client)
+            why = "does not know the source model; it is sent again"
+        elif current is None or expected is None:
+            why = "was not asked in this round"
+        elif client in current.answers:
+            why = "has answered this round already"
+        elif not (why := answer_problem(parcel, expected)):
+            self._informed.add(client)
+            current.answers[client] = read_answer(parcel, expected)
+        if why:
+            self._log_refusal(client, why)
+        return why
+
+    def close(self) -> bool:
+        """End the round with what has come; False where that is too little and the round is to be played again.
+
+        Raises:
+            FedwcaError: round 0 left a client alone in its cluster, and that is refused.
+        """
+        current, self._round = self._round, None
+        assert current is not None
+        state, rules = self.state, self.rules
+        answers = self._without_outliers(current)
+        late = self._assign_late_clients(answers)
+        heard = len(answers) - len(late)
+        if heard < min(rules.least, rules.clients):
+            log.warning("round %d: %d uploads are too few; it is played again", state.round, heard)
+            return False
+        self.state = close_session_round(self.context, state, answers, late)
+        return True
+
+    def finish(self) -> dict[int, Parcel]:
+        """The model each client ends with; see `fedwca.deploy.server_round.make_final_parcels`."""
+        return make_final_parcels(self.context, self.state)
+
+    def resume(self, state: SessionState) -> None:
+        """Go on from a checkpoint.
+
+        Raises:
+            UsageError: it is of a federation of another size or model.
+        """
+        if len(state.names) != self.rules.clients or state.server.rows.shape[1] != self.layout.width:
+            raise UsageError(
+                f"the checkpoint is of {len(state.names)} clients and models of {state.server.rows.shape[1]} values; "
+                f"this federation has {self.rules.clients} and {self.layout.width}"
+            )
+        # Nobody is taken to know the source model: clients that do lose nothing but a download.
+        self.state, self._informed, self._round = state, set(), None
+
+    def _without_outliers(self, current: _OpenRound) -> dict[int, ReceivedAnswer]:
+        """The answers whose models moved no more than the norm bound allows."""
+        trained, answers = self.layout.trained, dict(current.answers)
+        moves = {k: float((answers[k].model - current.expected[k].sent)[:trained].norm()) for k in answers}
+        for client, factor in norm_outliers(moves, self.rules.norm_bound).items():
+            self._log_refusal(client, f"its update is {factor:.3g} times the norm bound")
+            del answers[client]
+        return answers
+
+    def _assign_late_clients(self, answers: dict[int, ReceivedAnswer]) -> dict[int, int]:
+        """Clusters of late clients; answers that cannot be compared are taken out."""
+        late = {}
+        for client in [client for client in answers if needs_cluster(self.context, self.state, client)]:
+            cluster = assign_late_client(self.context, self.state, answers[client].model)
+            if cluster is None:
+                self._log_refusal(client, "its model cannot be compared with those that clusters were made of")
+                del answers[client]
+            else:
+                late[client] = cluster
+        return late
+
+    def _log_refusal(self, client: int, why: str) -> None:
+        names = self.state.names
+        name = names[client] if 0 <= client < len(names) else "?"
+        log.warning("round %d: client %d (%s) refused: %s", self.state.round, client, name, why)

@@ -1,0 +1,64 @@
+"""No client's model is handed on alone: a mean takes two."""
+
+from __future__ import annotations
+
+import logging
+
+import torch
+from torch import Tensor
+
+from fedwca.deploy.context import ServerContext
+from fedwca.deploy.session_state import SessionState
+from fedwca.errors import FedwcaError
+
+log = logging.getLogger("fedwca.deploy")
+
+
+def mix_shares(weights: Tensor, shares: Tensor) -> Tensor:
+    """Share of each client's last upload in the next rows ``[C, K]``, from `gather`'s ``[C, R+K]`` and ``[R, K]``."""
+    kept = len(shares)
+    return weights[:, :kept] @ shares + weights[:, kept:]
+
+
+def is_single(shares: Tensor) -> Tensor:
+    """Rows ``[..., K]`` made of a single client's upload: handing one on hands on that client's model."""
+    return (shares > 1e-9).sum(-1) == 1
+
+
+def refuse_single(context: ServerContext, state: SessionState, client: int, sent: Tensor) -> None:
+    """Refuse, or warn of, sending models that are one client's own.
+
+    Args:
+        context: the federation's.
+        state: what the session remembers.
+        client: who would be sent them.
+        sent: as mixtures of the server's rows ``[..., R]``.
+
+    Raises:
+        FedwcaError: one is, and that is refused.
+    """
+    if not bool(is_single(sent @ state.shares).any()):
+        return
+    sentence = f"round {state.round}: a model sent to client {client} is a single client's own"
+    if context.rules.alone == "refuse":
+        raise FedwcaError(f"{sentence}; let clusters be larger, or allow it with alone = 'warn'")
+    log.warning("%s", sentence)
+
+
+def drop_single_means(context: ServerContext, state: SessionState, weights: Tensor) -> Tensor:
+    """`gather`'s weights ``[C, R+K]``, where a mean of one client is left undone: its row stays as it is."""
+    kept = len(state.server.rows)
+    alone = is_single(weights[:, kept:])
+    if context.method.aggregator.grouping.keeps_models_apart or not bool(alone.any()):
+        return weights
+    clusters = alone.nonzero()[:, 0].tolist()
+    sentence = f"round {state.round}: of clusters {clusters} a single client was heard"
+    if context.rules.alone == "warn":
+        log.warning("%s; its model is handed on", sentence)
+        return weights
+    if not state.round:
+        raise FedwcaError(f"{sentence}; take another clusterer or more clients, or allow it with alone = 'warn'")
+    log.warning("%s; the cluster keeps its model", sentence)
+    weights = weights.clone()
+    weights[alone] = torch.eye(kept, weights.shape[1], dtype=weights.dtype)[alone]
+    return weights

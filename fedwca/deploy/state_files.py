@@ -1,0 +1,138 @@
+"""Files that outlive a process: the server's state, a client's, and models."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from fedwca.core.tensor_files import open_tensors, write_tensors
+from fedwca.deploy.client import Client
+from fedwca.deploy.composition import Composition
+from fedwca.deploy.parcel import row_to_tensors, tensors_to_row
+from fedwca.deploy.session import Session
+from fedwca.deploy.session_state import ClusteredClients, SessionState
+from fedwca.engine.layout import Layout
+from fedwca.errors import CheckpointError
+from fedwca.federated.server import Server
+
+SESSION_FORMAT, CLIENT_FORMAT = "2", "1"
+"""Versions of these files."""
+FINAL = "model.safetensors"
+"""The model a client ends with, in its folder."""
+
+
+def write_state(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str, Any], version: str) -> None:
+    """Tensors and plain values in one file, whole or not at all."""
+    write_tensors(path, tensors, {"format": version, "notes": json.dumps(dict(notes))}, private=True)
+
+
+def read_state(path: Path, version: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """What `write_state` wrote.
+
+    Raises:
+        CheckpointError: the file is missing, damaged, or of another version.
+    """
+    file = open_tensors(path)
+    about = file.metadata
+    if about.get("format") != version:
+        raise CheckpointError(f"{path}: of version {about.get('format')!r}; this fedwca reads {version!r}")
+    return file.tensors(), json.loads(about["notes"])
+
+
+def save_session(session: Session, path: Path) -> None:
+    """Keep a session's state, so that a server that dies loses at most the round it is in."""
+    state, clustered = session.state, session.state.clustered
+    tensors = {
+        "rows": state.server.rows,
+        "source": state.server.source,
+        "shares": state.shares,
+        **{f"state/{name}": tensor for name, tensor in state.server.state.items()},
+    }
+    notes: dict[str, Any] = {
+        "round": state.round,
+        "seats": state.names,
+        "samples": state.samples,
+        "waiting": sorted(state.waiting),
+        "composition": session.composition.model_dump_json(),
+    }
+    if clustered is not None:
+        tensors |= {"clustered/numbers": clustered.numbers, "clustered/vectors": clustered.vectors}
+        notes["metric"] = clustered.metric
+    write_state(path, tensors, notes, SESSION_FORMAT)
+
+
+def resume_session(session: Session, path: Path) -> None:
+    """Go on where a server stopped.
+
+    Raises:
+        CheckpointError: the file is damaged, or of another composition.
+        UsageError: it is of a federation of another size.
+    """
+    tensors, notes = read_state(path, SESSION_FORMAT)
+    if notes["composition"] != session.composition.model_dump_json():
+        raise CheckpointError(f"{path}: of another composition or seed; remove it, or run what it was made by")
+    state = {name.removeprefix("state/"): t for name, t in tensors.items() if name.startswith("state/")}
+    clustered = None
+    if "metric" in notes:
+        clustered = ClusteredClients(tensors["clustered/numbers"], tensors["clustered/vectors"], notes["metric"])
+    session.resume(
+        SessionState(
+            round=notes["round"],
+            server=Server(tensors["rows"], state, tensors["source"]),
+            shares=tensors["shares"],
+            names=tuple(notes["seats"]),
+            samples=tuple(notes["samples"]),
+            clustered=clustered,
+            waiting=frozenset(notes["waiting"]),
+        )
+    )
+
+
+def save_client(client: Client, path: Path) -> None:
+    """Keep what a client was told and its own model, so that each round may be a process of its own."""
+    if client.composition is None:
+        return
+    source = {f"source/{name}": tensor for name, tensor in client.engine.network.state_dict().items()}
+    notes = {"client": client.index, "composition": client.composition.model_dump_json()}
+    held = {"own": client.engine.bank[0], "left": client.residual}
+    if client.round_start is not None:
+        notes["began"], held["began"], held["left before"] = client.round_start
+    kept = {name: tensor for name, tensor in held.items() if tensor is not None}
+    write_state(path, {**source, **kept}, notes, CLIENT_FORMAT)
+
+
+def resume_client(client: Client, path: Path) -> None:
+    """Take up what `save_client` kept.
+
+    Raises:
+        CheckpointError: the file is damaged.
+    """
+    tensors, notes = read_state(path, CLIENT_FORMAT)
+    source = {name.removeprefix("source/"): t for name, t in tensors.items() if name.startswith("source/")}
+    client.set_up(Composition.read(notes["composition"]), notes["client"], source)
+    client.engine.bank[0] = tensors["own"].to(client.engine.device)
+    client.residual = tensors.get("left")
+    if "began" in notes:
+        client.round_start = (notes["began"], tensors["began"].to(client.engine.device), tensors.get("left before"))
+
+
+def save_final(client: Client, folder: Path) -> None:
+    """The model a client ends with, with the classifier: a state dict that `fedwca bench --checkpoint` reads too."""
+    assert client.final is not None
+    parts = row_to_tensors(client.final.cpu(), client.engine.layout)
+    write_tensors(folder / FINAL, {**client.engine.network.state_dict(), **parts}, private=True)
+
+
+def read_final(folder: Path, layout: Layout) -> Tensor:
+    """The row ``[P]`` of what `save_final` wrote.
+
+    Raises:
+        CheckpointError: there is none: the client was not there at the end.
+    """
+    if not (folder / FINAL).is_file():
+        raise CheckpointError(f"{folder / FINAL} is missing: this client has no model of its own at the end")
+    return tensors_to_row(open_tensors(folder / FINAL).tensors(), layout)

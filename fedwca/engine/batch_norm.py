@@ -1,0 +1,83 @@
+"""What becomes of BatchNorm's running statistics when models are mixed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+
+import torch
+from torch import Tensor
+
+from fedwca.engine.layout import Layout, mix_rows
+
+
+class BatchNormPolicy(StrEnum):
+    """How running statistics are mixed, and what a client makes of them; by the word in a configuration."""
+
+    MIXED = "mixed"
+    """Mixed like parameters (decisions, A7)."""
+    POOLED = "pooled"
+    """A mixed variance counts the spread of the means, too."""
+    LOCAL = "local"
+    """A client keeps its own (FedBN)."""
+    RECALIBRATED = "recalibrated"
+    """One pass over the client's training images."""
+
+    @property
+    def one_model(self) -> bool:
+        """Whether a mixture of the server's rows is the same model at every client."""
+        return self in (BatchNormPolicy.MIXED, BatchNormPolicy.POOLED)
+
+    def mix(self, weights: Tensor, rows: Tensor, layout: Layout) -> Tensor:
+        """Mixtures of models ``[..., R] @ [R, P] -> [..., P]``."""
+        if self is BatchNormPolicy.POOLED:
+            return pool_statistics(weights, rows, layout)
+        return mix_rows(weights, rows)
+
+    def gather(self, weights: Tensor, rows: Tensor, bank: Tensor, layout: Layout) -> Tensor:
+        """Next server rows: mixtures ``[C, R+K]`` of (previous rows ``[R, P]``, bank ``[K, P]``)."""
+        if self is BatchNormPolicy.POOLED:
+            return pool_statistics(weights, torch.cat([rows, bank]), layout)
+        kept = rows.shape[0]
+        return mix_rows(weights[:, kept:], bank) + mix_rows(weights[:, :kept], rows)
+
+    def apply(
+        self,
+        models: Tensor,
+        bank: Tensor,
+        clients: int | Tensor,
+        layout: Layout,
+        recalibrate: Callable[[Tensor], None],
+    ) -> Tensor:
+        """Mixed models as they are at their clients, changed in place.
+
+        Args:
+            models: ``[P]`` of one client, or ``[G, P]``.
+            bank: every client's own model ``[K, P]``.
+            clients: their numbers: one, or ``[G]`` int64.
+            layout: of a row.
+            recalibrate: replaces the statistics of ``models`` by those of the clients' images, in place.
+        """
+        if self is BatchNormPolicy.LOCAL:
+            models[..., layout.trained :] = bank[clients, layout.trained :]
+        elif self is BatchNormPolicy.RECALIBRATED:
+            recalibrate(models)
+        return models
+
+
+def pool_statistics(weights: Tensor, rows: Tensor, layout: Layout) -> Tensor:
+    """As `mix_rows`, but a mixed running variance is that of the pooled distributions: Σ w (var + mean²) - (Σ w mean)².
+
+    >>> from fedwca.engine.layout import Slot
+    >>> layout = Layout((Slot("w", (1,), 0),), (Slot("n.running_mean", (1,), 1), Slot("n.running_var", (1,), 2)))
+    >>> pool_statistics(torch.tensor([0.5, 0.5]), torch.tensor([[1.0, 0.0, 1.0], [3.0, 2.0, 1.0]]), layout)
+    tensor([2., 1., 2.])
+    """
+    mixed, squares = mix_rows(weights, rows), mix_rows(weights, rows.square())
+    means = {slot.name.removesuffix("running_mean"): slot for slot in layout.statistics if slot.name.endswith("mean")}
+    for slot in layout.statistics:
+        if slot.name.endswith("running_var"):
+            at = means[slot.name.removesuffix("running_var")]
+            between = squares[..., at.start : at.stop] - mixed[..., at.start : at.stop].square()
+            mixed[..., slot.start : slot.stop] += between.clamp_min(0)
+    return mixed

@@ -1,0 +1,144 @@
+"""What one client computes between two messages, as functions of its own tensors, whichever engine runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+
+import torch
+from torch import Tensor
+
+from fedwca.core.interfaces import Objective
+from fedwca.core.messages import Batch, Blend, Predictions, Targets
+from fedwca.engine.task import Task
+
+
+def teacher_names(objectives: Sequence[Objective]) -> list[str]:
+    """Models whose predictions of the plain images objectives compare with, in order."""
+    return sorted({name for objective in objectives for name in objective.teachers})
+
+
+def anchor_names(objectives: Sequence[Objective]) -> list[str]:
+    """Models whose parameters penalties compare with, in order."""
+    return sorted({name for objective in objectives for name in objective.anchors})
+
+
+def observes(objectives: Sequence[Objective]) -> bool:
+    """Whether any objective measures something of the model that training starts from."""
+    return any(objective.observes for objective in objectives)
+
+
+def collecting(objectives: Sequence[Objective]) -> list[Objective]:
+    """Objectives that upload something beside the trained model."""
+    return [objective for objective in objectives if objective.collects]
+
+
+def wants_strong_views(objectives: Sequence[Objective]) -> bool:
+    """Whether any objective reads strong views of a step's images."""
+    return any("strong" in objective.views for objective in objectives)
+
+
+def label_models(task: Task) -> list[str]:
+    """Models whose predictions `make_targets` needs, in order."""
+    return list(dict.fromkeys((*task.labeler.models, *(("start",) if observes(task.objectives) else ()))))
+
+
+def named_mixture(name: str, blend: Blend, own: Tensor) -> Tensor:
+    """The mixture ``[K, Q+S]`` that a labeler or an objective names; one that the blend does not set is the own."""
+    return {**blend.references, "start": blend.start}.get(name, own)
+
+
+def observe(objectives: Sequence[Objective], start: Predictions) -> dict[str, Tensor]:
+    """What objectives measure of a client's start, by name."""
+    return {name: value for objective in objectives for name, value in objective.observe(start).items()}
+
+
+def make_targets(
+    task: Task, predictions: Mapping[str, Predictions], draws: Tensor
+) -> tuple[Targets, dict[str, Tensor]]:
+    """Targets by the models the labeler reads, and what objectives observe of the start.
+
+    Args:
+        task: what the client is to do.
+        predictions: of the models that `label_models` names, on all of the client's images.
+        draws: a uniform number for each image ``[N]``.
+    """
+    targets = task.labeler({name: predictions[name] for name in task.labeler.models}, draws)
+    return targets, observe(task.objectives, predictions["start"]) if observes(task.objectives) else {}
+
+
+def self_labelled_loss(
+    task: Task, found: Predictions, draws: Tensor, source: Mapping[str, Tensor], shared: Mapping[str, Tensor]
+) -> Tensor:
+    """The task's objectives over all of a client's images, labelled by the very model that predicted them ``[]``, nats.
+
+    Args:
+        task: what the client is to do.
+        found: the model's predictions.
+        draws: a uniform number for each image ``[N]``.
+        source: logits ``[N, M]`` of the source model, if it teaches.
+        shared: what the server shares of uploads.
+    """
+    targets = task.labeler(dict.fromkeys(task.labeler.models, found), draws)
+    batch = Batch(
+        found.logits,
+        found.features,
+        found.logits,
+        targets.labels,
+        targets.weights.to(found.logits.dtype),
+        dict.fromkeys(teacher_names(task.objectives), found.logits) | dict(source),
+        dict.fromkeys(("weak", "strong"), found.logits),
+        observe(task.objectives, found),
+        shared,
+    )
+    return torch.stack([objective(batch) for objective in task.objectives]).sum()
+
+
+def batch_loss(objectives: Sequence[Objective], batch: Batch) -> Tensor:
+    """What a training step descends ``[]``: the objectives added up, in nats."""
+    return reduce(torch.add, [objective(batch) for objective in objectives])
+
+
+def penalty(objectives: Sequence[Objective], parameters: Tensor, anchors: Mapping[str, Tensor]) -> Tensor | None:
+    """The objectives' penalties on the model itself ``[]``; None where there is none.
+
+    Args:
+        objectives: of the task.
+        parameters: trained parameters ``[P]``.
+        anchors: the same of the models that `anchor_names` names.
+    """
+    values = [objective.penalty(parameters, anchors) for objective in penalizing(objectives)]
+    found = [value for value in values if value is not None]
+    return torch.stack(found).sum() if found else None
+
+
+def penalizing(objectives: Sequence[Objective]) -> list[Objective]:
+    """Objectives that may have a penalty on the model itself."""
+    return [objective for objective in objectives if objective.penalizes]
+
+
+def collect(objectives: Sequence[Objective], trained: Predictions, targets: Targets) -> dict[str, Tensor]:
+    """What a client uploads beside its trained model, by ``<objective>.<name>``."""
+    return {
+        f"{objective.name}.{name}": value
+        for objective in collecting(objectives)
+        for name, value in objective.collect(trained, targets).items()
+    }
+
+
+class PassMemory:
+    """Predictions of models that were asked for before; a question is a tensor of mixtures, the very object."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[Tensor, Predictions]] = {}
+
+    def recall(self, mixtures: Tensor, predict: Callable[[Tensor], Predictions]) -> Predictions:
+        """What the mixtures' models predict; asking again for the same ones is free."""
+        if id(mixtures) not in self._found:
+            # The mixtures are kept beside their answer so that their id stays taken.
+            self._found[id(mixtures)] = (mixtures, predict(mixtures))
+        return self._found[id(mixtures)][1]
+
+    def forget(self) -> None:
+        """Let go of all of them."""
+        self._found.clear()

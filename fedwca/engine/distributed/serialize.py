@@ -1,0 +1,36 @@
+"""Values as bytes, on their way from one rank of a run to another."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedwca.core.messages import Targets
+
+
+class _Pickler(pickle.Pickler):
+    """Tensors by their values alone, from whatever device; of targets only what is read after training."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, Targets):
+            left_out = value.partners[:0]
+            return Targets, (value.labels, value.weights, left_out, value.mix, value.matched, value.notes)
+        if type(value) is Tensor and value.dtype is not torch.bfloat16:
+            return torch.tensor, (value.detach().cpu().numpy(),)
+        return NotImplemented
+
+
+def to_bytes(value: Any) -> Tensor:
+    """A value as bytes ``[n]`` uint8."""
+    file = io.BytesIO()
+    _Pickler(file, protocol=5).dump(value)
+    return torch.frombuffer(file.getbuffer(), dtype=torch.uint8)
+
+
+def from_bytes(payload: Tensor) -> Any:
+    """The value that `to_bytes` made bytes of; they come from this run's own ranks alone."""
+    return pickle.loads(payload.numpy().tobytes())

@@ -1,0 +1,105 @@
+"""Models as rows: where each tensor of a network lies in a flat row, and how rows are mixed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fedwca.core.network import Network
+from fedwca.errors import CheckpointError
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One tensor's place in a row."""
+
+    name: str
+    shape: tuple[int, ...]
+    start: int
+
+    @property
+    def stop(self) -> int:
+        """First position behind it."""
+        return self.start + torch.Size(self.shape).numel()
+
+    def of(self, rows: Tensor) -> Tensor:
+        """The tensor as a view: ``[..., P] -> [..., *shape]``."""
+        return rows[..., self.start : self.stop].view(*rows.shape[:-1], *self.shape)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The order of a row: trained parameters first, BatchNorm statistics after; the classifier is not in it."""
+
+    parameters: tuple[Slot, ...]
+    statistics: tuple[Slot, ...]
+    shortcuts: tuple[str, ...] = ()
+    """Prefixes of tensors beside the main path, which do not count as layers."""
+
+    @classmethod
+    def of(cls, network: Network) -> Layout:
+        """The layout of a network's feature extractor; a frozen backbone is no part of a row."""
+        left_out = ("classifier.", "backbone.") if network.backbone.frozen else ("classifier.",)
+        position = 0
+
+        def place(named: Any) -> tuple[Slot, ...]:
+            nonlocal position
+            slots = []
+            for name, tensor in named:
+                slots.append(Slot(name, tuple(tensor.shape), position))
+                position = slots[-1].stop
+            return tuple(slots)
+
+        parameters = place((n, p) for n, p in network.named_parameters() if not n.startswith(left_out))
+        statistics = place((n, b) for n, b in _statistics(network) if not n.startswith(left_out))
+        return cls(parameters, statistics, tuple(f"backbone.{name}." for name in network.backbone.shortcuts))
+
+    @property
+    def trained(self) -> int:
+        """Trained parameters: the first positions of a row."""
+        return self.parameters[-1].stop
+
+    @property
+    def width(self) -> int:
+        """P, all positions of a row."""
+        return (self.statistics or self.parameters)[-1].stop
+
+    def read(self, network: Network) -> Tensor:
+        """A network's row ``[P]``, a copy."""
+        state = network.state_dict()
+        return torch.cat([state[slot.name].detach().reshape(-1) for slot in (*self.parameters, *self.statistics)])
+
+    def write(self, network: Network, row: Tensor) -> None:
+        """Copy a row ``[P]`` into a network.
+
+        Raises:
+            CheckpointError: the row has another width.
+        """
+        if row.shape != (self.width,):
+            raise CheckpointError(f"a model row has {tuple(row.shape)} values; this network needs ({self.width},)")
+        state = network.state_dict()
+        with torch.no_grad():
+            for slot in (*self.parameters, *self.statistics):
+                state[slot.name].copy_(slot.of(row))
+
+    def layers(self) -> list[list[Slot]]:
+        """Convolutions and linear layers of the main path in order, each its weight and, where it has one, its bias."""
+        counted = (slot for slot in self.parameters if not slot.name.startswith(self.shortcuts))
+        weights = [slot for slot in counted if slot.name.endswith(".weight") and len(slot.shape) >= 2]
+        bias = {slot.name: slot for slot in self.parameters if slot.name.endswith(".bias")}
+        paired = [(w, bias.get(w.name.removesuffix("weight") + "bias")) for w in weights]
+        return [[w, b] if b is not None else [w] for w, b in paired]
+
+
+def _statistics(network: nn.Module) -> list[tuple[str, Tensor]]:
+    """Floating-point buffers that a checkpoint holds: running means and variances, not counters."""
+    saved = network.state_dict().keys()
+    return [(n, b) for n, b in network.named_buffers() if n in saved and b.is_floating_point()]
+
+
+def mix_rows(weights: Tensor, rows: Tensor) -> Tensor:
+    """Mixtures of models: ``[..., R] @ [R, P] -> [..., P]``; BatchNorm statistics like parameters."""
+    return weights.to(rows.device, rows.dtype) @ rows

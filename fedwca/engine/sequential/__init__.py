@@ -1,0 +1,1 @@
+"""The engine that runs clients one after another, several at a time in threads."""

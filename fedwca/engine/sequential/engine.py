@@ -1,0 +1,186 @@
+"""The plain engine: client after client on views of the bank's rows, spread over the cores with one thread each."""
+
+from __future__ import annotations
+
+import os
+import queue
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from fedwca.core.network import Network
+from fedwca.data.partition import ClientImages
+from fedwca.engine.batch_norm import BatchNormPolicy
+from fedwca.engine.device_copy import synchronize
+from fedwca.engine.interface import RoundWork
+from fedwca.engine.layout import Layout
+from fedwca.engine.precision import Precision, check_precision
+from fedwca.engine.sequential.replica import Replica
+from fedwca.engine.sequential.worker import ClientWorker
+from fedwca.engine.task import Received
+
+T = TypeVar("T")
+
+
+@contextmanager
+def limit_to_one_thread() -> Iterator[None]:
+    """Tensor operations use one core inside; the parallelism is over clients, and sums have one order."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def count_cores() -> int:
+    """Cores this process may use; what `torchrun` started beside it on this machine has as many."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    there = len(affinity(0)) if affinity else os.cpu_count() or 1
+    return max(1, there // int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
+
+
+class SequentialEngine:
+    """Runs clients one at a time per worker; memory is the bank plus one client's activations per worker.
+
+    Args:
+        network: the model; its classifier is shared and frozen, its other tensors only give shapes.
+        clients: unlabeled images, ``[N, 3, H, W]`` uint8.
+        device: where models and images live.
+        workers: clients at the same time; None: as many as there are cores on a CPU, one on a GPU. Threads, not
+            processes: torch releases the interpreter lock, and the bank needs no copy. Results do not depend on it.
+        batch_norm: what becomes of BatchNorm's running statistics when models are mixed; see `BatchNormPolicy`.
+        precision: in which clients compute; evaluation and recalibration are always in the network's own.
+
+    Raises:
+        UsageError: they cannot compute in that precision.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        clients: Sequence[ClientImages],
+        device: str | torch.device = "cpu",
+        workers: int | None = None,
+        batch_norm: BatchNormPolicy | str = BatchNormPolicy.MIXED,
+        precision: Precision = "fp32",
+    ) -> None:
+        self.batch_norm = BatchNormPolicy(batch_norm)
+        self.device = torch.device(device)
+        check_precision(precision, network.class_vectors.dtype, self.device)
+        self.layout = Layout.of(network)
+        self.network = network.to(self.device)
+        best = count_cores() if self.device.type == "cpu" else 1
+        self.workers = max(1, min(workers or best, len(clients)))
+        layout = torch.channels_last
+        self.images = [c.train.to(self.device).contiguous(memory_format=layout) for c in clients]
+        self._test = [c.test.to(self.device).contiguous(memory_format=layout) for c in clients]
+        self.sizes = torch.tensor([len(c.train) for c in clients])
+        self.bank = self.layout.read(self.network).repeat(len(clients), 1)
+        self._replicas: queue.SimpleQueue[Replica] = queue.SimpleQueue()
+        for _ in range(self.workers):
+            self._replicas.put(Replica(self.network, self.layout, precision))
+
+    def run(self, round: RoundWork[T]) -> list[T]:
+        """As `fedwca.engine.interface.Engine.run` says; the step is taken in a worker thread, for one client."""
+        offer, rows = round.offer, round.rows
+        source = self.layout.read(self.network)
+
+        def work(client: int) -> T:
+            weights = torch.cat([offer.personal[client], offer.shared])
+            replica = self._replicas.get()
+            try:
+                received = Received(
+                    weights, lambda w: self._apply_batch_norm(client, self.mix(w, rows), replica), source
+                )
+                personal, slot = offer.personal.shape[1], self.bank[client]
+                worker = ClientWorker(replica, self.images[client], received, personal, slot, round.task(client))
+                return round.step(worker)[0]
+            finally:
+                self._replicas.put(replica)
+
+        found = self._map(work, round.clients, round.done)
+        synchronize(self.device)
+        return found
+
+    def mix(self, weights: Tensor, rows: Tensor) -> Tensor:
+        """Mixtures of models ``[..., R] @ [R, P]``, BatchNorm statistics as ``batch_norm`` says."""
+        return self.batch_norm.mix(weights, rows, self.layout)
+
+    def gather(self, weights: Tensor, rows: Tensor) -> Tensor:
+        """Next server rows: mixtures ``[C, R+K]`` of (previous rows ``[R, P]``, bank)."""
+        return self.batch_norm.gather(weights, rows, self.bank, self.layout)
+
+    def deliver(self, weights: Tensor, rows: Tensor) -> Tensor:
+        """Models as they are at the clients ``[K, P]``, as `classify` evaluates them: mixtures ``[K, R]`` of rows."""
+
+        def work(client: int) -> Tensor:
+            replica = self._replicas.get()
+            try:
+                return self._apply_batch_norm(client, self.mix(weights[client], rows), replica)
+            finally:
+                self._replicas.put(replica)
+
+        return torch.stack(self._map(work, range(len(self.images)), lambda client: None))
+
+    def _apply_batch_norm(self, client: int, row: Tensor, replica: Replica) -> Tensor:
+        """A mixed model ``[P]`` as it is at a client: with that client's statistics where they are not mixed."""
+
+        def recalibrate(model: Tensor) -> None:
+            replica.bind(model)
+            replica.recalibrate(self.images[client])
+
+        return self.batch_norm.apply(row, self.bank, client, self.layout, recalibrate)
+
+    def classify(
+        self, weights: Tensor | None = None, rows: Tensor | None = None, clients: Sequence[int] | None = None
+    ) -> list[Tensor]:
+        """Predicted classes of each client's test images ``[N_test]``, on the CPU.
+
+        Args:
+            weights: the model of each client as a mixture of ``rows`` ``[K, R]``; None: its own in ``bank``.
+            rows: ``[R, P]``.
+            clients: whose; None: all.
+        """
+
+        def work(client: int) -> Tensor:
+            if len(self._test[client]) == 0:
+                return torch.zeros(0, dtype=torch.int64)
+            replica = self._replicas.get()
+            try:
+                row = self.bank[client]
+                if weights is not None and rows is not None:
+                    row = self._apply_batch_norm(client, self.mix(weights[client], rows), replica)
+                replica.bind(row)
+                return replica.predict(self._test[client]).logits.argmax(1).cpu()
+            finally:
+                self._replicas.put(replica)
+
+        return self._map(work, range(len(self._test)) if clients is None else clients, lambda client: None)
+
+    def _map(self, work: Callable[[int], T], clients: Sequence[int], done: Callable[[int], None]) -> list[T]:
+        if self.workers == 1:
+            results = []
+            with limit_to_one_thread():
+                for client in clients:
+                    results.append(work(client))
+                    done(client)
+            return results
+        with limit_to_one_thread():
+            pool = ThreadPoolExecutor(self.workers, initializer=torch.set_num_threads, initargs=(1,))
+            try:
+                futures = {pool.submit(work, client): client for client in clients}
+                pending: set[Future[T]] = set(futures)
+                while pending:
+                    finished, pending = wait(pending, return_when=FIRST_COMPLETED)
+                    for future in finished:
+                        future.result()
+                        done(futures[future])
+                return [future.result() for future in futures]
+            finally:
+                # After an error or Ctrl-C: clients that have not begun never do; those at work end their round.
+                pool.shutdown(cancel_futures=True)

@@ -1,0 +1,116 @@
+"""One network on which any row can be put without a copy, and the two things done with it: predict and step."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from fedwca.core.messages import Predictions
+from fedwca.core.network import Network
+from fedwca.engine.layout import Layout
+from fedwca.engine.precision import Phase, Precision, compute_precision
+from fedwca.engine.sgd import sgd_step
+from fedwca.engine.task import Training
+
+
+class Replica:
+    """A private copy of the network; its feature extractor's tensors are views of whatever row is bound.
+
+    Training steps therefore change the bound row in place: parameters by SGD, BatchNorm statistics by the modules.
+    """
+
+    def __init__(self, network: Network, layout: Layout, precision: Precision = "fp32") -> None:
+        self.precision = precision
+        self.network = copy.deepcopy(network).requires_grad_(False)
+        self.layout = layout
+        self.drops = network.drops
+        self.class_vectors = self.network.class_vectors
+        like = self.class_vectors
+        self.momentum = torch.zeros(layout.trained, dtype=like.dtype, device=like.device)
+        self._momenta = [slot.of(self.momentum) for slot in layout.parameters]
+        owners = dict(self.network.named_modules())
+        self._leaves = [self.network.get_parameter(slot.name) for slot in layout.parameters]
+        for parameter in self._leaves:
+            parameter.requires_grad_(True)
+        self._buffers: list[tuple[nn.Module, str, int]] = [
+            (owners[slot.name.rpartition(".")[0]], slot.name.rpartition(".")[2], index)
+            for index, slot in enumerate(layout.statistics)
+        ]
+
+    def bind(self, row: Tensor) -> None:
+        """Put the model ``row [P]`` on the network; nothing is copied."""
+        self.row = row
+        for slot, parameter in zip(self.layout.parameters, self._leaves, strict=True):
+            parameter.data = slot.of(row)
+        for module, name, index in self._buffers:
+            # .data: a version counter of its own, else updating one statistic makes autograd distrust the others.
+            module._buffers[name] = self.layout.statistics[index].of(row).data
+
+    def forward(self, x: Tensor, masks: Sequence[Tensor] = (), phase: Phase | None = None) -> tuple[Tensor, Tensor]:
+        """Logits ``[N, M]`` and features ``[N, q]`` of prepared images, in the precision of a phase; None: in full."""
+        if phase is None:
+            return self.network(x, masks)  # type: ignore[no-any-return]
+        with compute_precision(self.precision, phase, x.device):
+            features = self.network.extract(x, masks)
+        return self.network.classifier(features), features
+
+    @torch.no_grad()
+    def predict(self, images: Tensor, batch: int | None = None, phase: Phase | None = None) -> Predictions:
+        """Predictions for uint8 images ``[N, 3, H, W]`` in eval mode, no augmentation, in batches."""
+        self.network.eval()
+        chunks = images.split(batch or self.network.chunk)
+        parts = [self.forward(self.network.prepare(chunk), phase=phase) for chunk in chunks]
+        logits, features = zip(*parts, strict=True)
+        return Predictions(torch.cat(logits), torch.cat(features))
+
+    @torch.no_grad()
+    def recalibrate(self, images: Tensor, batch: int | None = None) -> None:
+        """Replace the bound row's BatchNorm statistics by those of these images, one pass, no dropout."""
+        kept = set(self.network.backbone.modules()) if self.network.backbone.frozen else set()
+        found = (m for m in self.network.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm))
+        norms = [norm for norm in found if norm not in kept]
+        if not norms or len(images) < 2:
+            return
+        before = [norm.momentum for norm in norms]
+        self.network.eval()
+        for norm in norms:
+            norm.train()
+        seen = 0
+        for chunk in images.split(batch or self.network.chunk):
+            if len(chunk) < 2:
+                continue
+            seen += len(chunk)
+            for norm in norms:
+                # A running mean over chunks: each moves the statistics by its share of what was seen so far.
+                norm.momentum = len(chunk) / seen
+            self.network(self.network.prepare(chunk))
+        for norm, momentum in zip(norms, before, strict=True):
+            norm.momentum = momentum
+
+    def begin(self) -> None:
+        """Fresh momentum and training mode: the start of a client's round."""
+        self.network.train()
+        self.momentum.zero_()
+
+    def step(self, loss: Tensor, pull: Tensor | None, training: Training) -> None:
+        """One SGD step on the bound row: g + wd·w, momentum without dampening, as torch.optim.SGD does it.
+
+        Args:
+            loss: what the network's outputs cost ``[]``.
+            pull: further gradient of the parameters ``[P]``, for penalties on the model itself.
+            training: learning rate, momentum, weight decay, and the largest length of the gradient.
+        """
+        found = torch.autograd.grad(loss, self._leaves, allow_unused=True, materialize_grads=True)
+        with torch.no_grad():
+            gradients = [gradient.contiguous() for gradient in found]
+            if pull is not None:
+                for gradient, slot in zip(gradients, self.layout.parameters, strict=True):
+                    gradient.add_(slot.of(pull))
+            if training.clip is not None:
+                # As torch.nn.utils.clip_grad_norm_ does it, on the parameters of all layers together.
+                length = torch.stack([gradient.norm() for gradient in gradients]).norm()
+                torch._foreach_mul_(gradients, (training.clip / (length + 1e-6)).clamp_max(1))
+            sgd_step(self._leaves, gradients, self._momenta, training)

@@ -1,0 +1,210 @@
+"""One client's work between two messages: evidence on the models it was sent, labels, training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from fedwca.core.messages import Batch, Blend, Predictions, Targets
+from fedwca.engine import client_program as program
+from fedwca.engine.draws import StepDraws, pick_images
+from fedwca.engine.randomness import permutation, uniform
+from fedwca.engine.sequential.replica import Replica
+from fedwca.engine.task import EpochContext, Received, Task
+from fedwca.engine.timing import Clock
+from fedwca.functional import alignment, soft_neighborhood_density
+
+
+class ClientWorker(Clock):
+    """A client at work: a `View` for K = 1 that remembers passes and trains into its ``slot [P]``."""
+
+    def __init__(
+        self, replica: Replica, images: Tensor, received: Received, personal: int, slot: Tensor, task: Task
+    ) -> None:
+        super().__init__(slot.device)
+        self.replica, self.images, self.received, self.slot, self.task = replica, images, received, slot, task
+        self._identity = torch.eye(received.weights.shape[0], dtype=received.weights.dtype)
+        self.own = self.model(0)
+        self.shared = self._identity[personal:]
+        self.passes = 0
+        self._memory = program.PassMemory()
+
+    @property
+    def weights(self) -> Tensor:
+        """``[1, Q+S, R]``"""
+        return self.received.weights[None]
+
+    def model(self, column: int) -> Tensor:
+        """The mixture ``[1, Q+S]`` that is one of the models sent."""
+        return self._identity[column : column + 1]
+
+    def predict(self, mixtures: Tensor) -> Predictions:
+        """Predictions of a mixture ``[1, Q+S]`` on the client's images; asking again for the same one is free."""
+        return self._memory.recall(mixtures, lambda asked: self._pass(self.received.mix(asked[0])))
+
+    def outputs(self, mixtures: Tensor) -> list[Predictions]:
+        """As `predict`, in a list of one."""
+        return [self.predict(mixtures)]
+
+    def _pass(self, row: Tensor) -> Predictions:
+        self.passes += 1
+        self.replica.bind(row)
+        return self.replica.predict(self.images, phase="evidence")
+
+    def alignment(self, mixtures: Tensor) -> Tensor:
+        """Mean cosine to the nearest classifier vector, one value a mixture: ``[M, Q+S] -> [1, M]``."""
+        vectors = self.replica.class_vectors
+        values = [alignment(self._pass(self.received.mix(w)).features, vectors) for w in mixtures]
+        return torch.stack(values)[None].double().cpu()
+
+    def density(self, mixtures: Tensor) -> Tensor:
+        """Soft neighborhood density of the mixed model: ``[1, Q+S] -> [1]``, nats."""
+        return soft_neighborhood_density(self.predict(mixtures).probabilities)[None].double().cpu()
+
+    @torch.no_grad()
+    def loss(self, mixtures: Tensor) -> Tensor:
+        """The task's objectives over all images, labelled by the mixed model itself: ``[M, Q+S] -> [1, M]``, nats."""
+        draws, shared = self._draws("partners"), self._shared()
+        teaches = "source" in program.teacher_names(self.task.objectives)
+        source = {"source": self._pass(self.received.source).logits} if teaches else {}
+        values = [
+            program.self_labelled_loss(self.task, self._pass(self.received.mix(w)), draws, source, shared)
+            for w in mixtures
+        ]
+        return torch.stack(values)[None].double().cpu()
+
+    def row(self, name: str, blend: Blend) -> Tensor:
+        """A named model ``[P]``: start, cluster, source, or one of the blend's references."""
+        if name == "source":
+            return self.received.source
+        return self.received.mix(program.named_mixture(name, blend, self.own)[0])
+
+    def predictions(self, name: str, blend: Blend) -> Predictions:
+        """What a named model says of the client's images."""
+        if name == "source":
+            return self._pass(self.received.source)
+        return self.predict(program.named_mixture(name, blend, self.own))
+
+    def _draws(self, purpose: str) -> Tensor:
+        return uniform(self.task.keys(purpose), torch.arange(len(self.images))).to(self.images.device)
+
+    def label(self, blend: Blend, purpose: str, row: Tensor | None = None) -> tuple[Targets, dict[str, Tensor]]:
+        """Targets by the models the labeler reads, and what objectives observe of the start.
+
+        Args:
+            blend: says which models these are.
+            purpose: of the draws.
+            row: stands in for the start once training has moved it.
+        """
+        found = {
+            name: self._pass(row) if name == "start" and row is not None else self.predictions(name, blend)
+            for name in program.label_models(self.task)
+        }
+        with torch.no_grad():
+            return program.make_targets(self.task, found, self._draws(purpose))
+
+    def _shared(self) -> dict[str, Tensor]:
+        like = self.replica.class_vectors
+        return {name: value.to(like.device, like.dtype) for name, value in self.task.shared.items()}
+
+    def context(self, blend: Blend) -> EpochContext:
+        """What the client is trained towards at first, by the model it starts with."""
+        task, width = self.task, self.replica.layout.trained
+        with self.clock("label"):
+            targets, observed = self.label(blend, "partners")
+            taught = {name: self.predictions(name, blend).logits for name in program.teacher_names(task.objectives)}
+        anchors = {name: self.row(name, blend)[:width].clone() for name in program.anchor_names(task.objectives)}
+        if task.labeler.renew == "round":
+            self._memory.forget()
+        return EpochContext(targets, taught, anchors, observed, self._shared())
+
+    def train(self, blend: Blend) -> list[Targets]:
+        """Label and train for one round; the trained model is left in the client's row of the bank.
+
+        Args:
+            blend: where to start and what to compare with.
+
+        Returns:
+            The targets of the last epoch, in a list of one.
+        """
+        task, training, context = self.task, self.task.training, self.context(blend)
+        row = self.slot.copy_(self.received.mix(blend.start[0]))
+        started = self.mark()
+        step = 0
+        self.replica.bind(row)
+        self.replica.begin()
+        for epoch in range(training.epochs):
+            if epoch and task.labeler.renew == "epoch":
+                targets, observed = self.label(blend, f"partners {epoch}", row)
+                context = replace(context, targets=targets, observed=observed)
+                self.replica.bind(row)
+                self.replica.network.train()
+            order = permutation(task.keys(f"order {epoch}"), len(self.images))
+            # What each step mixes decides shapes, so it is read once an epoch and not once a step.
+            mixed = (context.targets.mix > 0).cpu()[order].split(training.batch_size)
+            for here, mixing in zip(order.to(self.images.device).split(training.batch_size), mixed, strict=True):
+                if len(here) > 1:
+                    self._step(here, mixing.nonzero()[:, 0].to(here.device), context, step)
+                step += 1
+        self.lap("train", started)
+        return [context.targets]
+
+    def collect(self, targets: Sequence[Targets]) -> list[dict[str, Tensor]]:
+        """What is uploaded beside the trained model, by ``<objective>.<name>``; costs a pass where any is asked for."""
+        if not program.collecting(self.task.objectives):
+            return [{}]
+        with self.clock("collect"), torch.no_grad():
+            found = program.collect(self.task.objectives, self._pass(self.slot), targets[0])
+            return [{name: value.cpu() for name, value in found.items()}]
+
+    def _step(self, here: Tensor, places: Tensor, context: EpochContext, step: int) -> None:
+        """One forward over plain, mixed and strong images together, so BatchNorm never sees a tiny batch.
+
+        Args:
+            here: images of the step ``[B]``.
+            places: those of its places whose image is mixed.
+            context: what they are trained towards.
+            step: its number.
+        """
+        training, targets, objectives = self.task.training, context.targets, self.task.objectives
+        draws = StepDraws(self.replica.network, self.task.keys, step, training.batch_size)
+        everyone = positions = torch.arange(len(here), device=here.device)
+        images = pick_images(self.images, here)
+        x = draws.weak(images, everyone)
+        inputs, strong = [x], program.wants_strong_views(objectives)
+        if len(places):
+            chosen, beyond = here[places], training.batch_size + places
+            partners = draws.weak(pick_images(self.images, targets.partners[chosen]), beyond)
+            inputs.append(torch.lerp(x[places], partners, targets.mix[chosen].to(x.dtype).view(-1, 1, 1, 1)))
+            positions = torch.cat([everyone, beyond])
+        if strong:
+            inputs.append(draws.strong(images, everyone))
+        drop = draws.masks(positions, everyone if strong else None)
+        x = x if len(inputs) == 1 else torch.cat(inputs)
+        logits, features = self.replica.forward(x, [mask.to(x.dtype) for mask in drop], "train")
+        ends = (len(here), len(here) + len(places))
+        plain, blended, other = logits.tensor_split(ends) if len(inputs) > 1 else (logits, logits[:0], logits[:0])
+        batch = Batch(
+            plain,
+            features if len(inputs) == 1 else features[: len(here)],
+            plain if not len(places) else plain.index_copy(0, places, blended),
+            targets.labels.index_select(0, here),
+            targets.weights.index_select(0, here).to(plain.dtype),
+            {name: value.index_select(0, here) for name, value in context.taught.items()},
+            {"weak": plain, **({"strong": other} if strong else {})},
+            context.observed,
+            context.shared,
+        )
+        self.replica.step(program.batch_loss(objectives, batch), self._pull(context.anchors), training)
+
+    def _pull(self, anchors: Mapping[str, Tensor]) -> Tensor | None:
+        """Gradient ``[P]`` of the objectives' penalties on the model itself; None where there is none."""
+        if not program.penalizing(self.task.objectives):
+            return None
+        # .data: a version counter of its own, else other clients' steps on the bank make autograd distrust this row.
+        leaf = self.slot[: self.replica.layout.trained].data.requires_grad_()
+        value = program.penalty(self.task.objectives, leaf, anchors)
+        return None if value is None else torch.autograd.grad(value, leaf)[0]

@@ -1,0 +1,38 @@
+"""One step of SGD with momentum, by torch's own function."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+from torch.optim.sgd import sgd
+
+from fedwca.engine.task import Training
+
+
+def sgd_step(
+    parameters: Sequence[Tensor], gradients: Sequence[Tensor], momenta: Sequence[Tensor], training: Training
+) -> None:
+    """Change parameters and momenta in place: g + wd·w, momentum without dampening, as `torch.optim.SGD` does it.
+
+    Args:
+        parameters: what is trained.
+        gradients: of each.
+        momenta: of each; zeros before the first step.
+        training: learning rate, momentum and weight decay.
+    """
+    # One pass over memory where torch has it.
+    fused = parameters[0].device.type in ("cpu", "cuda")
+    sgd(
+        list(parameters),
+        list(gradients),
+        list(momenta),
+        foreach=not fused,
+        fused=fused,
+        lr=training.lr,
+        momentum=training.momentum,
+        weight_decay=training.weight_decay,
+        dampening=0.0,
+        nesterov=training.nesterov,
+        maximize=False,
+    )

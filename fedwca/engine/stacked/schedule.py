@@ -1,0 +1,70 @@
+"""What is known of the steps between two labellings before the first of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedwca.engine.randomness import uniform
+from fedwca.engine.stacked.batch import TrialBatch
+from fedwca.engine.stacked.images import StepGroup, step_groups
+
+
+class StepSchedule:
+    """Which images come in which step of some epochs, and how many of them are mixed.
+
+    How many there are is asked of the device once, if labels mix images at all.
+
+    Args:
+        batch: who is trained.
+        mix: how much of each of their images is another's ``[G, N]``.
+        epochs: those between two labellings.
+        counted: False: nothing is asked, and steps have a place for each image to be mixed.
+    """
+
+    def __init__(self, batch: TrialBatch, mix: Tensor, epochs: range, counted: bool = True) -> None:
+        sizes, images = batch.sizes, batch.task.training.batch_size
+        self.epochs, self.steps = epochs, -(-max(sizes) // images)
+        """Steps of the largest client."""
+        self.groups = [step_groups(sizes, step, images) for step in range(self.steps)]
+        """Who does how many images, by step."""
+        self.kinds: Counter[Hashable] = Counter(group for _ in epochs for some in self.groups for group in some)
+        """How often the same clients do as many images."""
+        self._batch = images
+        self.each = -(-batch.counts // images)
+        """Steps of every client ``[G]``."""
+        every = torch.arange(self.steps * images, device=batch.device)
+        behind = every >= batch.counts[:, None]
+        self.order = torch.stack([_order(batch.keys(f"order {epoch}"), every, behind) for epoch in epochs])
+        """Images in the order they come ``[E, G, steps·batch]``; what stands behind the last one means nothing."""
+        self._mixes = batch.task.labeler.mixes
+        self._mixed = self._count(mix) if self._mixes and counted else []
+
+    def _count(self, mix: Tensor) -> list[Any]:
+        """Mixed images by epoch, step and client; the host waits for them."""
+        clients, images = mix.shape
+        mixed = torch.cat([mix > 0, mix.new_zeros(clients, self.order.shape[-1] - images, dtype=torch.bool)], 1)
+        chosen = mixed.gather(1, self.order.transpose(0, 1).flatten(1))
+        found: list[Any] = chosen.unflatten(1, (len(self.epochs), self.steps, self._batch)).sum(-1).tolist()
+        return found
+
+    def places(self, epoch: int, step: int, group: StepGroup) -> int:
+        """Places for mixed images that each client of a group has in a step."""
+        if not self._mixes:
+            return 0
+        at = epoch - self.epochs.start
+        return max(own[at][step] for own in self._mixed[group.first : group.stop]) if self._mixed else group.images
+
+    def values(self, epoch: int, step: int, group: StepGroup) -> tuple[Tensor, Tensor]:
+        """What tells a step from others like it: its images ``[g, B]``, and how many each client has behind it."""
+        rows, at = slice(group.first, group.stop), step * self._batch
+        return self.order[epoch - self.epochs.start, rows, at : at + group.images], epoch * self.each[rows] + step
+
+
+def _order(keys: Tensor, places: Tensor, behind: Tensor) -> Tensor:
+    """`fedwca.engine.randomness.permutation` of each client's images ``[G, n]``, those behind the last one after it."""
+    return uniform(keys[:, None], places[None]).masked_fill(behind, 2.0).argsort(dim=1, stable=True)

@@ -1,0 +1,50 @@
+"""What a batch of clients is trained towards: targets of clients of unequal size, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+
+from torch import Tensor
+
+from fedwca.core.messages import Targets
+from fedwca.engine.stacked.vmap import Tree, map_tree
+
+
+@dataclass(frozen=True)
+class StackedContext:
+    """As `fedwca.engine.task.EpochContext`, for G clients."""
+
+    targets: Mapping[str, Tree]
+    """`fedwca.core.messages.Targets` by field ``[G, N]``, notes by name ``[G, …]``; what stands behind a client's last
+    sample means nothing."""
+    taught: Mapping[str, Tensor]
+    """Logits ``[G, N, M]`` of the plain images by frozen models."""
+    anchors: Mapping[str, Tensor]
+    """Trained parameters ``[G, P]`` of the models that penalties compare with."""
+    observed: Mapping[str, Tensor]
+    """``[G, …]``"""
+    shared: Mapping[str, Tensor]
+    """The same for all clients of a trial; of several trials each client's own ``[G, …]``."""
+
+
+def targets_tree(targets: Targets) -> dict[str, Tree]:
+    """One client's targets by field."""
+    return {field.name: getattr(targets, field.name) for field in fields(targets)}
+
+
+def split_targets(stacked: Mapping[str, Tree], sizes: Sequence[int]) -> list[Targets]:
+    """Each client's own, as views.
+
+    Args:
+        stacked: of G clients, see `StackedContext`.
+        sizes: images of each.
+    """
+    longest = stacked["labels"].shape[1]
+    rows = map_tree(lambda values: values.unbind(), stacked)
+    notes = rows.pop("notes")
+    found = []
+    for i, n in enumerate(sizes):
+        own = {name: values[i] if n == longest else values[i][:n] for name, values in rows.items()}
+        found.append(Targets(**own, notes={name: values[i] for name, values in notes.items()}))
+    return found

@@ -1,0 +1,219 @@
+"""Training of a batch of clients: all steps of a round, each one forward, one backward and one update of flat rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedwca.core.messages import Batch
+from fedwca.engine import client_program as program
+from fedwca.engine.draws import StepDraws
+from fedwca.engine.layout import Layout
+from fedwca.engine.sgd import sgd_step
+from fedwca.engine.stacked.batch import TrialBatch
+from fedwca.engine.stacked.images import StepGroup
+from fedwca.engine.stacked.network import StackedInput
+from fedwca.engine.stacked.schedule import StepSchedule
+from fedwca.engine.stacked.targets import StackedContext
+from fedwca.engine.stacked.vmap import vmap_or_loop
+from fedwca.engine.task import Task
+
+Capture = Callable[[Mapping[Hashable, int]], Callable[..., None]]
+"""Takes how many steps of each kind there are between two labellings, and gives what carries them out: called with a
+step's kind, its values and the step as a function of these. Steps of one kind differ in their values alone."""
+Relabel = Callable[[int, Tensor], dict[str, Any]]
+"""An epoch and the models ``[G, P]`` as they then are, to the fields of a `StackedContext` that become others."""
+
+
+def train(
+    batch: TrialBatch, models: Tensor, context: StackedContext, relabel: Relabel, capture: Capture | None = None
+) -> StackedContext:
+    """Train ``models [G, P]`` in place for one round; what the last epoch was trained towards.
+
+    Args:
+        batch: whose models.
+        models: where training starts; afterwards where it ended.
+        context: what the first epoch is trained towards.
+        relabel: makes labels anew before an epoch, where these are renewed.
+        capture: what carries out steps; None: they are called one by one.
+    """
+    training, renews = batch.task.training, batch.task.labeler.renew == "epoch"
+    momentum = torch.zeros_like(models[:, : batch.layout.trained])
+    schedule, run = None, None
+    for epoch in range(training.epochs):
+        if renews and epoch:
+            context = replace(context, **relabel(epoch, models))
+        if schedule is None or renews:
+            epochs = range(epoch, epoch + 1) if renews else range(training.epochs)
+            # What is captured cannot depend on how many images are mixed.
+            schedule = StepSchedule(batch, context.targets["mix"], epochs, counted=capture is None)
+            run = capture(schedule.kinds) if capture else None
+        for step in range(schedule.steps):
+            for group in schedule.groups[step]:
+                values = schedule.values(epoch, step, group)
+                take = partial(train_step, batch, context, models, momentum, group, schedule.places(epoch, step, group))
+                if run is None:
+                    take(*values)
+                else:
+                    run(group, values, take)
+    return context
+
+
+def train_step(
+    batch: TrialBatch,
+    context: StackedContext,
+    models: Tensor,
+    momentum: Tensor,
+    group: StepGroup,
+    places: int,
+    here: Tensor,
+    number: Tensor,
+) -> None:
+    """One step of the clients of a group, with the places, draws and sums that `ClientWorker` has for each.
+
+    Args:
+        batch: all clients.
+        context: what they are trained towards.
+        models: theirs ``[G, P]``; those of the group change in place.
+        momentum: of SGD ``[G, P]``; likewise.
+        group: those that take the step.
+        places: for mixed images, that each of them has.
+        here: their images ``[g, B]``.
+        number: steps that each of them has taken in this round ``[g]``.
+    """
+    rows, layout, training = slice(group.first, group.stop), batch.layout, batch.task.training
+    leaf, parameters, statistics = split_leaves(layout, models[rows])
+    shown, mixed = _show_images(batch, context, rows, places, here, number)
+    logits, features, fresh = batch.network(
+        parameters,
+        statistics,
+        shown,
+        training=True,
+        phase="train",
+        heads=None if batch.heads is None else batch.heads[rows],
+    )
+    # A client's loss depends on no other client's model, so the gradient of the sum is every client's own.
+    losses = _losses(batch, context, rows, here, mixed, logits, features) + _penalties(batch.task, leaf, context, rows)
+    gradient = torch.autograd.grad(losses.sum(), leaf)[0]
+    if training.clip is not None:
+        gradient = gradient * (training.clip / (gradient.norm(dim=1, keepdim=True) + 1e-6)).clamp_max(1)
+    # A row is one long parameter.
+    sgd_step(models[rows, : layout.trained].unbind(), gradient.unbind(), momentum[rows].unbind(), training)
+    for slot in layout.statistics:
+        if slot.name in fresh:
+            slot.of(models[rows]).copy_(fresh[slot.name])
+
+
+@dataclass(frozen=True)
+class _MixedPlaces:
+    """Where g clients have mixed images in a step."""
+
+    places: Tensor
+    """Of the images that are mixed ``[g, m]``, those that are real first."""
+    valid: Tensor
+    """Which of these are real ``[g, m]``."""
+
+
+def _show_images(
+    batch: TrialBatch, context: StackedContext, rows: slice, places: int, here: Tensor, number: Tensor
+) -> tuple[StackedInput, _MixedPlaces]:
+    """What clients see in a step: plain images, mixed ones, strong views, in this order."""
+    network, task, most = batch.network.network, batch.task, batch.task.training.batch_size
+    draws = StepDraws(network, lambda purpose: batch.keys(purpose)[rows, None, None], number[:, None], most)
+    everyone = torch.arange(here.shape[1], device=here.device).expand(len(here), -1)
+    images = batch.take(rows, here)
+    x = torch.unflatten(draws.weak(images, everyone), 0, here.shape)
+    inputs, positions, mixed = [x], everyone, everyone[:, :0]
+    valid = all_real = torch.ones_like(here, dtype=torch.bool)
+    real = [all_real]
+    if places:
+        targets = context.targets
+        is_mixed = _of(targets["mix"], rows, here) > 0
+        mixed = (~is_mixed).to(torch.uint8).argsort(dim=1, stable=True)[:, :places]
+        valid, samples = is_mixed.gather(1, mixed), here.gather(1, mixed)
+        partners = targets["partners"][rows].gather(1, samples).clamp_min(0)
+        other = torch.unflatten(draws.weak(batch.take(rows, partners), most + mixed), 0, mixed.shape)
+        share = targets["mix"][rows].gather(1, samples).to(x.dtype)
+        index = mixed.view(*mixed.shape, 1, 1, 1).expand(-1, -1, *x.shape[2:])
+        inputs.append(torch.lerp(x.gather(1, index), other, share.view(*share.shape, 1, 1, 1)))
+        real.append(valid)
+        positions = torch.cat([everyone, most + mixed], 1)
+    strong = program.wants_strong_views(task.objectives)
+    if strong:
+        inputs.append(torch.unflatten(draws.strong(images, everyone), 0, here.shape))
+        real.append(all_real)
+    masks = [mask.to(x.dtype) for mask in draws.masks(positions, everyone if strong else None)]
+    shown = StackedInput(torch.cat(inputs, 1), masks, torch.cat(real, 1) if places else None)
+    return shown, _MixedPlaces(mixed, valid)
+
+
+def _losses(
+    batch: TrialBatch,
+    context: StackedContext,
+    rows: slice,
+    here: Tensor,
+    mixed: _MixedPlaces,
+    logits: Tensor,
+    features: Tensor,
+) -> Tensor:
+    """What each client's step descends ``[g]``, without penalties."""
+    objectives, targets, images, most = batch.task.objectives, context.targets, here.shape[1], mixed.places.shape[1]
+    plain, other = logits[:, :images], logits[:, images + most :]
+    target = plain
+    if most:
+        index = mixed.places[..., None].expand(-1, -1, plain.shape[-1])
+        blended = logits[:, images : images + most]
+        target = plain.scatter(1, index, torch.where(mixed.valid[..., None], blended, plain.gather(1, index)))
+    tree = {
+        "logits": plain,
+        "features": features[:, :images],
+        "target_logits": target,
+        "labels": _of(targets["labels"], rows, here),
+        "weights": _of(targets["weights"], rows, here).to(plain.dtype),
+        "reference_logits": {name: _of(value, rows, here) for name, value in context.taught.items()},
+        "view_logits": {"weak": plain, **({"strong": other} if program.wants_strong_views(objectives) else {})},
+        "observed": {name: value[rows] for name, value in context.observed.items()},
+    }
+    if batch.several:
+        tree["shared"] = {name: value[rows] for name, value in context.shared.items()}
+
+    def loss(own: dict[str, Any]) -> Tensor:
+        return program.batch_loss(objectives, Batch(**{"shared": context.shared, **own}))
+
+    found: Tensor = vmap_or_loop("the objectives", loss, tree)
+    return found
+
+
+def _penalties(task: Task, leaf: Tensor, context: StackedContext, rows: slice) -> Tensor:
+    """The objectives' penalties on the models themselves ``[g]``, or a plain 0."""
+    if not program.penalizing(task.objectives):
+        return leaf[:0].sum()
+    anchors = {name: value[rows] for name, value in context.anchors.items()}
+
+    def penalty(own: dict[str, Any]) -> Tensor:
+        found = program.penalty(task.objectives, own["leaf"], own["anchors"])
+        return own["leaf"][:0].sum() if found is None else found
+
+    found: Tensor = vmap_or_loop("the penalties", penalty, {"leaf": leaf, "anchors": anchors})
+    return found
+
+
+def _of(values: Tensor, rows: slice, here: Tensor) -> Tensor:
+    """Values ``[G, N, …]`` of the images in a step ``[g, B, …]``."""
+    values = values[rows]
+    index = here.view(*here.shape, *(1,) * (values.ndim - 2))
+    return values.gather(1, index.expand(*here.shape, *values.shape[2:]))
+
+
+def split_leaves(layout: Layout, rows: Tensor) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
+    """Of models ``[g, P]``: trained values as one leaf, the same by name ``[g, …]``, BatchNorm statistics by name."""
+    leaf, slots = rows[:, : layout.trained].detach().requires_grad_(), layout.parameters
+    # Split, not sliced: its gradient is put together once instead of added up from one whole row a tensor.
+    parts = leaf.split([slot.stop - slot.start for slot in slots], 1)
+    named = {slot.name: part.unflatten(1, slot.shape) for slot, part in zip(slots, parts, strict=True)}
+    return leaf, named, {slot.name: slot.of(rows) for slot in layout.statistics}

@@ -1,0 +1,1 @@
+"""Ways to carry out steps that are measured on no GPU yet: recorded steps, and a choice by measurement."""

@@ -1,0 +1,168 @@
+"""Which kernels are the quickest for a model, its shapes and a device, and whether they give the same numbers."""
+
+from __future__ import annotations
+
+import copy
+import math
+import statistics
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedwca.core.network import Network
+from fedwca.engine.layout import Layout
+from fedwca.engine.precision import Precision
+from fedwca.engine.stacked.network import StackedInput, StackedNetwork
+from fedwca.engine.stacked.train import split_leaves
+from fedwca.engine.stacked.tuning.graphs import CudaGraphs, Record
+from fedwca.engine.stacked.tuning.kernels import Kernels
+
+STEPS = 5
+SLACK, LIMIT = 3.0, 0.03
+"""How far from the gradient in float64 a candidate's may be: so many times eager's distance, or this share of the norm,
+whichever is more. One unit that rounding moves across zero changes a residual network's gradient by a hundredth."""
+MIXED = 0.5
+"""Share of a step's images for which clients that mix have places: 0.36 to 0.50 in results/mixed.json."""
+GAIN = 0.03
+"""Share of eager's time that others must save; less is noise."""
+
+Found = dict[Kernels, dict[str, Any]]
+
+
+class Candidate:
+    """One of the kernels: training steps of a model on a batch, forward and backward, that change nothing.
+
+    Args:
+        network: the model; each client has a copy.
+        x: prepared images ``[G, B, 3, H, W]``.
+        precision: in which they are done.
+        kernels: how.
+        mixes: whether steps have places for mixed images too; nothing that is there counts in the gradient.
+        by_hand: see `fedwca.engine.stacked.network.StackedNetwork`.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        x: Tensor,
+        precision: Precision,
+        kernels: Kernels,
+        mixes: bool = False,
+        by_hand: bool = True,
+    ) -> None:
+        layout, self.images = Layout.of(network), x.shape[1]
+        self.stacked, self.layout = StackedNetwork(network, layout, precision, kernels, by_hand), layout
+        self.row, self.x, self.real = layout.read(network), x, None
+        if mixes:
+            # What is recorded has a place for each.
+            more = self.images if kernels == "graphs" else round(MIXED * self.images)
+            self.x = torch.cat([x, x[:, :more]], 1)
+            real = torch.arange(self.images + more, device=x.device) < self.images
+            self.real = real.expand(len(x), -1)
+        # Nothing is dropped and nothing is drawn: random numbers stay where they are.
+        self.masks = [x.new_ones(*self.x.shape[:2], *drop.shape) for drop in network.drops]
+        self._record: Record | None = CudaGraphs(x.device) if kernels == "graphs" else None
+        self._play: Callable[[], None] | None = None
+        self._gradient = x.new_zeros(len(x), layout.trained)
+
+    def step(self) -> Tensor:
+        """The gradient of a cross-entropy ``[G, P]``; for graphs, where it is recorded."""
+        if self._record is None:
+            return self._step()
+        if self._play is None:
+            self._step()
+            self._play = self._record(lambda: self._gradient.copy_(self._step()))
+        self._play()
+        return self._gradient
+
+    def _step(self) -> Tensor:
+        leaf, named, measured = split_leaves(self.layout, self.row.repeat(len(self.x), 1))
+        logits, _, _ = self.stacked(
+            named, measured, StackedInput(self.x, self.masks, self.real), training=True, phase="train"
+        )
+        logits = logits[:, : self.images]
+        labels = torch.arange(logits.shape[1], device=logits.device) % logits.shape[-1]
+        loss = -logits.log_softmax(-1)[:, torch.arange(len(labels), device=logits.device), labels].mean(-1).sum()
+        return torch.autograd.grad(loss, leaf)[0]
+
+    def timed(self, clock: Callable[[], float]) -> tuple[float, Tensor]:
+        """Seconds of a step by a clock, the device's part included, and its gradient."""
+        self._settle()
+        started = clock()
+        gradient = self.step()
+        self._settle()
+        return clock() - started, gradient
+
+    def _settle(self) -> None:
+        if self.x.is_cuda:
+            torch.cuda.synchronize(self.x.device)
+
+
+def benchmark_kernels(
+    network: Network,
+    images: Tensor,
+    precision: Precision,
+    candidates: Sequence[Kernels],
+    steps: int = STEPS,
+    clock: Callable[[], float] = time.perf_counter,
+    mixes: bool = False,
+) -> Found:
+    """Time training steps by candidate, in turn.
+
+    Args:
+        network: the model, on its device.
+        images: of G clients, uint8 ``[G, B, 3, H, W]``, on the same device.
+        precision: in which clients train.
+        candidates: what is tried; the first has to work.
+        steps: of each, after one that is not counted.
+        clock: what the steps are timed by, in seconds.
+        mixes: whether labels mix images, which takes more room with some candidates than with others.
+
+    Returns:
+        By candidate ``first_seconds`` (of the first step, by the time of day), ``seconds`` (median of a step), and
+        ``apart``, the distance of the first client's gradient from that in float64, by its norm; or ``error``, why the
+        candidate cannot be had.
+    """
+    x = network.prepare(images.flatten(0, 1)).unflatten(0, images.shape[:2])
+    found: Found = {}
+    entries: dict[Kernels, Candidate] = {}
+    exact = Candidate(copy.deepcopy(network).double(), x[:1].double(), "fp32", "eager").step()[0]
+    for name in candidates:
+        try:
+            # What torch says of candidates that lose is of no use to anybody.
+            with warnings.catch_warnings(action="ignore"):
+                entries[name] = Candidate(network, x, precision, name, mixes)
+                seconds, gradient = entries[name].timed(time.perf_counter)
+        except Exception as error:  # whatever a device may say
+            if name == candidates[0]:
+                raise
+            entries.pop(name, None)
+            found[name] = {"error": f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}"}
+            continue
+        apart = float((gradient[0] - exact).norm() / exact.norm())
+        found[name] = {"first_seconds": round(seconds, 4), "apart": apart}
+    times: dict[Kernels, list[float]] = {name: [] for name in entries}
+    for turn in range(steps):
+        for name in list(entries) if turn % 2 == 0 else reversed(list(entries)):
+            times[name].append(entries[name].timed(clock)[0])
+    for name in entries:
+        found[name]["seconds"] = round(statistics.median(times[name]), 6)
+    return found
+
+
+def pick_kernels(found: Found) -> Kernels:
+    """The quickest of those that are about as exact as the first; the first where nothing saves enough.
+
+    >>> tried = {"eager": {"seconds": 1.0, "apart": 1e-6}, "graphs": {"seconds": 0.5, "apart": 0.5}}
+    >>> pick_kernels(tried | {"channels-last": {"seconds": 0.8, "apart": 1e-3}})
+    'channels-last'
+    """
+    first = next(iter(found))
+    limit = max(SLACK * found[first]["apart"], LIMIT)
+    fit = {name: own["seconds"] for name, own in found.items() if own.get("apart", math.inf) <= limit}
+    quickest = min(fit, key=lambda name: float(fit[name]))
+    return quickest if fit[quickest] < (1 - GAIN) * fit[first] else first

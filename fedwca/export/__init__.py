@@ -1,0 +1,1 @@
+"""Trained models as files that others can run, and predictions from them."""

@@ -1,0 +1,67 @@
+"""The card that lies beside a model: what it is, what goes in, how good it was where, and what not to expect."""
+
+from __future__ import annotations
+
+from fedwca.export.description import ModelDescription
+
+RUN = {
+    "safetensors": "Weights for the architecture of fedwca; read with `fedwca predict` or `fedwca.export`.",
+    "onnx": "ONNX; input `images` uint8 [N, 3, H, W], output `logits` float32 [N, M], N is free. Runs without fedwca.",
+    "torch-export": "torch.export program; `torch.export.load(file).module()(images)`. Runs without fedwca.",
+}
+
+
+def model_card(about: ModelDescription, file: str, kind: str) -> str:
+    """A model card in Markdown."""
+    fields = ", ".join(f"{key} {value}" for key, value in about.model.items() if key != "name")
+    members = f" (clients {', '.join(map(str, about.clients))})" if len(about.clients) > 1 else ""
+    rows = [
+        ("Method", f"{about.label} (`{about.method}`), rounds: {about.rounds}"),
+        (
+            "Model of",
+            about.holder + members,
+        ),
+        ("Domain", about.domain or "unknown"),
+        ("Made from", f"a source model trained on labelled {about.source} images of {about.dataset}"),
+        ("Architecture", f"{about.model['name']}" + (f" ({fields})" if fields else "")),
+        ("Configuration", f"hash `{about.config_hash}`"),
+        ("Weights", f"hash `{about.weights_hash}`"),
+        ("Written by", f"fedwca {about.fedwca}"),
+    ]
+    lines = [f"# {about.label}, {about.holder}", "", f"`{file}`: {RUN[kind]}", "", "| | |", "|---|---|"]
+    lines += [f"| {name} | {value} |" for name, value in rows]
+    lines += ["", "## How good", "", *_measured(about), "", "## What goes in, what comes out", "", *_use(about), ""]
+    return "\n".join([*lines, "## Caveats", "", *(f"- {note}" for note in (*about.notes, *_caveats(about))), ""])
+
+
+def _measured(about: ModelDescription) -> list[str]:
+    if about.accuracy is None:
+        return ["Not measured: the holder has no labels."]
+    lines = [
+        "| | accuracy | n |",
+        "|---|--:|--:|",
+        f"| this model | {about.accuracy:.1f} % | {about.images} |",
+    ]
+    if about.source_accuracy is not None:
+        lines.append(f"| the source model | {about.source_accuracy:.1f} % | {about.images} |")
+    return [*lines, "", f"On the holder's own test images ({about.domain}); n is the number of images."]
+
+
+def _use(about: ModelDescription) -> list[str]:
+    return [
+        f"- In: RGB pixels 0 to 255 as uint8, channels first, {about.side} × {about.side}. Do not normalise: that is "
+        "inside the model.",
+        "- Resizing is outside. Image files: turned as their EXIF orientation says, made RGB (transparent parts "
+        f"white), scaled until the shorter side has {about.side} pixels (bilinear, antialiased), cropped around the "
+        "centre. Arrays: stretched to that size.",
+        f"- Out: one logit for each of {len(about.classes)} classes, in this order: {', '.join(about.classes)}. Their "
+        "softmax is the probabilities.",
+    ]
+
+
+def _caveats(about: ModelDescription) -> list[str]:
+    return [
+        "Probabilities are not calibrated: training on self-made labels makes a model surer than it is right.",
+        "Images of other domains than the holder's, and things of none of the classes, get a label all the same.",
+        "It was adapted without labels: errors that the source model made on such images may have become firmer.",
+    ]

@@ -1,0 +1,85 @@
+"""What is said of a model that is handed on: in the file itself, and on the card beside it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from fedwca.errors import CheckpointError
+
+KEY = "fedwca"
+"""Under this name the metadata of a file holds an `ModelDescription` as JSON."""
+FORMAT = 1
+"""Version of that JSON; raised when a reader of an older one would misunderstand it."""
+
+
+class ModelDescription(BaseModel):
+    """Everything needed to run a model and to judge what it says."""
+
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+
+    format: int = FORMAT
+    """Version of this description."""
+    fedwca: str
+    """Version that wrote it."""
+    classes: tuple[str, ...]
+    """Names of the outputs, in order."""
+    side: int
+    """Height and width of the images that go in, in pixels."""
+    model: dict[str, Any]
+    """Architecture: name and fields."""
+    method: str
+    """Name of the method that made it."""
+    label: str
+    """How tables call the method."""
+    holder: str
+    """Whose model it is: ``client 3``, ``cluster 1``, ``newcomer``."""
+    dataset: str
+    """Data set of the run."""
+    source: str
+    """Domain of the labelled images."""
+    domain: str | None = None
+    """True domain of the holder; None where nobody knows it."""
+    clients: tuple[int, ...] = ()
+    """Clients it was made for."""
+    rounds: int
+    """Communication rounds behind it."""
+    config_hash: str
+    """Of the run's resolved configuration."""
+    weights_hash: str
+    """Of the model's tensors."""
+    accuracy: float | None = None
+    """Percent on the holder's own test images; None where there are none."""
+    source_accuracy: float | None = None
+    """The same of the source model."""
+    images: int = 0
+    """Test images behind these numbers."""
+    notes: tuple[str, ...] = ()
+    """Sentences for the card."""
+
+    def text(self) -> str:
+        """As JSON."""
+        return self.model_dump_json()
+
+    @classmethod
+    def read(cls, text: str | None, where: object) -> ModelDescription:
+        """The description in a file's metadata.
+
+        Args:
+            text: JSON; None where the file has none.
+            where: the file, for messages.
+
+        Raises:
+            CheckpointError: there is none, or it is of a later fedwca.
+        """
+        foreign = f"{where}: not a model exported by fedwca; `fedwca export` writes them"
+        if text is None:
+            raise CheckpointError(foreign)
+        try:
+            found = cls.model_validate_json(text)
+        except ValidationError:
+            raise CheckpointError(f"{foreign} (its description is damaged or of another version)") from None
+        if found.format > FORMAT:
+            raise CheckpointError(f"{where}: written by fedwca {found.fedwca}, whose format this version cannot read")
+        return found

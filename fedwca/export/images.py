@@ -1,0 +1,110 @@
+"""Images from files, folders and archives as a model takes them; one that cannot be read says so instead."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedwca.data.archives import read_arrays
+from fedwca.data.dataset import Images, resize_images
+from fedwca.data.folders import SUFFIXES, decode_image, is_hidden
+from fedwca.errors import DataError, UsageError
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedImage:
+    """One image, or why there is none."""
+
+    name: str
+    """Its file; for the i-th of an archive ``archive.npz[i]``."""
+    pixels: Images | None
+    """``[side, side, 3]``"""
+    error: str = ""
+
+
+def find_images(paths: Sequence[Path]) -> list[Path]:
+    """Image files and archives: those named, and in folders all below, sorted; hidden ones are left out.
+
+    Raises:
+        UsageError: a path does not exist, or a folder holds no images.
+    """
+    found: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            inside = [file for file in _below(path) if file.suffix.lower() in {*SUFFIXES, ".npz"}]
+            if not inside:
+                raise UsageError(f"{path}: no images in this folder; known are {', '.join(sorted(SUFFIXES))}, .npz")
+            found += inside
+        elif path.exists():
+            found.append(path)
+        else:
+            raise UsageError(f"{path}: no such file or folder")
+    return found
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    for where, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not is_hidden(Path(name)))
+        yield from (Path(where) / name for name in sorted(files) if not is_hidden(Path(name)))
+
+
+def load_pictures(files: Sequence[Path], side: int) -> Iterator[LoadedImage]:
+    """All images of files and archives in order, decoded a few at a time.
+
+    Args:
+        files: see `find_images`.
+        side: height and width to bring them to.
+
+    Returns:
+        One `LoadedImage` for each image; an archive that cannot be read is one without pixels.
+    """
+
+    def one(file: Path) -> list[LoadedImage]:
+        try:
+            if file.suffix.lower() == ".npz":
+                return _archive(file, side)
+            return [LoadedImage(printable(file), decode_image(file, side))]
+        except DataError as error:
+            return [LoadedImage(printable(file), None, printable(error))]
+
+    with ThreadPoolExecutor(4) as pool:
+        for start in range(0, len(files), 64):  # so that a slow reader does not let all images pile up
+            for found in pool.map(one, files[start : start + 64]):
+                yield from found
+
+
+def printable(name: object) -> str:
+    r"""A name as text that can be written anywhere: bytes of a file's name that are not UTF-8 become ``�``.
+
+    >>> printable(Path("fa\udce7ade.png"))
+    'fa�ade.png'
+    """
+    return str(name).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _archive(file: Path, side: int) -> list[LoadedImage]:
+    """The images of an ``.npz``; labels in it are not looked at."""
+    images = read_arrays(file, ("images",)).get("images")
+    if images is None:
+        raise DataError(f"{file} lacks the key images")
+    if images.dtype != np.uint8 or images.ndim not in (3, 4) or (images.ndim == 4 and images.shape[3] != 3):
+        raise DataError(
+            f"{file}: images must be uint8 [N, H, W] or [N, H, W, 3], not {images.dtype} {list(images.shape)}"
+        )
+    if images.ndim == 3:
+        images = np.repeat(images[..., None], 3, axis=3)
+    return [
+        LoadedImage(f"{printable(file)}[{index}]", pixels) for index, pixels in enumerate(resize_images(images, side))
+    ]
+
+
+def stack_images(found: Sequence[Images]) -> Tensor:
+    """Pixels ``[side, side, 3]`` as a tensor ``[N, 3, side, side]`` uint8."""
+    return torch.from_numpy(np.stack(found)).permute(0, 3, 1, 2).contiguous()

@@ -1,0 +1,132 @@
+"""Reading exported models back; a file that holds a pickle, or is not ours, is refused before anything in it runs."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedwca.core.network import Network
+from fedwca.core.tensor_files import open_tensors
+from fedwca.errors import CheckpointError, UnknownComponent, UsageError
+from fedwca.export.description import KEY, ModelDescription
+from fedwca.export.inference import InferenceModel
+from fedwca.models import models
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model that is ready to predict."""
+
+    about: ModelDescription
+    run: Callable[[Tensor], Tensor]
+    """uint8 images ``[N, 3, side, side]`` to logits ``[N, M]`` on the CPU."""
+
+    @torch.no_grad()
+    def logits(self, images: Tensor) -> Tensor:
+        """Logits ``[N, M]`` of uint8 images ``[N, 3, side, side]``."""
+        return self.run(images)
+
+    def probabilities(self, images: Tensor) -> Tensor:
+        """Softmax of the logits ``[N, M]``."""
+        return self.logits(images).softmax(1)
+
+
+def serve_model(network: Network, about: ModelDescription, device: str = "cpu") -> LoadedModel:
+    """A network in memory, ready to predict."""
+    served = InferenceModel(network).to(device)
+    return LoadedModel(about, lambda images: served(images.to(device)).cpu())
+
+
+def open_model(path: Path, device: str = "cpu") -> LoadedModel:
+    """An exported model, by the suffix of its file.
+
+    Raises:
+        CheckpointError: the file is missing, damaged, or not one that fedwca exported.
+        UsageError: its format needs a library or a device that is not there.
+    """
+    if not path.is_file():
+        raise CheckpointError(f"{path}: no such file; a model is a file that `fedwca export` wrote")
+    readers = {".safetensors": _safetensors, ".onnx": _onnx, ".pt2": _torch_export}
+    if path.suffix not in readers:
+        raise CheckpointError(f"{path}: not an exported model; these end in {', '.join(readers)}")
+    try:
+        return readers[path.suffix](path, device)
+    except (CheckpointError, UsageError):
+        raise
+    except Exception as error:
+        raise CheckpointError(f"{path}: not a readable model ({str(error).partition(chr(10))[0]})") from error
+
+
+def _safetensors(path: Path, device: str) -> LoadedModel:
+    file = open_tensors(path)
+    about = ModelDescription.read(file.metadata.get(KEY), path)
+    try:
+        network = models.build(about.model).build(len(about.classes), pretrained=False)
+    except UnknownComponent as error:
+        raise CheckpointError(f"{path}: its architecture is not installed here ({error})") from None
+    network.load_state_dict(file.tensors())
+    return serve_model(network, about, device)
+
+
+def _onnx(path: Path, device: str) -> LoadedModel:
+    if importlib.util.find_spec("onnxruntime") is None:
+        raise UsageError(f"{path}: needs onnxruntime, which is not installed: pip install 'fedwca[onnx]'")
+    import onnxruntime
+
+    providers = ["CUDAExecutionProvider"] if device.startswith("cuda") else ["CPUExecutionProvider"]
+    if providers[0] not in onnxruntime.get_available_providers():
+        raise UsageError(f"--device {device}: the installed onnxruntime runs ONNX files on the CPU alone")
+    session = onnxruntime.InferenceSession(str(path), providers=providers)
+    about = ModelDescription.read(session.get_modelmeta().custom_metadata_map.get(KEY), path)
+    return LoadedModel(about, lambda images: torch.from_numpy(session.run(None, {"images": images.cpu().numpy()})[0]))
+
+
+def _torch_export(path: Path, device: str) -> LoadedModel:
+    about = ModelDescription.read(inspect_model(path), path)
+    program = torch.export.load(str(path))
+    if device != "cpu":
+        from torch.export.passes import move_to_device_pass
+
+        program = move_to_device_pass(program, device)
+    module: Any = program.module()
+    return LoadedModel(about, lambda images: module(images.to(device)).cpu())
+
+
+RECORDS = re.compile(
+    r"models/model\.json|data/(weights/weight_\d+|constants/tensor_\d+|sample_inputs/model\.pt)|extra/fedwca\.json"
+    r"|data/(weights/model_weights|constants/model_constants)_config\.json|archive_format|archive_version|byteorder"
+    r"|\.data/(version|serialization_id)"
+)
+"""All that an exported model has; the sample inputs are read by torch with ``weights_only``."""
+
+
+def inspect_model(path: Path) -> str | None:
+    """The description in a ``.pt2`` archive, None if there is none; looks without loading.
+
+    `torch.export.load` unpickles tensors and objects that an archive declares so, and runs compiled code that is in it.
+
+    Raises:
+        CheckpointError: the archive holds a pickle or anything else that a model of ours has not.
+    """
+    from torch.export.pt2_archive._package import PT2ArchiveReader
+
+    # The reader that torch loads with: another one might see other records in a crafted file.
+    with PT2ArchiveReader(str(path)) as archive:
+        names = archive.get_file_names()
+        if strange := [name for name in names if not RECORDS.fullmatch(name)]:
+            raise CheckpointError(f"{path}: holds {strange[0]!r}, which no model exported by fedwca has; not loaded")
+        for name in names:
+            if name.endswith("_config.json"):
+                for entry in json.loads(archive.read_string(name))["config"].values():
+                    if entry["use_pickle"] is not False or not re.fullmatch(r"(weight|tensor)_\d+", entry["path_name"]):
+                        raise CheckpointError(f"{path}: holds a pickle, which could run code; not loaded")
+        description = f"extra/{KEY}.json"
+        return archive.read_string(description) if description in names else None

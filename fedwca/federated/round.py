@@ -1,0 +1,260 @@
+"""One communication round, read top to bottom."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedwca.core.messages import Blend, Offer, Targets
+from fedwca.engine.device_copy import to_host_async
+from fedwca.engine.interface import ClientWork, Engine
+from fedwca.engine.randomness import Keys
+from fedwca.engine.signatures import BankSignatures
+from fedwca.engine.task import Task, Training
+from fedwca.federated.method import Method
+from fedwca.federated.server import (
+    Server,
+    assign_clusters,
+    declare_extras,
+    expect_uploads,
+    next_state,
+    offer_models,
+    pool_extras,
+    sample_clients,
+    stack_by_client,
+    stack_reports,
+)
+from fedwca.federated.validation import ExpectedUpload, Upload, validate_uploads
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulatedUpload(Upload):
+    """An upload, and what stays with its client: metrics and records alone look at that."""
+
+    weights: Tensor
+    """``[R]``: its start as a mixture of the server's rows (v_k of eq. 8)."""
+    targets: Targets
+    """Of its last epoch."""
+    seconds: Mapping[str, float]
+    """By phase."""
+    passes: int
+    """Evaluation passes over the client's images."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What happened in a round."""
+
+    labels: Tensor
+    """Cluster of each client ``[K]``."""
+    offer: Offer
+    uploads: Mapping[int, SimulatedUpload]
+    """By client; those that were absent are not in it."""
+    shared: Mapping[str, Tensor] = field(default_factory=dict)
+    """What each client was sent beside models."""
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    """What the clusterer says of its clusters, as plain values; only in round 0."""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """Of the server: ``group`` for checks and clusters, ``mix`` for averages."""
+
+    @property
+    def present(self) -> Tensor:
+        """Clients that took part ``[K]`` bool."""
+        return present_clients(self.uploads, len(self.labels))
+
+    @property
+    def weights(self) -> Tensor:
+        """Starts as mixtures of the server's rows ``[K, R]``; NaN for absent clients."""
+        return stack_by_client({client: upload.weights for client, upload in self.uploads.items()}, len(self.labels))
+
+    @property
+    def report(self) -> dict[str, Tensor]:
+        """What clients reported: ``{name: [K, …]}``; NaN for absent clients."""
+        return stack_reports(self.uploads, len(self.labels))
+
+
+def init_server(engine: Engine) -> Server:
+    """The server before round 0: it owns the source model and nothing else; every client's own model is the source."""
+    source = engine.layout.read(engine.network)
+    engine.bank.copy_(source.expand_as(engine.bank))
+    return Server(source[None], {}, source)
+
+
+@dataclass(frozen=True)
+class OpenRound:
+    """A round of one federation that the server has begun: what it sends to whom, and what comes back of it."""
+
+    round: int
+    server: Server
+    method: Method
+    engine: Engine
+    keys: Keys
+    domains: Tensor
+    offer: Offer
+    shared: Mapping[str, Tensor]
+    """What each client is sent beside models."""
+    task: Callable[[int], Task]
+    """What each client is to do."""
+    clients: Sequence[int]
+    """Those that take part."""
+    done: Callable[[int], None]
+    """Called after each client."""
+
+    @property
+    def rows(self) -> Tensor:
+        """The server's rows ``[R, P]``, which the offer's models are mixtures of."""
+        return self.server.rows
+
+    def blend(self, work: ClientWork) -> Blend:
+        """Where clients start, by what they find in their own images."""
+        with work.clock("evidence"):
+            return self.method.aggregator.blend(self.round, work) if self.round else Blend(work.own)
+
+    def upload(self, work: ClientWork, blend: Blend, targets: Sequence[Targets]) -> list[SimulatedUpload]:
+        """What trained clients send back."""
+        return make_uploads(blend, work, targets, work.collect(targets))
+
+    def step(self, work: ClientWork) -> list[SimulatedUpload]:
+        """A client's part from the first message to the last."""
+        blend = self.blend(work)
+        return self.upload(work, blend, work.train(blend))
+
+    def restrict(self, clients: Sequence[int]) -> OpenRound:
+        """The same for some of the clients alone."""
+        return replace(self, clients=clients)
+
+
+def open_round(
+    round: int,
+    server: Server,
+    method: Method,
+    engine: Engine,
+    training: Training,
+    keys: Keys,
+    domains: Tensor,
+    participation: float = 1.0,
+    done: Callable[[int], None] = lambda client: None,
+) -> OpenRound:
+    """The server's first part of a round; see `run_round`."""
+    clients, shared = len(engine.images), pool_extras(method.objectives, server.state)
+
+    def task(client: int) -> Task:
+        draws = lambda purpose: keys(round, client, purpose)  # noqa: E731
+        return Task(method.pseudo_labeler, method.objectives, training.at(round), draws, shared)
+
+    offer = offer_models(round, server, method.aggregator, clients, engine.layout.trained)
+    chosen = sample_clients(round, clients, participation, keys)
+    return OpenRound(round, server, method, engine, keys, domains, offer, shared, task, chosen, done)
+
+
+def close_round(turn: OpenRound, uploads: Sequence[SimulatedUpload]) -> tuple[Server, Outcome]:
+    """The server's last part of a round: check, group, average, remember.
+
+    Args:
+        turn: the round; its clients' trained models are in the engine's bank.
+        uploads: of its clients, in order.
+
+    Raises:
+        Diverged: see `run_round`.
+        FedwcaError: see `run_round`.
+    """
+    round, server, method, engine = turn.round, turn.server, turn.method, turn.engine
+    aggregator, began = method.aggregator, time.perf_counter()
+    by_client = dict(zip(turn.clients, uploads, strict=True))
+    present = present_clients(by_client, len(engine.images))
+    validate_uploads(engine.bank, by_client, expect_simulated(turn))
+    labels, notes = assign_clusters(
+        round, method, server.state, by_client, present, lambda: read_signatures(turn), turn.keys
+    )
+    grouped = time.perf_counter()
+    weights = aggregator.gather(server.state, labels, engine.sizes, present, len(server.rows))
+    rows = engine.gather(weights, server.rows)
+    state = next_state(aggregator, server.state, labels, by_client, present)
+    seconds = {"group": grouped - began, "mix": time.perf_counter() - grouped}
+    outcome = Outcome(labels, turn.offer, by_client, turn.shared, notes, seconds)
+    return Server(rows, state, server.source), outcome
+
+
+def expect_simulated(turn: OpenRound) -> ExpectedUpload:
+    """What is taken from each client beside its model; objectives need not declare their extras in a simulation."""
+    method, network = turn.method, turn.engine.network
+    classes, features = network.classifier.out_features, network.bottleneck.out_features
+    extras = declare_extras(method.objectives, classes, features)
+    expected = expect_uploads(turn.round, turn.server, method.aggregator, turn.offer, extras)
+    return replace(expected, undeclared_extras=True, dtype=turn.engine.bank.dtype)
+
+
+def read_signatures(turn: OpenRound) -> BankSignatures:
+    """What the clusterer may look at: the true domains only where it is an oracle."""
+    engine, clusterer, keys = turn.engine, turn.method.clusterer, turn.keys
+    truth = turn.domains if clusterer is not None and clusterer.oracle else None
+    style_key = lambda client: keys(0, client, "style")  # noqa: E731
+    return BankSignatures(engine.bank, engine.layout, turn.server.source, truth, engine.images, style_key)
+
+
+def run_round(
+    round: int,
+    server: Server,
+    method: Method,
+    engine: Engine,
+    training: Training,
+    keys: Keys,
+    domains: Tensor,
+    participation: float = 1.0,
+    done: Callable[[int], None] = lambda client: None,
+) -> tuple[Server, Outcome]:
+    """One round: send, adapt at the clients, group, average, remember.
+
+    Args:
+        round: r, counted from 0.
+        server: what the server holds.
+        method: the components.
+        engine: owns the clients' images and the bank.
+        training: epochs and optimiser.
+        keys: where random numbers come from.
+        domains: true domains ``[K]``, handed on to oracles alone.
+        participation: share of the clients that take part in a round after the first, above 0 and at most 1.
+        done: called after each client.
+
+    Raises:
+        Diverged: a client's model has values that are not finite.
+        FedwcaError: a client's report does not fit what the aggregator declares.
+    """
+    turn = open_round(round, server, method, engine, training, keys, domains, participation, done)
+    return close_round(turn, engine.run(turn))
+
+
+def present_clients(uploads: Mapping[int, Upload], clients: int) -> Tensor:
+    """Clients that took part ``[K]`` bool."""
+    return torch.tensor([client in uploads for client in range(clients)])
+
+
+def make_uploads(
+    blend: Blend, work: ClientWork, targets: Sequence[Targets], extras: Sequence[Mapping[str, Tensor]]
+) -> list[SimulatedUpload]:
+    """One upload for each of the clients that worked together; their time is shared out evenly.
+
+    Values may be read once the engine has come to the end of its part of the round.
+    """
+    clients = len(targets)
+    weights = to_host_async((blend.start.double()[:, None] @ work.weights)[:, 0]).unbind()
+    report = {name: to_host_async(value).unbind() for name, value in blend.report.items()}
+    labels = None if blend.labels is None else to_host_async(blend.labels).split(1)
+    seconds = work.seconds.shared(clients)
+    return [
+        SimulatedUpload(
+            report={name: value[i] for name, value in report.items()},
+            label=None if labels is None else labels[i],
+            extras=extras[i],
+            weights=weights[i],
+            targets=targets[i],
+            seconds=seconds,
+            passes=work.passes,
+        )
+        for i in range(clients)
+    ]

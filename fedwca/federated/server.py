@@ -1,0 +1,219 @@
+"""The server's part of a round, which simulation and deployment share: values in, values out, no engine and no file.
+
+In the order of a round: who takes part, what they are sent, what is taken from them, who is grouped with whom, and what
+the server holds next. The means themselves are `Aggregator.gather`'s weights times models, which an engine multiplies.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedwca.core.grouping import GroupingInput
+from fedwca.core.interfaces import Aggregator, Clusterer, Objective
+from fedwca.core.messages import Bounded, Offer, Signatures, State
+from fedwca.engine.randomness import Keys, permutation, uniform
+from fedwca.errors import FedwcaError
+from fedwca.federated.method import Method
+from fedwca.federated.validation import ExpectedUpload, Upload
+from fedwca.functional import Metric
+
+COLLECTED = "collected."
+"""How a server's state calls the extras that clients uploaded last."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """What the server holds between rounds."""
+
+    rows: Tensor
+    """``[R, P]``; one row, the source model, before round 0."""
+    state: State
+    """What the aggregator remembers, and under ``collected.<objective>.<name>`` the extras that clients uploaded last
+    ``[K, …]``; empty before round 0."""
+    source: Tensor
+    """``[P]``, the model everybody started from."""
+
+
+def sample_clients(round: int, clients: int, participation: float, keys: Keys) -> list[int]:
+    """Clients that take part in a round: all in round 0, where clusters are made, then a drawn share of them."""
+    if round == 0 or participation == 1:
+        return list(range(clients))
+    number = max(1, builtins.round(participation * clients))
+    return sorted(permutation(keys(round, -1, "participation"), clients)[:number].tolist())
+
+
+def offer_source(clients: int) -> Offer:
+    """Round 0: everybody is sent the server's only row."""
+    return Offer(torch.ones(clients, 1, 1, dtype=torch.float64), torch.zeros(0, 1, dtype=torch.float64))
+
+
+def offer_models(round: int, server: Server, aggregator: Aggregator, clients: int, trained: int) -> Offer:
+    """What each client is sent at the start of a round.
+
+    Args:
+        round: r, counted from 0.
+        server: what the server holds.
+        aggregator: says what is sent after round 0.
+        clients: K.
+        trained: trained parameters of a row, which come first.
+    """
+    return aggregator.offer(server.state, round, server.rows[:, :trained]) if round else offer_source(clients)
+
+
+def pool_extras(objectives: Sequence[Objective], state: State) -> dict[str, Tensor]:
+    """What every client is sent beside models, made of the extras that clients uploaded last."""
+    shared: dict[str, Tensor] = {}
+    for objective in objectives:
+        prefix = f"{COLLECTED}{objective.name}."
+        own = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+        shared |= objective.pool(own) if own else {}
+    return shared
+
+
+def declare_extras(objectives: Sequence[Objective], classes: int, features: int) -> dict[str, Bounded]:
+    """Extras that objectives declare, by ``<objective>.<name>``, for M classes and q features."""
+    return {
+        f"{objective.name}.{name}": bounded
+        for objective in objectives
+        for name, bounded in objective.declares(classes, features).items()
+    }
+
+
+def expect_uploads(
+    round: int, server: Server, aggregator: Aggregator, offer: Offer, extras: Mapping[str, Bounded]
+) -> ExpectedUpload:
+    """What is taken from each client beside its model; extras alone in a round from the source model."""
+    if not round:
+        return ExpectedUpload(extras=extras)
+    clusters = len(server.rows) if aggregator.grouping.clients_choose else 0
+    return ExpectedUpload(aggregator.expected(round), offer.shared.shape[0], clusters, extras)
+
+
+def assign_clusters(
+    round: int,
+    method: Method,
+    state: State,
+    uploads: Mapping[int, Upload],
+    present: Tensor,
+    signatures: Callable[[], Signatures],
+    keys: Keys,
+) -> tuple[Tensor, Mapping[str, Any]]:
+    """Cluster of each client ``[K]``, as the aggregator's grouping says, and what a clusterer that was asked notes.
+
+    Args:
+        round: r, counted from 0.
+        method: its aggregator says how clients are grouped, its clusterer groups them where that needs one.
+        state: what the server remembers of earlier rounds.
+        uploads: by client, of those that took part.
+        present: clients whose models count ``[K]`` bool; where the clusterer groups them, others are in cluster 0.
+        signatures: gives those of the clients that are present, in order; called where the clusterer reads them.
+        keys: where random numbers come from.
+
+    Raises:
+        FedwcaError: see `check_labels`.
+    """
+    aggregator, clusterer, clients = method.aggregator, method.clusterer, len(present)
+    notes: Mapping[str, Any] = {}
+
+    def cluster() -> Tensor:
+        nonlocal notes
+        assert clusterer is not None
+        found, labels = signatures(), torch.zeros(clients, dtype=torch.int64)
+        labels[present] = check_labels(clusterer(found).cpu(), int(present.sum()), clusterer.name)
+        notes = clusterer.notes(found)
+        return labels
+
+    def deal() -> Tensor:
+        return aggregator.first(clients, uniform(keys(0, -1, "partition"), torch.arange(clients)))
+
+    choices = {client: int(upload.label[0]) for client, upload in uploads.items() if upload.label is not None}
+    labels = aggregator.grouping.assign(GroupingInput(round, clients, state, choices, cluster, deal))
+    return labels, notes
+
+
+def check_labels(labels: Tensor, clients: int, name: str) -> Tensor:
+    """A clusterer's labels, if they are one for each client, numbered from 0 without gaps.
+
+    Raises:
+        FedwcaError: they are not.
+    """
+    right = labels.shape == (clients,) and labels.dtype == torch.int64
+    if not right or labels.unique().tolist() != list(range(int(labels.max()) + 1)):
+        raise FedwcaError(
+            f"clusterer {name!r} gave {labels.tolist()}; right would be {clients} int64 labels, 0 to C-1 without gaps"
+        )
+    return labels
+
+
+def compare_clients(clusterer: Clusterer | None, signatures: Signatures) -> tuple[Tensor, Metric]:
+    """What a newcomer is compared with ``[K, …]``, and the distance: whoever comes later joins the nearest client.
+
+    The same that clusters were made of; the first layer's weights where the clusterer compares nothing of clients.
+    `fedwca.functional.member_distances` takes both.
+    """
+    compared = None if clusterer is None else clusterer.client_vectors(signatures)
+    return (signatures.layer(1), "cosine") if compared is None else compared
+
+
+def stack_by_client(values: Mapping[int, Tensor], clients: int) -> Tensor:
+    """Values of some of K clients ``[K, …]``; NaN for the others."""
+    missing = torch.full_like(next(iter(values.values())), torch.nan)
+    return torch.stack([values.get(client, missing) for client in range(clients)])
+
+
+def stack_reports(uploads: Mapping[int, Upload], clients: int) -> dict[str, Tensor]:
+    """What clients reported: ``{name: [K, …]}``; NaN for those without an upload."""
+    names = next(iter(uploads.values())).report
+    return {name: stack_by_client({k: upload.report[name] for k, upload in uploads.items()}, clients) for name in names}
+
+
+def next_state(
+    aggregator: Aggregator, state: State, labels: Tensor, uploads: Mapping[int, Upload], present: Tensor
+) -> State:
+    """What the server remembers after a round: what the aggregator learns, and the extras of all uploads.
+
+    Args:
+        aggregator: learns.
+        state: before.
+        labels: cluster of each client ``[K]``.
+        uploads: by client.
+        present: clients whose models and reports count ``[K]`` bool; each has an upload.
+
+    Raises:
+        FedwcaError: see `remember_extras`.
+    """
+    counted = {client: upload for client, upload in uploads.items() if bool(present[client])}
+    learned = aggregator.learn(state, labels, stack_reports(counted, len(present)), present)
+    return {**learned, **remember_extras(state, uploads, len(present))}
+
+
+def remember_extras(state: State, uploads: Mapping[int, Upload], clients: int) -> dict[str, Tensor]:
+    """The extras each client uploaded last ``[K, …]``, as entries of a state; zeros where it never did.
+
+    Args:
+        state: the server's, before.
+        uploads: by client.
+        clients: K.
+
+    Raises:
+        FedwcaError: values are not finite, or two clients' have different names or shapes.
+    """
+    found: dict[str, Tensor] = {}
+    first, model = next((client, upload.extras) for client, upload in uploads.items())
+    for client, upload in uploads.items():
+        for name in sorted(upload.extras.keys() | model.keys()):
+            value, like = upload.extras.get(name), model.get(name)
+            if value is None or like is None or value.shape != like.shape:
+                shapes = [None if v is None else tuple(v.shape) for v in (value, like)]
+                raise FedwcaError(f"client {client} uploaded {name} of shape {shapes[0]}, client {first} {shapes[1]}")
+            if not bool(torch.isfinite(value).all()):
+                raise FedwcaError(f"client {client} uploaded {name} with values that are not finite")
+            before = state.get(COLLECTED + name, value.new_zeros(clients, *value.shape))
+            found.setdefault(COLLECTED + name, before.clone())[client] = value
+    return found

@@ -1,0 +1,218 @@
+"""The source model: trained once on the labelled source domain, kept by a hash of everything that determines it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedwca.core.network import Architecture, Network
+from fedwca.core.settings import SourceTraining as SourceTraining
+from fedwca.core.tensor_files import checksum, file_digest, fill_module, open_tensors, read_tensors, write_tensors
+from fedwca.data.cache import cache_dir
+from fedwca.data.dataset import Domain
+from fedwca.engine.draws import dropout_masks, weak_views
+from fedwca.engine.randomness import fold_key, permutation
+from fedwca.engine.sequential.engine import limit_to_one_thread
+from fedwca.errors import CheckpointError, DataError, Diverged
+
+RECIPE = 3
+"""Raised whenever the procedure below changes, so that models of an older one are not mistaken for its own."""
+CHECKSUM = "checksum"
+"""How the metadata of a file in the cache calls the checksum of its tensors."""
+
+
+@dataclass(frozen=True)
+class TrainedSource:
+    """A trained source model and how good it is at home."""
+
+    network: Network
+    accuracy: float
+    """Percent on the held-out part of the source domain; NaN for a user's own checkpoint."""
+    digest: str
+    """Hash of everything that determined it, or of the checkpoint file."""
+
+
+def split_source(domain: Domain, share: float, seed: int) -> tuple[Tensor, Tensor]:
+    """Indices (training, held out) of a source domain; variants of one base stay on one side."""
+    groups = torch.arange(len(domain.labels)) if domain.groups is None else torch.from_numpy(domain.groups)
+    names, inverse = groups.unique(return_inverse=True)
+    if len(names) < 2:
+        raise DataError(f"source domain {domain.name}: all images are variants of one, so none can be held out")
+    order = permutation(fold_key([seed, "source split"]), len(names))
+    aside = torch.zeros(len(names), dtype=torch.bool)
+    aside[order[: min(max(1, round(share * len(names))), len(names) - 1)]] = True
+    held = aside[inverse]
+    return (~held).nonzero()[:, 0], held.nonzero()[:, 0]
+
+
+def source_digest(
+    domain: Domain, classes: tuple[str, ...], model: Architecture, training: SourceTraining, seed: int, device: str
+) -> str:
+    """Hash of everything that determines the source model."""
+    content = hashlib.sha256()
+    for part in (domain.images, domain.labels, domain.groups):
+        content.update(b"-" if part is None else np.ascontiguousarray(part).data)
+    recipe = {
+        "recipe": RECIPE,
+        "images": content.hexdigest(),
+        "classes": classes,
+        "model": model.identity(),
+        "training": training.model_dump(mode="json"),
+        "seed": seed,
+        "torch": torch.__version__.partition("+")[0],
+        "device": torch.device(device).type,
+    }
+    return hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def pretrain(
+    domain: Domain,
+    classes: tuple[str, ...],
+    model: Architecture,
+    training: SourceTraining,
+    seed: int,
+    device: str = "cpu",
+    progress: Callable[[int, int, float], None] = lambda epoch, epochs, accuracy: None,
+) -> TrainedSource:
+    """The source model for a domain, from the cache where it is there.
+
+    Args:
+        domain: the labelled source domain.
+        classes: names of the M classes.
+        model: architecture.
+        training: hyper-parameters.
+        seed: of the initial weights, the split, the order of batches and dropout.
+        device: where to train.
+        progress: told (epochs done, epochs, held-out accuracy in percent).
+
+    Raises:
+        Diverged: an epoch gave a model that is not finite.
+        DataError: fewer than four images, or all of them variants of one base.
+        CheckpointError: the architecture's pre-trained weights are not there or do not fit.
+    """
+    if len(domain.labels) < 4:
+        raise DataError(f"source domain {domain.name}: {len(domain.labels)} images are too few to train on; need 4")
+    key = source_digest(domain, classes, model, training, seed, device)
+    path = cache_dir() / "sources" / f"{domain.name}-{model.name}-{key}.safetensors"
+    if path.is_file():
+        network = model.build(len(classes), pretrained=False).to(device)
+        try:
+            accuracy = _load_cached(network, path)
+        except CheckpointError as error:
+            warnings.warn(f"{error}; the source model is trained again", stacklevel=2)
+        else:
+            return TrainedSource(network, accuracy, key)
+    network = model.build(len(classes), seed=fold_key([seed, "weights"]) >> 1, pretrained=True).to(device)
+    # One thread: sums have one order, so the model does not depend on the machine's cores.
+    with limit_to_one_thread():
+        best, state = _fit(network, domain, training, seed, device, progress)
+    network.load_state_dict(state)
+    network.eval()
+    tensors = {name: tensor.contiguous().cpu() for name, tensor in {**state, "accuracy": best}.items()}
+    try:
+        write_tensors(path, tensors, {CHECKSUM: str(checksum(tensors))})
+    except OSError as error:
+        # It costs the next run its time, not this one its result.
+        warnings.warn(f"the source model could not be kept in {path.parent} ({error})", stacklevel=2)
+    return TrainedSource(network, float(best), key)
+
+
+def _load_cached(network: Network, path: Path) -> float:
+    """Fill a network from a file of the cache; returns the accuracy stored with it.
+
+    Raises:
+        CheckpointError: the file is damaged.
+    """
+    file = open_tensors(path)
+    tensors = file.tensors()
+    # Files that were kept before there were checksums have none.
+    if file.metadata.get(CHECKSUM) not in (None, str(checksum(tensors))):
+        raise CheckpointError(f"{path}: damaged, its content does not fit its checksum")
+    return _fill(network, tensors, path)
+
+
+def _fit(
+    network: Network,
+    domain: Domain,
+    training: SourceTraining,
+    seed: int,
+    device: str,
+    progress: Callable[[int, int, float], None],
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Best held-out accuracy (percent) and the state that reached it; of equals the later one."""
+    images = torch.from_numpy(domain.images).permute(0, 3, 1, 2).contiguous(memory_format=torch.channels_last)
+    images, labels = images.to(device), torch.from_numpy(domain.labels).to(device)
+    train, held = split_source(domain, training.held_out, seed)
+    crops = fold_key([seed, "source crop"])
+    optimiser = torch.optim.SGD(
+        network.parameters(), training.lr, training.momentum, weight_decay=training.weight_decay
+    )
+    loss = torch.nn.CrossEntropyLoss(label_smoothing=training.smoothing)
+    best, kept = torch.tensor(-1.0), {}
+    step = 0
+    for epoch in range(training.epochs + 1):
+        accuracy = _accuracy(network, images, labels, held)
+        if accuracy >= best:
+            best, kept = accuracy, {name: tensor.detach().clone() for name, tensor in network.state_dict().items()}
+        progress(epoch, training.epochs, float(accuracy))
+        if epoch == training.epochs or accuracy < 0:
+            break
+        network.train()
+        for indices in train[permutation(fold_key([seed, "source order", epoch]), len(train))].split(
+            training.batch_size
+        ):
+            # BatchNorm over a handful of images would spoil the running statistics just before they are used.
+            if len(indices) < 2 or 2 * len(indices) < min(training.batch_size, len(train)):
+                continue
+            positions = torch.arange(len(indices), device=device)
+            drop = dropout_masks(
+                network.drops, fold_key([seed, "source dropout"]), step, positions, training.batch_size
+            )
+            here = indices.to(device)
+            views = weak_views(network, images[here], crops, step, positions, training.batch_size)
+            logits, _ = network(views, drop)
+            optimiser.zero_grad()
+            loss(logits, labels[here]).backward()
+            optimiser.step()
+            step += 1
+    if accuracy < 0:
+        raise Diverged("source training gave values that are not finite; a lower source_training.lr may help")
+    return best, kept
+
+
+@torch.no_grad()
+def _accuracy(network: Network, images: Tensor, labels: Tensor, held: Tensor) -> Tensor:
+    """Percent of the held-out images classified right; -1 where the outputs are not finite."""
+    network.eval()
+    here = held.to(images.device)
+    logits = torch.cat([network(network.prepare(images[chunk]))[0] for chunk in here.split(network.chunk)])
+    if not bool(torch.isfinite(logits).all()):
+        return torch.tensor(-1.0)
+    return 100 * (logits.argmax(1) == labels[here]).float().mean().cpu()
+
+
+def _fill(network: Network, tensors: dict[str, Tensor], path: Path) -> float:
+    """Fill a network with tensors of a file; returns the accuracy stored with them, NaN if none."""
+    accuracy = float(tensors.pop("accuracy", torch.tensor(float("nan"))))
+    fill_module(network, tensors, path)
+    network.eval()
+    return accuracy
+
+
+def load_source(path: Path, classes: tuple[str, ...], model: Architecture, device: str = "cpu") -> TrainedSource:
+    """A user's own source model: a state dict as .safetensors, or as a .pt file without pickled objects.
+
+    Raises:
+        CheckpointError: the file is missing, damaged, or does not fit the architecture.
+    """
+    network = model.build(len(classes), pretrained=False).to(device)
+    accuracy = _fill(network, read_tensors(path, "--checkpoint takes"), path)
+    return TrainedSource(network, accuracy, file_digest(path))

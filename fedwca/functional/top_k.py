@@ -1,0 +1,40 @@
+"""Updates of which only the largest entries travel."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def largest_entries(update: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The ``count`` entries of an update that are largest by absolute value, in the order of their positions.
+
+    Source: Stich, Cordonnier, Jaggi, Sparsified SGD with Memory, NeurIPS 2018, Definition 2.1 (top_k).
+
+    Args:
+        update: ``[P]``
+        count: k, 0 to P; of equals those at the first positions are taken.
+
+    Returns:
+        Positions ``[k]`` int64, ascending, and values ``[k]``.
+
+    Raises:
+        ValueError: ``count`` is not from 0 to P.
+
+    >>> largest_entries(torch.tensor([0.5, -3.0, 0.0, 2.0]), 2)
+    (tensor([1, 3]), tensor([-3.,  2.]))
+    """
+    if not 0 <= count <= len(update):
+        raise ValueError(f"{count} entries of an update of {len(update)}")
+    positions = update.abs().sort(descending=True, stable=True).indices[:count].sort().values
+    return positions, update[positions]
+
+
+def scatter_entries(positions: Tensor, values: Tensor, width: int) -> Tensor:
+    """An update ``[P]`` that has the values ``[k]`` at the positions ``[k]`` and is 0 elsewhere.
+
+    >>> scatter_entries(torch.tensor([1, 3]), torch.tensor([-3.0, 2.0]), 4)
+    tensor([ 0., -3.,  0.,  2.])
+    """
+    update = torch.zeros(width, dtype=values.dtype, device=values.device)
+    return update.index_put((positions.long(),), values)

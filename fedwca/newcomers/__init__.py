@@ -1,0 +1,1 @@
+"""Models for clients that come when training is over."""

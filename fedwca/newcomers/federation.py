@@ -1,0 +1,92 @@
+"""What a newcomer meets, and what it may choose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from fedwca.core.network import Network
+from fedwca.data.partition import ClientImages
+from fedwca.engine.batch_norm import BatchNormPolicy
+from fedwca.engine.precision import Precision
+from fedwca.engine.randomness import Keys
+from fedwca.engine.task import Training
+from fedwca.federated.method import Method
+from fedwca.federated.server import Server
+
+if TYPE_CHECKING:
+    from fedwca.runs.open import OpenedRun
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedFederation:
+    """A federation after its last round: all that a newcomer meets."""
+
+    method: Method
+    network: Network
+    """Gives shapes and the classifier."""
+    clients: Sequence[ClientImages]
+    """Those that were there; only to repeat their round 0 where ``first`` is not there."""
+    server: Server
+    labels: Tensor
+    """Cluster of each client ``[K]``."""
+    training: Training
+    keys: Keys
+    batch_norm: BatchNormPolicy = BatchNormPolicy.MIXED
+    device: str = "cpu"
+    workers: int | None = None
+    precision: Precision = "fp32"
+    first: Tensor | None = None
+    """Their models after round 0 ``[K, P]``, as clusters were made of them; None: repeated when asked for."""
+
+
+@dataclass(frozen=True, eq=False)
+class ClusterAssignment:
+    """A cluster for the newcomer, and how sure that is."""
+
+    cluster: int
+    by: str
+    """update, alignment, loss (where clients choose by it), or alone (there is one cluster)."""
+    scores: Tensor
+    """Of each cluster ``[C]`` float64: distances, cosines or losses."""
+    member: int
+    """A client of that cluster, by update the nearest; the newcomer is sent what this one would be sent."""
+
+    @property
+    def ranked(self) -> list[int]:
+        """Clusters, the best first; those nobody is in are left out."""
+        sign = -1 if self.by == "alignment" else 1
+        order = (sign * self.scores).argsort(stable=True).tolist()
+        return [cluster for cluster in order if bool(self.scores[cluster].isfinite())]
+
+    @property
+    def runner_up(self) -> int | None:
+        """The second best cluster; None where there is one alone."""
+        return self.ranked[1] if len(self.ranked) > 1 else None
+
+    @property
+    def margin(self) -> float | None:
+        """How much worse the runner-up is, in the unit of the scores."""
+        second = self.runner_up
+        return None if second is None else abs(float(self.scores[second] - self.scores[self.cluster]))
+
+
+def load_federation(reopened: OpenedRun) -> TrainedFederation:
+    """The federation of a run that was opened again."""
+    config, unit = reopened.config, reopened.unit
+    return TrainedFederation(
+        reopened.method,
+        reopened.network,
+        reopened.federation.clients,
+        reopened.server,
+        reopened.labels,
+        config.training,
+        Keys(config.seed + unit.source_model, unit.trial),
+        BatchNormPolicy(config.batch_norm),
+        str(reopened.engine.device),
+        config.workers,
+        config.precision,
+    )

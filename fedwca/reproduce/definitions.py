@@ -1,0 +1,198 @@
+"""The published tables and figures: what has to be run for each, and what was printed."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from fedwca.config.method_spec import parse_method
+from fedwca.config.paths import baseline_names
+from fedwca.config.run_config import Layer, RunConfig, merge
+from fedwca.datasets import datasets
+from fedwca.engine.layout import Layout
+from fedwca.errors import UnknownComponent, UsageError
+from fedwca.registry import canonical, unknown
+from fedwca.runs.setup import architecture
+
+AVERAGE = "average"
+"""Key of the published rows over all sources."""
+
+
+class Definition(BaseModel):
+    """One table or figure: its rows, its data, what varies, what is shown."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    title: str
+    """What it is about."""
+    shows: Literal["accuracy", "clusters", "domains", "weights", "images"] = "accuracy"
+    """What of the runs it shows."""
+    datasets: tuple[str, ...]
+    """Data sets it is published for."""
+    sources: dict[str, tuple[str, ...]] = {}
+    """Source domains by data set; where none are named: all."""
+    rows: dict[str, str]
+    """Rows as the paper calls them, and the method of each."""
+    settings: Layer = {}
+    """Put over the preset and over ``--quick``."""
+    signatures: dict[str, int | str] = {}
+    """Layers by which the clients are clustered as well, as the paper calls them."""
+
+    def layer(self) -> Layer:
+        """Methods, probes and settings as a layer of a run's configuration."""
+        probes = [layer_clusterer(signature) for signature in self.signatures.values()]
+        return {**self.settings, "baselines": list(self.rows.values()), "composed": False, "probes": probes}
+
+    def chosen(self, rows: Sequence[str]) -> Definition:
+        """Only some of the rows; none named: all.
+
+        Raises:
+            UsageError: it has no such row.
+        """
+        known = {canonical(name): name for name in self.rows}
+        for row in rows:
+            if canonical(row) not in known:
+                raise UsageError(f"--row {row}: {unknown('row', row, self.rows)}")
+        kept = {known[canonical(row)] for row in rows} or set(self.rows)
+        return self.model_copy(update={"rows": {name: word for name, word in self.rows.items() if name in kept}})
+
+    def check(self, name: str) -> None:
+        """See that every row's method exists.
+
+        Raises:
+            UnknownComponent: names the row and the baseline that is not there.
+        """
+        for row, word in self.rows.items():
+            if (head := parse_method(word).head) not in baseline_names():
+                others = " ".join(f"--row {other!r}" for other, w in self.rows.items() if _known(w))
+                raise UnknownComponent(
+                    f"{name}, row {row!r}: needs the baseline {head!r}, which this version does not have; "
+                    f"the others run with {others}"
+                )
+
+
+def _known(word: str) -> bool:
+    return parse_method(word).head in baseline_names()
+
+
+def layer_clusterer(signature: int | str) -> str:
+    """The clusterer that a layer of Tables 4 and 11 stands for."""
+    return f"finch:signature={signature}"
+
+
+@cache
+def _read(name: str) -> dict[str, Any]:
+    return tomllib.loads((resources.files("fedwca.reproduce") / f"{name}.toml").read_text())
+
+
+def reproduction_names() -> list[str]:
+    """Every table and figure that can be run."""
+    return [name for name in _read("reproduce") if name not in ("quick", "speed")]
+
+
+def definition(name: str) -> Definition:
+    """A table or figure by name.
+
+    Raises:
+        UsageError: there is no such one, or nothing is to be run for it.
+    """
+    if canonical(name) not in reproduction_names():
+        raise UsageError(unknown("table or figure to run", name, reproduction_names()))
+    return Definition(**_read("reproduce")[canonical(name)])
+
+
+def quick_settings(dataset: str) -> Layer:
+    """What ``--quick`` puts over the preset."""
+    found = _read("reproduce")["quick"]
+    layer: Layer = found.get(canonical(dataset), found["else"])
+    return layer
+
+
+@dataclass(frozen=True)
+class PublishedTable:
+    """What a paper prints for one data set."""
+
+    where: str
+    """Paper and table."""
+    values: dict[tuple[str, str], tuple[float, float | None]]
+    """(row, source) to mean and standard deviation in percent; the source ``average`` is over all."""
+    clusters: dict[str, str]
+    """Row to one letter a client."""
+
+
+def published_table(name: str, dataset: str) -> PublishedTable | None:
+    """The published values of a table for a data set; None where it has none."""
+    table = _read("published").get(canonical(name), {})
+    found = table.get(canonical(dataset))
+    if found is None:
+        return None
+    spreads = found.get("std", {})
+    values = {
+        (row, source): (mean, spreads[row][index] if row in spreads else None)
+        for row, means in found.get("mean", {}).items()
+        for index, (source, mean) in enumerate(zip(found["sources"], means, strict=True))
+    }
+    return PublishedTable(table["source"], values, found.get("clusters", {}))
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a set of runs takes, roughly."""
+
+    runs: int
+    """Methods × source models × trials."""
+    rounds: int
+    """Of all these together."""
+    images: float
+    """Images trained on, each time counted; NaN where the data set is not catalogued."""
+    hours: float
+    """On two CPU cores; NaN where nobody measured the model."""
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(
+            self.runs + other.runs,
+            self.rounds + other.rounds,
+            self.images + other.images,
+            self.hours + other.hours,
+        )
+
+
+def estimate_cost(config: RunConfig, source: str, methods: Sequence[int]) -> Cost:
+    """The cost of some methods for one source; source models come on top, once.
+
+    Args:
+        config: the run's.
+        source: source domain.
+        methods: rounds of each method.
+    """
+    runs = config.source_models * config.trials
+    catalogued = datasets.get(config.dataset).counts if config.dataset in datasets.names() else {}
+    targets = {name: count for name, count in catalogued.items() if name != source}
+    most = float(config.samples or float("inf"))
+    each = sum(config.clients * 0.64 * min(most, count / config.clients) for count in targets.values())
+    images = each * config.training.epochs * runs * sum(methods) if targets else float("nan")
+    known = _read("reproduce")["speed"].get(config.model)
+    pixels = (architecture(config).side / known["side"]) ** 2 if known else float("nan")
+    hours = images * pixels / known["images"] / 3600 if known else float("nan")
+    return Cost(runs * len(methods), runs * sum(methods), images, hours)
+
+
+def fitting_definitions(found: Definition, config: RunConfig) -> Definition:
+    """The definition without the layers that a smaller model than the paper's does not have."""
+    if not found.signatures:
+        return found
+    count = len(Layout.of(architecture(config).build(2, pretrained=False)).layers())
+    kept = {name: layer for name, layer in found.signatures.items() if isinstance(layer, str) or layer <= count}
+    return found.model_copy(update={"signatures": kept})
+
+
+def layered_settings(found: Definition, dataset: str, small: bool, given: Layer) -> Layer:
+    """The layer for one data set: the definition over ``--quick``, the command line over both."""
+    base = merge(quick_settings(dataset) if small else {}, {**found.layer(), "dataset": dataset})
+    return merge(base, given)

@@ -1,0 +1,259 @@
+"""What `fedwca reproduce` does: one job a data set, one run folder a source."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fedwca.config.layers import RunPlan
+from fedwca.config.method_spec import parse_method
+from fedwca.core.nested import flatten_keys
+from fedwca.datasets import datasets
+from fedwca.errors import FedwcaError
+from fedwca.registry import canonical
+from fedwca.reproduce.definitions import (
+    Cost,
+    Definition,
+    PublishedTable,
+    estimate_cost,
+    fitting_definitions,
+    layer_clusterer,
+    layered_settings,
+    published_table,
+    quick_settings,
+)
+from fedwca.reproduce.side_by_side import accuracies_beside, clusters_beside
+from fedwca.results.comparison import Comparison
+from fedwca.results.pictures import clusters, draw_bars, draw_weights, save
+from fedwca.results.run import count_of
+from fedwca.results.summary import summarise
+from fedwca.results.tables import Table
+from fedwca.runs.bench import split_trial
+from fedwca.runs.reporter import RunReporter
+from fedwca.runs.reuse import CollectedRuns, chosen_sources, collect_runs, dataset_name, sort_methods
+from fedwca.runs.run_stages import RunRequest
+from fedwca.runs.setup import load
+
+
+@dataclass(frozen=True)
+class Job:
+    """A table or figure for one data set."""
+
+    table: str
+    found: Definition
+    requests: dict[str, RunRequest]
+    """By source domain."""
+    plans: dict[str, RunPlan]
+    dataset: str
+    printed: PublishedTable | None
+    quick: bool
+
+    @property
+    def title(self) -> str:
+        """What is shown, and whether it is the small version."""
+        config = next(iter(self.plans.values())).config
+        each = f"{config.samples or 'all'} images each, {count_of(config.rounds, 'round')}"
+        size = f"{count_of(config.clients, 'client')} per domain, {each}"
+        what = f"{self.table}, {self.dataset}: {self.found.title}"
+        return f"{what} [--quick: {size}; not comparable with the paper]" if self.quick else what
+
+    @property
+    def cost(self) -> Cost:
+        """Of everything, whether it is there already or not."""
+        return sum((_cost(p, source) for source, p in self.plans.items()), Cost(0, 0, 0.0, 0.0))
+
+
+def _cost(decided: RunPlan, source: str, names: Sequence[str] | None = None) -> Cost:
+    return estimate_cost(decided.config, source, [r for m, r in decided.methods if names is None or m.name in names])
+
+
+@dataclass(frozen=True)
+class ReproductionRequest:
+    """What is to be reproduced, and what of it the user wants otherwise."""
+
+    table: str
+    found: Definition
+    asked: RunRequest
+    """What the user sets."""
+    datasets: Sequence[str] = ()
+    """Empty: the paper's."""
+    sources: Sequence[str] = ()
+    """Empty: the paper's."""
+    quick: bool = False
+    planning: bool = False
+    """Without looking at files."""
+
+
+def plan_jobs(wanted: ReproductionRequest) -> list[Job]:
+    """The jobs of a table, every source checked before anything is trained."""
+    table, found, asked, quick = wanted.table, wanted.found, wanted.asked, wanted.quick
+    made = []
+    for name in [canonical(name) for name in wanted.datasets] or found.datasets:
+        first = replace(asked, layer=layered_settings(found, name, quick, asked.layer))
+        fits = fitting_definitions(found, first.plan().config)
+        layer = layered_settings(fits, name, quick, asked.layer)
+        request = replace(asked, layer=layer, said=setting_origins(wanted, fits, name))
+        printed = published_table(table, name)
+        sources = list(wanted.sources) or list(found.sources.get(name, ["all"]))
+        requests = {str(one.layer["source"]): one for one in chosen_sources(request, sources, wanted.planning)}
+        plans = {source: one.plan() for source, one in requests.items()}
+        config = next(iter(plans.values())).config
+        made.append(Job(canonical(table), fits, requests, plans, dataset_name(config), printed, quick))
+    return made
+
+
+def setting_origins(wanted: ReproductionRequest, found: Definition, name: str) -> dict[str, str]:
+    """What the table or ``--quick`` sets for a data set, and the user did not."""
+    whole = {**found.layer(), "dataset": name, "source": ""}
+    own = {key: "--quick" for key, _ in flatten_keys(quick_settings(name))} if wanted.quick else {}
+    own |= {key: f"reproduce {canonical(wanted.table)}" for key, _ in flatten_keys(whole)}
+    theirs = {key for key, _ in (*flatten_keys(wanted.asked.layer), *wanted.asked.pairs)}
+    theirs |= {key for key, named in (("dataset", wanted.datasets), ("source", wanted.sources)) if named}
+    return {key: origin for key, origin in own.items() if key not in theirs}
+
+
+def announce_jobs(planned: Sequence[Job], out: Path, reporter: RunReporter) -> None:
+    """Say what will be run and what it costs."""
+    say = reporter.note
+    for job in planned:
+        say(job.title)
+        for source, decided in job.plans.items():
+            there, missing = sort_methods(decided, out)
+            left = _cost(decided, source, missing)
+            had = f"; {len(there)} of {len(decided.methods)} methods are there already" if there else ""
+            say(f"  source {source}: {_amount(left) if missing else 'nothing to run'}{had}")
+    total = [_cost(p, s, sort_methods(p, out)[1]) for job in planned for s, p in job.plans.items()]
+    whole = sum(total, Cost(0, 0, 0.0, 0.0))
+    amount = _amount(whole, " (methods × source models × trials)")
+    say(f"In all {amount}." if whole.runs else "All runs are there.")
+
+
+def _amount(found: Cost, what: str = "") -> str:
+    return f"{count_of(found.runs, 'run')}{what}, {count_of(found.rounds, 'round')}, {_rough(found)}"
+
+
+def _rough(found: Cost) -> str:
+    if math.isnan(found.images):
+        return "cost unknown (the data set is not in the catalogue)"
+    hours = "" if math.isnan(found.hours) else f", roughly {_hours(found.hours)} on 2 CPU cores without source models"
+    million = found.images / 1e6
+    images = f"{million:.1f} million" if million >= 0.1 else f"{found.images:,.0f}"
+    return f"{images} images trained on{hours}"
+
+
+def _hours(hours: float) -> str:
+    if hours < 1 / 60:
+        return "a minute"
+    if hours < 1:
+        return count_of(round(60 * hours), "minute")
+    return count_of(round(hours), "hour") if hours < 48 else f"{hours / 24:.0f} days"
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """What a job came to."""
+
+    grid: Table
+    values: list[dict[str, Any]]
+    """The table's entries."""
+    figures: list[Path]
+    """Pictures that were drawn, one a source."""
+
+
+def run_job(job: Job, out: Path, reporter: RunReporter) -> JobResult:
+    """Run what is missing, then draw the figure and make the table."""
+    gathered = {source: collect_runs(request, out, reporter) for source, request in job.requests.items()}
+    figures = []
+    if job.found.shows in ("domains", "weights", "images"):
+        for source, found in gathered.items():
+            path = out / f"{job.table}-{job.dataset}-{source}{'-quick' if job.quick else ''}.png"
+            save(draw_figure(job, source, found), path)
+            figures.append(path)
+    if job.found.shows in ("clusters", "images"):
+        grid, values = cluster_table(job, gathered)
+    else:
+        grid, values = accuracy_table(job, gathered)
+    return JobResult(grid, values, figures)
+
+
+def _methods(job: Job) -> dict[str, str]:
+    return {row: parse_method(word).name for row, word in job.found.rows.items()}
+
+
+def accuracy_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[Table, list[dict[str, Any]]]:
+    """Accuracy by source, with the published values."""
+    found = Comparison.of(job.dataset, {source: g.table for source, g in gathered.items()}, None)
+    values, where = (job.printed.values, job.printed.where) if job.printed else ({}, "")
+    grid = accuracies_beside(job.title, found, _methods(job), values, where)
+    rows = {method: row for row, method in _methods(job).items()}
+    entries = []
+    for entry in found.flat():
+        key = entry["source"] if entry["source"] in found.sources else "average"
+        mean, std = values.get((rows[entry["method"]], key), (None, None))
+        del entry["difference"]
+        entries.append({**entry, "row": rows[entry["method"]], "published": mean, "published_std": std})
+    return grid, entries
+
+
+def cluster_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[Table, list[dict[str, Any]]]:
+    """Clusters of round 0 by layer, or by source where no layers are named."""
+    runs: dict[str, list[dict[str, Any]]] = {}
+    domains: dict[str, Sequence[str]] = {}
+    (method,) = _methods(job).values()
+    for source, found in gathered.items():
+        firsts = [record for record in found.records(method) if record["round"] == 0]
+        shown = {
+            row if len(gathered) == 1 else f"{source}: {row}": [r["probes"][layer_clusterer(layer)] for r in firsts]
+            for row, layer in job.found.signatures.items()
+        }
+        by_source = {source: [{"labels": r["labels"], **r["clustering"]} for r in firsts]}
+        for row, clustering in (shown or by_source).items():
+            runs[row], domains[row] = clustering, found.runs[method].domains
+    letters, where = (job.printed.clusters, job.printed.where) if job.printed else ({}, "")
+    blocks = len(datasets.get(job.dataset).domains) - 1 if letters else 0
+    grid = clusters_beside(job.title, runs, domains, letters, where, blocks)
+    entries = [
+        {
+            "row": row,
+            "run": number,
+            "labels": json.dumps(run["labels"]),
+            "ari": run["ari"],
+            "published": letters.get(row),
+        }
+        for row, found_runs in runs.items()
+        for number, run in enumerate(found_runs)
+    ]
+    return grid, entries
+
+
+def draw_figure(job: Job, source: str, found: CollectedRuns) -> Any:
+    """One figure from the runs of one source; those of single runs show the first.
+
+    Raises:
+        FedwcaError: there are too few rounds for it.
+    """
+    methods, title = _methods(job), f"{job.dataset}, source {source}{' (--quick)' if job.quick else ''}"
+    if job.found.shows == "domains":
+        entries = summarise(found.table)
+        named = {name: {**entries[name], "label": row} for row, name in methods.items()}
+        return draw_bars(named, f"Accuracy by target domain: {title}")
+    first = {
+        row: {r["round"]: r for r in found.records(name) if (r["source_model"], r["trial"]) == (0, 0)}
+        for row, name in methods.items()
+    }
+    domains = found.runs[next(iter(methods.values()))].domains
+    if job.found.shows == "weights":
+        last = found.config.rounds - 1
+        if last < 1:
+            raise FedwcaError(f"{job.table}: clients weigh clusters from round 1 on, so it needs --rounds 2 or more")
+        rounds = sorted({min(2, last), min(50, last)})
+        chosen = {row: [records[number] for number in rounds] for row, records in first.items()}
+        return draw_weights(chosen, domains, f"Weights of cluster models, first run: {title}")
+    dataset, name = load(found.config)
+    images = [c.train.permute(0, 2, 3, 1).numpy() for c in split_trial(found.config, dataset, name, 0, 0).clients]
+    (records,) = first.values()
+    return clusters(records[0]["labels"], images, domains, f"First run: {title}")

@@ -1,0 +1,123 @@
+"""Ours beside the published numbers, as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedwca.results.comparison import Comparison
+from fedwca.results.statistics import Sample, sample_of
+from fedwca.results.tables import MISSING, Table, mean_cell, sample_cell
+
+Values = Mapping[tuple[str, str], tuple[float, float | None]]
+"""(row, source) to published mean and standard deviation, percent."""
+AVERAGE = "average"
+NOTHING = "The paper prints no numbers for this on this data set."
+
+
+def accuracies_beside(title: str, found: Comparison, rows: Mapping[str, str], values: Values, where: str) -> Table:
+    """A line for each source and row: ours, published, the difference; then over all runs of all sources.
+
+    Args:
+        title: of the table.
+        found: our runs.
+        rows: row to method.
+        values: see `Values`.
+        where: paper and table of the values; empty where there are none.
+    """
+    several = len(found.sources) > 1
+    printed_sources = {source for _, source in values} - {AVERAGE}
+    part = bool(printed_sources) and printed_sources != set(found.sources)
+    lines = []
+    for source in [*found.sources, *([AVERAGE] if several else [])]:
+        for row, method in rows.items():
+            ours = found.sample(method, None if source == AVERAGE else source)
+            printed = values.get((row, source))
+            if part and source == AVERAGE:
+                printed = _mean([values[row, one][0] for one in found.sources if (row, one) in values], found.sources)
+            told = " (ORACLE)" if found.labels[method].endswith("(ORACLE)") else ""
+            where_from = "Avg." if source == AVERAGE else source
+            beside = _beside(ours, printed) if values else []
+            lines.append([f"{where_from}: {row}{told}", sample_cell(ours, 2), *beside, str(ours.n)])
+    notes = ["Mean ± std (ddof 1) of the trial means, percent."]
+    notes += ["Difference: ours − published, points."] if values else []
+    if several:
+        notes.append("Avg.: mean and std over all runs of all sources named here, as in the paper's Avg. row.")
+        if part:
+            notes.append("Published beside it: the mean of the printed means of these sources; the paper has more.")
+    notes.append(f"Published: {where}." if values else NOTHING)
+    columns = ("source: row", "ours", *(("published", "difference") if values else ()), "n")
+    return Table(title, columns, lines, notes)
+
+
+def _mean(printed: Sequence[float], sources: Sequence[str]) -> tuple[float, None] | None:
+    """The mean of printed values, if there is one for each source."""
+    return (sum(printed) / len(printed), None) if len(printed) == len(sources) else None
+
+
+def _beside(ours: Sample, printed: tuple[float, float | None] | None) -> list[str]:
+    if printed is None:
+        return [MISSING, ""]
+    return [mean_cell(*printed, digits=2), f"{ours.mean - printed[0]:+.2f}" if ours.n else ""]
+
+
+def cluster_letters(labels: Sequence[int]) -> str:
+    """Clusters as one letter a client, in the order they appear.
+
+    >>> cluster_letters([2, 2, 0, 1])
+    'AABC'
+    """
+    order = list(dict.fromkeys(labels))
+    return "".join(chr(ord("A") + order.index(label)) for label in labels)
+
+
+def clusters_beside(
+    title: str,
+    found: Mapping[str, Sequence[Mapping[str, Any]]],
+    domains: Mapping[str, Sequence[str]],
+    printed: Mapping[str, str],
+    where: str,
+    blocks: int = 0,
+) -> Table:
+    """A line for each row: our clusters of the first run, their number and ARI over runs, and the published ones.
+
+    Args:
+        title: of the table.
+        found: row to the clusterings of its runs: ``labels [K]`` and ``ari``.
+        domains: row to the true domain of each client, K names.
+        printed: row to one letter a client.
+        where: paper and table of these; empty where there are none.
+        blocks: target domains of these, whose clients stand in blocks of one size.
+    """
+    lines = []
+    for row, runs in found.items():
+        counts = sample_of([float(len(set(run["labels"]))) for run in runs])
+        line = [
+            row,
+            cluster_letters(runs[0]["labels"]),
+            sample_cell(counts),
+            sample_cell(sample_of([run["ari"] for run in runs]), 2),
+        ]
+        there = printed.get(row)
+        same = sum(cluster_letters(run["labels"]) == there for run in runs)
+        fits = there is not None and len(there) == len(runs[0]["labels"])
+        beside = [there or MISSING, str(len(set(there))) if there else "", _agreement(there, blocks) if there else ""]
+        lines.append([*line, *([*beside, f"{same} of {len(runs)}" if fits else ""] if printed else []), str(len(runs))])
+    orders = {row: ", ".join(dict.fromkeys(domains[row])) for row in found}
+    alike = len(set(orders.values())) == 1
+    order = next(iter(orders.values())) if alike else "; ".join(f"{row}: {names}" for row, names in orders.items())
+    notes = [
+        f"Clusters of the first run, one letter a client; clients of one domain stand together ({order}).",
+        "Number of clusters and adjusted Rand index to the true domains: mean ± std (ddof 1) over n runs.",
+        f"Published: {where}." if printed else NOTHING,
+    ]
+    beside = ["published", "clusters", "ARI", "the same"] if printed else []
+    return Table(title, ("row", "ours", "clusters", "ARI", *beside, "n"), lines, notes)
+
+
+def _agreement(there: str, blocks: int) -> str:
+    """Adjusted Rand index of published clusters to the domains, whose clients stand in blocks of one size."""
+    from sklearn.metrics import adjusted_rand_score
+
+    truth = [client * blocks // len(there) for client in range(len(there))]
+    return f"{float(adjusted_rand_score(truth, list(there))):.2f}"

@@ -1,0 +1,84 @@
+"""A run's rounds as one flat table: a row per method, source model, trial, round and client."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedwca.core.files import write_atomically
+from fedwca.errors import FedwcaError, UsageError
+
+FORMATS = ("csv", "parquet")
+
+
+def flatten_records(records: Sequence[Mapping[str, Any]], domains: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Rows of the flat table.
+
+    Values per client become columns; values of the whole round, such as bytes and seconds, are repeated for each client
+    under ``round_…`` names. Matrices, such as weights, are left out.
+
+    Args:
+        records: lines of ``rounds.jsonl``.
+        domains: true domain of each client, where known.
+    """
+    table = []
+    for record in records:
+        count = len(record["accuracy"])
+        each = {key: value for key, value in record.items() if _per_client(value, count)}
+        key = {name: record[name] for name in ("method", "source_model", "trial", "round")}
+        whole = dict(_scalars({name: value for name, value in record.items() if name not in (*key, *each, "schema")}))
+        for client in range(count):
+            domain = {"domain": domains[client]} if domains else {}
+            table.append({**key, "client": client, **domain, **{name: v[client] for name, v in each.items()}, **whole})
+    columns = dict.fromkeys(name for row in table for name in row)
+    return [{name: row.get(name) for name in columns} for row in table]
+
+
+def export_table(table: Sequence[Mapping[str, Any]], form: str, path: Path) -> None:
+    """Write a flat table as CSV or Parquet.
+
+    Raises:
+        UsageError: another format, or Parquet without pyarrow.
+        FedwcaError: the file cannot be written, or there is no round to write.
+    """
+    if form not in FORMATS:
+        raise UsageError(f"--to {form}: takes {' or '.join(FORMATS)}")
+    if not table:
+        raise FedwcaError("this run has no rounds to export")
+    write = _csv if form == "csv" else _parquet
+    try:
+        write_atomically(path, lambda file: write(table, file))
+    except OSError as error:
+        raise FedwcaError(f"{path}: cannot be written ({error.strerror or error})") from None
+
+
+def _csv(table: Sequence[Mapping[str, Any]], path: Path) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(table[0]))
+        writer.writeheader()
+        writer.writerows(table)
+
+
+def _parquet(table: Sequence[Mapping[str, Any]], path: Path) -> None:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise UsageError("--to parquet needs pyarrow: pip install 'fedwca[parquet]'") from None
+    parquet.write_table(pyarrow.Table.from_pylist([dict(row) for row in table]), path)
+
+
+def _per_client(value: Any, count: int) -> bool:
+    return isinstance(value, list) and len(value) == count and not any(isinstance(item, list) for item in value)
+
+
+def _scalars(values: Mapping[str, Any], prefix: str = "round_") -> list[tuple[str, Any]]:
+    found = []
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            found += _scalars(value, f"{prefix}{name}_")
+        elif not isinstance(value, list):
+            found.append((f"{prefix}{name}", value))
+    return found

@@ -1,0 +1,142 @@
+"""What a reader of a run's numbers should know, in plain words."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from fedwca.data.metrics import mean
+from fedwca.results.run import Run
+from fedwca.results.summary import Record
+
+CLOSE = 1.02
+"""A second neighbour at most 2 % farther than the first is close to a tie."""
+
+
+def run_warnings(run: Run) -> list[str]:
+    """Sentences, the gravest first; none for a run that raises no doubt."""
+    found = []
+    if not run.complete:
+        found.append("The run is not complete: the last round of an unfinished method is an early one.")
+    if run.complete and run.records and not run.whole:
+        found.append(
+            "rounds.jsonl lacks rounds that were run, so the table is that of summary.json, and curves end early."
+        )
+    if not run.records and run.results:
+        found.append("rounds.jsonl is not in the folder, so there is nothing here about single rounds or clients.")
+    for name, label in run.labels.items():
+        records = run.rounds(name)
+        found += [f"{label}: {text}" for text in _of(records)]
+    if run.records and len(run.runs) == 1:
+        found.append("There is one run only (one source model, one trial), so nothing says how much differs by chance.")
+    return found
+
+
+def _of(records: Sequence[Record]) -> Iterator[str]:
+    yield from _collapsed(records)
+    yield from _worse(records)
+    yield from _divided(records)
+    yield from _alone(records)
+    yield from _tied(records)
+    yield from _dropped(records)
+
+
+def _where(record: Record) -> str:
+    return f"round {record['round'] + 1} of source model {record['source_model']}, trial {record['trial']}"
+
+
+def _clients(clients: Sequence[int], most: int = 6) -> str:
+    """Some numbers as words: ``client 3``, ``clients 1, 2 and 4 more``."""
+    shown = ", ".join(map(str, clients[:most]))
+    more = f" and {len(clients) - most} more" if len(clients) > most else ""
+    return f"client{'s' * (len(clients) > 1)} {shown}{more}"
+
+
+def _collapsed(records: Sequence[Record]) -> Iterator[str]:
+    """Label entropy 0: one label for every image."""
+    hits = [(record, k) for record in records for k, h in enumerate(record.get("label_entropy", ())) if h == 0]
+    if hits:
+        who = sorted({k for _, k in hits})
+        yield (
+            f"{_clients(who)} gave all images one label (collapsed classes), first in {_where(hits[0][0])}. "
+            "Training on such labels cannot help."
+        )
+
+
+def _worse(records: Sequence[Record]) -> Iterator[str]:
+    """A method that ends below the source model it began from."""
+    ends: dict[tuple[int, int], Record] = {}
+    starts: dict[tuple[int, int], Record] = {}
+    for record in records:
+        unit = (record["source_model"], record["trial"])
+        (starts if record["round"] < 0 else ends)[unit] = record
+    both = [unit for unit in ends if unit in starts]
+    before, after = (mean(mean(group[u]["accuracy"]) for u in both) for group in (starts, ends))
+    if both and after < before:
+        yield f"ends below the source model it began from ({before:.1f} % before, {after:.1f} % after)."
+
+
+def _divided(records: Sequence[Record]) -> Iterator[str]:
+    """Normalisers that are not above 0."""
+    hits = [(record, k) for record in records for k, d in enumerate(record.get("divisor", ())) if d <= 0]
+    if hits:
+        who = sorted({k for _, k in hits})
+        yield (
+            f"similarities of {_clients(who)} were divided by a number that is not above 0, first in "
+            f"{_where(hits[0][0])}: the rule may then prefer the worse label (decisions, A13)."
+        )
+
+
+def _alone(records: Sequence[Record]) -> Iterator[str]:
+    """Clusters whose mean is one client's model, where a clusterer made them."""
+    grouped = [record for record in records if "clustering" in record]
+    sizes = [size for record in grouped for size in record["clustering"]["sizes"]]
+    if grouped and max(sizes) == 1 < len(sizes):
+        yield "every client is a cluster of its own, so cluster models are single clients' models."
+    elif grouped and (number := sizes.count(1)):
+        yield f"{number} of {len(sizes)} clusters have a single client, whose model is handed on as it is."
+    elif grouped and (number := sum(len(record["clustering"]["sizes"]) == 1 for record in grouped)):
+        yield f"all clients are in one cluster in {number} of {len(grouped)} runs: there it averages everybody."
+    absent = 0
+    for record in records if grouped else ():
+        rows = record.get("weights", ())
+        here = Counter(c for c, row in zip(record.get("labels", ()), rows, strict=True) if not _missing(row))
+        absent += any(here[c] == 1 < record["labels"].count(c) for c in here)
+    if absent:
+        yield f"in {absent} rounds some cluster had a single contributor, the others being absent."
+
+
+def _missing(row: object) -> bool:
+    return not isinstance(row, list) or any(v is None or math.isnan(v) for v in row)
+
+
+def _tied(records: Sequence[Record]) -> Iterator[str]:
+    """First neighbours that another client nearly was."""
+    for record in records:
+        margins = record.get("clustering", {}).get("margins", ())
+        close = [k for k, margin in enumerate(margins) if margin is not None and margin <= CLOSE]
+        if close:
+            yield (
+                f"the second neighbour of {_clients(close)} is at most {100 * (CLOSE - 1):.0f} % farther than the "
+                f"first ({_where(record)}): a small change may group them otherwise."
+            )
+            return
+
+
+def _dropped(records: Sequence[Record]) -> Iterator[str]:
+    """Images that lost their label because no partner for mixing was found."""
+    hits = []
+    for record in records:
+        for k, (lost, mixed) in enumerate(zip(record.get("dropped", ()), record.get("mixed", ()), strict=True)):
+            apart = 1 - record["agreement"][k]
+            # Images without agreement were either mixed or dropped, so this is the client's number of images.
+            images = (lost + mixed) / apart if apart > 0 else math.inf
+            if lost > mixed and lost > 0.1 * images:
+                hits.append((record, k))
+    if hits:
+        who = sorted({k for _, k in hits})
+        yield (
+            f"{_clients(who)} found no partner to mix with for most images the models disagree on and dropped more "
+            f"than a tenth of all, first in {_where(hits[0][0])}."
+        )

@@ -1,0 +1,64 @@
+"""A report of runs as text, and as a file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from fedwca.core.files import write_atomically
+from fedwca.errors import FedwcaError
+from fedwca.results.report.page import page
+from fedwca.results.report.tables import document
+from fedwca.results.run import find_run, read_run
+
+Form = Literal["html", "md", "latex"]
+SUFFIXES: dict[str, Form] = {".html": "html", ".htm": "html", ".md": "md", ".tex": "latex"}
+
+
+def render_report(runs: Sequence[str | Path], form: Form = "html") -> str:
+    """A page that needs no network, or the summary table alone.
+
+    Args:
+        runs: run folders, or their names in ``runs/``.
+        form: what it is written as.
+
+    Raises:
+        FedwcaError: a run is not there or damaged.
+    """
+    found = [read_run(find_run(run)) for run in runs]
+    names = distinct_names([str(run) for run in runs], [run.name for run in found])
+    return page(found, names) if form == "html" else document(found, names, latex=form == "latex")
+
+
+def write_report(runs: Sequence[str | Path], out: str | Path | None = None, form: Form | None = None) -> Path:
+    """Write a report of one or several runs; returns the file.
+
+    Args:
+        runs: run folders, or their names in ``runs/``.
+        out: the file; None: ``report.html`` in the folder of the only run, else in this folder.
+        form: what it is written as; None: as the file's suffix says, else a page.
+
+    Raises:
+        FedwcaError: a run is not there or damaged, or the file cannot be written.
+    """
+    text = render_report(runs, form or (SUFFIXES.get(Path(out).suffix.lower(), "html") if out else "html"))
+    file = Path(out) if out else (read_run(find_run(runs[0])).path if len(runs) == 1 else Path()) / "report.html"
+    try:
+        write_atomically(file, lambda temporary: _write(temporary, text))
+    except OSError as error:
+        raise FedwcaError(f"--out {file}: cannot be written ({error.strerror or error})") from None
+    return file
+
+
+def distinct_names(given: list[str], names: list[str]) -> list[str]:
+    """What to call the runs: folder names, or the paths as given where two are alike.
+
+    >>> distinct_names(["a/x", "b/x"], ["x", "x"])
+    ['a/x', 'b/x']
+    """
+    return names if len(set(names)) == len(names) else given
+
+
+def _write(file: Path, text: str) -> None:
+    file.write_text(text, encoding="utf-8")

@@ -1,0 +1,112 @@
+"""The results table, for the terminal, reports and documentation: its columns are listed here alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedwca.results.comparison import Comparison
+from fedwca.results.statistics import FEWEST, Difference
+from fedwca.results.tables import MISSING, Cell, Table, difference_cell, mean_cell, sample_cell
+
+Entry = Mapping[str, Any]
+"""A method's results, as in ``summary.json``, with its ``seconds`` where they are known."""
+
+
+@dataclass(frozen=True)
+class ResultColumn:
+    """One column of numbers: its heading, and a method's cell in it."""
+
+    heading: str
+    cell: Callable[[Entry], Cell]
+    narrow: bool = True
+    """Whether a terminal shows it as well."""
+    known: Callable[[Entry], bool] = lambda entry: True
+    """Whether a method has something to show in it; the column is left out where none has."""
+
+
+def _to_fedavg(entry: Entry) -> Cell:
+    difference = entry.get("difference")
+    return mean_cell(difference["mean"], difference["std"], sign="+") if difference else Cell("")
+
+
+def _seconds(entry: Entry) -> Cell:
+    seconds = entry.get("seconds")
+    return Cell(MISSING if seconds is None else f"{seconds:.0f}", seconds)
+
+
+DIFFERENCE = ResultColumn("to FedAvg", _to_fedavg, known=lambda entry: "difference" in entry)
+COLUMNS = (
+    ResultColumn("mean", lambda entry: mean_cell(entry["mean"], entry["std"])),
+    DIFFERENCE,
+    ResultColumn("runs", lambda entry: Cell(str(entry["n"]), entry["n"]), narrow=False),
+    ResultColumn("seconds", _seconds, narrow=False),
+)
+"""What stands behind a method's name and its target domains; another column is another line here."""
+
+
+def results_table(
+    title: str,
+    entries: Sequence[tuple[Sequence[str], Entry]],
+    heads: Sequence[str] = ("method",),
+    columns: Iterable[ResultColumn] = COLUMNS,
+) -> Table:
+    """A row for each method: its accuracy by target domain, then `COLUMNS`.
+
+    Args:
+        title: of the table.
+        entries: what the first columns hold, and the method's results.
+        heads: names of the first columns.
+        columns: what follows the target domains.
+    """
+    domains = list(dict.fromkeys(domain for _, entry in entries for domain in entry["domains"]))
+    shown = [column for column in columns if any(column.known(entry) for _, entry in entries)]
+    rows = []
+    for named, entry in entries:
+        by_domain = [mean_cell(entry["domains"].get(d), entry["domain_stds"].get(d)) for d in domains]
+        rows.append([*named, *by_domain, *(column.cell(entry) for column in shown)])
+    return Table(title, (*heads, *domains, *(column.heading for column in shown)), rows, heads=len(heads))
+
+
+def narrow_columns() -> list[ResultColumn]:
+    """`COLUMNS` without those that a terminal leaves out."""
+    return [column for column in COLUMNS if column.narrow]
+
+
+def comparison_table(found: Comparison) -> Table:
+    """A row per method: a column per source, all runs together where there are several sources, the difference."""
+    several = len(found.sources) > 1
+    reference = found.labels[found.reference] if found.reference else None
+    columns = ["method", *found.sources, *(["Avg."] if several else [])]
+    columns += [f"to {reference} [95 % CI]", "Wilcoxon p"] if reference else []
+    lines = []
+    for method, label in found.labels.items():
+        cells = [sample_cell(found.sample(method, source)) for source in found.sources]
+        cells += [sample_cell(found.sample(method))] if several else []
+        if reference:
+            difference = found.difference(method)
+            cells += [difference_cell(difference), _p(difference)]
+        lines.append([label, *cells])
+    counts = {found.sample(method, source).n for method in found.labels for source in found.sources}
+    each = " to ".join(map(str, sorted({min(counts), max(counts)})))
+    what = "source" if several else f"source {found.sources[0]}"
+    title = f"{found.dataset}: accuracy in percent after the last round, by {what}"
+    notes = [f"Mean ± std (ddof 1) over n = {each} runs (source models × trials) of a source."]
+    if several:
+        total = max(found.sample(method).n for method in found.labels)
+        notes.append(
+            f"Avg.: mean ± std over all {total} runs of all sources, so its spread is also that between sources."
+        )
+    if reference:
+        notes.append(
+            "Differences are paired by source, source model and trial; Student's t interval; "
+            f"Wilcoxon signed-rank from {FEWEST} pairs on."
+        )
+    return Table(title, tuple(columns), lines, notes)
+
+
+def _p(difference: Difference | None) -> Cell:
+    if difference is None:
+        return Cell("")
+    return Cell(MISSING if difference.p is None else f"{difference.p:.3g}", difference.p)

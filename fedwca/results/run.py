@@ -1,0 +1,274 @@
+"""A run on disk: found by name or path, read whatever version wrote it, its rounds when they are asked for."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from fedwca.errors import FedwcaError, UsageError
+from fedwca.results.lock import is_locked
+from fedwca.results.run_files import read_configuration, read_environment, read_records, read_summary
+from fedwca.results.run_folder import to_plain
+from fedwca.results.summary import Record, Row, summarise, table_rows
+
+ROOT = Path("runs")
+"""Where runs go that are given no folder."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run left behind, finished or not; files besides ``config.json`` are read when they are asked for.
+
+    Each of them raises a `FedwcaError` that names the file, and the line, where it is damaged.
+    """
+
+    path: Path
+    """The run folder."""
+    about: Mapping[str, Any]
+    """What ``config.json`` holds."""
+
+    @property
+    def name(self) -> str:
+        """Of the folder."""
+        return self.path.resolve().name
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The resolved configuration."""
+        return self.about["config"]  # type: ignore[no-any-return]
+
+    @property
+    def methods(self) -> Mapping[str, Mapping[str, Any]]:
+        """By name: label, rounds, components; the composed method is last."""
+        return self.about["methods"]  # type: ignore[no-any-return]
+
+    @property
+    def origins(self) -> Mapping[str, str]:
+        """Dotted keys of the configuration, with where each value that was set came from."""
+        return self.about.get("origins", {})  # type: ignore[no-any-return]
+
+    @cached_property
+    def summary(self) -> Mapping[str, Any]:
+        """What ``summary.json`` holds; empty where there is none yet."""
+        return read_summary(self.path)
+
+    @cached_property
+    def environment(self) -> Mapping[str, Any]:
+        """What ``environment.json`` holds; empty where there is none."""
+        return read_environment(self.path)
+
+    @cached_property
+    def records(self) -> Sequence[Record]:
+        """Lines of ``rounds.jsonl``; none where the file is not kept."""
+        return read_records(self.path)
+
+    @property
+    def timing(self) -> Mapping[str, Any]:
+        """Seconds of the whole run and of each method."""
+        return self.summary.get("timing", {})  # type: ignore[no-any-return]
+
+    @property
+    def complete(self) -> bool:
+        """Whether it ran to its end."""
+        return self.summary.get("complete") is True
+
+    @property
+    def state(self) -> Literal["done", "stopped", "running"]:
+        """Whether it ran to its end, a process is at work on it, or neither; a summary that is damaged says nothing."""
+        if is_locked(self.path):
+            return "running"
+        try:
+            return "done" if self.complete else "stopped"
+        except FedwcaError:
+            return "stopped"
+
+    @property
+    def time(self) -> datetime:
+        """When it began."""
+        if written := self.environment.get("time"):
+            return datetime.fromisoformat(written).astimezone()
+        return datetime.fromtimestamp((self.path / "config.json").stat().st_mtime).astimezone()
+
+    @property
+    def title(self) -> str:
+        """What was run, in a line."""
+        c = self.config
+        return run_title(data_name(c["dataset"], c.get("data")), c["source"], c["clients"], c["rounds"], c["seed"])
+
+    @cached_property
+    def domains(self) -> Sequence[str]:
+        """True domain of each client, K names; made up where the run was killed before it could say them."""
+        if self.about.get("domains"):
+            return tuple(self.about["domains"])
+        # An older run: clients come domain after domain, equally many of each.
+        each = int(self.config["clients"])
+        if entries := self.summary.get("methods"):
+            return tuple(name for name in next(iter(entries.values()))["domains"] for _ in range(each))
+        clients = max((len(record["accuracy"]) for record in self.records), default=0)
+        return tuple(f"target {client // each + 1}" for client in range(clients))
+
+    @property
+    def own(self) -> str:
+        """Name of the composed method."""
+        return list(self.methods)[-1]
+
+    @property
+    def accuracy(self) -> float | None:
+        """Percent, of the composed method; None before it has any."""
+        return self.summary.get("methods", {}).get(self.own, {}).get("mean")  # type: ignore[no-any-return]
+
+    @cached_property
+    def results(self) -> Mapping[str, Mapping[str, Any]]:
+        """Results of each method that left some, as ``methods`` in ``summary.json``; a label says what is missing.
+
+        They are made anew from the records, unless the run is complete and its records are not all there.
+        """
+        if not self.records or (self.complete and not self.whole):
+            entries = self.summary.get("methods", {})
+        else:
+            entries = to_plain(summarise(self.table()))
+        if self.complete:
+            return entries  # type: ignore[no-any-return]
+        return {name: {**entry, "label": f"{entry['label']}{self._behind(name)}"} for name, entry in entries.items()}
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Display label of each method that left something, in the order of the table."""
+        return {name: str(entry["label"]) for name, entry in self.results.items()}
+
+    @cached_property
+    def runs(self) -> list[tuple[int, int]]:
+        """Every (source model, trial) that left a record."""
+        return sorted({(record["source_model"], record["trial"]) for record in self.records})
+
+    @property
+    def count(self) -> int:
+        """Source models × trials: how often each method is run."""
+        return int(self.config["source_models"]) * int(self.config["trials"])
+
+    def rounds(self, method: str, run: tuple[int, int] | None = None) -> list[Record]:
+        """A method's records in order, the source model's (round -1) first; of one run, or of all."""
+        return [
+            record
+            for record in self.records
+            if record["method"] == method and run in (None, (record["source_model"], record["trial"]))
+        ]
+
+    def done(self, method: str) -> list[int]:
+        """Rounds that are on record, a number for each run of a method that was begun."""
+        last: dict[tuple[int, int], int] = {}
+        for record in self.rounds(method):
+            run = (record["source_model"], record["trial"])
+            last[run] = max(last.get(run, 0), record["round"] + 1)
+        return list(last.values())
+
+    @property
+    def whole(self) -> bool:
+        """Whether the last round of every method and run is on record."""
+        return all(self.done(name) == [about["rounds"]] * self.count for name, about in self.methods.items())
+
+    def table(self) -> list[Row]:
+        """A row per method, from the last round of each run that is on record; see `whole`."""
+        labels = {name: str(about["label"]) for name, about in self.methods.items()}
+        return table_rows(self.records, labels, self.domains)
+
+    def _behind(self, method: str) -> str:
+        """What a method's results lack, for its label; nothing where all its rounds are done."""
+        done, rounds = self.done(method), self.methods[method]["rounds"]
+        if not done or done == [rounds] * self.count:
+            return ""
+        span = " to ".join(map(str, sorted({min(done), max(done)})))
+        parts = [f"{span} of {count_of(rounds, 'round')}"] if min(done) < rounds else []
+        parts += [f"{len(done)} of {count_of(self.count, 'run')}"] if len(done) < self.count else []
+        return f" ({', '.join(parts)})"
+
+
+def count_of(number: int, what: str) -> str:
+    """``1 round``, ``2 rounds``."""
+    return f"{number} {what}" + ("" if number == 1 else "s")
+
+
+def run_title(dataset: str, source: str | None, clients: int, rounds: int, seed: int) -> str:
+    """What was run, in a line."""
+    who = f"{count_of(clients, 'client')} per target domain"
+    return f"{dataset}, source {source}, {who}, {count_of(rounds, 'round')}, seed {seed}"
+
+
+def data_name(dataset: str, data: str | Path | None) -> str:
+    """What tables, titles and folders call the data: its name, or that of the folder of domains."""
+    return (Path(data).name if dataset == "folder" and data else "") or dataset
+
+
+def find_run(given: str | Path, root: Path = ROOT) -> Path:
+    """The folder of a run, given as a path or as the name of a folder in ``root``.
+
+    Raises:
+        UsageError: there is no such run; says which one comes near.
+    """
+    for path in (Path(given), root / given):
+        if (path / "config.json").is_file():
+            return path
+    if Path(given).is_dir():
+        raise UsageError(f"{given}: holds no run (no config.json)")
+    close = difflib.get_close_matches(str(given), [path.name for path in run_folders(root)], 1)
+    hint = f"did you mean {close[0]!r}?" if close else f"runs are looked for as a path and in {root}/"
+    raise UsageError(f"{given}: no such run; {hint}")
+
+
+def run_folders(root: Path) -> list[Path]:
+    """Folders in ``root`` that hold a run, wherever they came from."""
+    found = root.glob("*/config.json") if root.is_dir() else ()
+    return sorted(file.parent for file in found if file.is_file())
+
+
+def read_run(run: Path) -> Run:
+    """A run of any version up to this one.
+
+    Raises:
+        FedwcaError: its configuration is damaged, or of a later version.
+    """
+    return Run(run, read_configuration(run))
+
+
+def read_if_run(run: Path) -> Run | None:
+    """A run, or None where the folder holds none or its configuration or summary cannot be read."""
+    try:
+        if not (run / "config.json").is_file():
+            return None
+        found = read_run(run)
+        found.complete  # noqa: B018  # reads the summary
+        return found
+    except FedwcaError:
+        return None
+
+
+def remove_run(run: Path) -> None:
+    """Remove a run folder; ``config.json`` goes first, so that what an interruption leaves is no run.
+
+    Raises:
+        FedwcaError: a file of it cannot be removed.
+    """
+    try:
+        (run / "config.json").unlink()
+        shutil.rmtree(run)
+    except OSError as error:
+        raise FedwcaError(f"{run}: cannot be removed ({error.strerror or error})") from None
+
+
+def run_identity(about: Mapping[str, Any]) -> str:
+    """Hash of what decides a run's numbers: its configuration less what changes none, and every method's components.
+
+    Checkpoints carry it, so a folder says itself what its hash leaves out; the older ones left out ``workers`` alone.
+    """
+    left_out = about.get("identity_without", ("workers",))
+    config = {key: value for key, value in about["config"].items() if key not in left_out}
+    text = json.dumps(to_plain({"config": config, "methods": about["methods"]}), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

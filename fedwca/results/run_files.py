@@ -1,0 +1,254 @@
+"""The files of a run folder, read: each passes a schema, so that damage is named where it is and nowhere else."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from fedwca.errors import FedwcaError
+
+SCHEMA = 2
+"""Version of the files' layout; raised when it changes. Older ones are still read: 1 had no checkpoints."""
+
+
+def _printable(text: str) -> str:
+    """Text that can be written anywhere: half a surrogate pair cannot."""
+    text.encode()
+    return text
+
+
+Text = Annotated[str, AfterValidator(_printable)]
+Numbers = list[float | None]
+"""A value a client; null where there was nothing to measure."""
+
+
+class _Values(BaseModel):
+    """Values as JSON has them, none made into another type; fields that are not named here are left alone."""
+
+    model_config = ConfigDict(strict=True, extra="allow", frozen=True)
+
+
+class _Component(_Values):
+    kind: Text
+    name: Text
+
+
+class _Method(_Values):
+    label: Text
+    rounds: int = Field(ge=0)
+    components: list[_Component]
+
+
+class _Settings(_Values):
+    dataset: Text
+    source: Text | None = None
+    clients: int = Field(ge=1)
+    rounds: int
+    seed: int
+    source_models: int = Field(ge=1)
+    trials: int = Field(ge=1)
+
+
+class Configuration(_Values):
+    """``config.json``: the resolved configuration, the methods, and where values came from."""
+
+    version: int = Field(1, ge=1, alias="schema")
+    config: _Settings
+    methods: dict[Text, _Method] = Field(min_length=1)
+    origins: dict[str, str] = {}
+    domains: list[Text] = []
+    keep: str = "last"
+    loggers: list[dict[str, Any]] = []
+
+
+class _Mean(_Values):
+    mean: float | None
+    std: float | None
+
+
+class _Entry(_Mean):
+    label: Text
+    n: int
+    domains: dict[str, float | None]
+    domain_stds: dict[str, float | None]
+    difference: _Mean | None = None
+
+
+class _Timing(_Values):
+    methods: dict[str, float] = {}
+
+
+class Summary(_Values):
+    """``summary.json``: every method's results, and whether the run came to its end."""
+
+    methods: dict[str, _Entry]
+    timing: _Timing = _Timing()
+    complete: bool
+
+
+class Environment(_Values):
+    """``environment.json``: when and on what the run was made."""
+
+    time: str | None = None
+    versions: dict[str, str] = {}
+
+    @field_validator("time")
+    @classmethod
+    def _is_a_date(cls, time: str | None) -> str | None:
+        if time is not None:
+            datetime.fromisoformat(time)
+        return time
+
+
+class RoundRecord(_Values):
+    """A line of ``rounds.jsonl``: one round of one method in one run; docs/results.md says what the fields are."""
+
+    version: int = Field(1, ge=1, le=SCHEMA, alias="schema")
+    method: str
+    source_model: int = Field(ge=0)
+    trial: int = Field(ge=0)
+    round: int = Field(ge=-1)
+    accuracy: Numbers
+    accuracy_local: Numbers | None = None
+    labels: list[int] | None = None
+    weights: list[Any] | None = None
+    pseudo_label_accuracy: Numbers | None = None
+    agreement: Numbers | None = None
+    mixed: Numbers | None = None
+    dropped: Numbers | None = None
+    label_entropy: Numbers | None = None
+    divisor: Numbers | None = None
+    clustering: dict[str, Any] = {}
+    probes: dict[str, Any] = {}
+    bytes_down: float = 0
+    bytes_up: float = 0
+    passes: int = 0
+    seconds: dict[str, float] = {}
+
+    @model_validator(mode="after")
+    def _has_a_value_a_client(self) -> RoundRecord:
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            if isinstance(value, list) and len(value) != len(self.accuracy):
+                raise ValueError(f"{name} has {len(value)} values, accuracy has {len(self.accuracy)}")
+        return self
+
+
+def read_configuration(run: Path) -> dict[str, Any]:
+    """What ``config.json`` says.
+
+    Raises:
+        FedwcaError: it is damaged, or of a later version.
+    """
+    file = run / "config.json"
+    found = _read(file)
+    version = found.get("schema", 1)
+    if isinstance(version, int) and version > SCHEMA:
+        raise FedwcaError(f"{run}: was written by a later fedwca (schema {version}; this one reads {SCHEMA})")
+    _check(Configuration, found, f"{file}: is not the configuration of a run")
+    return found
+
+
+def read_summary(run: Path) -> dict[str, Any]:
+    """What ``summary.json`` says; nothing where there is none yet.
+
+    Raises:
+        FedwcaError: it is damaged.
+    """
+    return _read_if_there(run / "summary.json", Summary, "is not the summary of a run")
+
+
+def read_environment(run: Path) -> dict[str, Any]:
+    """What ``environment.json`` says; nothing where there is none.
+
+    Raises:
+        FedwcaError: it is damaged.
+    """
+    return _read_if_there(run / "environment.json", Environment, "does not say what a run was made on")
+
+
+def read_records(run: Path) -> list[dict[str, Any]]:
+    """The rounds in a run folder, in order; numbers that were not finite come back as NaN.
+
+    Raises:
+        FedwcaError: a line is damaged; names it. A last one that was cut off is left out.
+    """
+    return [_with_nan(record) for _, record in read_lines(run)]
+
+
+def read_lines(run: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Lines of ``rounds.jsonl`` and what they say, without a last one that was cut off.
+
+    Raises:
+        FedwcaError: a line is damaged; names it.
+    """
+    file = run / "rounds.jsonl"
+    text = _text(file) if file.exists() else ""
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    clients = None
+    for number, line in lines:
+        where = f"{file}, line {number}: is not the record of a round"
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            if number == lines[-1][0]:
+                return
+            raise FedwcaError(f"{where} ({error})") from None
+        _check(RoundRecord, record, where)
+        if clients not in (None, len(record["accuracy"])):
+            raise FedwcaError(f"{where} (of {len(record['accuracy'])} clients; there are {clients} before)")
+        clients = len(record["accuracy"])
+        yield line, record
+
+
+def _with_nan(record: dict[str, Any]) -> dict[str, Any]:
+    """Null among a record's per-client values means that there was nothing to measure."""
+    return {
+        key: [math.nan if item is None else item for item in value] if isinstance(value, list) else value
+        for key, value in record.items()
+    }
+
+
+def _read_if_there(file: Path, schema: type[BaseModel], wrong: str) -> dict[str, Any]:
+    if not file.exists():
+        return {}
+    found = _read(file)
+    _check(schema, found, f"{file}: {wrong}")
+    return found
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(_text(file))
+    except (ValueError, RecursionError) as error:
+        raise FedwcaError(f"{file}: cannot be read ({error})") from None
+    if not isinstance(value, dict):
+        raise FedwcaError(f"{file}: is not a table of values")
+    return value
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise FedwcaError(f"{file}: cannot be read ({error.strerror or error})") from None
+
+
+def _check(schema: type[BaseModel], value: object, wrong: str) -> None:
+    """Refuse values that are not as the schema says; names the first of them.
+
+    Raises:
+        FedwcaError: ``wrong``, and what is.
+    """
+    try:
+        schema.model_validate(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise FedwcaError(f"{wrong} ({place + ': ' if place else ''}{first['msg']})") from None

@@ -1,0 +1,171 @@
+"""A run's folder as it is written: the resolved configuration, one JSON line per round, the summary, pictures."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import platform
+import shutil
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Self
+
+from filelock import FileLock
+
+from fedwca.core.files import write_atomically
+from fedwca.errors import FedwcaError, UsageError
+from fedwca.results import lock
+from fedwca.results.run_files import SCHEMA, read_lines, read_records
+
+NEEDED = 64 * 2**20
+"""Bytes that must be free before a run begins."""
+
+
+class RunFolder:
+    """Where one run writes, locked while it does; refuses at once what could not be written later.
+
+    Args:
+        path: the folder.
+        again: True: it holds a run that is to be continued; False: it must not hold one.
+
+    Raises:
+        UsageError: the folder holds another run already, or another process is at work on it.
+        FedwcaError: it cannot be written, or the disk is full.
+    """
+
+    def __init__(self, path: Path, again: bool = False) -> None:
+        self.path, self._made_parent = path, not path.parent.exists()
+        self._lock = lock.hold_lock(path) if again else self._claim()
+        free = shutil.disk_usage(path).free
+        if free < NEEDED:
+            if not again:
+                self.discard()
+            self.close()
+            raise FedwcaError(f"{path}: only {free / 2**20:.0f} MiB are free there; a run needs {NEEDED >> 20} MiB")
+
+    def _claim(self) -> FileLock:
+        taken = f"--out {self.path}: holds a run already; name another folder, remove it, or use fedwca resume"
+        try:
+            if (self.path / "config.json").exists():
+                raise UsageError(taken)
+            self.path.mkdir(parents=True, exist_ok=True)
+            # Made by one process alone: a second run on the folder is told so.
+            (self.path / "rounds.jsonl").open("x").close()
+            return lock.hold_lock(self.path)
+        except FileExistsError:
+            raise (
+                UsageError(taken)
+                if self.path.is_dir()
+                else FedwcaError(f"{self.path}: cannot be written (a file is in the way); choose a place with --out")
+            ) from None
+        except OSError as error:
+            raise FedwcaError(
+                f"{self.path}: cannot be written ({error.strerror or error}); choose a place with --out"
+            ) from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let others write here."""
+        self._lock.release()
+
+    def discard(self) -> None:
+        """Remove what was made, if nothing has been written into it."""
+        rounds = self.path / "rounds.jsonl"
+        with contextlib.suppress(OSError):
+            if rounds.stat().st_size == 0:
+                rounds.unlink()
+            if [file.name for file in self.path.iterdir()] == [lock.NAME]:
+                (self.path / lock.NAME).unlink()
+            self.path.rmdir()
+            if self._made_parent:
+                self.path.parent.rmdir()
+
+    def sweep(self) -> None:
+        """Remove temporary files that a killed process left."""
+        for file in self.path.glob(f".*-{'[0-9a-f]' * 32}.*"):
+            file.unlink(missing_ok=True)
+
+    def rewrite(self, wanted: Callable[[dict[str, Any]], bool], order: Callable[[dict[str, Any]], Any]) -> None:
+        """Leave only some rounds, sorted; a last line that was cut off goes. Other lines stay to the letter.
+
+        Args:
+            wanted: whether a record stays.
+            order: what records are sorted by.
+        """
+        kept = [(order(record), line) for line, record in read_lines(self.path) if wanted(record)]
+        text = "".join(line + "\n" for _, line in sorted(kept, key=lambda pair: pair[0]))
+        rounds = self.path / "rounds.jsonl"
+        if not rounds.exists() or text != rounds.read_text(errors="replace"):
+            write_atomically(rounds, lambda file: _write_text(file, text))
+
+    def write(self, name: str, value: Mapping[str, Any]) -> None:
+        """Write a JSON file under a temporary name, then rename it."""
+        text = json.dumps(to_plain(value), indent=2) + "\n"
+        write_atomically(self.path / name, lambda file: _write_text(file, text))
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Append one line to ``rounds.jsonl`` and see it to the disk."""
+        line = json.dumps(to_plain({"schema": SCHEMA, **record})) + "\n"
+        with (self.path / "rounds.jsonl").open("a") as file:
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def records(self) -> list[dict[str, Any]]:
+        """All rounds so far; a last line that was cut off is left out."""
+        return read_records(self.path)
+
+
+def _write_text(file: Path, text: str) -> None:
+    file.write_text(text)
+
+
+def to_plain(value: Any) -> Any:
+    """Tensors and paths as JSON values; a number that is not finite becomes null, which JSON can hold."""
+    if isinstance(value, Mapping):
+        return {str(key): to_plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return to_plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return str(value) if isinstance(value, Path) else value
+
+
+def describe_environment(device: str) -> dict[str, Any]:
+    """Versions and hardware that a result should be read with."""
+    import torch
+
+    names = ("fedwca", "torch", "torchvision", "numpy", "faiss-cpu", "pydantic", "scikit-learn")
+    versions = {}
+    for name in names:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            versions[name] = "not installed"
+    return {
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "cpu": _cpu(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "device": torch.cuda.get_device_name(device) if device.startswith("cuda") else "cpu",
+        "versions": versions,
+    }
+
+
+def _cpu() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()

@@ -1,0 +1,139 @@
+"""One table, and every form it is written in: Markdown, LaTeX, CSV, plain cells."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from fedwca.results.statistics import Difference, Sample
+
+MISSING = "–"
+"""Stands where a number could not be measured."""
+LATEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "−": r"$-$", "–": "--", "…": r"\dots{}",
+    "β": r"$\beta$", "α": r"$\alpha$",
+}  # fmt: skip
+"""What LaTeX takes for its own, or has no letter for, and how it is written out."""
+
+
+class Cell(str):
+    """The text of a place in a table, with the number that it shows; a plain string stands for a cell without one."""
+
+    value: float | None
+    """What the place is sorted by; None: its text."""
+
+    def __new__(cls, text: str, value: float | None = None) -> Self:
+        """Text with its number."""
+        cell = super().__new__(cls, text)
+        cell.value = value
+        return cell
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells under named columns; the first ``heads`` columns name the row, the others hold numbers."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    notes: Sequence[str] = ()
+    """Sentences under the table: what n is, what ± means."""
+    heads: int = 1
+
+    def markdown(self) -> str:
+        """A pipe table with its title above, where it has one, and its notes below."""
+        rule = "|" + "---|" * self.heads + "--:|" * (len(self.columns) - self.heads)
+        lines = [f"**{escape_markdown(self.title)}**", ""] if self.title else []
+        lines += [_piped(self.columns), rule, *map(_piped, self.rows)]
+        return "\n".join([*lines, *([""] if self.notes else []), *map(escape_markdown, self.notes)])
+
+    def latex(self) -> str:
+        """A ``table`` with ``booktabs`` rules; title and notes are the caption."""
+        caption = " ".join([*([f"{self.title}."] if self.title else []), *self.notes])
+        return "\n".join(
+            [
+                r"\begin{table}",
+                r"\centering",
+                rf"\caption{{{escape_latex(caption)}}}",
+                rf"\begin{{tabular}}{{{'l' * self.heads}{'r' * (len(self.columns) - self.heads)}}}",
+                r"\toprule",
+                _ampersands(self.columns),
+                r"\midrule",
+                *map(_ampersands, self.rows),
+                r"\bottomrule",
+                r"\end{tabular}",
+                r"\end{table}",
+            ]
+        )
+
+
+def _piped(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(map(escape_markdown, cells)) + " |"
+
+
+def _ampersands(cells: Sequence[str]) -> str:
+    return " & ".join(map(escape_latex, cells)) + r" \\"
+
+
+def escape_markdown(text: str) -> str:
+    r"""Text in one line, with what a Markdown table or HTML would take for its own written out.
+
+    >>> print(escape_markdown("a|b <i> &amp; c & d"))
+    a\|b &lt;i> &amp;amp; c & d
+    """
+    text = re.sub(r"&(?=#?\w+;)", "&amp;", " ".join(text.split("\n")))
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+
+
+def escape_latex(text: str) -> str:
+    r"""Text that LaTeX prints as it is.
+
+    >>> print(escape_latex("80.6 ± 2.4 % of {a_b}"))
+    80.6 $\pm$ 2.4 \% of \{a\_b\}
+    """
+    return "".join(LATEX.get(letter, letter) for letter in text)
+
+
+def comma_separated(entries: Sequence[Mapping[str, Any]]) -> str:
+    """Entries with the same keys as CSV with a header; nested tables as ``outer_inner``, None as nothing."""
+    nested = {key: list(value) for entry in entries for key, value in entry.items() if isinstance(value, Mapping)}
+    header = [
+        name for key in entries[0] for name in ([f"{key}_{inner}" for inner in nested[key]] if key in nested else [key])
+    ]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, header, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    for entry in entries:
+        inner = {f"{key}_{name}": value for key in nested for name, value in (entry[key] or {}).items()}
+        writer.writerow({**entry, **inner})
+    return text.getvalue().rstrip("\n")
+
+
+def mean_cell(mean: float | None, std: float | None = None, digits: int = 1, sign: str = "") -> Cell:
+    """A mean with its spread where there is one; a dash for a mean of nothing (None or NaN).
+
+    >>> mean_cell(71.25, 1.04)
+    '71.2 ± 1.0'
+    """
+    if mean is None or math.isnan(mean):
+        return Cell(MISSING)
+    return Cell(f"{mean:{sign}.{digits}f}" + ("" if std is None else f" ± {std:.{digits}f}"), mean)
+
+
+def sample_cell(found: Sample, digits: int = 1) -> Cell:
+    """`mean_cell` of a sample."""
+    return mean_cell(found.mean, found.std, digits)
+
+
+def difference_cell(found: Difference | None) -> Cell:
+    """A mean difference with its 95 % interval where there is one; empty where nothing was compared."""
+    if found is None:
+        return Cell("")
+    ends = "" if found.low is None or found.high is None else f" [{found.low:+.1f}, {found.high:+.1f}]"
+    return Cell(f"{found.mean:+.1f}{ends}", found.mean)

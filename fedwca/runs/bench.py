@@ -1,0 +1,227 @@
+"""The bench: source models, splits, methods and rounds, each recorded as it comes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedwca.config.run_config import RunConfig
+from fedwca.data.dataset import FederatedDataset
+from fedwca.data.metrics import mean
+from fedwca.data.partition import Federation, partition
+from fedwca.engine.interface import TrialsInTurn
+from fedwca.engine.randomness import Keys, fold_key
+from fedwca.federated.method import Method
+from fedwca.federated.round import init_server
+from fedwca.federated.source_model import TrainedSource
+from fedwca.results.checkpoints import Unit
+from fedwca.runs.record import WarnOnce, count_accuracies
+from fedwca.runs.reporter import NO_PROGRESS, Progress
+from fedwca.runs.round_state import Checkpointer, RoundState
+from fedwca.runs.rounds import Trial, run_rounds
+from fedwca.runs.schedule import Schedule
+
+
+def split_trial(config: RunConfig, dataset: FederatedDataset, source: str, index: int, trial: int) -> Federation:
+    """The clients of one trial; the same for every method.
+
+    Raises:
+        UsageError: more clients than images.
+    """
+    seed = fold_key([config.seed + index, trial, "partition"]) >> 1
+    return partition(dataset, source, clients=config.clients, samples=config.samples, seed=seed)
+
+
+class TrialSplits:
+    """The clients of each trial of a run. Those of the first, which are looked at before round 1, are drawn once.
+
+    Args:
+        config: says how many clients and trials.
+        dataset: see `fedwca.runs.setup.load`.
+        source: name of the source domain.
+    """
+
+    def __init__(self, config: RunConfig, dataset: FederatedDataset, source: str) -> None:
+        self.config, self.dataset, self.source = config, dataset, source
+        self._first: Federation | None = None
+
+    def first(self) -> Federation:
+        """Source model 0, trial 0; kept until its rounds take it.
+
+        Raises:
+            UsageError: more clients than images.
+        """
+        if self._first is None:
+            self._first = split_trial(self.config, self.dataset, self.source, 0, 0)
+        return self._first
+
+    def take(self, index: int, trial: int) -> Federation:
+        """Any of them, for its rounds: it is not kept here, so that its images go when they are done."""
+        if (index, trial) != (0, 0):
+            return split_trial(self.config, self.dataset, self.source, index, trial)
+        found, self._first = self.first(), None
+        return found
+
+    def forget(self) -> None:
+        """Let the first one go: nothing is left to do on it."""
+        self._first = None
+
+
+@dataclass(frozen=True)
+class _Bench:
+    """What all methods, trials and rounds of a bench have in common."""
+
+    config: RunConfig
+    methods: Sequence[tuple[Method, int]]
+    splits: TrialSplits
+    federations: Sequence[tuple[int, int]]
+    """(source model, trial) of each federation."""
+    models: Sequence[TrainedSource]
+    mine: set[Unit]
+    """What is to be done."""
+    progress: Progress
+    keeper: Checkpointer
+    share: Schedule
+    caution: WarnOnce
+
+    def run_group(self, group: Sequence[tuple[int, int]]) -> Iterator[dict[str, Any]]:
+        """All methods on federations that go through rounds together."""
+        here = [at for at in group if any(Unit(*at, method.name) in self.mine for method, _ in self.methods)]
+        if not here:
+            return
+        drawn = [self.splits.take(*at) for at in here]
+        given = [(self.models[at[0]].network, federation.clients) for at, federation in zip(here, drawn, strict=True)]
+        engines = self.share.engines(self.config, given)
+        several = len(self.federations) > 1
+        trials = [
+            Trial(
+                own.metrics,
+                Keys(self.config.seed + index, trial),
+                f"source model {index}, trial {trial}: " if several else "",
+            )
+            for (index, trial), own in zip(here, drawn, strict=True)
+        ]
+        for method, rounds in self.methods:
+            units = {i: unit for i, at in enumerate(here) if (unit := Unit(*at, method.name)) in self.mine}
+            if units:
+                yield from self.run_method(method, rounds, units, engines, trials)
+
+    def run_method(
+        self,
+        method: Method,
+        rounds: int,
+        units: Mapping[int, Unit],
+        engines: TrialsInTurn,
+        trials: Sequence[Trial],
+    ) -> Iterator[dict[str, Any]]:
+        """One method; ``units`` by federation, and of those only what is to be done."""
+        label = f"{method.label}{_which(list(units.values()), self.federations)}"
+        sizes = {i: len(trials[i].metrics) for i in units}
+        self.progress.begin(label, rounds, sum(sizes.values()))
+        points, accuracy = {}, dict.fromkeys(units, math.nan)
+        for i, unit in units.items():
+            model, engine = self.models[unit.source_model], engines.engines[i]
+            point = self.keeper.restore(unit, engine, model.digest)
+            if point is None:
+                point = RoundState(-1, init_server(engine))
+                first = count_accuracies(trials[i].metrics, engine)
+                accuracy[i] = mean(first)
+                home = {"source_accuracy": model.accuracy, "source_digest": model.digest}
+                yield {**_tag(unit), "round": -1, "accuracy": first, **home}
+                self.keeper.save(unit, point, engine, model.digest, last=rounds == 0)
+            if point.round >= 0:
+                self.progress.earlier(point.round + 1, sizes[i])
+            points[i] = point
+        played = run_rounds(self.config, method, rounds, engines, trials, points, self.caution, self.progress)
+        for i, record, after in played:
+            unit, accuracy[i] = units[i], mean(record["accuracy"])
+            yield {**_tag(unit), **record}
+            # Who goes together keeps the point before the last until all have ended: it is where a run that is
+            # stopped in between goes on with all of them.
+            last = after.round == rounds - 1 and len(units) == 1
+            self.keeper.save(unit, after, engines.engines[i], self.models[unit.source_model].digest, last)
+        if len(units) > 1:
+            for unit in units.values():
+                self.keeper.end(unit)
+        self.progress.end(label, mean(list(accuracy.values())))
+
+
+def run_bench(
+    config: RunConfig,
+    methods: Sequence[tuple[Method, int]],
+    dataset: FederatedDataset,
+    source: str,
+    progress: Progress = NO_PROGRESS,
+    keeper: Checkpointer | None = None,
+    share: Schedule | None = None,
+    splits: TrialSplits | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Run every method for every source model and trial; one record a round, as it ends.
+
+    Args:
+        config: what to run.
+        methods: with their rounds, see `fedwca.config.methods.compose`.
+        dataset: see `fedwca.runs.setup.load`.
+        source: name of the source domain.
+        progress: told how far it is.
+        keeper: keeps a point after each record was taken, and says where an earlier process stopped.
+        share: what this process does of it; None: all.
+        splits: clients of the same data set and source, where the first trial's have been looked at.
+    """
+    keeper, share = keeper or Checkpointer(), share or Schedule()
+    splits = splits or TrialSplits(config, dataset, source)
+    federations = [(index, trial) for index in range(config.source_models) for trial in range(config.trials)]
+    left = {
+        at: [(method, rounds) for method, rounds in methods if not keeper.finished(Unit(*at, method.name), rounds)]
+        for at in federations
+    }
+    finished = len(federations) * sum(r for _, r in methods) - sum(r for some in left.values() for _, r in some)
+    progress.earlier(finished, 0)
+    if not any(left.values()):
+        return
+    models = share.models(config, dataset, source, progress.source)
+    at_once = 1
+    if len(federations) > 1:
+        networks = [model.network for model in models]
+        at_once = share.trials_at_once(config, networks, splits.first().clients)
+    together = group_trials(federations, at_once)
+    bundles = [
+        {Unit(*at, method.name): rounds for at in group if (method, rounds) in left[at]}
+        for group in together
+        for method, rounds in methods
+    ]
+    mine = share.mine([bundle for bundle in bundles if bundle])
+    if not any((unit.source_model, unit.trial) == federations[0] for unit in mine):
+        splits.forget()
+    caution = WarnOnce(progress.warn, keeper.told)
+    bench = _Bench(config, methods, splits, federations, models, mine, progress, keeper, share, caution)
+    for group in together:
+        # What a group holds goes with the generator, before the next one's images and models are made.
+        yield from bench.run_group(group)
+
+
+def group_trials(federations: Sequence[tuple[int, int]], at_once: int) -> list[list[tuple[int, int]]]:
+    """Federations (source model, trial) that go through rounds together.
+
+    >>> group_trials([(0, 0), (0, 1), (1, 0)], 2)
+    [[(0, 0), (0, 1)], [(1, 0)]]
+    """
+    return [list(federations[i : i + at_once]) for i in range(0, len(federations), at_once)]
+
+
+def _tag(unit: Unit) -> dict[str, Any]:
+    return {"method": unit.method, "source_model": unit.source_model, "trial": unit.trial}
+
+
+def _which(units: Sequence[Unit], federations: Sequence[tuple[int, int]]) -> str:
+    """Which runs of how many, for a progress line; nothing where there is only one."""
+    numbers = [federations.index((unit.source_model, unit.trial)) + 1 for unit in units]
+    if len(federations) == 1:
+        return ""
+    if len(numbers) == 1:
+        return f", run {numbers[0]} of {len(federations)}"
+    unbroken = numbers == list(range(numbers[0], numbers[-1] + 1))
+    which = f"{numbers[0]} to {numbers[-1]}" if unbroken and len(numbers) > 2 else ", ".join(map(str, numbers))
+    return f", runs {which} of {len(federations)}"

@@ -1,0 +1,48 @@
+"""Methods beside each other over sources: runs that are missing are made, and all go into one comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from fedwca.config.method_spec import parse_method
+from fedwca.errors import UsageError
+from fedwca.results.comparison import Comparison
+from fedwca.runs.reporter import SILENT, RunReporter
+from fedwca.runs.reuse import chosen_sources, collect_runs, dataset_name
+from fedwca.runs.run_stages import RunRequest
+
+
+def run_comparison(
+    request: RunRequest,
+    methods: Sequence[str],
+    sources: Sequence[str],
+    reference: str | None,
+    out: Path,
+    reporter: RunReporter = SILENT,
+) -> Comparison:
+    """Compare methods; runs that are in the folder already are reused.
+
+    Args:
+        request: what all methods have in common.
+        methods: baselines, or compositions such as ``fedwca:ta=0.05``.
+        sources: source domains; ``all``: each in turn; none: the data set's own default.
+        reference: method that differences are taken to; None: fedavg if it is run.
+        out: folder of run folders, one a source.
+        reporter: told how it goes.
+
+    Raises:
+        FedwcaError: what is wrong, in a sentence.
+    """
+    names = [parse_method(method).name for method in methods]
+    base = parse_method(reference).name if reference else "fedavg"
+    if reference and base not in names:
+        raise UsageError(f"--reference {reference}: is not one of the methods {', '.join(names)}")
+    layer = {**request.layer, "baselines": list(methods), "composed": False}
+    own = dict.fromkeys(["composed", *([] if sources else ["source"])], "compare")
+    gathered = [
+        collect_runs(one, out, reporter) for one in chosen_sources(replace(request, layer=layer, said=own), sources)
+    ]
+    tables = {str(found.config.source): found.table for found in gathered}
+    return Comparison.of(dataset_name(gathered[-1].config), tables, base)

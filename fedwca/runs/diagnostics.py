@@ -1,0 +1,64 @@
+"""Looks that decide nothing: other clusterings of round 0, and what the last models say of unlabeled images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedwca.config.registries import registry_of
+from fedwca.core.messages import Offer
+from fedwca.data.metrics import Metrics
+from fedwca.engine.interface import ClientWork, Engine, SingleStep
+from fedwca.engine.randomness import Keys
+from fedwca.engine.signatures import BankSignatures
+from fedwca.engine.task import Task, Training
+from fedwca.federated.method import Method
+from fedwca.federated.server import Server, check_labels
+
+
+def cluster_layers(
+    words: Sequence[str], engine: Engine, source: Tensor, metrics: Metrics, keys: Keys
+) -> dict[str, Any]:
+    """How other clusterers would group the clients: by word ``labels [K]``, and how they compare with the true domains.
+
+    Args:
+        words: clusterers, such as ``finch:signature=2``.
+        engine: with the clients' models of round 0 in its bank.
+        source: the model everybody started from ``[P]``.
+        metrics: knows the true domains, which only an oracle is shown.
+        keys: of the run, for signatures that are drawn.
+    """
+    found = {}
+    for word in words:
+        clusterer = registry_of("clusterer").build(word)
+        truth = metrics.domain_labels() if clusterer.oracle else None
+        signatures = BankSignatures(
+            engine.bank, engine.layout, source, truth, engine.images, lambda k: keys(0, k, "style")
+        )
+        labels = check_labels(clusterer(signatures).cpu(), len(metrics), clusterer.name)
+        found[word] = {"labels": labels.tolist(), **metrics.clustering(labels)}
+    return found
+
+
+def measure_evidence(server: Server, method: Method, engine: Engine, training: Training) -> dict[str, list[float]]:
+    """What the models that clients end with say of the clients' own training images; no label is read.
+
+    Returns:
+        ``density``: soft neighborhood density (eq. 6, nats; more is better); ``entropy``: mean entropy of the outputs
+        (nats; less is better, and least for a model that always says the same); each one value a client.
+    """
+    rows = server.rows
+    nothing = torch.zeros(0, len(rows), dtype=torch.float64)
+    offer = Offer(method.aggregator.deliver(server.state, len(rows))[:, None], nothing)
+
+    def look(work: ClientWork) -> list[tuple[float, float]]:
+        found = [torch.special.entr(own.probabilities).sum(1).mean() for own in work.outputs(work.own)]
+        return list(zip(work.density(work.own).tolist(), map(float, found), strict=True))
+
+    task = Task(method.pseudo_labeler, method.objectives, training, lambda purpose: 0)
+    found = engine.run(SingleStep(offer, rows, lambda client: task, range(len(engine.images)), look))
+    density, entropy = zip(*found, strict=True)
+    return {"density": list(density), "entropy": list(entropy)}

@@ -1,0 +1,64 @@
+"""The rounds of a run, begun or resumed: written down and kept as they come, then the summary."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from shlex import quote
+
+from fedwca.engine.precision import matmul_precision
+from fedwca.errors import FedwcaError
+from fedwca.results.run_folder import to_plain
+from fedwca.runs.bench import run_bench
+from fedwca.runs.log_to import log_records
+from fedwca.runs.memory_estimate import MeasuredMemory, memory_record
+from fedwca.runs.profiling import profiling
+from fedwca.runs.reporter import RunReporter
+from fedwca.runs.run_stages import FinishedRun, PreparedRun
+from fedwca.runs.run_summary import write_summary
+
+
+def execute_run(run: PreparedRun, reporter: RunReporter) -> FinishedRun:
+    """Do the rounds that are left.
+
+    Raises:
+        FedwcaError: what is wrong, in a sentence; what was done until then is kept, and the run can be continued.
+        KeyboardInterrupt: the user stopped it; likewise.
+    """
+    folder, config, splits = run.folder, run.plan.config, run.splits
+    prepared, measured = run.started, MeasuredMemory(run.device)
+    folder.write("memory.json", memory_record(run.memory, run.device, None))
+    traced = run.plan.methods[-1][0].label if run.profile else None
+    try:
+        values = config.model_dump(mode="json")
+        with (
+            reporter.watch(run.plan) as watched,
+            profiling(traced, watched, folder) as progress,
+            log_records(run.loggers, folder.path, values, progress.warn) as log,
+            matmul_precision(config.precision, run.device),
+        ):
+            given = (config, run.plan.methods, splits.dataset, splits.source)
+            records = run_bench(*given, progress, run.keeper, run.schedule, splits)
+            for record in run.schedule.merged(records, folder.append, progress):
+                if prepared == run.started:  # the first record comes when the source models are there
+                    prepared = time.perf_counter()
+                log(to_plain(record))
+        order = [method.name for method, _ in run.plan.methods]
+        folder.rewrite(lambda r: True, lambda r: (r["source_model"], r["trial"], order.index(r["method"]), r["round"]))
+        folder.write("memory.json", memory_record(run.memory, run.device, measured.growth()))
+        table, summary = write_summary(run, prepared, complete=True)
+    except OSError as error:
+        with suppress(OSError):
+            write_summary(run, prepared, complete=False)
+        raise FedwcaError(
+            f"{folder.path}: cannot be written ({error.strerror or error}); what was written is kept, continue with: "
+            f"fedwca resume {quote(str(folder.path))}"
+        ) from error
+    except FedwcaError:
+        write_summary(run, prepared, complete=False)
+        raise
+    except KeyboardInterrupt:
+        write_summary(run, prepared, complete=False)
+        reporter.interrupted(sum(record["round"] >= 0 for record in folder.records()), folder.path)
+        raise
+    return FinishedRun(run.plan, splits.dataset, table, summary, folder.path)

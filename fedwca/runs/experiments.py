@@ -1,0 +1,117 @@
+"""Runs from Python: make one, continue it, compare methods, to the folders, numbers and errors of the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedwca.config.run_config import layer_from_words
+from fedwca.engine.distributed.process_group import expected_ranks
+from fedwca.errors import UsageError
+from fedwca.results.comparison import Comparison
+from fedwca.results.run import find_run
+from fedwca.runs.compare import run_comparison
+from fedwca.runs.reporter import SILENT, RunReporter
+from fedwca.runs.resume import resume_run
+from fedwca.runs.run_stages import FinishedRun, RunRequest
+from fedwca.runs.start import start_run
+
+
+def run_experiment(
+    *,
+    out: str | Path | None = None,
+    preset: str = "default",
+    config: str | Path | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    keep: str = "last",
+    loggers: Sequence[Any] = (),
+    reporter: RunReporter = SILENT,
+    **settings: Any,
+) -> FinishedRun:
+    """Run a method beside its baselines, as ``fedwca bench`` does.
+
+    Args:
+        out: the run folder; None: a new one in ``runs/``.
+        preset: values below everything else, see ``fedwca list presets``.
+        config: TOML or JSON file with values below ``settings``; a run's ``config.json`` is one.
+        overrides: fields by dotted key, as ``--set``: ``{"aggregator.ta": 0.05, "training.momentum": 0.8}``.
+        keep: checkpoints that stay: ``last``, ``all``, ``none`` or a number.
+        loggers: where numbers go besides the folder, such as ``"tensorboard"``.
+        reporter: told how it goes; by default nobody is, and warnings are Python's.
+        settings: fields of `fedwca.config.run_config.RunConfig`, and ``epochs``, ``lr`` and ``batch_size`` of clients.
+            Components are names (``"wca"``), specs (``"wca:ta=0.05"``) or instances (``WCA(ta=0.05)``).
+
+    Raises:
+        FedwcaError: what is wrong, in a sentence; as far as it can be known, before anything is trained.
+        KeyboardInterrupt: the run was stopped; what was done is kept, and `resume_experiment` continues it.
+    """
+    refuse_several_ranks("run_experiment", "fedwca bench")
+    request = RunRequest(
+        layer_from_words(settings),
+        list((overrides or {}).items()),
+        preset,
+        None if config is None else Path(config),
+        None if out is None else Path(out),
+        keep,
+        loggers,
+    )
+    return start_run(request, reporter)
+
+
+def resume_experiment(run: str | Path, reporter: RunReporter = SILENT) -> FinishedRun:
+    """Continue a run that was stopped, to the same numbers as if it had not been; a finished one is read.
+
+    Args:
+        run: run folder, or its name in ``runs/``.
+        reporter: told how it goes.
+
+    Raises:
+        FedwcaError: there is no such run, or it cannot be continued.
+    """
+    refuse_several_ranks("resume_experiment", "fedwca resume")
+    return resume_run(find_run(run), reporter)
+
+
+def compare_methods(
+    methods: Sequence[str],
+    *,
+    sources: Sequence[str] = (),
+    reference: str | None = None,
+    out: str | Path = "runs/compare",
+    preset: str = "default",
+    config: str | Path | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    reporter: RunReporter = SILENT,
+    **settings: Any,
+) -> Comparison:
+    """Methods beside each other over sources, as ``fedwca compare`` does; runs that are in ``out`` are reused.
+
+    Args:
+        methods: baselines, or compositions such as ``fedwca:ta=0.05`` and ``True=fedwca/clusterer=true``.
+        sources: source domains; ``["all"]``: each in turn; none: the data set's own default.
+        reference: method that differences are taken to; None: fedavg if it is run.
+        out: folder of run folders, one a source.
+        preset: as of `run_experiment`.
+        config: as of `run_experiment`.
+        overrides: as of `run_experiment`.
+        reporter: told how it goes.
+        settings: as of `run_experiment`.
+
+    Raises:
+        FedwcaError: what is wrong, in a sentence; as far as it can be known, before anything is trained.
+    """
+    refuse_several_ranks("compare_methods", "fedwca bench")
+    file = None if config is None else Path(config)
+    request = RunRequest(layer_from_words(settings), list((overrides or {}).items()), preset, file)
+    return run_comparison(request, methods, sources, reference, Path(out), reporter)
+
+
+def refuse_several_ranks(name: str, command: str) -> None:
+    """Refuse to make a run once per rank.
+
+    Raises:
+        UsageError: ``torchrun`` started more than this process.
+    """
+    if expected_ranks()[1] > 1:
+        raise UsageError(f"{name} runs in one process; under torchrun there is {command}")

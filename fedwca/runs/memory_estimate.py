@@ -1,0 +1,131 @@
+"""Before round 1: what a run will need of memory, what is there, which option makes it less; then what it took."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fedwca.config.run_config import RunConfig
+from fedwca.data.partition import Federation
+from fedwca.engine.memory import MemoryEstimate, estimate_memory
+from fedwca.errors import UsageError
+from fedwca.federated.method import Method
+from fedwca.runs.select_engine import clients_at_once, footprint, trials_at_once
+from fedwca.runs.setup import architecture
+
+
+def estimate_run(
+    config: RunConfig, methods: Sequence[tuple[Method, int]], classes: int, federation: Federation
+) -> MemoryEstimate:
+    """What the plain engine will hold on the run's device at its peak.
+
+    The server keeps a row a client where a method keeps every client alone, else one a target domain.
+    """
+    model = architecture(config)
+    network = model.build(classes, pretrained=False)
+    domains = len(set(federation.metrics.domains))
+    groupings = [method.aggregator.grouping for method, rounds in methods if rounds]
+    rows = max((grouping.rows(len(federation), domains) for grouping in groupings), default=domains)
+    workers = clients_at_once(config, network, federation.clients)
+    sizes = [len(client.train) + len(client.test) for client in federation.clients]
+    # A step holds its images, and up to as many that are mixed with others.
+    step = 2 * min(config.training.batch_size, max(len(client.train) for client in federation.clients))
+    chunk = min(network.chunk, max(sizes))
+    trials = trials_at_once(config, network, federation.clients)
+    if trials > 1:
+        workers = len(federation)
+    alone_need = estimate_memory(footprint(config, network), sizes, model.stored, rows, step, chunk, workers)
+    return alone_need.times(trials)
+
+
+SMALLER = {
+    "bank": "fewer --clients or a smaller --model",
+    "rows": "fewer --clients or a smaller --model",
+    "images": "fewer --samples",
+    "work": "a smaller --batch-size or --workers 1",
+}
+
+
+def refuse_if_too_large(needed: MemoryEstimate, there: int | None, device: str, trials: int = 1) -> None:
+    """Nothing where a run fits.
+
+    Raises:
+        UsageError: it does not; says what it needs, what there is, and what makes it smaller.
+    """
+    if there is None or needed.total <= there:
+        return
+    parts = asdict(needed)
+    most = max(parts, key=lambda name: parts[name])
+    raise UsageError(
+        f"this run needs about {human_size(needed.total)} of memory on {device}, and {human_size(there)} are free; "
+        f"most of it, {human_size(parts[most])}, is {WHAT[most]}: take {SMALLER[most]}"
+        + (f", or fewer --trials-at-once than {trials}" if trials > 1 else "")
+    )
+
+
+WHAT = {
+    "bank": "the clients' models",
+    "rows": "the server's models",
+    "images": "the clients' images",
+    "work": "models at work",
+}
+
+
+def describe_memory(needed: MemoryEstimate) -> str:
+    """The estimate, part by part."""
+    parts = ", ".join(f"{WHAT[name]} {human_size(count)}" for name, count in asdict(needed).items())
+    return f"about {human_size(needed.total)} ({parts})"
+
+
+def human_size(count: int) -> str:
+    """Bytes for a reader.
+
+    >>> human_size(1_400_000), human_size(3_900_000_000)
+    ('1.4 MB', '3.9 GB')
+    """
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
+
+
+class MeasuredMemory:
+    """The most memory that was taken on a device since this was made."""
+
+    def __init__(self, device: str) -> None:
+        self.device = torch.device(device)
+        if self.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.device)
+        self.before = self._peak() if self.device.type == "cuda" else self._held()
+
+    def _peak(self) -> int:
+        if self.device.type == "cuda":
+            return int(torch.cuda.max_memory_allocated(self.device))
+        status = Path("/proc/self/status")
+        if status.exists():
+            # Not getrusage, whose peak a process takes over from the one that started it.
+            lines = dict(line.split(":", 1) for line in status.read_text().splitlines())
+            return 1024 * int(lines["VmHWM"].split()[0])
+        if sys.platform == "win32":
+            return 0
+        from resource import RUSAGE_SELF, getrusage
+
+        peak = getrusage(RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else 1024 * peak
+
+    def _held(self) -> int:
+        statm = Path("/proc/self/statm")
+        return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if statm.exists() else self._peak()
+
+    def growth(self) -> int:
+        """Bytes between what was held at first and the peak: of the device's tensors, or of the whole process."""
+        return self._peak() - self.before
+
+
+def memory_record(needed: MemoryEstimate, device: str, measured: int | None) -> dict[str, Any]:
+    """The estimate by part beside what was measured, None before the end; in bytes."""
+    estimated = {**asdict(needed), "total": needed.total}
+    return {"estimated": estimated, "measured": measured, "device": torch.device(device).type}

@@ -1,0 +1,57 @@
+"""The final models of a run looked at from outside: what pictures of them are drawn from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from fedwca.core.messages import Predictions
+from fedwca.engine.sequential.engine import limit_to_one_thread
+from fedwca.engine.sequential.replica import Replica
+from fedwca.results.pictures.models import Models
+from fedwca.runs.open import open_run
+
+
+def predict_for_pictures(run: Path, method: str | None = None, source_model: int = 0, trial: int = 0) -> Models:
+    """Test images of every client with what the source model and the delivered model make of them.
+
+    Args:
+        run: run folder, or its name in ``runs/``.
+        method: name of a method of the run; None: the composed one.
+        source_model: which source model, from 0.
+        trial: which trial, from 0.
+
+    Raises:
+        FedwcaError: see `fedwca.runs.open.open_run`.
+    """
+    found = open_run(run, method, source_model, trial)
+    metrics, clients = found.federation.metrics, found.federation.clients
+    replica = Replica(found.network, found.layout)
+
+    def ask(row: torch.Tensor, images: torch.Tensor) -> Predictions:
+        if not len(images):
+            empty = torch.zeros(0, len(found.dataset.classes))
+            return Predictions(empty, torch.zeros(0, 1))
+        replica.bind(row)
+        return replica.predict(images.to(row.device))
+
+    with limit_to_one_thread():
+        before = [ask(found.server.source, client.test) for client in clients]
+        after = [ask(found.delivered[k], client.test) for k, client in enumerate(clients)]
+    config = found.config
+    title = (
+        f"{found.method.label} after {found.round + 1} rounds: {found.dataset.name}, source {found.source}, "
+        f"seed {config.seed}; source model {source_model}, trial {trial}"
+    )
+    return Models(
+        title=title,
+        classes=found.dataset.classes,
+        domains=metrics.domains,
+        labels=found.labels.tolist(),
+        images=[client.test.permute(0, 2, 3, 1).numpy() for client in clients],
+        truth=[metrics.truth(k).numpy() for k in range(len(clients))],
+        predicted=[p.logits.argmax(1).cpu().numpy() for p in after],
+        before=[p.features.cpu().numpy() for p in before],
+        after=[p.features.cpu().numpy() for p in after],
+    )

@@ -1,0 +1,228 @@
+"""From a plan to a run that can set out: everything that is decided and checked between them, once for all runs.
+
+A run that begins and one that is resumed differ in where values come from, not in what is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fedwca.config.layers import RunPlan
+from fedwca.config.run_config import RunConfig
+from fedwca.data.dataset import FederatedDataset
+from fedwca.data.partition import ClientImages, Federation
+from fedwca.engine.memory import MemoryEstimate, free_bytes
+from fedwca.errors import DataError
+from fedwca.loggers import Logger
+from fedwca.registry import Registry
+from fedwca.results.checkpoints import Checkpoints, RetentionPolicy, SavedCheckpoint, Unit
+from fedwca.results.run import run_identity
+from fedwca.results.run_files import SCHEMA, read_configuration
+from fedwca.results.run_folder import RunFolder, describe_environment
+from fedwca.results.same_numbers import SAME_NUMBERS
+from fedwca.runs import memory_estimate as memory
+from fedwca.runs.bench import TrialSplits, group_trials
+from fedwca.runs.rank_lifecycle import lead_run
+from fedwca.runs.reporter import PlannedRun, RunReporter
+from fedwca.runs.resume_points import find_resume_points
+from fedwca.runs.round_state import Checkpointer
+from fedwca.runs.run_stages import PreparedRun, RunRanks
+from fedwca.runs.run_summary import seconds_spent
+from fedwca.runs.schedule import Schedule, together_at_most
+from fedwca.runs.select_engine import engine_name, fix_trials_at_once, restore_trials_at_once
+from fedwca.runs.select_kernels import KernelChoice, choose_kernels, restore_kernels
+from fedwca.runs.setup import rehearse_components, resolve_device
+
+
+@dataclass(frozen=True)
+class OpenRunFolder:
+    """A folder that is ours to write, and what is to be run in it."""
+
+    folder: RunFolder
+    plan: RunPlan
+    dataset: FederatedDataset
+    source: str
+    """Name of the source domain."""
+    started: float
+    """``time.perf_counter()`` when the run was asked for."""
+    keep: str
+    """Which checkpoints stay."""
+    loggers: Sequence[Logger]
+    profile: bool = False
+    earlier: Mapping[str, Any] | None = None
+    """What ``config.json`` says of the run that goes on; None for one that begins."""
+
+
+def prepare_run(opened: OpenRunFolder, reporter: RunReporter, ranks: RunRanks) -> PreparedRun:
+    """Decide how many trials go together and by which kernels, check memory, and find where each method stands.
+
+    Raises:
+        FedwcaError: what is wrong, in a sentence; nothing has been trained by then.
+    """
+    folder, plan, dataset = opened.folder, opened.plan, opened.dataset
+    device = resolve_device(plan.config.device)
+    kind = device if ranks.world is None else device.partition(":")[0]
+    splits = TrialSplits(plan.config, dataset, opened.source)
+    first = splits.first()
+    if opened.earlier is None:
+        rehearse_components(plan.config, plan.methods, dataset)
+    else:
+        check_unchanged(opened, opened.earlier, kind, reporter)
+    config, kernels, needed = size_run(opened, first, device, ranks, reporter)
+    domains, digest = first.metrics.domains, dataset.digest()
+    if opened.earlier is None:
+        more: dict[str, Any] = {
+            "identity_without": SAME_NUMBERS,
+            "keep": opened.keep,
+            "loggers": [Registry.dump(logger) for logger in opened.loggers],
+            "domains": domains,
+            "data_digest": digest,
+            "device": kind,
+            "trials_at_once": config.trials_at_once,
+            "kernels": kernels.chosen,
+        }
+        folder.write("config.json", {**plan.described(), "schema": SCHEMA, **more})
+    plan = replace(plan, config=config)
+    checkpoints = Checkpoints(
+        folder.path, run_identity(read_configuration(folder.path)), RetentionPolicy.parse(opened.keep)
+    )
+    begun = {} if opened.earlier is None else rewind_run(folder, plan, checkpoints, reporter)
+    keeper, schedule = Checkpointer(checkpoints, begun), Schedule()
+    if ranks.world is not None:
+        schedule = lead_run(ranks.world, config, plan.methods, keeper, digest, ranks.per_trial)
+    if opened.earlier is None:
+        folder.write(
+            "environment.json", {**describe_environment(device), "ranks": schedule.ranks, "kernels": kernels.record}
+        )
+    told = kernels.sentence if engine_name(config) == "stacked" else ""
+    reporter.planned(
+        PlannedRun(plan, dataset, opened.source, device, folder.path, memory.describe_memory(needed), told)
+    )
+    records = folder.records()
+    if opened.earlier is not None:
+        reporter.resumed(sum(record["round"] >= 0 for record in records), sum(units_of(plan).values()))
+    return PreparedRun(
+        *(folder, plan, splits, domains, keeper, opened.started, opened.loggers, schedule, needed, device),
+        profile=opened.profile,
+        before=sum(map(seconds_spent, records)),
+    )
+
+
+def check_unchanged(opened: OpenRunFolder, earlier: Mapping[str, Any], device: str, reporter: RunReporter) -> None:
+    """See that a run goes on with the data it began with, and say where it goes on elsewhere.
+
+    Raises:
+        DataError: the images are others.
+    """
+    if opened.dataset.digest() != earlier["data_digest"]:
+        name = opened.dataset.name
+        raise DataError(f"{opened.folder.path}: the images of {name} are not those the run began with; run it anew")
+    if device != earlier["device"]:
+        reporter.warn(f"begun on {earlier['device']}, going on on {device}: last digits may differ")
+
+
+def size_run(
+    opened: OpenRunFolder, first: Federation, device: str, ranks: RunRanks, reporter: RunReporter
+) -> tuple[RunConfig, KernelChoice, MemoryEstimate]:
+    """The configuration with its number of trials at once and its kernels, why these, and the memory that it takes.
+
+    Args:
+        opened: what is to be run.
+        first: clients of the first trial; all trials have as many.
+        device: where.
+        ranks: the processes that share it.
+        reporter: told where a run goes on otherwise than it began.
+
+    Raises:
+        UsageError: it does not fit into memory, or the engine or the device has not what is asked for.
+    """
+    plan, classes, clients = opened.plan, len(opened.dataset.classes), first.clients
+    if opened.earlier is None:
+        most = most_together(plan, ranks)
+        config = fix_trials_at_once(plan.config, classes, clients, most)
+    else:
+        config = restore_sizes(plan.config, opened.earlier, classes, clients, device, reporter)
+    needed = memory.estimate_run(config, plan.methods, classes, first)
+    memory.refuse_if_too_large(needed, free_bytes(device), device, config.trials_at_once or 1)
+    if opened.earlier is None:
+        kernels = choose_kernels(config, plan.methods, classes, clients)
+    else:
+        kernels = KernelChoice(restore_kernels(opened.earlier.get("kernels", "eager"), device), "as before")
+    config = config.model_copy(update={"kernels": kernels.chosen})
+    # Some kernels take more than the ones it was asked for with.
+    return config, kernels, memory.estimate_run(config, plan.methods, classes, first)
+
+
+def most_together(plan: RunPlan, ranks: RunRanks) -> int:
+    """The most trials that can go through rounds together and leave no rank without work."""
+    federations = plan.config.source_models * plan.config.trials
+    trained = sum(rounds > 0 for _, rounds in plan.methods)
+    return together_at_most(1 if ranks.world is None else ranks.world.size, federations, trained, ranks.per_trial)
+
+
+def restore_sizes(
+    config: RunConfig,
+    earlier: Mapping[str, Any],
+    classes: int,
+    clients: Sequence[ClientImages],
+    device: str,
+    reporter: RunReporter,
+) -> RunConfig:
+    """The configuration with the kernels and the number of trials at once that the run began with, if it still can be.
+
+    Others would give other last digits.
+    """
+    before = earlier.get("trials_at_once", 1)
+    kernels = restore_kernels(earlier.get("kernels", "eager"), device)
+    config = config.model_copy(update={"kernels": kernels})
+    config = restore_trials_at_once(config, classes, clients, before)
+    if config.trials_at_once != before:
+        now = f"{before} trials went through rounds together, and now {config.trials_at_once}"
+        reporter.warn(f"{now}: last digits may differ")
+    return config
+
+
+def units_of(plan: RunPlan) -> dict[Unit, int]:
+    """All that a plan does, with rounds, in the order in which it does them."""
+    config = plan.config
+    return {
+        Unit(index, trial, method.name): rounds
+        for index in range(config.source_models)
+        for trial in range(config.trials)
+        for method, rounds in plan.methods
+    }
+
+
+def rewind_run(
+    folder: RunFolder, plan: RunPlan, checkpoints: Checkpoints, reporter: RunReporter
+) -> dict[Unit, SavedCheckpoint | None]:
+    """Go back to the last whole checkpoint of every method; what was written after it goes.
+
+    Returns:
+        See `find_resume_points`.
+    """
+    folder.sweep()
+    checkpoints.sweep()
+    units = units_of(plan)
+    federations = list(dict.fromkeys((unit.source_model, unit.trial) for unit in units))
+    together = group_trials(federations, plan.config.trials_at_once or 1)
+    begun, damaged = find_resume_points(checkpoints, units, folder.records(), together)
+    for sentence in damaged:
+        reporter.warn(sentence)
+
+    def unit_of(record: Mapping[str, Any]) -> Unit:
+        return Unit(record["source_model"], record["trial"], record["method"])
+
+    def stays(record: Mapping[str, Any]) -> bool:
+        unit = unit_of(record)
+        saved = begun.get(unit)
+        return unit in begun and (saved is None or record["round"] <= saved.round)
+
+    order = list(units)
+    folder.rewrite(stays, lambda record: (order.index(unit_of(record)), record["round"]))
+    for unit in units:
+        saved = begun.get(unit)
+        checkpoints.rewind(unit, saved.round if saved else None)
+    return begun

@@ -1,0 +1,105 @@
+"""How ranks set out together: rank 0 says what is to be done, and each sees that it would do the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedwca._version import __version__
+from fedwca.config.methods import compose
+from fedwca.config.run_config import RunConfig, validate
+from fedwca.engine.distributed.process_group import RankWorld
+from fedwca.engine.precision import matmul_precision
+from fedwca.errors import DataError, FedwcaError
+from fedwca.federated.method import Method
+from fedwca.results.checkpoints import SavedCheckpoint, Unit
+from fedwca.runs.bench import run_bench
+from fedwca.runs.rank_schedule import RankSchedule
+from fedwca.runs.round_state import Checkpointer, is_finished
+from fedwca.runs.setup import load, resolve_device
+
+
+@dataclass(frozen=True)
+class SentRun(SavedCheckpoint):
+    """A checkpoint whose tensors came with it."""
+
+    values: Mapping[str, Tensor]
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All tensors by name, on the CPU."""
+        return dict(self.values)
+
+
+VERSIONS = {"fedwca": __version__, "torch": torch.__version__}
+
+
+def remaining_rounds(
+    config: RunConfig, methods: Sequence[tuple[Method, int]], begun: Mapping[Unit, SavedCheckpoint | None]
+) -> dict[Unit, int]:
+    """Units that no earlier process finished, with their rounds, in the order in which a bench does them."""
+    units = {
+        Unit(index, trial, method.name): rounds
+        for index in range(config.source_models)
+        for trial in range(config.trials)
+        for method, rounds in methods
+    }
+    return {unit: rounds for unit, rounds in units.items() if not is_finished(begun, unit, rounds)}
+
+
+def lead_run(
+    world: RankWorld,
+    config: RunConfig,
+    methods: Sequence[tuple[Method, int]],
+    keeper: Checkpointer,
+    digest: str,
+    asked: int | None,
+) -> RankSchedule:
+    """Rank 0's share; tells the others what to do.
+
+    Args:
+        world: all ranks.
+        config: what is to be run.
+        methods: with their rounds.
+        keeper: knows what an earlier process did, and keeps what this one does.
+        digest: of the images.
+        asked: ranks that share a trial's clients.
+    """
+    units = remaining_rounds(config, methods, keeper.begun)
+    begun = {
+        unit: SentRun(saved.path, saved.round, saved.facts, saved.tensors()) if saved and unit in units else saved
+        for unit, saved in keeper.begun.items()
+    }
+    opening = {"config": config.model_dump(mode="json"), "begun": begun, "asked": asked}
+    world.everyone.give({**opening, "digest": digest, "versions": VERSIONS})
+    return RankSchedule(world, units, asked, keeper.store)
+
+
+def follow_run(world: RankWorld) -> None:
+    """Any other rank's share, from beginning to end.
+
+    Raises:
+        FedwcaError: it would not do the same as rank 0.
+        RankFailed: another rank cannot go on.
+    """
+    opening: dict[str, Any] = world.everyone.give(None)
+    if not opening:  # the run is finished
+        return
+    for name, version in opening["versions"].items():
+        if VERSIONS[name] != version:
+            here = f"{name} {VERSIONS[name]} is installed here"
+            raise FedwcaError(f"{here}, {version} on rank 0; all ranks need the same")
+    config = validate(opening["config"])
+    methods = compose(config)
+    dataset, source = load(config)
+    if dataset.digest() != opening["digest"]:
+        raise DataError(f"the images of {dataset.name} here are not those of rank 0; all ranks need the same")
+    units = remaining_rounds(config, methods, opening["begun"])
+    share = RankSchedule(world, units, opening["asked"])
+    with matmul_precision(config.precision, resolve_device(config.device)):
+        share.followed(
+            run_bench(config, methods, dataset, source, share.told(), Checkpointer(share, opening["begun"]), share)
+        )

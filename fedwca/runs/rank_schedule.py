@@ -1,0 +1,181 @@
+"""A bench on several ranks: what each does, and how records and points get to rank 0."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from fedwca.config.run_config import RunConfig
+from fedwca.core.network import Network
+from fedwca.data.dataset import FederatedDataset
+from fedwca.data.partition import ClientImages
+from fedwca.engine.distributed.process_group import Mail, RankWorld
+from fedwca.engine.distributed.sharded import ShardedEngine, own_images
+from fedwca.engine.interface import TrialsInTurn
+from fedwca.federated.source_model import TrainedSource
+from fedwca.results.checkpoints import Unit
+from fedwca.results.run_folder import to_plain
+from fedwca.runs.reporter import Progress
+from fedwca.runs.round_state import CheckpointStore
+from fedwca.runs.schedule import Record, Schedule, deal_trials, per_trial
+from fedwca.runs.select_engine import choose_engine
+from fedwca.runs.setup import Tell, architecture, resolve_device, source_models
+
+
+class RankSchedule(Schedule):
+    """The share of one rank: its team's units, and of their clients its own.
+
+    Teams are consecutive ranks; the first of a team posts its records and points to rank 0, which alone writes. Every
+    rank makes one at the same time.
+
+    Args:
+        world: all ranks.
+        units: what is left to do, with rounds.
+        asked: ranks that share a trial's clients; None: see `per_trial`.
+        keep: where rank 0 keeps points that other teams send.
+    """
+
+    def __init__(
+        self,
+        world: RankWorld,
+        units: Mapping[Unit, int],
+        asked: int | None,
+        keep: CheckpointStore | None = None,
+    ) -> None:
+        self.world, self._keep = world, keep
+        self.size = per_trial(world.size, sum(rounds > 0 for rounds in units.values()), asked)
+        self.ranks = {"world": world.size, "per_trial": self.size}
+        starts = range(0, world.size, self.size)
+        teams = [world.team(range(start, start + self.size)) for start in starts]
+        self.team = next(team for team in teams if team is not None)
+        self.leaders = [start for start in starts if start]
+        self.leads = self.team.index == 0
+        self.mail = Mail(world)
+        self._stop: Exception | None = None
+
+    def mine(self, bundles: Sequence[Mapping[Unit, int]]) -> set[Unit]:
+        """As for one process."""
+        return set(deal_trials(bundles, self.world.size // self.size)[self.world.rank // self.size])
+
+    def models(self, config: RunConfig, dataset: FederatedDataset, source: str, progress: Tell) -> list[TrainedSource]:
+        """Each trained by one rank, in turn, and given to all."""
+        everyone = self.world.everyone
+        chosen = range(self.world.rank, config.source_models, self.world.size)
+        trained = dict(zip(chosen, source_models(config, dataset, source, progress, chosen), strict=True))
+        found = []
+        for index in range(config.source_models):
+            root, here = index % self.world.size, trained.get(index)
+            value = None if here is None else (here.network.state_dict(), here.accuracy, here.digest)
+            state, accuracy, digest = everyone.give(value, root)
+            if here is None:
+                network = architecture(config).build(len(dataset.classes), pretrained=False)
+                network.load_state_dict(state)
+                here = TrainedSource(network.eval().to(resolve_device(config.device)), accuracy, digest)
+            found.append(here)
+        epochs = config.source_models * config.source_training.epochs
+        progress(epochs, epochs, found[-1].accuracy)
+        return found
+
+    def trials_at_once(self, config: RunConfig, networks: Sequence[Network], clients: Sequence[ClientImages]) -> int:
+        """As for one process; one where ranks share its clients."""
+        return super().trials_at_once(config, networks, clients) if self.size == 1 else 1
+
+    def engines(self, config: RunConfig, given: Sequence[tuple[Network, Sequence[ClientImages]]]) -> TrialsInTurn:
+        """As for one process, with this rank's part of the clients."""
+        if self.size == 1:
+            return super().engines(config, given)
+        return TrialsInTurn(
+            [
+                ShardedEngine(
+                    choose_engine(config, network, own_images(clients, self.team)),
+                    self.team,
+                    [c.train for c in clients],
+                )
+                for network, clients in given
+            ]
+        )
+
+    def end(self, unit: Unit) -> None:
+        """Post that a unit has ended, as `Checkpoints.end` would take it."""
+        if self.leads:
+            self.mail.post(("settled", unit))
+
+    # --- what other ranks send to rank 0
+
+    def save(self, unit: Unit, round: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any], last: bool) -> None:
+        """Post a point, as `Checkpoints.save` would keep it."""
+        if self.leads:
+            self.mail.post(("point", (unit, round, dict(tensors), dict(facts), last)))
+
+    def followed(self, records: Iterable[Record]) -> None:
+        """Do this rank's share of the records; the first rank of a team posts them."""
+        for record in records:
+            if self.leads:
+                self.mail.post(("record", to_plain(record)))
+        if self.leads:
+            self.mail.post(("end", None))
+
+    def told(self) -> Progress:
+        """Progress whose sentences are posted."""
+        if not self.leads:
+            return Progress()
+        return Progress(
+            end=lambda label, accuracy: self.mail.post(("ended", (label, accuracy))),
+            warn=lambda message: self.mail.post(("warning", message)),
+        )
+
+    def merged(self, records: Iterable[Record], keep: Callable[[Record], None], progress: Progress) -> Iterator[Record]:
+        """As for one process; records of other teams come in between, in the order in which they end."""
+        news: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+        one = threading.Lock()
+
+        def guarded(record: Record) -> None:
+            with one:
+                keep(record)
+
+        threads = [threading.Thread(target=self._take, args=(r, guarded, news), daemon=True) for r in self.leaders]
+        for thread in threads:
+            thread.start()
+        for record in records:
+            guarded(record)
+            yield record
+            yield from self._news(news, progress)
+        while any(thread.is_alive() for thread in threads):
+            for thread in threads:
+                thread.join(0.05)
+            yield from self._news(news, progress)
+        yield from self._news(news, progress)
+
+    def _take(self, rank: int, keep: Callable[[Record], None], news: queue.SimpleQueue[tuple[str, Any]]) -> None:
+        """In a thread: what one rank sends, until it ends."""
+        kind = ""
+        try:
+            while kind != "end":
+                kind, value = self.mail.receive(rank)
+                if kind == "point" and self._keep is not None:
+                    self._keep.save(*value)
+                elif kind == "settled" and self._keep is not None:
+                    self._keep.end(value)
+                elif kind == "record":
+                    keep(value)
+                news.put((kind, value if kind != "point" else None))
+        except Exception as error:  # raised again by the main thread, see `_news`
+            self._stop = error
+
+    def _news(self, news: queue.SimpleQueue[tuple[str, Any]], progress: Progress) -> Iterator[Record]:
+        while not news.empty():
+            match news.get():
+                case "record", record:
+                    progress.elsewhere(record["round"] >= 0)
+                    yield record
+                case "ended", (label, accuracy):
+                    progress.end(label, accuracy)
+                case "warning", message:
+                    progress.warn(message)
+        if self._stop is not None:
+            raise self._stop
+        self.world.check()

@@ -1,0 +1,183 @@
+"""What is written down of a round, and what a reader of the numbers should be warned of."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from fedwca.core.messages import Targets
+from fedwca.data.metrics import Metrics
+from fedwca.engine.interface import Engine
+from fedwca.engine.signatures import BankSignatures
+from fedwca.federated.method import Method
+from fedwca.federated.round import Outcome
+from fedwca.functional import class_entropy, first_neighbours
+
+
+def count_accuracies(
+    metrics: Metrics,
+    engine: Engine,
+    weights: Tensor | None = None,
+    rows: Tensor | None = None,
+    clients: Sequence[int] | None = None,
+) -> list[float]:
+    """Test accuracy of each client in percent; NaN without test images, and for clients that are not asked for.
+
+    Args:
+        metrics: holds the labels.
+        engine: holds the images.
+        weights: the model of each client as a mixture of ``rows`` ``[K, R]``; None: the client's own in the bank.
+        rows: ``[R, P]``.
+        clients: whose; None: everybody's.
+    """
+    asked = range(len(metrics)) if clients is None else clients
+    predicted = zip(asked, engine.classify(weights, rows, clients), strict=True)
+    found = {client: metrics.accuracy(client, classes) for client, classes in predicted}
+    return [found.get(client, math.nan) for client in range(len(metrics))]
+
+
+def describe_round(outcome: Outcome, method: Method, metrics: Metrics, engine: Engine, first: bool) -> dict[str, Any]:
+    """What a round did, as plain values.
+
+    Args:
+        outcome: of the round.
+        method: what was played.
+        metrics: holds the labels that accuracies need.
+        engine: for sizes.
+        first: round 0, in which the classifier travels too.
+    """
+    uploads, clients = outcome.uploads, len(outcome.labels)
+    values, size, here = engine.layout.width, engine.bank.element_size(), len(outcome.uploads)
+    one = next(iter(uploads.values()))
+    reported = sum(value.numel() for value in one.report.values())
+    extras = sum(value.numel() for value in one.extras.values())
+    shared = sum(value.numel() for value in outcome.shared.values())
+    classifier = sum(p.numel() for p in engine.network.classifier.parameters()) if first else 0
+    travels = method.aggregator.travels
+    phases: dict[str, float] = {}
+    for upload in uploads.values():
+        for phase, seconds in upload.seconds.items():
+            phases[phase] = phases.get(phase, 0.0) + seconds
+
+    def each(measure: Callable[[int, Targets], float]) -> list[float]:
+        """One value a client; NaN for those that were absent."""
+        return [measure(k, uploads[k].targets) if k in uploads else math.nan for k in range(clients)]
+
+    grouped = method.aggregator.grouping.makes_groups(first)
+    divided = all("divisors" in upload.targets.notes for upload in uploads.values())
+    return {
+        "labels": outcome.labels,
+        **({"clustering": {**metrics.clustering(outcome.labels), **outcome.notes}} if grouped else {}),
+        "weights": outcome.weights,
+        **({"shared": outcome.offer.shared} if len(outcome.offer.shared) else {}),
+        **outcome.report,
+        "pseudo_label_accuracy": each(lambda k, t: metrics.pseudo_label_accuracy(k, t.labels.cpu(), t.weights.cpu())),
+        "agreement": each(lambda k, t: float(t.matched.double().mean())),
+        "mixed": each(lambda k, t: float((t.mix > 0).sum())),
+        "dropped": each(lambda k, t: float((t.weights == 0).sum())),
+        "label_entropy": each(lambda k, t: label_entropy(t.labels)),
+        **({"divisor": each(lambda k, t: float(t.notes["divisors"].min()))} if divided else {}),
+        "bytes_down": size * here * ((outcome.offer.models * values + classifier) * (travels or first) + shared),
+        "bytes_up": size * here * ((values + reported) * travels + extras),
+        "passes": sum(upload.passes for upload in uploads.values()),
+        "seconds": {**phases, **outcome.seconds},
+    }
+
+
+def nearest_clients(method: Method, engine: Engine, source: Tensor) -> dict[str, Any]:
+    """How clear the clients' first neighbours are after round 0, where the clusterer reads models' parameters.
+
+    Args:
+        method: what was played.
+        engine: its bank holds the models that were grouped.
+        source: ``[P]``, the model everybody started from.
+    """
+    clusterer = method.clusterer
+    # All pairs are compared; a picture of more clients would show nothing.
+    if clusterer is None or clusterer.neighbour_metric is None or not 2 < len(engine.bank) <= 2048:
+        return {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the clusterer has said it
+        compared = clusterer.client_vectors(BankSignatures(engine.bank, engine.layout, source))
+    if compared is None:
+        return {}
+    nearest, clear = neighbour_margins(compared[0], clusterer.neighbour_metric)
+    return {"nearest": nearest, "margins": clear}
+
+
+def neighbour_margins(x: Tensor, metric: Literal["cosine", "euclidean"] = "cosine") -> tuple[Tensor, Tensor]:
+    """First neighbour of each row ``[K]``, and how many times as far the second one is ``[K]``, at least 1.
+
+    Args:
+        x: ``[K, P]``, K at least 3.
+        metric: as in `fedwca.functional.first_neighbours`; the distance of cosine is that of the unit vectors.
+
+    >>> neighbour_margins(torch.tensor([[0.0], [1.0], [3.0]]), "euclidean")
+    (tensor([1, 0, 1]), tensor([3.0000, 2.0000, 1.5000], dtype=torch.float64))
+    """
+    nearest = first_neighbours(x, metric=metric)
+    rows = x.double() if metric == "euclidean" else torch.nn.functional.normalize(x.double())
+    # Differences first, squares after: a matrix product would round away what nearly equal models differ by.
+    distances = torch.cdist(rows, rows, compute_mode="donot_use_mm_for_euclid_dist").fill_diagonal_(torch.inf)
+    first = distances.gather(1, nearest[:, None])[:, 0]
+    second = distances.scatter(1, nearest[:, None], torch.inf).amin(1)
+    return nearest, torch.where(second == first, 1.0, second / first).clamp_min(1)
+
+
+def label_entropy(labels: Tensor) -> float:
+    """Entropy of the class histogram in nats: 0 when all images got one label.
+
+    >>> round(label_entropy(torch.tensor([0, 1, 0, 1])), 4)
+    0.6931
+    """
+    return float(class_entropy(one_hot(labels).double())) if len(labels) else 0.0
+
+
+class WarnOnce:
+    """Sentences for the user, each kind once a run."""
+
+    def __init__(self, tell: Callable[[str], None], told: set[str] | None = None) -> None:
+        self.tell, self.told = tell, set[str]() if told is None else told
+
+    def _once(self, kind: str, message: str) -> None:
+        if kind not in self.told:
+            self.told.add(kind)
+            self.tell(message)
+
+    def __call__(self, record: Mapping[str, Any], outcome: Outcome, method: Method) -> None:
+        """Look at one round's record."""
+        targets = {client: upload.targets for client, upload in outcome.uploads.items()}
+        divisors = [t.notes["divisors"] for t in targets.values() if "divisors" in t.notes]
+        if divisors and bool((torch.stack(divisors) <= 0).any()):
+            self._once(
+                f"divisor {method.name}",
+                f"{method.label}: a mean prototype similarity is not above 0, so the selection rule may prefer the "
+                "worse label (docs/decisions.md, A13)",
+            )
+        for client, target in targets.items():
+            if record["label_entropy"][client] == 0 and len(target.labels) > 10:
+                self._once(
+                    f"collapse {method.name}",
+                    f"{method.label}: from round {record['round']} client {client} gives all its images one label",
+                )
+        if warning := outcome.notes.get("warning"):
+            self._once(f"clusterer {method.name}", f"{method.label}: {warning}")
+        if record["round"] == 0 and method.aggregator.grouping.needs_clusterer and len(outcome.labels) > 1:
+            if int(outcome.labels.max()) == 0:
+                self._once(
+                    f"one {method.name}",
+                    f"{method.label}: all clients are in one cluster, so this is an average of everybody "
+                    "(too little training in round 0 leaves first layers nearly equal)",
+                )
+            alone = int((outcome.labels.bincount() == 1).sum())
+            if alone and alone < len(outcome.labels):
+                self._once(
+                    f"alone {method.name}",
+                    f"{method.label}: {alone} clusters have a single client, whose model would be handed on as it is",
+                )

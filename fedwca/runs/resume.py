@@ -1,0 +1,87 @@
+"""A run that was stopped goes on where it stood, to the same numbers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fedwca.config.layers import RunPlan
+from fedwca.config.methods import compose
+from fedwca.config.run_config import restore_config
+from fedwca.errors import UsageError
+from fedwca.results.compare_runs import differing_settings
+from fedwca.results.run import read_run
+from fedwca.results.run_files import read_configuration, read_records
+from fedwca.results.run_folder import RunFolder
+from fedwca.runs.execute import execute_run
+from fedwca.runs.log_to import build_loggers
+from fedwca.runs.prepare import OpenRunFolder, prepare_run
+from fedwca.runs.reporter import SILENT, RunReporter
+from fedwca.runs.run_stages import ONE_PROCESS, FinishedRun, RunRanks
+from fedwca.runs.run_summary import tabulate
+from fedwca.runs.setup import load
+
+
+def resume_run(path: Path, reporter: RunReporter = SILENT, ranks: RunRanks = ONE_PROCESS) -> FinishedRun:
+    """Continue the run in a folder; one that is finished is read.
+
+    Args:
+        path: the run folder.
+        reporter: told how it goes.
+        ranks: the processes that share it; this is the first of them.
+
+    Raises:
+        UsageError: it cannot be continued, or another process is at work on it.
+        FedwcaError: its checkpoints, its data or what is installed do not fit it any more.
+    """
+    started = time.perf_counter()
+    about = read_configuration(path)
+    config = restore_config(about["config"])
+    plan = RunPlan(config, compose(config), dict(about.get("origins", {})))
+    if about.get("schema", 1) < 2:
+        raise UsageError(f"{path}: was run before checkpoints were kept (schema 1), so it cannot be continued")
+    refuse_other_components(path, about, plan)
+    if read_run(path).state == "done":
+        if ranks.world is not None:
+            ranks.world.everyone.give({})  # nothing for anybody
+        dataset, _ = load(config)
+        summary = dict(read_run(path).summary)
+        reporter.nothing_left(path)
+        return FinishedRun(plan, dataset, tabulate(plan, read_records(path), about["domains"]), summary, path)
+    loggers = build_loggers(about["loggers"])
+    with RunFolder(path, again=True) as folder:
+        dataset, source = load(config)
+        opened = OpenRunFolder(folder, plan, dataset, source, started, about["keep"], loggers, earlier=about)
+        return execute_run(prepare_run(opened, reporter, ranks), reporter)
+
+
+def refuse_other_request(path: Path, plan: RunPlan) -> None:
+    """Refuse to continue a run of another configuration.
+
+    Args:
+        path: folder of the run that is there.
+        plan: what is asked for now.
+
+    Raises:
+        UsageError: they differ; says in what.
+    """
+    about = read_configuration(path)
+    stored = {**about, "config": restore_config(about["config"]).model_dump(mode="json")}
+    if different := differing_settings(stored, plan.described()):
+        shown = ", ".join(f"{key} is {there} there, {here} here" for key, (there, here) in list(different.items())[:3])
+        raise UsageError(f"{path}: holds a run of another configuration: {shown}; name another folder")
+
+
+def refuse_other_components(path: Path, about: Mapping[str, Any], plan: RunPlan) -> None:
+    """Refuse to go on with methods that have become others.
+
+    Raises:
+        UsageError: a component has other fields now than when the run began.
+    """
+    if different := differing_settings(about, {**plan.described(), "config": about["config"]}):
+        key, (there, here) = next(iter(different.items()))
+        raise UsageError(
+            f"{path}: was begun with other components than are installed now: {key} was {there}, is {here}; run it anew"
+        )

@@ -1,0 +1,82 @@
+"""Where each method of a stopped run goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from fedwca.results.checkpoints import Checkpoints, SavedCheckpoint, Unit
+
+
+def find_resume_points(
+    checkpoints: Checkpoints,
+    units: Mapping[Unit, int],
+    records: Iterable[Mapping[str, Any]],
+    together: Sequence[Sequence[tuple[int, int]]] = (),
+) -> tuple[dict[Unit, SavedCheckpoint | None], list[str]]:
+    """Where each unit of a stopped run goes on, and sentences on what is damaged.
+
+    Args:
+        checkpoints: of the run.
+        units: all units with their rounds.
+        records: the run's rounds so far.
+        together: federations (source model, trial) that go through rounds together; where some are ahead, they go
+            back to where all of them stood.
+
+    Returns:
+        The newest usable checkpoint of each unit that was begun; None for a unit that is finished without any.
+
+    Raises:
+        CheckpointError: see `Checkpoints.latest`.
+    """
+    last: dict[Unit, int] = {}
+    for record in records:
+        unit = Unit(record["source_model"], record["trial"], record["method"])
+        if record["round"] == last.get(unit, -2) + 1:
+            last[unit] = record["round"]
+    begun: dict[Unit, SavedCheckpoint | None] = {}
+    damaged: list[str] = []
+    for unit, rounds in units.items():
+        if unit not in last:
+            continue
+        saved, sentences = checkpoints.latest(unit, last[unit])
+        damaged += [f"{sentence}; going on from round {saved.round + 1 if saved else 0}" for sentence in sentences]
+        ended = last[unit] == rounds - 1 and not checkpoints.files(unit)
+        if saved is not None:
+            begun[unit] = saved
+        elif ended and (rounds or checkpoints.keep.ended == 0):
+            begun[unit] = None
+    for group in together:
+        for method in dict.fromkeys(unit.method for unit in units):
+            if not _level(
+                checkpoints, begun, {unit: units[unit] for at in group if (unit := Unit(*at, method)) in units}
+            ):
+                damaged.append(
+                    f"trials of {method} that went through rounds together stand at different ones; they go on apart, "
+                    "so last digits may differ"
+                )
+    return begun, damaged
+
+
+def _level(checkpoints: Checkpoints, begun: dict[Unit, SavedCheckpoint | None], units: Mapping[Unit, int]) -> bool:
+    """Put units that went together back to the last round that all of them have; whether they stand at one now.
+
+    Whoever goes together is at most one round apart. Who is further is not so because of that, and loses nothing.
+    """
+    stand = {unit: _round(begun, unit, rounds) for unit, rounds in units.items()}
+    to = min(stand.values(), default=-1)
+    if max(stand.values(), default=-1) - to > 1:
+        return False
+    back = {unit: checkpoints.at(unit, to) for unit, round in stand.items() if round > to}
+    if any(saved is None for saved in back.values()):
+        return False
+    begun |= back
+    return True
+
+
+def _round(begun: Mapping[Unit, SavedCheckpoint | None], unit: Unit, rounds: int) -> int:
+    """Where a unit stands; -1 before round 0."""
+    if unit not in begun:
+        return -1
+    saved = begun[unit]
+    return rounds - 1 if saved is None else saved.round

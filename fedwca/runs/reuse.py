@@ -1,0 +1,169 @@
+"""Runs that a table needs: finished ones are reused, unfinished ones go on, the rest is run."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fedwca.config.layers import RunPlan, type_components
+from fedwca.config.method_spec import parse_method
+from fedwca.config.run_config import RunConfig, validate
+from fedwca.datasets import datasets
+from fedwca.errors import FedwcaError, InvalidConfig, UsageError
+from fedwca.registry import canonical, unknown
+from fedwca.results.run import Run, data_name, read_if_run, read_run, run_folders
+from fedwca.results.run_folder import to_plain
+from fedwca.results.same_numbers import SAME_NUMBERS
+from fedwca.results.summary import Record, Row
+from fedwca.runs.reporter import RunReporter
+from fedwca.runs.run_stages import RunRequest
+from fedwca.runs.setup import load
+from fedwca.runs.start import start_run
+
+OWN_TO_METHODS = {
+    *("aggregator", "clusterer", "pseudo_labeler", "objectives", "components"),
+    *("baselines", "composed", "name", "rounds", *SAME_NUMBERS),
+}
+"""Fields of a configuration that a method's parts and rounds say again, or that change no number."""
+
+
+@dataclass(frozen=True)
+class CollectedRuns:
+    """Everything a table needs to know of one source."""
+
+    config: RunConfig
+    table: list[Row]
+    """In the order that was asked for."""
+    runs: dict[str, Run]
+    """The run that holds each method."""
+
+    def records(self, method: str) -> list[Record]:
+        """A method's rounds."""
+        return [record for record in self.runs[method].records if record["method"] == method]
+
+
+def chosen_sources(request: RunRequest, names: Sequence[str], catalogue: bool = False) -> list[RunRequest]:
+    """The request once for each source, every one of them checked before anything is trained.
+
+    Args:
+        request: without a source.
+        names: as given; ``all``: every domain in turn; none: the data set's own default.
+        catalogue: take the domains from the catalogue where the data set is in it, without looking at its files.
+
+    Raises:
+        UsageError: a name is not a domain of the data set, or the parts do not fit each other.
+        DatasetMissing: see `fedwca.data`.
+    """
+    first = request.plan()
+    listed = datasets.get(first.config.dataset).domains if first.config.dataset in datasets.names() else ()
+    if catalogue and listed:
+        domains, default = list(listed), listed[0]
+        if strange := [name for name in names if canonical(name) not in (*listed, "all")]:
+            raise UsageError(f"--source {strange[0]}: {unknown('domain', strange[0], listed)}")
+        wanted = domains if list(names) == ["all"] else [canonical(name) for name in names]
+    else:
+        dataset, default = load(first.config)
+        wanted = list(dataset.domains) if list(names) == ["all"] else [dataset.domain(name).name for name in names]
+    requests = [
+        replace(request, layer={**request.layer, "source": name}) for name in dict.fromkeys(wanted or [default])
+    ]
+    for one in requests:
+        one.plan()
+    return requests
+
+
+def collect_runs(request: RunRequest, out: Path, reporter: RunReporter) -> CollectedRuns:
+    """One source's runs: what is in ``out`` already is reused, the rest is run into a folder below it.
+
+    Args:
+        request: with its source named and its methods as baselines, none composed.
+        out: folder of run folders.
+        reporter: told what is reused and what goes on.
+    """
+    decided = request.plan()
+    there, missing = sort_methods(decided, out)
+    name = dataset_name(decided.config)
+    where = f"{name}, source {decided.config.source}"
+    for path in dict.fromkeys(run.path for run in there.values()):
+        labels = [plan_label(decided, name) for name, run in there.items() if run.path == path]
+        reporter.note(f"{where}: {', '.join(labels)} from {path}, finished with the same configuration, not run again")
+    if missing:
+        words = {parse_method(text).name: text for text in decided.config.baselines}
+        layer = {**request.layer, "baselines": [words[name] for name in missing], "composed": False}
+        rest = replace(request, layer=layer)
+        path = run_place(rest.plan(), out, f"{name}-{decided.config.source}")
+        done = start_or_resume(replace(rest, out=path), reporter)
+        there |= dict.fromkeys(missing, done)
+    tables = {run.path: {row.name: row for row in run.table()} for run in there.values()}
+    names = [method.name for method, _ in decided.methods]
+    return CollectedRuns(decided.config, [tables[there[name].path][name] for name in names], there)
+
+
+def dataset_name(config: RunConfig) -> str:
+    """What tables and folders call the data: its name, or that of the folder of domains."""
+    return data_name(config.dataset, config.data)
+
+
+def plan_label(decided: RunPlan, name: str) -> str:
+    """What tables call a method of a plan."""
+    return next(method.label for method, _ in decided.methods if method.name == name)
+
+
+def sort_methods(decided: RunPlan, out: Path) -> tuple[dict[str, Run], list[str]]:
+    """Methods of a plan with the finished run that holds each, and the names of those that no run holds."""
+    wanted = to_plain(decided.described()["methods"])
+    there: dict[str, Run] = {}
+    for run in filter(None, map(read_if_run, run_folders(out))):
+        if is_reusable(run, decided.config):
+            there |= {name: run for name in wanted if name not in there and run.methods.get(name) == wanted[name]}
+    return there, [name for name in wanted if name not in there]
+
+
+def is_reusable(run: Run, config: RunConfig) -> bool:
+    """Whether a run ended, on this data and with these settings, with its last rounds on record; any methods."""
+    same = comparable_settings(run.config) == comparable_settings(config.model_dump(mode="json"))
+    try:
+        return run.complete and same and run.whole
+    except FedwcaError:
+        return False  # damaged: it is run again, elsewhere
+
+
+def comparable_settings(config: Any) -> dict[str, Any] | None:
+    """What decides the numbers of every method of a run; None for values that are no configuration."""
+    try:
+        values = type_components(validate(dict(config))).model_dump(mode="json")
+    except InvalidConfig:
+        return None
+    shared = {kind: values["components"].get(kind, {}) for kind in ("dataset", "model")}
+    return {**{key: value for key, value in values.items() if key not in OWN_TO_METHODS}, "shared": shared}
+
+
+def run_place(decided: RunPlan, out: Path, name: str) -> Path:
+    """The folder for a run: one that holds this very run unfinished, or else the first free one."""
+    wanted = to_plain(decided.described()["methods"])
+    same = comparable_settings(decided.config.model_dump(mode="json"))
+    number = 1
+    while True:
+        path = out / (name if number == 1 else f"{name}-{number}")
+        number += 1
+        run = read_if_run(path)
+        if run is None:
+            rounds = path / "rounds.jsonl"
+            if not path.exists() or (rounds.is_file() and rounds.stat().st_size == 0):
+                return path
+        elif not run.complete and run.methods == wanted and comparable_settings(run.config) == same:
+            return path
+
+
+def start_or_resume(request: RunRequest, reporter: RunReporter) -> Run:
+    """Run into ``request.out``; an unfinished run that is there goes on, to the same bits."""
+    assert request.out is not None
+    begun = (request.out / "config.json").is_file()
+    if begun:
+        reporter.note(f"{request.out}: holds the same run, unfinished; it goes on")
+    elif request.out.exists():
+        shutil.rmtree(request.out)  # made, but nothing was run in it
+    return read_run(start_run(replace(request, reuse=begun), reporter).path)

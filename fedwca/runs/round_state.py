@@ -1,0 +1,134 @@
+"""What decides the rounds to come, as tensors and plain values that a checkpoint can hold, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from fedwca.engine.interface import Engine
+from fedwca.errors import CheckpointError
+from fedwca.federated.server import Server
+from fedwca.results.checkpoints import SavedCheckpoint, Unit
+
+
+@dataclass(frozen=True)
+class RoundState:
+    """Between two rounds: with the engine's bank, all that the next one depends on."""
+
+    round: int
+    """The round that has ended; -1 before round 0."""
+    server: Server
+    labels: Tensor | None = None
+    """Cluster of each client ``[K]`` in that round; None before round 0."""
+
+
+class CheckpointStore(Protocol):
+    """Where the tensors of a state go: a run's `Checkpoints`, or the rank that writes them."""
+
+    def save(self, unit: Unit, round: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any], last: bool) -> None:
+        """Keep them."""
+
+    def end(self, unit: Unit) -> None:
+        """Let go of those that need not stay now that a unit and all that went with it have ended."""
+
+
+class Checkpointer:
+    """Keeps the state after each round, and finds that of an earlier process.
+
+    Args:
+        store: where; None: nothing is kept.
+        begun: the last checkpoint of each unit that an earlier process left; None for a unit it finished.
+    """
+
+    def __init__(
+        self, store: CheckpointStore | None = None, begun: Mapping[Unit, SavedCheckpoint | None] | None = None
+    ) -> None:
+        self.store, self.begun = store, begun or {}
+        self.told = {str(kind) for saved in self.begun.values() if saved for kind in saved.facts["told"]}
+
+    def finished(self, unit: Unit, rounds: int) -> bool:
+        """Whether its last point is there, or was not to be kept."""
+        return is_finished(self.begun, unit, rounds)
+
+    def restore(self, unit: Unit, engine: Engine, digest: str) -> RoundState | None:
+        """The point in its newest checkpoint.
+
+        Raises:
+            CheckpointError: it began from another source model, or has other clients.
+        """
+        saved = self.begun.get(unit)
+        if saved is None:
+            return None
+        if saved.facts["source_digest"] != digest:
+            raise CheckpointError(
+                f"{saved.path}: began from another source model than the one there is now (other torch, other images "
+                "or another checkpoint file); run it anew"
+            )
+        return state_from_tensors(saved, engine)
+
+    def save(self, unit: Unit, point: RoundState, engine: Engine, digest: str, last: bool) -> None:
+        """Keep a state, after its record was written down."""
+        if self.store is None:
+            return
+        tensors, devices = state_to_tensors(point, engine)
+        told = sorted(kind for kind in self.told if kind.endswith(f" {unit.method}"))
+        facts = {"source_digest": digest, "told": told, "devices": devices, "device": engine.device.type}
+        self.store.save(unit, point.round, tensors, facts, last)
+
+    def end(self, unit: Unit) -> None:
+        """Let go of checkpoints that need not stay."""
+        if self.store is not None:
+            self.store.end(unit)
+
+
+def is_finished(begun: Mapping[Unit, SavedCheckpoint | None], unit: Unit, rounds: int) -> bool:
+    """Whether an earlier process did all rounds of a unit, as a `Checkpointer` is told of them."""
+    saved = begun.get(unit)
+    return unit in begun and (saved is None or saved.round == rounds - 1)
+
+
+def state_to_tensors(point: RoundState, engine: Engine) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """A point as tensors by name, and the kind of device of each; the bank is left out before round 0."""
+    server, network = point.server, engine.network.state_dict()
+    row = {slot.name for slot in (*engine.layout.parameters, *engine.layout.statistics)}
+    tensors = {
+        "rows": server.rows,
+        "source": server.source,
+        **({"bank": engine.bank} if point.round >= 0 else {}),
+        **({} if point.labels is None else {"labels": point.labels}),
+        **{f"state.{name}": value for name, value in server.state.items()},
+        # What is not in a row, such as the classifier: with it a model is whole without the source model's file.
+        **{f"network.{name}": value for name, value in network.items() if name not in row},
+    }
+    # In one order, whatever order a state was made in: the same point gives the same file.
+    tensors = dict(sorted(tensors.items()))
+    return tensors, {name: tensor.device.type for name, tensor in tensors.items()}
+
+
+def state_from_tensors(saved: SavedCheckpoint, engine: Engine) -> RoundState:
+    """The point a checkpoint holds; its bank is put on the engine.
+
+    Raises:
+        CheckpointError: it has other clients or another architecture than the engine.
+    """
+    tensors = saved.tensors()
+
+    def placed(name: str) -> Tensor:
+        return tensors[name] if saved.facts["devices"][name] == "cpu" else tensors[name].to(engine.device)
+
+    rows, source = (tensors[name].to(engine.device) for name in ("rows", "source"))
+    bank = tensors.get("bank", torch.empty(0))
+    if saved.round < 0:
+        bank = source.expand(engine.bank.shape[0], -1)
+    if bank.shape != engine.bank.shape:
+        raise CheckpointError(
+            f"{saved.path}: holds {tuple(bank.shape)} values of clients' models; this run needs "
+            f"{tuple(engine.bank.shape)}"
+        )
+    engine.bank.copy_(bank)
+    state = {name.removeprefix("state."): placed(name) for name in tensors if name.startswith("state.")}
+    return RoundState(saved.round, Server(rows, state, source), tensors.get("labels"))

@@ -1,0 +1,124 @@
+"""One method on federations that go through its rounds together: a record a round of each, and the point after it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedwca.config.run_config import RunConfig
+from fedwca.data.metrics import Metrics, mean
+from fedwca.engine.interface import Engine, TrialsInTurn
+from fedwca.engine.randomness import Keys
+from fedwca.errors import Diverged
+from fedwca.federated.method import Method
+from fedwca.federated.round import Outcome, close_round, open_round
+from fedwca.federated.server import Server
+from fedwca.runs.diagnostics import cluster_layers, measure_evidence
+from fedwca.runs.record import WarnOnce, count_accuracies, describe_round, nearest_clients
+from fedwca.runs.reporter import Progress
+from fedwca.runs.round_state import RoundState
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What belongs to one federation besides its engine."""
+
+    metrics: Metrics
+    keys: Keys
+    """Where its random numbers come from."""
+    name: str = ""
+    """Says which it is in front of an error, where there are several."""
+
+
+def run_rounds(
+    config: RunConfig,
+    method: Method,
+    rounds: int,
+    engines: TrialsInTurn,
+    trials: Sequence[Trial],
+    points: Mapping[int, RoundState],
+    caution: WarnOnce,
+    progress: Progress,
+) -> Iterator[tuple[int, dict[str, Any], RoundState]]:
+    """Play the rounds that are left; those that are behind catch up first.
+
+    Args:
+        config: how clients train and how many take part.
+        method: what is played.
+        rounds: how many.
+        engines: one for each federation.
+        trials: by federation.
+        points: where each of them stands.
+        caution: looks at every record.
+        progress: told of every round.
+
+    Yields:
+        (federation, record, point after it).
+    """
+    points = dict(points)
+    while waiting := [i for i, point in points.items() if point.round < rounds - 1]:
+        number = min(points[i].round for i in waiting) + 1
+        here = [i for i in waiting if points[i].round == number - 1]
+        started = time.perf_counter()
+        turns = {
+            i: open_round(
+                number, points[i].server, method, engines.engines[i], config.training, trials[i].keys,
+                trials[i].metrics.domain_labels(), config.participation, progress.client,
+            )
+            for i in here
+        }  # fmt: skip
+        uploads = engines.run(turns)
+        # What they did together is shared out evenly, so that the seconds of all records add up to the clock's.
+        spent = (time.perf_counter() - started) / len(here)
+        accuracies_here: list[float] = []
+        for i in here:
+            began = time.perf_counter()
+            try:
+                server, outcome = close_round(turns[i], uploads.pop(i))
+            except Diverged as error:
+                raise Diverged(f"{trials[i].name}{error}") from error
+            # Laid out as a checkpoint gives them back: a sum's order may depend on strides.
+            state = {name: value.contiguous() for name, value in server.state.items()}
+            server = Server(server.rows.contiguous(), state, server.source)
+            spent_here = spent + time.perf_counter() - began
+            record = record_round(config, number, rounds, server, outcome, method, engines.engines[i], trials[i])
+            record["seconds"]["round"] = spent_here
+            caution(record, outcome, method)
+            points[i] = RoundState(number, server, outcome.labels)
+            accuracies_here.append(mean(record["accuracy"]))
+            yield i, record, points[i]
+        progress.elsewhere(len(here) - 1)
+        progress.round(number + 1, mean(accuracies_here))
+
+
+def record_round(
+    config: RunConfig,
+    number: int,
+    rounds: int,
+    server: Server,
+    outcome: Outcome,
+    method: Method,
+    engine: Engine,
+    trial: Trial,
+) -> dict[str, Any]:
+    """What is written down of a round: accuracies, what was done, and looks that decide nothing."""
+    metrics, began = trial.metrics, time.perf_counter()
+    local = count_accuracies(metrics, engine, clients=list(outcome.uploads))
+    accuracy = count_accuracies(metrics, engine, method.aggregator.deliver(server.state, len(server.rows)), server.rows)
+    evaluated = time.perf_counter()
+    record = {
+        "round": number,
+        "accuracy": accuracy,
+        "accuracy_local": local,
+        **describe_round(outcome, method, metrics, engine, first=number == 0),
+    }
+    if number == 0 and method.aggregator.grouping.needs_clusterer:
+        record["clustering"] |= nearest_clients(method, engine, server.source)
+    if number == 0 and config.probes:
+        record["probes"] = cluster_layers(config.probes, engine, server.source, metrics, trial.keys)
+    if number == rounds - 1 and config.evidence:
+        record["evidence"] = measure_evidence(server, method, engine, config.training)
+    record["seconds"] |= {"evaluate": evaluated - began, "record": time.perf_counter() - evaluated}
+    return record

@@ -1,0 +1,116 @@
+"""A run at its three stages: what is asked for, what is decided and checked, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from fedwca.config.layers import RunPlan, resolve_plan
+from fedwca.config.run_config import Layer
+from fedwca.data.dataset import FederatedDataset
+from fedwca.engine.distributed.process_group import RankWorld
+from fedwca.engine.memory import MemoryEstimate
+from fedwca.loggers import Logger
+from fedwca.results.run_files import read_records
+from fedwca.results.run_folder import RunFolder
+from fedwca.results.summary import Row
+from fedwca.runs.bench import TrialSplits
+from fedwca.runs.round_state import Checkpointer
+from fedwca.runs.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """What is asked for, as layers that are not put over one another yet."""
+
+    layer: Layer
+    """Values as fields of `fedwca.config.run_config.RunConfig`."""
+    pairs: Sequence[tuple[str, str]] = ()
+    """Fields of components by dotted key, such as ``("aggregator.ta", "0.05")``."""
+    preset: str = "default"
+    file: Path | None = None
+    """TOML or JSON with values that stand below the layer."""
+    out: Path | None = None
+    """The run folder; None: a new one in ``runs/``."""
+    keep: str = "last"
+    """Checkpoints that stay: ``last``, ``all``, ``none`` or a number."""
+    loggers: Sequence[Any] = ()
+    """Where numbers go besides the run folder, each as ``name:field=value``."""
+    reuse: bool = False
+    """Continue the run in ``out`` if one of this very configuration is there; a finished one is returned at once."""
+    profile: bool = False
+    """Keep where the time went, and a trace of one round, in the run folder."""
+    said: Mapping[str, str] = field(default_factory=dict)
+    """Dotted keys of the layer that a command or one of its options set, such as ``--quick``, with its name."""
+
+    def plan(self) -> RunPlan:
+        """The layers put over one another; see `fedwca.config.layers.resolve_plan`.
+
+        Raises:
+            UsageError: unknown names, bad values, or parts that do not fit each other.
+        """
+        found = resolve_plan(self.layer, self.pairs, self.preset, self.file)
+        origins = {
+            key: self.said.get(key, origin) if origin == "CLI" else origin for key, origin in found.origins.items()
+        }
+        return replace(found, origins=origins)
+
+
+@dataclass(frozen=True)
+class RunRanks:
+    """The processes that share a run: this one alone, or those that ``torchrun`` started."""
+
+    world: RankWorld | None = None
+    per_trial: int | None = None
+    """RunRanks that share the clients of a trial; None: trials first."""
+
+
+ONE_PROCESS = RunRanks()
+
+
+@dataclass(frozen=True)
+class PreparedRun:
+    """A run that is decided, checked, and has its folder."""
+
+    folder: RunFolder
+    plan: RunPlan
+    splits: TrialSplits
+    """The data set, its source domain, and the clients of each trial."""
+    domains: Sequence[str]
+    """True domain of each client, K names."""
+    keeper: Checkpointer
+    started: float
+    """``time.perf_counter()`` when the run was asked for."""
+    loggers: Sequence[Logger]
+    schedule: Schedule
+    """What this process does; others' records come to it."""
+    memory: MemoryEstimate
+    """Bytes by the estimate."""
+    device: str
+    profile: bool = False
+    before: float = 0.0
+    """Seconds that earlier processes spent on the rounds there are."""
+
+
+@dataclass(frozen=True, repr=False)
+class FinishedRun:
+    """A run that has ended."""
+
+    plan: RunPlan
+    dataset: FederatedDataset
+    table: list[Row]
+    """A row per method, the composed one last."""
+    summary: dict[str, Any]
+    """What ``summary.json`` holds."""
+    path: Path
+    """The run folder."""
+
+    def records(self) -> list[dict[str, Any]]:
+        """What was written down of each round: the lines of ``rounds.jsonl``."""
+        return read_records(self.path)
+
+    def __repr__(self) -> str:
+        found = ", ".join(f"{row.label} {row.mean:.1f} %" for row in self.table)
+        return f"<FinishedRun {str(self.path)!r}: {self.dataset.name}, source {self.plan.config.source}: {found}>"

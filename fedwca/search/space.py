@@ -1,0 +1,145 @@
+"""Values to try for the fields of a run, and what they are judged by."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+from fedwca.config.layers import TABLES, RunPlan
+from fedwca.config.methods import method_parts
+from fedwca.data.metrics import mean
+from fedwca.errors import UsageError
+from fedwca.registry import canonical, unknown
+
+CRITERIA = {"density": "maximize", "entropy": "minimize"}
+"""What the last models say of unlabeled images, and which way is better."""
+ORACLE = "accuracy"
+
+
+@dataclass(frozen=True)
+class Options:
+    """Some values, each tried."""
+
+    key: str
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Range:
+    """Any value between two ends."""
+
+    key: str
+    low: float
+    high: float
+    log: bool = False
+    """Whether orders of magnitude are drawn alike."""
+    whole: bool = False
+    """Whether only whole numbers are drawn."""
+
+
+def parse_space(text: str) -> Options | Range:
+    """``key=0.001..0.1:log`` or ``key=0.01,0.1``; keys as in ``--set``.
+
+    >>> parse_space("aggregator.ta=0.001..0.1:log")
+    Range(key='aggregator.ta', low=0.001, high=0.1, log=True, whole=False)
+    >>> parse_space("training.epochs=1,5")
+    Options(key='training.epochs', values=(1, 5))
+
+    Raises:
+        UsageError: neither of these.
+    """
+    key, equals, tail = text.partition("=")
+    key, tail = key.strip(), tail.strip()
+    if not equals or "." not in key or not tail:
+        raise UsageError(f"--param {text}: not of the form kind.field=0.001..0.1:log or kind.field=0.01,0.1")
+    ends, _, scale = tail.partition(":")
+    if ".." not in ends:
+        return Options(key, tuple(_value(value.strip()) for value in tail.split(",") if value.strip()))
+    low, high = (_value(end.strip()) for end in ends.split("..", 1))
+    if not isinstance(low, int | float) or not isinstance(high, int | float) or not low < high:
+        raise UsageError(f"--param {text}: needs two numbers, the smaller first, as in 0.001..0.1")
+    if scale not in ("", "log") or (scale == "log" and low <= 0):
+        raise UsageError(f"--param {text}: the scale is 'log' or left out, and log needs numbers above 0")
+    return Range(key, low, high, scale == "log", isinstance(low, int) and isinstance(high, int))
+
+
+def _value(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def grids() -> dict[str, dict[str, Any]]:
+    """The paper's grids by name: ``about``, ``params``, and the ``method`` they belong to if to one."""
+    return tomllib.loads((resources.files("fedwca.search") / "sweeps.toml").read_text())
+
+
+def grid(name: str) -> tuple[str | None, list[Options]]:
+    """A grid by name, with its method.
+
+    Raises:
+        UsageError: there is no such grid.
+    """
+    if canonical(name) not in grids():
+        raise UsageError(unknown("grid", name, grids()))
+    found = grids()[canonical(name)]
+    return found.get("method"), [Options(key, tuple(values)) for key, values in found["params"].items()]
+
+
+def resolve_grid(key: str, decided: RunPlan) -> str:
+    """A key with the name of the component in it: ``aggregator.ta`` becomes ``aggregator.wca.ta``.
+
+    Raises:
+        UsageError: the method has no such component or field, or several of them.
+    """
+    head, *rest = [canonical(part) for part in key.split(".")]
+    if head in TABLES or len(rest) != 1:
+        return ".".join([head, *rest])
+    (method, _) = decided.methods[0]
+    own = {"dataset": decided.config.dataset, "model": decided.config.model}
+    having = [part.name for kind, part in method_parts(method) if kind == head and rest[0] in type(part).model_fields]
+    having += [own[head]] if head in own else []
+    if not having:
+        raise UsageError(f"--param {key}: no {head} of {method.label} has a field {rest[0]!r}")
+    if len(having) > 1:
+        raise UsageError(f"--param {key}: several have that field; say {head}.{having[0]}.{rest[0]}")
+    return f"{head}.{having[0]}.{rest[0]}"
+
+
+def check_taken(key: str, value: Any, decided: RunPlan) -> None:
+    """See that a value reached the method; what a baseline's own file states wins over everything else.
+
+    Raises:
+        UsageError: the baseline's file states the field.
+    """
+    head, *rest = key.split(".")
+    (method, _) = decided.methods[0]
+    for kind, part in method_parts(method):
+        if [kind, part.name] != [head, rest[0]]:
+            continue
+        taken = getattr(part, rest[1], value)
+        if taken != value and str(taken) != str(value):
+            raise UsageError(
+                f"--param {key}: {method.label} states {rest[1]} = {taken} itself, which wins; sweep "
+                f"{decided.config.baselines[0]}/{kind}={part.name} instead, which leaves its fields open"
+            )
+
+
+def judge(records: Sequence[Mapping[str, Any]], criterion: str) -> float:
+    """Mean over runs of the mean over clients after the last round.
+
+    Args:
+        records: of one method, all runs.
+        criterion: ``density`` or ``entropy`` (no label is read), or ``accuracy`` (an oracle).
+    """
+    last: dict[tuple[int, int], Mapping[str, Any]] = {}
+    for record in records:
+        last[record["source_model"], record["trial"]] = record
+    found = [r["accuracy"] if criterion == ORACLE else r["evidence"][criterion] for r in last.values()]
+    return mean(mean(values) for values in found)

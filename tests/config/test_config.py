@@ -1,0 +1,308 @@
+"""Layers of a configuration, where values came from, and files that are read back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedwca.config.layers import RunPlan, provenance, resolve_plan
+from fedwca.config.run_config import RunConfig, read_file, resolve, spell_out, validate
+from fedwca.errors import InvalidConfig, UnknownComponent, UsageError
+from fedwca.registry import Component
+
+METHOD_FIELDS = {"aggregator": "ta", "objective": "lam", "pseudo_labeler": "mu", "clusterer": "level"}
+
+
+def part(made: RunPlan, name: str, kind: str) -> Component:
+    method = next(method for method, _ in made.methods if method.name == name)
+    return method.objectives[0] if kind == "objective" else getattr(method, kind)  # type: ignore[no-any-return]
+
+
+def toml(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def test_defaults() -> None:
+    made = resolve_plan({})
+    assert [(method.name, rounds) for method, rounds in made.methods] == [
+        ("source_only", 0),
+        ("local", 10),
+        ("fedavg", 10),
+        ("wca", 10),
+    ]
+    assert made.config.dataset == "digits_mini"
+    assert set(made.origins.values()) <= {"preset default"}
+    own = made.methods[-1][0]
+    assert (own.clusterer and own.clusterer.name, own.pseudo_labeler.name) == ("finch", "two_model")
+
+
+def test_each_layer_wins_over_those_below(tmp_path: Path) -> None:
+    preset = resolve_plan({"dataset": "pacs"}, preset_name="paper")
+    assert (preset.config.rounds, preset.config.clients, preset.config.training.lr) == (100, 3, 1e-4)
+    file = toml(tmp_path / "c.toml", "dataset = 'pacs'\nrounds = 7\n[training]\nlr = 0.5\nepochs = 2\n")
+    written = resolve_plan({}, preset_name="paper", file=file)
+    assert (written.config.rounds, written.config.clients, written.config.training.lr) == (7, 3, 0.5)
+    given = resolve_plan({"rounds": 3, "training": {"lr": 0.25}}, [("training.epochs", "9")], "paper", file)
+    assert given.config.rounds == 3
+    assert given.config.training.lr == 0.25
+    assert given.config.training.epochs == 9
+    assert given.config.training.weight_decay == 1e-3
+    assert given.origins["rounds"] == given.origins["training.lr"] == given.origins["training.epochs"] == "CLI"
+    assert given.origins["dataset"] == "config"
+    assert given.origins["clients"] == given.origins["training.weight_decay"] == "preset paper"
+    assert "seed" not in given.origins
+    shown = provenance(given)
+    assert list(shown) == ["CLI", "config", "preset paper"]
+    assert "rounds = 3" in shown["CLI"]
+    assert "aggregator.wca.ta = 0.1" in shown["preset paper"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "layer", "pairs"),
+    [
+        ("aggregator", {"aggregator": "wca:ta=0.5"}, []),
+        ("aggregator", {"aggregator": {"name": "wca", "ta": 0.5}}, []),
+        ("aggregator", {}, [("aggregator.ta", "0.5")]),
+        ("aggregator", {}, [("aggregator.wca.ta", "0.5")]),
+        ("aggregator", {}, [("Aggregator.TA", "0.5")]),
+        ("aggregator", {"aggregator": "wca:ta=0.2"}, [("aggregator.ta", "0.5")]),
+        ("pseudo_labeler", {}, [("pseudo-labeler.mu", "0.5")]),
+        ("pseudo_labeler", {}, [("pseudo_labeler.two-model.mu", "0.5")]),
+        ("pseudo_labeler", {"pseudo_labeler": "two-model:mu=0.5"}, []),
+        ("objective", {"objectives": ["shot:lam=0.5"]}, []),
+        ("objective", {}, [("objective.lam", "0.5")]),
+    ],
+    ids=str,
+)
+def test_fields_of_components_in_every_form(kind: str, layer: dict[str, Any], pairs: list[tuple[str, str]]) -> None:
+    made = resolve_plan(layer, pairs)
+    component = part(made, "wca", kind)
+    assert getattr(component, METHOD_FIELDS[kind]) == 0.5
+    assert made.origins[f"components.{kind}.{component.name}.{METHOD_FIELDS[kind]}"] == "CLI"
+
+
+def test_a_clusterer_is_set_though_it_was_not_named() -> None:
+    made = resolve_plan({}, [("clusterer.level", "1")])
+    assert part(made, "wca", "clusterer").model_dump()["level"] == 1
+
+
+@pytest.mark.parametrize(
+    ("pairs", "sentence"),
+    [
+        (
+            [("agregator.ta", "1")],
+            "--set agregator.ta=1: no kind 'agregator'; did you mean 'aggregator'? Known: dataset, model",
+        ),
+        ([("aggregator.wca.ta.x", "1")], "has not the right number of parts"),
+        ([("training", "1")], "has not the right number of parts"),
+        ([("training.speed", "1")], "training.speed: there is no such field (given '1')"),
+        ([("training.lr", "-1")], "training.lr: Input should be greater than 0 (given '-1')"),
+        ([("aggregator.tc", "1")], "aggregator wca.tc: there is no such field (given '1')"),
+        ([("aggregator.ta", "0")], "aggregator wca.ta: Input should be greater than 0"),
+        ([("aggregator.one_hot.weighting", "samples")], "no method of this run uses the aggregator 'one_hot'"),
+        ([("model.resnet.depth", "18")], "no method of this run uses the model 'resnet'"),
+    ],
+    ids=str,
+)
+def test_wrong_sets(pairs: list[tuple[str, str]], sentence: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        resolve_plan({}, pairs)
+    assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("layer", "sentence"),
+    [
+        ({"rounds": 0}, "rounds: Input should be greater than 0 (given 0)"),
+        ({"training": {"batch_size": 0}}, "training.batch_size: Input should be greater than or equal to 2 (given 0)"),
+        ({"seed": -1}, "seed: Input should be greater than or equal to 0 (given -1)"),
+        ({"engine": "warp"}, "engine: Input should be 'auto', 'loop' or 'stacked' (given 'warp')"),
+        ({"aggregator": "wac"}, "no aggregator 'wac'; did you mean 'wca'?"),
+        ({"clusterer": "finsh"}, "no clusterer 'finsh'; did you mean 'finch'?"),
+        ({"pseudo_labeler": "two-models"}, "no pseudo-labeler 'two_models'; did you mean 'two_model'?"),
+        ({"objectives": ["shoot"]}, "no objective 'shoot'; did you mean 'shot'?"),
+        ({"baselines": ["fed-avg"]}, "no baseline 'fed_avg'; did you mean 'fedavg'?"),
+        ({"aggregator": "fedavg", "clusterer": "finch", "baselines": []}, "clusterer 'finch' is not used"),
+        ({"aggregator": "local", "clusterer": "true", "baselines": []}, "clusterer 'true' is not used"),
+        (
+            {"aggregator": "fedavg", "baselines": ["fedavg"]},
+            "two methods are called 'fedavg'; give the composed one another --name",
+        ),
+        ({"name": "local"}, "two methods are called 'local'"),
+        ({"aggregator": 3}, "aggregator: needs a name or a table, not 3"),
+        ({"objectives": 3}, "objective: needs a name or a table, not 3"),
+        ({"components": "x"}, "components: needs tables kind.name.field, not 'x'"),
+        ({"components": {"aggregator": 3}}, "components"),
+        ({"training": 3}, "training"),
+        ({"components": {"agregator": {"wca": {"ta": 1}}}}, "no method of this run uses the agregator 'wca'"),
+    ],
+    ids=str,
+)
+def test_what_does_not_fit_is_refused(layer: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        resolve_plan(layer)
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_no_such_preset() -> None:
+    with pytest.raises(InvalidConfig, match="no preset 'papers'; did you mean 'paper'"):
+        resolve_plan({}, preset_name="papers")
+
+
+def test_a_composed_method_equal_to_a_baseline_is_that_baseline() -> None:
+    made = resolve_plan({"aggregator": "fedavg", "pseudo_labeler": "prototype"})
+    assert [method.name for method, _ in made.methods] == ["source_only", "local", "fedavg"]
+    named = resolve_plan({"aggregator": "fedavg", "name": "mine"})
+    assert [method.name for method, _ in named.methods] == ["source_only", "local", "fedavg", "mine"]
+
+
+def test_names_are_canonical_and_baselines_come_once() -> None:
+    made = resolve_plan(
+        {"aggregator": "One-Hot", "baselines": ["Source-Only", "source_only"], "dataset": "digits-mini"}
+    )
+    assert (made.config.aggregator, made.config.baselines, made.config.dataset) == (
+        "one_hot",
+        ("source_only",),
+        "digits_mini",
+    )
+
+
+def test_oracles_are_marked() -> None:
+    assert resolve_plan({"clusterer": "true"}).methods[-1][0].label == "FedWCA, True (ORACLE)"
+    assert "ORACLE" not in resolve_plan({}).methods[-1][0].label
+
+
+def test_a_folder_without_a_data_set_is_the_folder_of_domains(tmp_path: Path) -> None:
+    file = toml(tmp_path / "c.toml", f"data = {json.dumps(str(tmp_path))}\n")
+    assert resolve_plan({"data": tmp_path}).config.dataset == "folder"
+    assert resolve_plan({}, file=file).config.dataset == "folder"
+    assert resolve_plan({}, file=file).origins["dataset"] == "config"
+    other = toml(tmp_path / "d.toml", "rounds = 3\n")
+    assert resolve_plan({"data": tmp_path}, file=other).config.dataset == "folder"
+    assert resolve_plan({"data": tmp_path, "dataset": "pacs"}).config.dataset == "pacs"
+
+
+ROUND_TRIPS: list[tuple[dict[str, Any], list[tuple[str, str]], str]] = [
+    ({}, [], "default"),
+    ({"aggregator": "wca:ta=0.5", "clusterer": "finch:level=1"}, [("objective.lam", "0.3")], "default"),
+    ({"dataset": "pacs"}, [], "paper"),
+    # The preset speaks of wca and two_model, which this run does not use.
+    ({"dataset": "pacs", "aggregator": "local", "pseudo_labeler": "prototype", "baselines": []}, [], "paper"),
+    ({"dataset": "digit-five", "source": "synth", "aggregator": "one-hot", "name": "x", "baselines": []}, [], "paper"),
+]
+
+
+@pytest.mark.parametrize(("layer", "pairs", "preset_name"), ROUND_TRIPS, ids=str)
+@pytest.mark.parametrize("suffix", [".json", ".toml"])
+def test_a_runs_config_given_back_is_the_same_run(
+    tmp_path: Path, layer: dict[str, Any], pairs: list[tuple[str, str]], preset_name: str, suffix: str
+) -> None:
+    first = resolve_plan(layer, pairs, preset_name)
+    values = first.config.model_dump(mode="json")
+    file = tmp_path / f"config{suffix}"
+    file.write_text(json.dumps({"config": values, "methods": {}}) if suffix == ".json" else as_toml(values))
+    again = resolve_plan({}, file=file)
+    assert again.config == first.config
+    assert again.methods == first.methods
+    assert RunConfig(**json.loads(first.config.model_dump_json())) == first.config
+
+
+def as_toml(values: dict[str, Any], prefix: str = "") -> str:
+    """A writer for what a configuration holds; TOML has no null, so unset fields are left out."""
+    lines = [f"{key} = {json.dumps(value)}" for key, value in values.items() if not isinstance(value, dict | None)]
+    text = "\n".join(lines) + "\n"
+    for key, value in values.items():
+        if isinstance(value, dict):
+            text += f"[{prefix}{key}]\n" + as_toml(value, f"{prefix}{key}.")
+    return text
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        ("c.toml", "rounds = ", "not valid TOML"),
+        ("c.json", "{", "not valid JSON"),
+        ("c.json", "[1]", "needs a table of fields, such as rounds = 10"),
+        ("c.json", '{"config": 3}', "needs a table of fields"),
+        ("c.toml", "ronds = 3", "no field 'ronds'; did you mean 'rounds'? Known: dataset, data, source"),
+        ("c.toml", "rounds = 'many'", "rounds: Input should be a valid integer"),
+        ("c.toml", "aggregator = 3", "aggregator: needs a name"),
+        ("c.toml", "[aggregator]\nta = 1", "aggregator: a table needs a name"),
+        ("c.toml", "[training]\nlr = 1\nspeed = 2", "training.speed: there is no such field"),
+        ("c.toml", "[components.aggregator.one_hot]\nweighting = 'samples'", "no method of this run uses"),
+    ],
+    ids=str,
+)
+def test_wrong_files_are_told_apart(tmp_path: Path, name: str, text: str, sentence: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        resolve_plan({}, file=toml(tmp_path / name, text))
+    assert sentence in str(caught.value)
+
+
+def test_a_file_that_is_not_there_or_not_text(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfig, match=r"--config .*nothing\.toml: No such file"):
+        read_file(tmp_path / "nothing.toml")
+    with pytest.raises(InvalidConfig, match="Is a directory"):
+        read_file(tmp_path)
+    (tmp_path / "image.toml").write_bytes(bytes(range(128, 256)))
+    with pytest.raises(InvalidConfig, match="not valid TOML"):
+        read_file(tmp_path / "image.toml")
+
+
+def test_specs_in_a_file(tmp_path: Path) -> None:
+    text = (
+        "aggregator = 'wca:ta=0.5'\nobjectives = 'shot:lam=0.2'\nbaselines = []\n[clusterer]\nname='finch'\nlevel=2\n"
+    )
+    made = resolve_plan({}, file=toml(tmp_path / "c.toml", text))
+    assert made.config.components == {
+        "aggregator": {"wca": {"ta": 0.5}},
+        "objective": {"shot": {"lam": 0.2}},
+        "clusterer": {"finch": {"level": 2}},
+    }
+    assert [method.name for method, _ in made.methods] == ["wca"]
+
+
+def test_fields_of_several_layers_meet(tmp_path: Path) -> None:
+    file = toml(tmp_path / "c.toml", "aggregator = 'wca:ta=0.5,tb=0.5'\n")
+    made = resolve_plan({"aggregator": "wca:ta=0.25"}, file=file)
+    assert part(made, "wca", "aggregator").model_dump() == {
+        "weighting": "uniform",
+        "ta": 0.25,
+        "tb": 0.5,
+        "direction": "column",
+    }
+
+
+def test_resolve_keeps_the_strongest_origin() -> None:
+    config, origins = resolve({"low": {"rounds": 3, "seed": 1}, "high": {"rounds": 4}})
+    assert (config.rounds, config.seed) == (4, 1)
+    assert origins == {"rounds": "high", "seed": "low"}
+
+
+def test_unknown_names_in_a_resolved_configuration() -> None:
+    with pytest.raises(UnknownComponent):
+        resolve_plan(spell_out({"aggregator": "nobody"}))
+    with pytest.raises(InvalidConfig, match="there is no such field"):
+        validate({"round": 3})
+
+
+def test_how_to_train_a_source_model_that_is_given(tmp_path: Path) -> None:
+    layer = {"checkpoint": "own.pt"}
+    made = resolve_plan(layer)
+    # The preset's values are of no use then, and nobody asked for them.
+    assert made.config.source_training == RunConfig().source_training
+    assert not [key for key in made.origins if key.startswith("source_training")]
+    message = "is given, but with a checkpoint no source model is trained; leave out one of both"
+    with pytest.raises(UsageError, match=f"source_training.lr {message}"):
+        resolve_plan(layer, [("source_training.lr", "0.001")])
+    file = toml(tmp_path / "c.toml", "checkpoint = 'own.pt'\nsource_training.epochs = 7\n")
+    with pytest.raises(UsageError, match=f"source_training.epochs {message}"):
+        resolve_plan({}, file=file)
+    run = tmp_path / "config.json"
+    run.write_text(json.dumps({"config": made.config.model_dump(mode="json")}))
+    assert resolve_plan({}, file=run).config == made.config

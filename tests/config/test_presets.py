@@ -1,0 +1,132 @@
+"""The paper's numbers: every value of Table 9 and of App. C reaches the components."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fedwca.config.layers import RunPlan, resolve_plan
+from fedwca.config.methods import baseline
+from fedwca.config.paths import baseline_names, preset_names
+from fedwca.runs.setup import architecture
+
+# data set, source, lr, lambda, mu, T_a, T_b, rounds, clients
+TABLE_9 = [
+    ("digit-five", "mnist", 1e-3, 0.1, 0.55, 0.01, 0.05, 100, 8),
+    ("digit-five", "mnistm", 1e-3, 0.1, 0.55, 0.01, 0.05, 100, 8),
+    ("digit-five", "svhn", 1e-3, 0.1, 0.55, 0.01, 0.05, 100, 8),
+    ("digit-five", "usps", 1e-3, 0.1, 0.55, 0.01, 0.05, 100, 8),
+    ("digit-five", "synth", 1e-3, 0.1, 0.55, 0.001, 0.05, 100, 8),
+    ("pacs", "art_painting", 1e-4, 0.3, 0.55, 0.1, 0.05, 100, 3),
+    ("pacs", "sketch", 1e-4, 0.3, 0.55, 0.1, 0.05, 100, 3),
+    ("office-home", "art", 1e-4, 0.3, 0.55, 0.01, 0.05, 50, 3),
+    ("office-home", "Real World", 1e-4, 0.3, 0.55, 0.01, 0.05, 50, 3),
+    ("office-home", "Clipart", 1e-4, 0.3, 0.55, 0.1, 0.05, 50, 3),
+]
+
+
+def values(made: RunPlan) -> dict[str, dict[str, Any]]:
+    own = made.methods[-1][0]
+    return {
+        "aggregator": own.aggregator.model_dump(),
+        "pseudo_labeler": own.pseudo_labeler.model_dump(),
+        "objective": own.objectives[0].model_dump(),
+    }
+
+
+@pytest.mark.parametrize(("dataset", "source", "lr", "lam", "mu", "ta", "tb", "rounds", "clients"), TABLE_9)
+def test_paper(
+    dataset: str, source: str, lr: float, lam: float, mu: float, ta: float, tb: float, rounds: int, clients: int
+) -> None:
+    made = resolve_plan({"dataset": dataset, "source": source}, preset_name="paper")
+    config, found = made.config, values(made)
+    assert (config.rounds, config.clients) == (rounds, clients)
+    assert config.training.model_dump() == {
+        "epochs": 5,
+        "lr": lr,
+        "batch_size": 64,
+        "momentum": 0.9,
+        "weight_decay": 1e-3,
+        "nesterov": False,
+        "clip": None,
+        "cosine": None,
+    }
+    assert (config.source_training.lr, config.source_training.momentum) == (1e-3, 0.9)
+    assert config.source_training.weight_decay == 1e-3
+    assert (config.source_models, config.trials) == (5, 3)
+    assert (found["aggregator"]["ta"], found["aggregator"]["tb"]) == (ta, tb)
+    assert found["pseudo_labeler"]["mu"] == mu
+    assert found["objective"]["lam"] == lam
+    # Baselines stand on equal terms: the objective's fields are the run's.
+    assert [method.objectives[0].model_dump()["lam"] for method, _ in made.methods] == [lam] * len(made.methods)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "model", "epochs"),
+    [("digit-five", "lenet", 30), ("pacs", "resnet18", 20), ("office-home", "resnet50", 20)],
+)
+def test_paper_models(dataset: str, model: str, epochs: int) -> None:
+    config = resolve_plan({"dataset": dataset}, preset_name="paper").config
+    assert (config.model, config.source_training.epochs) == (model, epochs)
+    built = architecture(config)
+    assert built.bottleneck == 256
+    if model != "lenet":
+        assert (built.model_dump()["weights"], built.side, built.stored) == ("imagenet", 224, 256)
+
+
+def test_the_source_that_nobody_names_counts_too() -> None:
+    assert (
+        values(resolve_plan({"dataset": "digit-five"}, preset_name="paper", source="synth"))["aggregator"]["ta"]
+        == 0.001
+    )
+    named = resolve_plan({"dataset": "digit-five", "source": "mnist"}, preset_name="paper", source="synth")
+    assert values(named)["aggregator"]["ta"] == 0.01
+
+
+@pytest.mark.parametrize("name", preset_names())
+@pytest.mark.parametrize("dataset", ["digits-mini", "digit-five", "pacs", "office-home", "folder"])
+def test_every_preset_composes_for_every_data_set(name: str, dataset: str) -> None:
+    made = resolve_plan({"dataset": dataset}, preset_name=name)
+    assert made.methods[-1][0].name == "wca"
+    assert all(origin == f"preset {name}" for key, origin in made.origins.items() if key != "dataset")
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_a_preset_does_not_stand_in_the_way_of_another_composition(name: str) -> None:
+    layer = {"dataset": "pacs", "aggregator": "local", "pseudo_labeler": "prototype", "name": "x", "baselines": []}
+    made = resolve_plan(layer, preset_name=name)
+    assert "aggregator" not in {kind for kind, names in made.config.components.items() if any(names.values())}
+
+
+@pytest.mark.parametrize("name", baseline_names())
+def test_every_baseline_composes_and_says_where_it_comes_from(name: str) -> None:
+    found = baseline(name.replace("_", "-"))
+    assert found.label
+    assert found.paper
+    assert found.reading
+    made = resolve_plan({"baselines": [name], "name": "own"})
+    assert made.methods[0][0].label == found.label
+
+
+def test_what_baselines_are_made_of() -> None:
+    made = {method.name: (method, rounds) for method, rounds in resolve_plan({"rounds": 4}).methods}
+    assert made["source_only"][1] == 0
+    assert (made["local"][1], made["fedavg"][1]) == (4, 4)
+    assert made["local"][0].aggregator.grouping.keeps_models_apart
+    assert made["local"][0].pseudo_labeler.renew == "epoch"
+    assert made["fedavg"][0].pseudo_labeler.renew == "round"
+    assert made["fedavg"][0].aggregator.weighting == "samples"
+    for name in ("source_only", "local", "fedavg"):
+        assert made[name][0].pseudo_labeler.name == "prototype"
+        assert made[name][0].clusterer is None
+
+
+def test_the_runs_fields_reach_baselines_but_do_not_change_what_they_are() -> None:
+    pairs = [("objective.lam", "0.7"), ("pseudo_labeler.prototype.refine", "2")]
+    made = {method.name: method for method, _ in resolve_plan({}, pairs).methods}
+    for name in ("local", "fedavg", "wca"):
+        assert made[name].objectives[0].model_dump()["lam"] == 0.7
+    assert made["fedavg"].pseudo_labeler.model_dump()["refine"] == 2
+    fixed = {m.name: m for m, _ in resolve_plan({}, [("pseudo_labeler.prototype.renew", "round")]).methods}
+    assert fixed["local"].pseudo_labeler.renew == "epoch"

@@ -1,0 +1,78 @@
+"""Methods in one word."""
+
+from __future__ import annotations
+
+import pytest
+
+from fedwca.config.method_spec import parse_method
+from fedwca.config.methods import baseline_for, component_values, compose
+from fedwca.config.paths import baseline_names
+from fedwca.config.run_config import RunConfig
+from fedwca.errors import FedwcaError, UsageError
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "fedwca",
+        "fedwca:ta=0.05,tb=1e-3",
+        "fedwca/clusterer=finch:signature=2",
+        "A-1=wca/objectives=shot+proximal:mu=0.1",
+    ],
+)
+def test_a_word_reads_back(text: str) -> None:
+    assert parse_method(text).text == text
+    assert parse_method(parse_method(text).text) == parse_method(text)
+
+
+def test_names_are_canonical_and_values_are_not_touched() -> None:
+    spec = parse_method("My-Label=One-Hot:p=1e-3/Pseudo-Labeler=Two-Model:mu=1e-1")
+    assert (spec.label, spec.head, spec.fields, spec.name) == ("My-Label", "one_hot", "p=1e-3", "my_label")
+    assert spec.changes == {"pseudo_labeler": ("two_model:mu=1e-1",)}
+
+
+@pytest.mark.parametrize("name", baseline_names())
+def test_a_plain_name_is_the_baseline(name: str) -> None:
+    (changed, _), (plain, _) = compose(RunConfig(baselines=(f"x={name}", name), composed=False))
+    assert component_values(changed) == component_values(plain)
+    assert (changed.name, changed.label.partition(",")[0], plain.name) == ("x", "x", name)
+
+
+def test_changes_stand_in_for_the_heads_parts() -> None:
+    found = baseline_for(parse_method("fedavg/objective=proximal:mu=0.5+shot"))
+    assert found.objectives == ["proximal", "shot"]
+    assert found.components["objective"] == {"proximal": {"mu": "0.5"}}
+    assert found.label == "FedAvg (objectives=proximal:mu=0.5+shot)"
+    assert baseline_for(parse_method("fedwca:ta=0.5")).components["aggregator"] == {"wca": {"ta": "0.5"}}
+    # The file states u = 5; a component that stands in has its own default.
+    assert baseline_for(parse_method("revised_fedwca")).components["aggregator"] == {"revised_wca": {"u": "5"}}
+    assert "aggregator" not in baseline_for(parse_method("revised_fedwca/aggregator=revised_wca")).components
+
+
+def test_an_aggregator_alone_gets_the_default_parts() -> None:
+    ((method, _),) = compose(RunConfig(baselines=("wca:ta=0.5",), composed=False))
+    names = [part["name"] for part in component_values(method)]
+    assert names == ["finch", "wca", "two_model", "shot"]
+
+
+def test_a_run_without_a_composed_method_survives_json() -> None:
+    config = RunConfig(baselines=("fedavg", "T=fedwca/clusterer=true"), composed=False)
+    assert RunConfig.model_validate_json(config.model_dump_json()) == config
+    assert [method.label for method, _ in compose(config)] == ["FedAvg", "T, True (ORACLE)"]
+    with pytest.raises(UsageError, match="no method is left"):
+        compose(RunConfig(baselines=(), composed=False))
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("=fedavg", "needs a name"),
+        ("fedwca/clusterer=", "part=component"),
+        ("fedwca/colour=red", "no part 'colour'"),
+        ("fedwca:ta=-1", "ta"),
+        ("fedavg/clusterer=finch", "is not used"),
+    ],
+)
+def test_mistakes_get_a_sentence(text: str, sentence: str) -> None:
+    with pytest.raises((FedwcaError, ValueError), match=sentence):
+        compose(RunConfig(baselines=(text,), composed=False))

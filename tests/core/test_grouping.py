@@ -1,0 +1,129 @@
+"""Kinds of grouping: what each makes of a round, one that is new, and the word that plugins said before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from fedwca.aggregators import aggregators
+from fedwca.aggregators.one_hot import OneHot
+from fedwca.clusterers.finch import Finch
+from fedwca.core.grouping import GROUPINGS, ByChoice, ByClusterer, EachAlone, Grouping, GroupingInput, OneGroup
+from fedwca.core.interfaces import Aggregator
+from fedwca.data.metrics import Metrics
+from fedwca.data.partition import ClientImages
+from fedwca.engine.randomness import Keys
+from fedwca.engine.sequential.engine import SequentialEngine
+from fedwca.engine.task import Training
+from fedwca.errors import UsageError
+from fedwca.federated.method import Method
+from fedwca.federated.round import init_server, run_round
+from fedwca.models.lenet import LeNet
+from fedwca.objectives.shot import Shot
+from fedwca.pseudo_labelers.argmax import Argmax
+from fedwca.runs.record import describe_round
+
+
+def given(round: int, choices: Mapping[int, int] | None = None) -> GroupingInput:
+    """Four clients; a clusterer that pairs them, a deal that alternates, and other groups in the round before."""
+    state = {"labels": torch.tensor([1, 0, 0, 0])} if round else {}
+    return GroupingInput(
+        round, 4, state, choices or {}, lambda: torch.tensor([0, 0, 1, 1]), lambda: torch.tensor([0, 1, 0, 1])
+    )
+
+
+@pytest.mark.parametrize(
+    ("grouping", "first", "later"),
+    [
+        (ByClusterer(), [0, 0, 1, 1], [1, 0, 0, 0]),
+        (OneGroup(), [0, 0, 0, 0], [0, 0, 0, 0]),
+        (EachAlone(), [0, 1, 2, 3], [0, 1, 2, 3]),
+        (ByChoice(), [0, 1, 0, 1], [1, 2, 0, 0]),
+    ],
+    ids=list(GROUPINGS),
+)
+def test_groups_after_round_0_and_later(grouping: Grouping, first: list[int], later: list[int]) -> None:
+    assert grouping.assign(given(0)).tolist() == first
+    assert grouping.assign(given(1, {1: 2})).tolist() == later
+
+
+def test_assigning_leaves_the_state_alone() -> None:
+    for grouping in GROUPINGS.values():
+        before = given(3, {0: 5})
+        grouping.assign(before)[0] = 9
+        assert before.state["labels"].tolist() == [1, 0, 0, 0]
+
+
+def test_what_others_ask() -> None:
+    assert [kind.needs_clusterer for kind in GROUPINGS.values()] == [True, False, False, False]
+    assert [kind.keeps_models_apart for kind in GROUPINGS.values()] == [False, False, True, False]
+    assert [kind.clients_choose for kind in GROUPINGS.values()] == [False, False, False, True]
+    assert [kind.makes_groups(first=True) for kind in GROUPINGS.values()] == [True, False, False, True]
+    assert [kind.makes_groups(first=False) for kind in GROUPINGS.values()] == [False, False, False, True]
+    assert [kind.rows(clients=20, domains=4) for kind in GROUPINGS.values()] == [4, 4, 20, 4]
+    assert ByClusterer() == Aggregator.grouping != OneGroup()
+    assert len({ByClusterer(), ByClusterer(), OneGroup()}) == 2
+
+
+class Pairs(Grouping):
+    """Neighbours by number, whoever they are."""
+
+    name = "pairs"
+
+    def assign(self, given: GroupingInput) -> Tensor:
+        """0, 0, 1, 1, …"""
+        return torch.arange(given.clients) // 2
+
+
+def test_another_kind_is_one_class() -> None:
+    class Paired(Aggregator):
+        grouping = Pairs()
+
+    generator = torch.Generator().manual_seed(0)
+    images = [torch.randint(0, 255, (4, 3, 32, 32), dtype=torch.uint8, generator=generator) for _ in range(4)]
+    clients = [ClientImages(x, x[:0], x[:0]) for x in images]
+    engine = SequentialEngine(LeNet(bottleneck=4).build(2), clients, "cpu", 1)
+    method = Method("paired", "Paired", Paired(), Argmax(), (Shot(),))
+    server = init_server(engine)
+    for number in range(2):
+        server, outcome = run_round(number, server, method, engine, Training(epochs=1), Keys(0), torch.zeros(4).long())
+        assert outcome.labels.tolist() == [0, 0, 1, 1]
+    torch.testing.assert_close(server.rows[1], engine.bank[2:].mean(0))
+    labels = [torch.zeros(4, dtype=torch.int64)] * 4
+    metrics = Metrics(("a",) * 4, labels, [x[:0] for x in labels])
+    assert "clustering" not in describe_round(outcome, method, metrics, engine, first=False)
+
+
+@pytest.mark.parametrize("word", GROUPINGS)
+def test_plugins_may_still_say_partition(word: str) -> None:
+    with pytest.warns(FutureWarning, match=rf'Old\.partition = "{word}" is now grouping = fedwca\.core\.grouping\.'):
+
+        class Old(Aggregator):
+            partition = word
+
+    class Older(Old):
+        pass
+
+    assert Old.grouping == Older().grouping == GROUPINGS[word]
+    with pytest.warns(FutureWarning, match=r"Old\.partition is now Old\.grouping\.name"):
+        assert Old().partition == word
+
+
+def test_a_word_that_there_is_not() -> None:
+    with pytest.raises(UsageError, match=r"Odd\.partition is 'both'; there are given, one, each, self"):
+
+        class Odd(Aggregator):
+            partition = "both"
+
+
+def test_components_are_built_without_a_warning(recwarn: pytest.WarningsRecorder) -> None:
+    for name in aggregators.names():
+        built: Any = aggregators.build(name)
+        built.model_dump()
+        assert isinstance(built.grouping, Grouping)
+    assert (OneHot().grouping, Finch().oracle) == (ByClusterer(), False)
+    assert not recwarn.list

@@ -1,0 +1,68 @@
+"""Files of tensors are there whole, readable by others, and never taken for what they are not."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from fedwca.core.tensor_files import checksum, fill_module, open_tensors, read_tensors, write_tensors
+from fedwca.errors import CheckpointError
+
+TENSORS = {"weight": torch.arange(6.0).view(2, 3), "bias": torch.ones(2)}
+
+
+def test_tensors_come_back(tmp_path: Path) -> None:
+    shared = {**TENSORS, "alias": TENSORS["weight"].T}
+    write_tensors(tmp_path / "a.safetensors", shared, {"note": "x"})
+    file = open_tensors(tmp_path / "a.safetensors")
+    assert file.metadata == {"note": "x"}
+    assert file.checksum() == checksum(file.tensors()) == checksum(shared)
+    assert all(torch.equal(tensor, shared[name]) for name, tensor in file.tensors().items())
+    assert [path.name for path in tmp_path.iterdir()] == ["a.safetensors"]
+
+
+def test_others_may_read_what_is_handed_on(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        write_tensors(tmp_path / "a.safetensors", TENSORS)
+        write_tensors(tmp_path / "b.safetensors", TENSORS, private=True)
+    finally:
+        os.umask(before)
+    modes = [(tmp_path / f"{name}.safetensors").stat().st_mode & 0o777 for name in "ab"]
+    assert modes == [0o644, 0o600]
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[:-1], lambda b: b + b"x", lambda b: b"", lambda b: b"\xff" * 8 + b[8:]])
+def test_a_file_holds_what_its_header_declares(tmp_path: Path, damage) -> None:  # type: ignore[no-untyped-def]
+    file = tmp_path / "a.safetensors"
+    write_tensors(file, TENSORS)
+    file.write_bytes(damage(file.read_bytes()))
+    for read in (open_tensors, lambda path: read_tensors(path, "it takes")):
+        with pytest.raises(CheckpointError, match="not a readable checkpoint"):
+            read(file)
+
+
+def test_whole_numbers_and_complex_ones_are_no_weights(tmp_path: Path) -> None:
+    module = nn.Linear(3, 2)
+    for kind in (torch.int64, torch.complex64):
+        save_file({name: tensor.to(kind) for name, tensor in TENSORS.items()}, str(tmp_path / "a.safetensors"))
+        tensors = read_tensors(tmp_path / "a.safetensors", "it takes")
+        with pytest.raises(CheckpointError, match=f"weight holds {str(kind)[6:]}; this model needs float32"):
+            fill_module(module, tensors, tmp_path / "a.safetensors")
+
+
+def test_a_full_disk_is_the_systems_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from safetensors import SafetensorError
+
+    def full(*_: object) -> None:
+        raise SafetensorError("I/O error: No space left on device")
+
+    monkeypatch.setattr("fedwca.core.tensor_files.save_file", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_tensors(tmp_path / "a.safetensors", TENSORS)
+    assert list(tmp_path.iterdir()) == []

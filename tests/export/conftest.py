@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import pytest
+
+from fedwca.core.network import Network
+from fedwca.export.description import ModelDescription
+from fedwca.export.inference import weights_hash
+
+
+@pytest.fixture
+def about(network: Network) -> ModelDescription:
+    """What is said of the small network of the tests."""
+    return ModelDescription(
+        fedwca="0.1.0",
+        classes=("ant", "bee", "cat"),
+        side=32,
+        model={"name": "lenet", "bottleneck": 16},
+        method="wca",
+        label="FedWCA",
+        holder="client 2",
+        dataset="shades",
+        source="amber",
+        domain="brass",
+        clients=(2,),
+        rounds=4,
+        config_hash="0123456789abcdef",
+        weights_hash=weights_hash(network),
+        accuracy=75.0,
+        source_accuracy=50.0,
+        images=12,
+    )

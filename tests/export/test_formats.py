@@ -1,0 +1,197 @@
+"""A model that leaves answers as it did here, or does not leave; a file that is not ours is not opened."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from fedwca.core.network import Network
+from fedwca.errors import CheckpointError, FedwcaError, UsageError
+from fedwca.export import formats
+from fedwca.export.description import KEY, ModelDescription
+from fedwca.export.formats import SUFFIXES, Kind, comparison_images, export, kind_of
+from fedwca.export.load import open_model
+from fedwca.models.lenet import LeNet
+
+KINDS: list[Any] = [
+    "safetensors",
+    "torch-export",
+    pytest.param(
+        "onnx", marks=pytest.mark.skipif(not formats.check_installed("onnx"), reason="the extra onnx is missing")
+    ),
+]
+kinds = pytest.mark.parametrize("kind", KINDS)
+
+
+def written(tmp_path: Path, kind: Kind, network: Network, about: ModelDescription) -> Path:
+    path = tmp_path / f"model{SUFFIXES[kind]}"
+    export(path, kind, network, about)
+    return path
+
+
+@kinds
+def test_a_model_comes_back_as_it_was(kind: Kind, tmp_path: Path, network: Network, about: ModelDescription) -> None:
+    path = written(tmp_path, kind, network, about)
+    opened = open_model(path)
+    assert opened.about == about
+    network.eval()
+    for images in (comparison_images(32, 1), comparison_images(32, 2), comparison_images(32, 9)):
+        with torch.no_grad():
+            right = network(network.prepare(images))[0]
+        torch.testing.assert_close(opened.logits(images), right, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(opened.probabilities(images).sum(1), torch.ones(len(images)))
+    assert sorted(file.name for file in tmp_path.iterdir()) == [path.name, f"{path.name}.md"]
+
+
+@kinds
+def test_normalisation_is_inside(kind: Kind, tmp_path: Path, network: Network, about: ModelDescription) -> None:
+    network.mean.fill_(0.25)  # type: ignore[operator]
+    if kind == "safetensors":  # its architecture says how to normalise; weights alone cannot say otherwise
+        with pytest.raises(FedwcaError, match="away from the model's"):
+            written(tmp_path, kind, network, about)
+        assert list(tmp_path.iterdir()) == []
+        return
+    images, network = comparison_images(32, 3), network.eval()
+    with torch.no_grad():
+        right = network(network.prepare(images))[0]
+    torch.testing.assert_close(open_model(written(tmp_path, kind, network, about)).logits(images), right)
+
+
+def test_weight_normalised_classifiers_travel_too(tmp_path: Path, about: ModelDescription) -> None:
+    network = LeNet(bottleneck=16, classifier="wn").build(3, seed=2)
+    about = about.model_copy(update={"model": {"name": "lenet", "bottleneck": 16, "classifier": "wn"}})
+    written(tmp_path, "safetensors", network, about)
+    written(tmp_path, "torch-export", network, about)
+
+
+def test_the_network_is_left_as_it_was(tmp_path: Path, network: Network, about: ModelDescription) -> None:
+    network.train()
+    layouts = [p.stride() for p in network.parameters()]
+    written(tmp_path, "safetensors", network, about)
+    assert network.training
+    assert all(p.requires_grad for p in network.parameters())
+    assert [p.stride() for p in network.parameters()] == layouts
+
+
+def test_a_file_that_differs_is_not_kept(
+    tmp_path: Path, network: Network, about: ModelDescription, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = LeNet(bottleneck=16).build(3, seed=9)
+
+    def wrong(served: Any, about: ModelDescription, file: Path) -> None:
+        save_file(dict(other.state_dict()), str(file), metadata={KEY: about.text()})
+
+    other.to(memory_format=torch.contiguous_format)
+    monkeypatch.setitem(formats.WRITERS, "safetensors", wrong)
+    with pytest.raises(FedwcaError, match="away from the model's; it was not kept"):
+        written(tmp_path, "safetensors", network, about)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_card_says_what_a_user_must_know(tmp_path: Path, network: Network, about: ModelDescription) -> None:
+    text = Path(f"{written(tmp_path, 'safetensors', network, about)}.md").read_text()
+    for part in ("FedWCA", "client 2", "brass", "75.0 % | 12 |", "50.0 % | 12 |", "0123456789abcdef", "32 × 32"):
+        assert part in text
+    for part in ("ant, bee, cat", "Do not normalise", "not calibrated", "labelled amber images", "EXIF"):
+        assert part in text
+    nobody = about.model_copy(update={"accuracy": None, "domain": None})
+    from fedwca.export.card import model_card
+
+    assert "Not measured" in model_card(nobody, "model.onnx", "onnx")
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "sentence"),
+    [
+        ("model.pt", None, "names no format"),
+        ("model.onnx", "safetensors", "ends in .safetensors"),
+        ("model.onnx", "tflite", "no such format"),
+    ],
+)
+def test_formats_go_by_name(name: str, asked: str | None, sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        kind_of(Path(name), asked)
+
+
+def test_without_the_extra_there_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"pip install 'fedwca\[onnx\]'"):
+        kind_of(Path("model.onnx"))
+
+
+def test_foreign_files_are_refused(tmp_path: Path, network: Network) -> None:
+    for name, content in (("a.safetensors", b"nonsense"), ("a.onnx", b"nonsense"), ("a.pt2", b"nonsense")):
+        (tmp_path / name).write_bytes(content)
+    save_file({"weight": torch.ones(2)}, str(tmp_path / "b.safetensors"))
+    torch.save({"weight": torch.ones(2)}, tmp_path / "b.pt2")
+    (tmp_path / "c.pt").write_bytes(pickle.dumps("c"))
+    for name in ("a.safetensors", "a.pt2", "b.safetensors", "b.pt2", "c.pt", "none.onnx", "."):
+        with pytest.raises(CheckpointError, match=r"not an? |no such file"):
+            open_model(tmp_path / name)
+    if formats.check_installed("onnx"):
+        with pytest.raises(CheckpointError, match="not a readable model"):
+            open_model(tmp_path / "a.onnx")
+
+
+def test_an_architecture_that_is_not_here_is_named(tmp_path: Path, network: Network, about: ModelDescription) -> None:
+    path = tmp_path / "model.safetensors"
+    state = {name: tensor.contiguous() for name, tensor in network.state_dict().items()}
+    elsewhere = about.model_copy(update={"model": {"name": "somebodys"}})
+    save_file(state, str(path), metadata={KEY: elsewhere.text()})
+    with pytest.raises(CheckpointError, match="architecture is not installed here"):
+        open_model(path)
+    save_file(state, str(path), metadata={KEY: about.model_copy(update={"format": 99}).text()})
+    with pytest.raises(CheckpointError, match="this version cannot read"):
+        open_model(path)
+
+
+class Trap:
+    """Writes a file where it is unpickled."""
+
+    def __init__(self, sprung: Path) -> None:
+        self.sprung = sprung
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.sprung,)
+
+
+@pytest.mark.parametrize("record", ["data/weights/weight_0", "data/constants/opaque_obj_0", "data/aotinductor/m/m.so"])
+def test_an_archive_with_a_pickle_is_never_loaded(
+    record: str, tmp_path: Path, network: Network, about: ModelDescription
+) -> None:
+    """The archive is written again, entry by entry, with one that torch.export.load would unpickle or run."""
+    from torch.export.pt2_archive._package import PT2ArchiveReader
+
+    path, sprung = written(tmp_path, "torch-export", network, about), tmp_path / "sprung"
+    with PT2ArchiveReader(str(path)) as archive:
+        records = {name: archive.read_bytes(name) for name in archive.get_file_names() if not name.startswith(".data/")}
+    records[record] = pickle.dumps(Trap(sprung))
+    config = f"{record.rpartition('/')[0]}/model_{record.split('/')[1]}_config.json"
+    if config in records:
+        values = json.loads(records[config])
+        entry = next(iter(values["config"].values()))
+        entry.update(use_pickle=True, path_name=record.rpartition("/")[2])
+        records[config] = json.dumps(values).encode()
+    writer = torch._C.PyTorchFileWriter(str(tmp_path / "trap.pt2"))
+    for name, content in records.items():
+        if name != "byteorder":
+            writer.write_record(name, content, len(content))
+    writer.write_end_of_file()
+    with pytest.raises(CheckpointError, match="not loaded"):
+        open_model(tmp_path / "trap.pt2")
+    assert not sprung.exists()
+
+
+def test_a_copy_of_the_file_is_enough(tmp_path: Path, network: Network, about: ModelDescription) -> None:
+    path = written(tmp_path, "torch-export", network, about)
+    moved = tmp_path / "elsewhere" / "renamed.pt2"
+    moved.parent.mkdir()
+    shutil.move(path, moved)
+    assert open_model(moved).about == about

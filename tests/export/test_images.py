@@ -1,0 +1,104 @@
+"""Whatever a camera, a scanner or a web page leaves behind becomes pixels, or a sentence."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from fedwca.core.network import Network
+from fedwca.errors import UsageError
+from fedwca.export.description import ModelDescription
+from fedwca.export.images import find_images, load_pictures, stack_images
+from fedwca.export.load import LoadedModel, serve_model
+from fedwca.export.predict import predict
+
+
+@pytest.fixture
+def album(tmp_path: Path) -> Path:
+    """Images of every mode below one folder, and things that are none."""
+    (tmp_path / "inner").mkdir()
+    grey = np.full((40, 40), 128, np.uint8)
+    Image.fromarray(grey).save(tmp_path / "grey.png")
+    Image.fromarray(np.dstack([grey, grey, grey, np.zeros_like(grey)])).save(tmp_path / "glass.png")
+    Image.fromarray(np.full((40, 40), 0x8080, np.uint16)).save(tmp_path / "inner" / "wide.png")
+    turned = Image.fromarray(np.dstack([np.tile(np.uint8([[0], [255]]), (20, 40))] * 3))
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    turned.save(tmp_path / "inner" / "turned.tiff", exif=exif)
+    Image.fromarray(grey).convert("P").save(tmp_path / "palette.gif")
+    (tmp_path / "broken.jpg").write_bytes(b"\xff\xd8\xff nothing more")
+    (tmp_path / "empty.png").write_bytes(b"")
+    (tmp_path / ".hidden.png").write_bytes(b"")
+    (tmp_path / "readme.txt").write_text("no image")
+    return tmp_path
+
+
+def test_folders_are_searched_to_the_bottom(album: Path) -> None:
+    found = [file.relative_to(album).as_posix() for file in find_images([album])]
+    expected = [
+        "broken.jpg",
+        "empty.png",
+        "glass.png",
+        "grey.png",
+        "palette.gif",
+        "inner/turned.tiff",
+        "inner/wide.png",
+    ]
+    assert found == expected
+    assert find_images([album / "readme.txt"]) == [album / "readme.txt"]
+    for path in (album / "nowhere", album / "void"):
+        (album / "void").mkdir(exist_ok=True)
+        with pytest.raises(UsageError, match=r"no such file|no images in this folder"):
+            find_images([path])
+
+
+def test_every_mode_becomes_rgb(album: Path) -> None:
+    found = {Path(picture.name).name: picture for picture in load_pictures(find_images([album]), 32)}
+    assert all(p.pixels is None or (p.pixels.shape, p.pixels.dtype) == ((32, 32, 3), np.uint8) for p in found.values())
+    means = {name: picture.pixels.mean() for name, picture in found.items() if picture.pixels is not None}
+    assert means["grey.png"] == 128
+    assert means["glass.png"] == 255
+    assert means["wide.png"] == pytest.approx(128, abs=1)
+    turned = found["turned.tiff"].pixels
+    assert turned is not None
+    assert turned.std(0).max() < turned.std(1).min(), "rows became columns"
+    assert "does not decode" in found["broken.jpg"].error
+    assert "does not decode" in found["empty.png"].error
+
+
+def test_archives_have_many_images(tmp_path: Path) -> None:
+    np.savez(tmp_path / "some.npz", images=np.zeros((3, 20, 20), np.uint8))
+    np.savez(tmp_path / "floats.npz", images=np.zeros((3, 20, 20)))
+    np.savez(tmp_path / "none.npz", labels=np.zeros(3))
+    np.savez(tmp_path / "objects.npz", images=np.array([{}], object))
+    found = list(load_pictures(find_images([tmp_path]), 32))
+    assert [Path(p.name).name for p in found if p.pixels is not None] == [f"some.npz[{i}]" for i in range(3)]
+    assert {Path(p.name).name for p in found if p.error} == {"floats.npz", "none.npz", "objects.npz"}
+
+
+def test_answers_come_in_order_with_holes_where_nothing_was_read(
+    album: Path, network: Network, about: ModelDescription
+) -> None:
+    model: LoadedModel = serve_model(network, about)
+    found = list(load_pictures(find_images([album]), 32))
+    answers = [answer for some in predict(model, found, batch=2, top=5) for answer in some]
+    assert [answer.file for answer in answers] == [picture.name for picture in found]
+    for answer, picture in zip(answers, found, strict=True):
+        assert bool(answer.best) is (picture.pixels is not None) is not bool(answer.error)
+        if picture.pixels is not None:
+            probabilities = model.probabilities(stack_images([picture.pixels]))[0]
+            assert [value for _, value in answer.best] == pytest.approx(sorted(probabilities.tolist(), reverse=True))
+            assert answer.best[0][0] == about.classes[int(probabilities.argmax())]
+            assert len(answer.best) == 3
+
+
+def test_a_name_that_is_not_utf_8_is_shown_all_the_same(tmp_path: Path) -> None:
+    file = tmp_path / os.fsdecode(b"fa\xe7ade.png")
+    Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(file)
+    (found,) = load_pictures([file], 8)
+    assert found.name.endswith("fa\ufffdade.png")
+    assert found.pixels is not None

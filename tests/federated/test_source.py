@@ -1,0 +1,324 @@
+"""The source model: trained once, found again by everything that determines it, or brought along in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from fedwca.data import Domain
+from fedwca.errors import CheckpointError, DataError, Diverged
+from fedwca.federated.source_model import (
+    SourceTraining,
+    TrainedSource,
+    load_source,
+    pretrain,
+    source_digest,
+    split_source,
+)
+from fedwca.models.lenet import LeNet
+
+CLASSES = ("dark", "bright")
+MODEL = LeNet(bottleneck=8)
+TRAINING = SourceTraining(epochs=2, lr=0.01, batch_size=16)
+
+
+def domain(images: int = 40, groups: int | None = None, seed: int = 0) -> Domain:
+    random = np.random.default_rng(seed)
+    labels = np.arange(images, dtype=np.int64) % 2
+    pixels = random.integers(0, 100, (images, 32, 32, 3), dtype=np.uint8)
+    pixels[labels == 1] += 120
+    return Domain("toy", pixels, labels, None if groups is None else np.arange(images, dtype=np.int64) // groups)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("FEDWCA_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "sources"
+
+
+def same(one: TrainedSource, other: TrainedSource) -> bool:
+    states = one.network.state_dict(), other.network.state_dict()
+    return all(torch.equal(states[0][name], states[1][name]) for name in states[0])
+
+
+def test_trained_once(cache: Path) -> None:
+    epochs: list[int] = []
+
+    def progress(epoch: int, of: int, accuracy: float) -> None:
+        assert of == 2
+        assert 0 <= accuracy <= 100
+        epochs.append(epoch)
+
+    first = pretrain(domain(), CLASSES, MODEL, TRAINING, 0, progress=progress)
+    assert epochs == [0, 1, 2]
+    second = pretrain(domain(), CLASSES, MODEL, TRAINING, 0, progress=progress)
+    assert epochs == [0, 1, 2]
+    assert same(first, second)
+    assert (first.accuracy, first.digest) == (second.accuracy, second.digest)
+    assert [file.name for file in cache.iterdir()] == [f"toy-lenet-{first.digest}.safetensors"]
+    assert not second.network.training
+
+
+def zeroed(content: bytes) -> bytes:
+    """With the last quarter, which is weights, as a disk may lose it."""
+    return content[: -len(content) // 4] + bytes(len(content) // 4)
+
+
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        (zeroed, "damaged, its content does not fit its checksum; the source model is trained again"),
+        (lambda content: content[:-100], r"not a readable checkpoint \(.*\); the source model is trained again"),
+        (lambda content: b"", r"not a readable checkpoint \(.*\); the source model is trained again"),
+    ],
+    ids=["zeroed", "cut", "empty"],
+)
+def test_a_damaged_file_of_the_cache_is_made_again(
+    cache: Path, damage: Callable[[bytes], bytes], sentence: str
+) -> None:
+    first = pretrain(domain(), CLASSES, MODEL, TRAINING, 0)
+    path = next(cache.iterdir())
+    whole = path.read_bytes()
+    path.write_bytes(damage(whole))
+    with pytest.warns(UserWarning, match=sentence) as said:
+        again = pretrain(domain(), CLASSES, MODEL, TRAINING, 0)
+    assert len(said) == 1
+    assert same(first, again)
+    assert (first.accuracy, first.digest) == (again.accuracy, again.digest)
+    assert path.read_bytes() == whole
+
+
+def test_a_file_of_the_cache_without_a_checksum_is_read(cache: Path) -> None:
+    first = pretrain(domain(), CLASSES, MODEL, TRAINING, 0)
+    path = next(cache.iterdir())
+    save_file(load_file(path), path)
+    assert same(first, pretrain(domain(), CLASSES, MODEL, TRAINING, 0))
+    assert load_file(path).keys() == {*first.network.state_dict(), "accuracy"}
+
+
+def test_the_same_seed_gives_the_same_bits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    first = pretrain(domain(), CLASSES, MODEL, TRAINING, 3)
+    monkeypatch.setenv("FEDWCA_CACHE", str(tmp_path / "another"))
+    torch.manual_seed(77)  # the global generator decides nothing
+    assert same(first, pretrain(domain(), CLASSES, MODEL, TRAINING, 3))
+    assert not same(first, pretrain(domain(), CLASSES, MODEL, TRAINING, 4))
+
+
+def test_it_learns() -> None:
+    assert pretrain(domain(80), CLASSES, MODEL, SourceTraining(epochs=4, lr=0.02, batch_size=8), 0).accuracy > 80
+
+
+def test_the_key_knows_all_that_matters() -> None:
+    moved = domain()
+    moved.images[0, 0, 0, 0] ^= 1
+    base = (domain(), CLASSES, MODEL, TRAINING, 0, "cpu")
+    changes: list[tuple[int, Any]] = [
+        (0, moved),
+        (0, Domain("toy", domain().images, 1 - domain().labels)),
+        (0, domain(groups=2)),
+        (1, ("bright", "dark")),
+        (2, LeNet(bottleneck=9)),
+        (2, LeNet(bottleneck=8, classifier="wn")),
+        *((3, TRAINING.model_copy(update={field: value})) for field, value in OTHER.items()),
+        (4, 1),
+        (5, "cuda"),
+    ]
+    keys = [source_digest(*base)]
+    for position, value in changes:
+        keys.append(source_digest(*base[:position], value, *base[position + 1 :]))
+    assert len(set(keys)) == len(keys)
+    assert set(OTHER) == set(SourceTraining.model_fields)
+    assert source_digest(Domain("another name", domain().images, domain().labels), *base[1:]) == keys[0]
+
+
+OTHER = {
+    "epochs": 3,
+    "lr": 0.02,
+    "batch_size": 8,
+    "momentum": 0.8,
+    "weight_decay": 0.0,
+    "smoothing": 0.1,
+    "held_out": 0.2,
+}
+
+
+@pytest.mark.parametrize("share", [0.01, 0.1, 0.5, 0.99])
+@pytest.mark.parametrize("groups", [None, 4])
+def test_a_base_is_on_one_side_of_the_split(share: float, groups: int | None) -> None:
+    given = domain(40, groups)
+    train, held = split_source(given, share, 5)
+    assert sorted([*train.tolist(), *held.tolist()]) == list(range(40))
+    assert len(train) > 0
+    assert len(held) > 0
+    if given.groups is not None:
+        assert not set(given.groups[train.numpy()]) & set(given.groups[held.numpy()])
+    assert split_source(given, share, 5)[1].tolist() == held.tolist()
+    assert share in (0.01, 0.99) or split_source(given, share, 6)[1].tolist() != held.tolist()
+
+
+def test_too_little_to_train_on() -> None:
+    with pytest.raises(DataError, match="toy: 3 images are too few"):
+        pretrain(domain(3), CLASSES, MODEL, TRAINING, 0)
+    with pytest.raises(DataError, match="variants of one"):
+        pretrain(domain(8, groups=8), CLASSES, MODEL, TRAINING, 0)
+
+
+def test_no_epochs_is_the_initial_network() -> None:
+    source = pretrain(domain(), CLASSES, MODEL, SourceTraining(epochs=0), 0)
+    assert 0 <= source.accuracy <= 100
+
+
+def test_training_that_blows_up(cache: Path) -> None:
+    threads = torch.get_num_threads()
+    with pytest.raises(Diverged, match="source training gave values that are not finite"):
+        pretrain(domain(), CLASSES, MODEL, SourceTraining(epochs=3, lr=1e30, batch_size=8), 0)
+    assert not cache.exists()
+    assert torch.get_num_threads() == threads
+
+
+# Checkpoints of one's own
+
+
+def state() -> dict[str, torch.Tensor]:
+    return MODEL.build(2, seed=9).state_dict()
+
+
+def write(path: Path, tensors: Any) -> Path:
+    if path.suffix == ".safetensors":
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, str(path))
+    else:
+        torch.save(tensors, path)
+    return path
+
+
+WRAPPINGS: dict[str, Callable[[dict[str, torch.Tensor]], Any]] = {
+    "own.safetensors": lambda state: state,
+    "own.pt": lambda state: state,
+    "wrapped.pt": lambda state: {"state_dict": state},
+    "parallel.pt": lambda state: {f"module.{name}": tensor for name, tensor in state.items()},
+    "double.pt": lambda state: {name: tensor.double() for name, tensor in state.items()},
+    "more.pt": lambda state: {**state, "optimiser": torch.zeros(3)},
+    "uncounted.safetensors": lambda state: {n: t for n, t in state.items() if not n.endswith("num_batches_tracked")},
+}
+
+
+@pytest.mark.parametrize("name", WRAPPINGS)
+def test_a_checkpoint_is_read(tmp_path: Path, name: str) -> None:
+    source = load_source(write(tmp_path / name, WRAPPINGS[name](state())), CLASSES, MODEL)
+    mine = source.network.state_dict()
+    assert all(torch.equal(mine[key], tensor) for key, tensor in state().items())
+    assert source.accuracy != source.accuracy
+    assert not source.network.training
+    assert len(source.digest) == 16
+
+
+def test_a_cached_source_model_is_a_checkpoint(cache: Path) -> None:
+    trained = pretrain(domain(), CLASSES, MODEL, TRAINING, 0)
+    again = load_source(next(cache.iterdir()), CLASSES, MODEL)
+    assert same(trained, again)
+    assert again.accuracy == trained.accuracy
+
+
+class Trap:
+    """Runs code when it is unpickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Path("trapped").write_text, ("x",))
+
+
+def truncated(path: Path, tensors: Any) -> Path:
+    write(path, tensors)
+    path.write_bytes(path.read_bytes()[:1000])
+    return path
+
+
+@pytest.mark.parametrize(
+    ("file", "sentence"),
+    [
+        (lambda folder: folder / "nowhere.safetensors", "no such file; --checkpoint takes"),
+        (lambda folder: folder / "nowhere.pt", "no such file; --checkpoint takes"),
+        (lambda folder: folder, "not a readable checkpoint"),
+        (lambda folder: truncated(folder / "cut.safetensors", state()), "not a readable checkpoint"),
+        (lambda folder: truncated(folder / "cut.pt", state()), "not a readable checkpoint"),
+        (lambda folder: write(folder / "list.pt", [1, 2]), "not a readable checkpoint"),
+        (lambda folder: write(folder / "trap.pt", {"x": Trap()}), "not a readable checkpoint"),
+        (
+            lambda folder: write(folder / "few.pt", {k: v for k, v in state().items() if k != "norm.running_var"}),
+            "lacks 'norm.running_var' (1 tensors missing)",
+        ),
+        (
+            lambda folder: write(folder / "other.pt", {**state(), "bottleneck.weight": torch.zeros(8, 3)}),
+            "bottleneck.weight has shape (8, 3); this model needs (8, 1250)",
+        ),
+        (lambda folder: write(folder / "numbers.pt", {**state(), "norm.weight": 3.0}), "lacks 'norm.weight'"),
+        (
+            lambda folder: write(folder / "nan.pt", {**state(), "norm.weight": torch.full((8,), torch.nan)}),
+            "norm.weight has values that are not finite",
+        ),
+        (
+            lambda folder: write(folder / "classes.safetensors", LeNet(bottleneck=8).build(7).state_dict()),
+            "classifier.weight has shape (7, 8); this model needs (2, 8)",
+        ),
+    ],
+    ids=[
+        "missing",
+        "missing pt",
+        "folder",
+        "cut",
+        "cut pt",
+        "list",
+        "code",
+        "tensor",
+        "shape",
+        "number",
+        "nan",
+        "classes",
+    ],
+)
+def test_a_checkpoint_that_does_not_fit(tmp_path: Path, file: Callable[[Path], Path], sentence: str) -> None:
+    path = file(tmp_path)
+    with pytest.raises(CheckpointError) as caught:
+        load_source(path, CLASSES, MODEL)
+    assert sentence in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_initial_weights_do_not_depend_on_threads() -> None:
+    def weights(seed: int) -> Tensor:
+        return torch.cat([p.detach().flatten() for p in LeNet(bottleneck=16).build(3, seed=seed).parameters()])
+
+    alone = [weights(seed) for seed in range(3)]
+    for _ in range(5):
+        with ThreadPoolExecutor(3) as pool:
+            together = list(pool.map(weights, range(3)))
+        assert all(torch.equal(a, b) for a, b in zip(alone, together, strict=True))
+
+
+def test_a_disk_that_fills_up_costs_no_result(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def full(*given: object) -> None:
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setenv("FEDWCA_CACHE", str(tmp_path))
+    monkeypatch.setattr("fedwca.federated.source_model.save_file", full)
+    with pytest.warns(UserWarning, match=r"could not be kept in .* \(.*No space left on device"):
+        source = pretrain(domain(), ("0", "1"), LeNet(bottleneck=8), SourceTraining(epochs=1), seed=0)
+    assert 0 <= source.accuracy <= 100
+    assert list((tmp_path / "sources").iterdir()) == []
+
+
+def test_a_cache_that_cannot_be_written_costs_no_result(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "sources").write_text("a file in the way")
+    monkeypatch.setenv("FEDWCA_CACHE", str(tmp_path))
+    with pytest.warns(UserWarning, match="could not be kept"):
+        source = pretrain(domain(), ("0", "1"), LeNet(bottleneck=8), SourceTraining(epochs=1), seed=0)
+    assert 0 <= source.accuracy <= 100

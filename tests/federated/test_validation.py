@@ -1,0 +1,59 @@
+"""Checks of uploads, by hand; simulation and deployment make the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from fedwca.core.messages import Bounded, Simplex
+from fedwca.errors import Diverged, FedwcaError
+from fedwca.federated.validation import ExpectedUpload, Upload, upload_problem, validate_uploads
+
+EXPECTED = ExpectedUpload({"share": Simplex(2), "alpha": Simplex()}, 3, 2, {"o.x": Bounded((2,), 1.0)})
+GOOD = Upload(
+    report={"share": torch.tensor([0.5, 0.5]), "alpha": torch.tensor([0.5, 0.25, 0.25])},
+    label=torch.tensor([1]),
+    extras={"o.x": torch.tensor([0.6, 0.8])},
+)
+
+
+def test_an_upload_in_order() -> None:
+    assert upload_problem(GOOD, EXPECTED) == ""
+    assert upload_problem(Upload(), ExpectedUpload()) == ""
+
+
+@pytest.mark.parametrize(
+    ("bad", "sentence"),
+    [
+        (replace(GOOD, report={"share": torch.tensor([0.5, 0.5])}), "reports no alpha, which the aggregator declares"),
+        (replace(GOOD, report={**GOOD.report, "more": torch.ones(1)}), "more the aggregator declares no such report"),
+        (replace(GOOD, label=None), "chooses a cluster in a method where clients do not, or does not where they do"),
+        (replace(GOOD, label=torch.tensor([2])), "chooses no cluster from 0 to 1"),
+        (replace(GOOD, label=torch.tensor(1)), "chooses no cluster from 0 to 1"),
+        (replace(GOOD, extras={}), "uploads no o.x"),
+        (replace(GOOD, extras={"o.x": torch.tensor([3.0, 4.0])}), "o.x has a vector of length 5; right is at most 1"),
+        (replace(GOOD, extras={**GOOD.extras, "o.y": torch.ones(1)}), "o.y is declared by no objective"),
+    ],
+    ids=["lacks", "undeclared", "no choice", "choice", "shape of choice", "no extra", "long", "undeclared extra"],
+)
+def test_what_is_refused(bad: Upload, sentence: str) -> None:
+    assert upload_problem(bad, EXPECTED) == sentence
+    with pytest.raises(FedwcaError, match="client 1's upload is refused: ") as caught:
+        validate_uploads(torch.ones(3, 2), {0: GOOD, 1: bad}, EXPECTED)
+    assert str(caught.value).endswith(sentence)
+
+
+def test_a_simulation_takes_undeclared_extras_of_its_own_type() -> None:
+    more = replace(GOOD, extras={"o.x": torch.tensor([0.6, 0.8]).double(), "o.y": torch.ones(7)})
+    assert "is torch.float64" in upload_problem(more, EXPECTED)
+    assert upload_problem(more, replace(EXPECTED, undeclared_extras=True, dtype=torch.float64)) == ""
+
+
+def test_models_that_are_not_finite_are_named_by_client() -> None:
+    bank = torch.ones(3, 2)
+    bank[2, 1] = torch.inf
+    validate_uploads(bank, {0: GOOD, 1: GOOD}, EXPECTED)
+    with pytest.raises(Diverged, match="client 2's model has values that are not finite"):
+        validate_uploads(bank, {0: GOOD, 2: GOOD}, EXPECTED)

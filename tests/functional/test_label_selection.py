@@ -1,0 +1,49 @@
+"""The choice between two models' labels."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from fedwca.errors import UsageError
+from fedwca.functional import select_labels
+
+
+def pair(similarities: list[float], label: int) -> tuple[Tensor, Tensor]:
+    return torch.full((len(similarities),), label), torch.tensor(similarities, dtype=torch.float64)
+
+
+def choose(d: list[float], e: list[float], p: float, q: float, rule: str = "margin") -> list[int]:
+    return select_labels(pair(d, 0), pair(e, 1), torch.tensor(p).double(), torch.tensor(q).double(), rule).tolist()
+
+
+def test_margin_by_hand() -> None:
+    # p = 0.5, q = 0: margins 2d - 1 against e: 0.8 -> 0.6 < 0.7; 0.9 -> 0.8 > 0.7; 0.75 -> 0.5 = 0.5 (tie: initial)
+    assert choose([0.8, 0.9, 0.75], [0.7, 0.7, 0.5], 0.5, 0.0) == [1, 0, 0]
+
+
+def test_ratio_by_hand() -> None:
+    # p = 0.5, q = 0.25: 0.8/0.5 = 1.6 < 0.5/0.25 = 2; 0.8/0.5 > 0.3/0.25 = 1.2; 0.5/0.5 = 0.25/0.25 (tie: initial)
+    assert choose([0.8, 0.8, 0.5], [0.5, 0.3, 0.25], 0.5, 0.25, "ratio") == [1, 0, 0]
+
+
+def test_a_negative_normaliser_turns_the_ratio_round_but_not_the_margin() -> None:
+    assert choose([0.9], [0.2], -0.1, -0.1, "ratio") == [1]  # -9 < -2: the worse label
+    assert choose([0.9], [0.2], -0.1, -0.1, "margin") == [0]
+
+
+def test_without_a_normaliser_similarities_are_compared_as_they_are() -> None:
+    assert choose([0.6, 0.4], [0.5, 0.5], 0.0, 0.0) == [0, 1]
+    assert choose([0.6, 0.4], [0.5, 0.5], 0.0, 0.9, "ratio") == [0, 1]
+    assert choose([0.6, 0.4], [0.5, 0.5], 1.0, 0.3) == [0, 1]
+    assert choose([0.6, 0.4], [0.5, 0.5], 0.3, 1.0 + 1e-9) == [0, 1]
+
+
+def test_identical_models_choose_the_initial_label() -> None:
+    d = torch.rand(50, dtype=torch.float64).tolist()
+    for rule in ("margin", "ratio"):
+        assert choose(d, d, 0.37, 0.37, rule) == [0] * 50
+
+
+def test_an_unknown_rule_is_refused() -> None:
+    with pytest.raises(UsageError, match="rule"):
+        choose([0.1], [0.1], 0.0, 0.0, "coin")

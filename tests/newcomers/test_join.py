@@ -1,0 +1,253 @@
+"""A client that joins late does what the others did, with nobody but itself changed by it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+import torch
+from torch import Tensor
+
+from fedwca.aggregators.fedavg import FedAvg
+from fedwca.aggregators.ifca import IFCA
+from fedwca.aggregators.local import Local
+from fedwca.aggregators.one_hot import OneHot
+from fedwca.aggregators.revised_wca import RevisedWCA
+from fedwca.aggregators.wca import WCA
+from fedwca.clusterers.finch import Finch
+from fedwca.clusterers.kmeans import KMeans
+from fedwca.clusterers.ladd import LaddClusterer
+from fedwca.clusterers.true import TrueDomains
+from fedwca.core.interfaces import Aggregator, Clusterer
+from fedwca.core.messages import Signatures
+from fedwca.core.network import Network
+from fedwca.data.dataset import Domain
+from fedwca.data.partition import ClientImages
+from fedwca.engine.batch_norm import BatchNormPolicy
+from fedwca.engine.layout import Layout
+from fedwca.engine.randomness import Keys
+from fedwca.engine.sequential.engine import SequentialEngine
+from fedwca.engine.task import Training
+from fedwca.errors import UsageError
+from fedwca.export.from_run import classify
+from fedwca.federated.method import Method
+from fedwca.federated.round import init_server, run_round
+from fedwca.federated.source_model import SourceTraining, pretrain
+from fedwca.functional import Metric, finch, tempered_softmax
+from fedwca.models.lenet import LeNet
+from fedwca.newcomers.federation import TrainedFederation
+from fedwca.newcomers.join import join
+from fedwca.objectives.shot import Shot
+from fedwca.pseudo_labelers.two_model import TwoModel
+from fedwca.runs.record import nearest_clients
+
+TRUTH = torch.tensor([0, 0, 1, 1, 2, 2])
+TRAINING = Training(epochs=1, lr=0.003, batch_size=8)
+
+
+def tinted(domain: int, seed: int, n: int = 16) -> Tensor:
+    """Noise in the colour of a domain; every second image has a bright square in the middle."""
+    generator = torch.Generator().manual_seed(seed)
+    images = torch.randint(0, 60, (n, 3, 32, 32), dtype=torch.uint8, generator=generator)
+    images[:, domain] += 60
+    images[1::2, :, 8:24, 8:24] += 100
+    return images
+
+
+@cache
+def source() -> Network:
+    """A model that knows grey squares."""
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(0, 120, (64, 32, 32, 1), dtype=torch.uint8, generator=generator)
+    images = images.expand(-1, -1, -1, 3).clone()
+    images[1::2, 8:24, 8:24] += 100
+    grey = Domain("grey", images.numpy(), torch.arange(64).numpy() % 2)
+    training = SourceTraining(epochs=5, lr=0.01, batch_size=8)
+    return pretrain(grey, ("plain", "square", "other"), LeNet(bottleneck=16), training, seed=0).network
+
+
+def federation(
+    aggregator: Aggregator, clusterer: Clusterer | None = None, rounds: int = 2, **more: object
+) -> TrainedFederation:
+    """A small federation of three colours after some rounds."""
+    clients = [ClientImages(tinted(int(d), k), tinted(0, 0, 0), tinted(0, 0, 0)) for k, d in enumerate(TRUTH)]
+    network, keys = source(), Keys(0)
+    given = aggregator.grouping.needs_clusterer
+    clusterer = (clusterer or Finch()) if given else None
+    method = Method("made", "Made", aggregator, TwoModel(), (Shot(),), clusterer)
+    engine = SequentialEngine(network, clients, "cpu", 2)
+    server, labels = init_server(engine), torch.zeros(len(clients), dtype=torch.int64)
+    for number in range(rounds):
+        server, outcome = run_round(number, server, method, engine, TRAINING, keys, TRUTH)
+        labels = outcome.labels
+    return replace(TrainedFederation(method, network, clients, server, labels, TRAINING, keys), **more)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def weighted() -> TrainedFederation:
+    """FedWCA, and the clusters are the colours."""
+    return federation(WCA(), TrueDomains())
+
+
+@pytest.mark.parametrize("domain", range(3))
+def test_a_newcomer_finds_its_colour(weighted: TrainedFederation, domain: int) -> None:
+    found = join(weighted, tinted(domain, 77)).choice
+    assert (found.by, found.cluster) == ("update", domain)
+    assert int(TRUTH[found.member]) == domain
+    assert found.ranked[0] == domain
+    assert found.runner_up == found.ranked[1] != domain
+    assert found.margin == pytest.approx(float(found.scores.sort().values[1] - found.scores.min()))
+
+
+def test_whoever_was_there_is_its_own_first_neighbour(weighted: TrainedFederation) -> None:
+    """The same images, the same number: round 0 is repeated exactly, so the distance is 0."""
+    again = replace(weighted, clients=weighted.clients[:5], labels=weighted.labels[:5])
+    last = join(again, weighted.clients[5].train).choice
+    assert (last.cluster, last.member) == (2, 4)
+    twin = replace(again, clients=[*weighted.clients[:4], weighted.clients[5]])
+    drawn_alike = replace(twin, keys=lambda round, client, purpose: weighted.keys(round, min(client, 4), purpose))
+    assert float(join(drawn_alike, weighted.clients[5].train).choice.scores[2]) < 1e-15
+
+
+def test_alignment_takes_the_largest_alpha(weighted: TrainedFederation) -> None:
+    found = join(weighted, tinted(1, 5), by="alignment")
+    choice, aggregator = found.choice, weighted.method.aggregator
+    assert isinstance(aggregator, WCA)
+    assert choice.by == "alignment"
+    assert choice.cluster == int(found.report["alpha"].argmax())
+    torch.testing.assert_close(tempered_softmax(choice.scores, aggregator.ta), found.report["alpha"])
+
+
+@pytest.mark.parametrize("by", ["update", "alignment"])
+def test_the_start_is_what_eq_8_says(weighted: TrainedFederation, by: str) -> None:
+    """beta0 · own cluster + beta1 · alpha · soft, and the model is that mixture of the server's rows."""
+    found = join(weighted, tinted(2, 5), by=by)  # type: ignore[arg-type]
+    own = torch.nn.functional.one_hot(torch.tensor(found.choice.cluster), 3).double()
+    alpha, beta, soft = found.report["alpha"], found.report["beta"], weighted.server.state["soft"]
+    torch.testing.assert_close(found.weights, beta[0] * own + beta[1] * alpha @ soft)
+    expected = found.weights.float() @ weighted.server.rows
+    torch.testing.assert_close(Layout.of(found.network).read(found.network), expected)
+    assert found.weights.sum() == pytest.approx(1)
+
+
+def test_without_a_blend_it_gets_the_clusters_model() -> None:
+    standing = federation(OneHot(), TrueDomains())
+    found = join(standing, tinted(1, 9))
+    assert found.weights.tolist() == [0, 1, 0]
+    torch.testing.assert_close(Layout.of(found.network).read(found.network), standing.server.rows[1])
+
+
+@pytest.mark.parametrize(
+    ("aggregator", "clusterer", "by"),
+    [
+        (FedAvg(), None, "alone"),
+        (IFCA(clusters=2), None, "loss"),
+        (RevisedWCA(u=3), LaddClusterer(), "update"),
+        (WCA(), KMeans(least=3, most=3), "update"),
+        (WCA(), Finch(signature="all", reference="source", metric="euclidean"), "update"),
+    ],
+)
+def test_every_kind_of_method_has_a_place(aggregator: Aggregator, clusterer: Clusterer | None, by: str) -> None:
+    standing = federation(aggregator, clusterer, rounds=3)
+    found = join(standing, tinted(0, 5))
+    assert found.choice.by in (by, "alone")
+    assert found.weights.sum() == pytest.approx(1)
+    assert classify(found.network, tinted(0, 6)).shape == (16,)
+    if by == "update" and isinstance(clusterer, KMeans | LaddClusterer):
+        assert found.choice.cluster == int(standing.labels[0])
+
+
+@pytest.mark.parametrize("by", ["update", "alignment"])
+@pytest.mark.parametrize("epochs", [0, 2])
+def test_nobody_else_changes(weighted: TrainedFederation, by: str, epochs: int) -> None:
+    def everything() -> list[Tensor]:
+        network = weighted.network.state_dict()
+        tensors = [weighted.server.rows, weighted.server.source, weighted.labels, *weighted.server.state.values()]
+        return [t.clone() for t in (*tensors, *network.values(), *(c.train for c in weighted.clients))]
+
+    before, images = everything(), tinted(1, 3)
+    kept = images.clone()
+    join(weighted, images, by=by, epochs=epochs)  # type: ignore[arg-type]
+    assert all(torch.equal(a, b) for a, b in zip(before, everything(), strict=True))
+    assert torch.equal(images, kept)
+
+
+def test_adaptation_goes_on_from_the_start(weighted: TrainedFederation) -> None:
+    images = tinted(1, 3)
+    plain, adapted, again = (join(weighted, images, epochs=epochs) for epochs in (0, 2, 2))
+    assert torch.equal(plain.weights, adapted.weights)
+    for name, value in adapted.network.state_dict().items():
+        assert torch.equal(value, again.network.state_dict()[name]), "the same draws every time"
+        if name.startswith("classifier"):
+            assert torch.equal(value, plain.network.state_dict()[name]), "the classifier stays frozen"
+    first = "backbone.conv1.weight"
+    assert not torch.equal(plain.network.state_dict()[first], adapted.network.state_dict()[first])
+
+
+@pytest.mark.parametrize("policy", ["local", "recalibrated", "pooled"])
+def test_batch_norm_statistics_follow_the_run(policy: str) -> None:
+    standing = federation(OneHot(), TrueDomains())
+    plain = join(standing, tinted(1, 3)).network.state_dict()
+    found = join(replace(standing, batch_norm=BatchNormPolicy(policy)), tinted(1, 3)).network.state_dict()
+    same = {name for name in plain if torch.equal(plain[name], found[name])}
+    others = set(plain) - same
+    assert others == (set() if policy == "pooled" else {"norm.running_mean", "norm.running_var"})
+
+
+def test_what_cannot_be_joined_is_said(weighted: TrainedFederation) -> None:
+    with pytest.raises(UsageError, match="at least 2 images"):
+        join(weighted, tinted(0, 1, 1))
+    with pytest.raises(UsageError, match="keeps every client's model apart"):
+        join(federation(Local()), tinted(0, 1))
+    with pytest.raises(UsageError, match="has no rounds"):
+        join(federation(FedAvg(), rounds=0), tinted(0, 1))
+
+
+class Statistics(Clusterer):
+    """A clusterer of somebody else's: FINCH on BatchNorm statistics, far being far apart."""
+
+    @property
+    def neighbour_metric(self) -> Metric | None:
+        """The same."""
+        return "euclidean"
+
+    def client_vectors(self, signatures: Signatures) -> tuple[Tensor, Metric] | None:
+        """BatchNorm statistics."""
+        return signatures.statistics(), "euclidean"
+
+    def __call__(self, signatures: Signatures) -> Tensor:
+        """The finest clusters."""
+        return finch(signatures.statistics(), metric="euclidean")
+
+
+def test_a_clusterer_from_elsewhere_says_what_newcomers_are_compared_by() -> None:
+    standing = federation(OneHot(), Statistics())
+    choice = join(replace(standing, clients=standing.clients[:5], labels=standing.labels[:5]), tinted(1, 77)).choice
+    own, first = Finch(signature="batch_norm", metric="euclidean"), replace(standing, labels=standing.labels[:5])
+    alike = replace(first, clients=standing.clients[:5], method=replace(standing.method, clusterer=own))
+    assert torch.equal(join(alike, tinted(1, 77)).choice.scores, choice.scores)
+    other = replace(alike, method=replace(standing.method, clusterer=TrueDomains()))
+    assert not torch.equal(join(other, tinted(1, 77)).choice.scores, choice.scores), "those that read none: layer 1"
+
+
+@pytest.mark.parametrize(
+    ("clusterer", "recorded"),
+    [(Statistics(), True), (Finch(), True), (KMeans(), True), (LaddClusterer(), False), (TrueDomains(), False)],
+    ids=lambda value: getattr(value, "name", "") or type(value).__name__,
+)
+def test_a_clusterer_says_whether_nearest_clients_are_recorded(clusterer: Clusterer, recorded: bool) -> None:
+    clients = [ClientImages(tinted(k, k), tinted(0, 0, 0), tinted(0, 0, 0)) for k in range(3)]
+    method = Method("made", "Made", OneHot(), TwoModel(), (Shot(),), clusterer)
+    engine = SequentialEngine(source(), clients, "cpu", 1)
+    server, _ = run_round(
+        0,
+        init_server(engine),
+        replace(method, clusterer=TrueDomains()),
+        engine,
+        TRAINING,
+        Keys(0),
+        torch.tensor([0, 0, 1]),
+    )
+    found = nearest_clients(method, engine, server.source)
+    assert set(found) == ({"nearest", "margins"} if recorded else set())

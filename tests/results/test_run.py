@@ -1,0 +1,115 @@
+"""A run folder is read whole, or says which file and line is damaged."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedwca.errors import FedwcaError
+from fedwca.results.run import Run, read_run
+from fedwca.results.run_files import SCHEMA, read_records
+
+from .runs import write_run
+
+OLD = Path(__file__).parents[1] / "fixtures" / "schema_1"
+BENCHES = sorted(path.parent for path in (Path(__file__).parents[2] / "benchmarks/results").rglob("summary.json"))
+
+
+@pytest.mark.parametrize("path", [OLD, *BENCHES], ids=lambda path: path.name)
+def test_every_run_that_was_ever_kept_is_read(path: Path) -> None:
+    run = read_run(path)
+    assert run.state == "done"
+    assert run.results == run.summary["methods"]
+    assert run.environment["versions"]
+    assert run.time.tzinfo
+    assert run.title
+
+
+def test_files_are_read_when_they_are_asked_for(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run")
+    for name in ("summary.json", "environment.json", "rounds.jsonl"):
+        (folder / name).write_text("[]\n[]\n")
+    run = read_run(folder)
+    assert run.methods
+    assert run.state == "stopped"
+    for part in ("summary", "environment", "records"):
+        with pytest.raises(FedwcaError):
+            getattr(run, part)
+
+
+def ask(run: Run) -> list[object]:
+    """Everything that a list, a report or a comparison asks of a run."""
+    return [run.title, run.time, run.accuracy, run.results, run.labels, run.whole, run.domains]
+
+
+@pytest.mark.parametrize(
+    ("file", "key", "value"),
+    [
+        ("config.json", "methods", []),
+        ("config.json", "methods", None),
+        ("config.json", "methods", {"wca": {"label": 3, "rounds": 1, "components": []}}),
+        ("config.json", "methods", {"wca": {"rounds": 1, "components": []}}),
+        ("config.json", "methods", {"wca": {"label": "\ud800", "rounds": 1, "components": []}}),
+        ("config.json", "config", {"source": "a"}),
+        ("config.json", "schema", "2"),
+        ("config.json", "schema", None),
+        ("config.json", "schema", SCHEMA + 1),
+        ("environment.json", "time", "yesterday"),
+        ("environment.json", "time", 3),
+        ("summary.json", "methods", []),
+        ("summary.json", "methods", {"wca": None}),
+        ("summary.json", "methods", {"wca": {"mean": "x"}}),
+        ("summary.json", "complete", "yes"),
+    ],
+)
+def test_a_damaged_file_is_named(tmp_path: Path, file: str, key: str, value: Any) -> None:
+    folder = write_run(tmp_path / "run")
+    found = json.loads((folder / file).read_text())
+    (folder / file).write_text(json.dumps({**found, key: value}))
+    with pytest.raises(FedwcaError, match=str(folder)):
+        ask(read_run(folder))
+
+
+def test_a_date_without_a_zone_is_a_date(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run")
+    (folder / "environment.json").write_text('{"time": "2026-01-02"}')
+    assert read_run(folder).time.year == 2026
+
+
+@pytest.mark.parametrize("text", ["[" * 5000, "{", "[]", "null", "\x00"], ids=["deep", "cut", "list", "null", "zero"])
+def test_what_is_no_table_is_refused(tmp_path: Path, text: str) -> None:
+    folder = write_run(tmp_path / "run")
+    for name in ("config.json", "summary.json", "environment.json"):
+        before = (folder / name).read_text()
+        (folder / name).write_text(text)
+        with pytest.raises(FedwcaError, match=name):
+            ask(read_run(folder))
+        (folder / name).write_text(before)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["[]", "null", "{}", "garbage", '{"method": "wca"', "[" * 5000],
+)
+def test_a_damaged_line_is_named(tmp_path: Path, line: str) -> None:
+    file = write_run(tmp_path / "run") / "rounds.jsonl"
+    lines = file.read_text().splitlines()
+    file.write_text("\n".join([*lines[:2], line, *lines[2:]]) + "\n")
+    with pytest.raises(FedwcaError, match=r"rounds\.jsonl, line 3: is not the record of a round"):
+        read_records(file.parent)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"accuracy": "50"}, {"accuracy": [50.0]}, {"agreement": [1.0]}, {"round": -2}, {"trial": "0"}, {"schema": 9}],
+)
+def test_a_line_of_other_values_is_named(tmp_path: Path, change: dict[str, Any]) -> None:
+    file = write_run(tmp_path / "run") / "rounds.jsonl"
+    lines = file.read_text().splitlines()
+    lines[3] = json.dumps({**json.loads(lines[3]), **change})
+    file.write_text("\n".join(lines))
+    with pytest.raises(FedwcaError, match=r"rounds\.jsonl, line 4"):
+        read_records(file.parent)

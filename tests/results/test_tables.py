@@ -1,0 +1,91 @@
+"""Tables as text."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+
+from fedwca.results.comparison import EVERY, Comparison
+from fedwca.results.results_table import COLUMNS, ResultColumn, comparison_table, results_table
+from fedwca.results.statistics import Difference, Sample
+from fedwca.results.summary import Row
+from fedwca.results.tables import Table, comma_separated, difference_cell, mean_cell, sample_cell
+
+GRID = Table("a_b: 50 %", ("method", "x|y"), [["One & two", "1.0 ± 0.5"]], ("n = 2.", "Second note."))
+
+
+def test_markdown() -> None:
+    lines = GRID.markdown().splitlines()
+    assert lines[2:5] == ["| method | x\\|y |", "|---|--:|", "| One & two | 1.0 ± 0.5 |"]
+    assert lines[0] == "**a_b: 50 %**"
+    assert lines[-2:] == ["n = 2.", "Second note."]
+
+
+def test_latex_escapes_what_latex_reads() -> None:
+    text = GRID.latex()
+    assert r"One \& two & 1.0 $\pm$ 0.5 \\" in text
+    assert r"\caption{a\_b: 50 \%. n = 2. Second note.}" in text
+    assert r"\begin{tabular}{lr}" in text
+
+
+@pytest.mark.parametrize(
+    ("letter", "written"),
+    [
+        ("{", r"\{"),
+        ("}", r"\}"),
+        ("\\", r"\textbackslash{}"),
+        ("~", r"\textasciitilde{}"),
+        ("^", r"\textasciicircum{}"),
+    ],
+)
+def test_a_label_cannot_break_a_latex_file(letter: str, written: str) -> None:
+    found = comparison_table(Comparison.of("shades", {"a": [Row("x", f"1{letter}2", {(0, 0): 50.0}, {})]}, None))
+    assert f"1{written}2 & 50.0 " in found.latex()
+
+
+def test_another_column_is_one_edit() -> None:
+    entry = {"domains": {"a": 1.0}, "domain_stds": {"a": None}, "mean": 1.0, "std": None, "n": 1, "worst": 0.5}
+    worst = ResultColumn("worst", lambda entry: mean_cell(entry["worst"]), known=lambda entry: "worst" in entry)
+    table = results_table("", [(("X",), entry)], columns=[*COLUMNS, worst])
+    assert table.columns == ("method", "a", "mean", "runs", "seconds", "worst")
+    assert table.rows == [["X", "1.0", "1.0", "1", "–", "0.5"]]
+    bare = {key: value for key, value in entry.items() if key != "worst"}
+    assert "worst" not in results_table("", [(("X",), bare)], columns=[*COLUMNS, worst]).columns
+
+
+def test_a_missing_spread_is_not_shown() -> None:
+    assert sample_cell(Sample(1.25, None, 1)) == "1.2"
+    assert sample_cell(Sample(float("nan"), None, 0)) == "–"
+    assert difference_cell(Difference(1.0, None, 1, None, None, None)) == "+1.0"
+    assert difference_cell(Difference(1.0, 0.5, 3, -0.24, 2.24, None)) == "+1.0 [-0.2, +2.2]"
+
+
+def compared() -> Comparison:
+    def row(name: str, *values: float) -> Row:
+        return Row(name, name.title(), {(index, 0): value for index, value in enumerate(values)}, {})
+
+    tables = {
+        "a": [row("fedavg", 50.0, 60.0), row("fedwca", 52.0, 64.0)],
+        "b": [row("fedavg", 70.0, 80.0), row("fedwca", 71.0, 80.0)],
+    }
+    return Comparison.of("shades", tables, "fedavg")
+
+
+def test_a_comparison_pairs_over_sources() -> None:
+    found = compared()
+    assert found.sample("fedavg") == Sample(65.0, 12.909944487358056, 4)
+    difference = found.difference("fedwca")
+    assert difference is not None
+    assert (difference.mean, difference.n, difference.p) == (1.75, 4, None)
+    assert found.difference("fedavg") is None
+
+
+def test_csv_has_a_row_per_method_and_source() -> None:
+    entries = list(csv.DictReader(io.StringIO(comma_separated(compared().flat()))))
+    assert [(e["method"], e["source"]) for e in entries] == [
+        (method, source) for method in ("fedavg", "fedwca") for source in ("a", "b", EVERY)
+    ]
+    assert entries[0]["difference_mean"] == ""
+    assert (float(entries[3]["difference_mean"]), entries[5]["n"]) == (3.0, "4")

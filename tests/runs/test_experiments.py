@@ -1,0 +1,136 @@
+"""Runs from Python are those of the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fedwca
+from fedwca.aggregators.wca import WCA
+from fedwca.cli import run
+from fedwca.config.run_config import RunConfig
+from fedwca.errors import UsageError
+from fedwca.runs import bench, execute
+from fedwca.runs.reporter import RunReporter
+
+from ..shades import write_shades
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*all clients are in one cluster")
+OVERRIDES = {"source_training.epochs": 1, "model.bottleneck": 8}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_shades(tmp_path_factory.mktemp("data") / "shades")
+
+
+@pytest.fixture
+def settings(data: Path) -> dict[str, Any]:
+    small = {"clients": 1, "rounds": 1, "epochs": 1, "lr": 0.01, "batch_size": 16, "device": "cpu"}
+    return {"data": data, "baselines": ["fedavg"], "overrides": OVERRIDES, **small}
+
+
+def rounds(folder: Path) -> list[dict[str, Any]]:
+    records = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in record.items() if key != "seconds"} for record in records]
+
+
+def test_a_run_is_that_of_the_command_line(
+    settings: dict[str, Any], data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = fedwca.run_experiment(out=tmp_path / "python", aggregator=WCA(ta=0.5), **settings)
+    assert capsys.readouterr() == ("", "")
+    words = "--baseline fedavg --aggregator wca:ta=0.5 --clients 1 --rounds 1 --epochs 1 --lr 0.01 --batch-size 16"
+    sets = [word for key, value in OVERRIDES.items() for word in ("--set", f"{key}={value}")]
+    line = ["bench", "--data", str(data), *words.split(), *sets, "--device", "cpu", "--quiet"]
+    assert run([*line, "--out", str(tmp_path / "line")]) == 0
+    assert rounds(tmp_path / "python") == rounds(tmp_path / "line")
+    about = [json.loads((tmp_path / name / "config.json").read_text()) for name in ("python", "line")]
+    assert about[0] == about[1]
+    assert done.path == tmp_path / "python"
+    assert [record["method"] for record in done.records()] == ["fedavg", "fedavg", "wca", "wca"]
+    assert {row.name: row.mean for row in done.table} == {
+        name: entry["mean"] for name, entry in done.summary["methods"].items()
+    }
+    assert len(repr(done)) < 300
+    assert "FedAvg" in repr(done)
+    again = fedwca.resume_experiment(done.path)
+    assert again.summary == done.summary
+
+
+def test_the_clients_of_the_first_trial_are_drawn_once(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[int] = []
+
+    def counted(*given: Any, **more: Any) -> Any:
+        drawn.append(more["seed"])
+        return real(*given, **more)
+
+    real = bench.partition
+    monkeypatch.setattr(bench, "partition", counted)
+    fedwca.run_experiment(out=tmp_path / "run", trials=2, composed=False, **settings)
+    assert len(drawn) == len(set(drawn)) == 2
+
+
+class Heard(RunReporter):
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def planned(self, run: Any) -> None:
+        self.told.append(f"planned {run.source}")
+
+    def interrupted(self, done: int, folder: Path) -> None:
+        self.told.append(f"interrupted {done}")
+
+    def resumed(self, done: int, rounds: int) -> None:
+        self.told.append(f"resumed {done} of {rounds}")
+
+
+def test_a_run_that_is_interrupted_goes_on(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*given: Any) -> Any:
+        yield from list(real(*given))[:2]
+        raise KeyboardInterrupt
+
+    real, heard = execute.run_bench, Heard()
+    monkeypatch.setattr(execute, "run_bench", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        fedwca.run_experiment(out=tmp_path / "run", reporter=heard, **settings)
+    monkeypatch.undo()
+    done = fedwca.resume_experiment(tmp_path / "run", heard)
+    assert heard.told == ["planned amber", "interrupted 1", "planned amber", "resumed 1 of 2"]
+    assert done.summary["complete"] is True
+
+
+def test_methods_are_compared_and_runs_used_again(settings: dict[str, Any], tmp_path: Path) -> None:
+    del settings["baselines"]
+    found = fedwca.compare_methods(["source-only", "fedavg"], sources=["brass"], out=tmp_path / "all", **settings)
+    assert (found.sources, list(found.labels)) == (("brass",), ["source_only", "fedavg"])
+    again = fedwca.compare_methods(["fedavg"], sources=["brass"], out=tmp_path / "all", **settings)
+    assert again.part("fedavg") == found.part("fedavg")
+    assert [path.name for path in (tmp_path / "all").iterdir()] == ["shades-brass"]
+    page = fedwca.write_report([tmp_path / "all/shades-brass"], tmp_path / "page.md")
+    assert "FedAvg" in page.read_text()
+
+
+def test_mistakes_are_one_sentence(settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="no setting 'epoch'; did you mean 'epochs'"):
+        fedwca.run_experiment(epoch=1)
+    with pytest.raises(UsageError, match="did you mean 'fedavg'"):
+        fedwca.compare_methods(["fedavgg"], out=tmp_path / "out", **settings)
+    with pytest.raises(UsageError, match="no such run"):
+        fedwca.resume_experiment(tmp_path / "nowhere")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(UsageError, match="run_experiment runs in one process; under torchrun there is fedwca bench"):
+        fedwca.run_experiment(out=tmp_path / "out", **settings)
+
+
+def test_a_configuration_shows_what_is_not_as_by_default() -> None:
+    assert repr(RunConfig(rounds=3, aggregator="fedavg")) == "RunConfig(aggregator='fedavg', rounds=3)"

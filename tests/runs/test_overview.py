@@ -1,0 +1,30 @@
+"""What a run leaves beside its table never costs the table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fedwca.runs.run_summary import draw_picture
+
+
+@pytest.mark.parametrize("error", [ValueError("no such backend"), OSError("disk full"), ImportError("no matplotlib")])
+def test_a_picture_that_fails_costs_a_warning(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("fedwca.runs.run_summary.overview", fail)
+    config = SimpleNamespace(source="a", clients=1, rounds=1, seed=0)
+    dataset = SimpleNamespace(name="shades")
+    run: Any = SimpleNamespace(
+        plan=SimpleNamespace(config=config),
+        folder=SimpleNamespace(path=tmp_path),
+        splits=SimpleNamespace(dataset=dataset),
+    )
+    with pytest.warns(UserWarning, match=rf"overview\.png: the picture could not be drawn \({error}\)"):
+        draw_picture(run, [], {})

@@ -1,0 +1,113 @@
+"""A finished run as live values: its models give the numbers its table shows."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from fedwca.data.metrics import mean
+from fedwca.errors import CheckpointError, FedwcaError, UsageError
+from fedwca.results.run_files import read_records
+from fedwca.runs.open import open_run
+from fedwca.runs.record import count_accuracies
+
+from ..cli.conftest import SMALL, call
+from ..shades import write_shades
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("reopen")
+    shades = write_shades(folder / "shades")
+    given = ["--data", str(shades), *SMALL, "--trials", "2", "--keep", "all", "--batch-norm", "local"]
+    done = call("bench", *given, "--baseline", "source-only", "--out", str(folder / "run"), "--json")
+    assert done.code == 0, done.err
+    return folder / "run"
+
+
+@pytest.mark.parametrize("method", [None, "source_only", "Source-Only"])
+@pytest.mark.parametrize("trial", [0, 1])
+def test_the_models_are_those_of_the_table(run: Path, method: str | None, trial: int) -> None:
+    found = open_run(run, method, trial=trial)
+    name = found.method.name
+    assert name == ("source_only" if method else "wca")
+    assert found.finished
+    records = [r for r in read_records(run) if r["method"] == name and r["trial"] == trial]
+    last = records[-1]
+    assert found.round == last["round"]
+    assert found.labels.tolist() == last.get("labels", [0, 0, 0, 0])
+    assert found.delivered.shape == found.engine.bank.shape == (4, found.layout.width)
+    for client, row in enumerate(found.delivered):
+        found.engine.bank[client] = row
+    assert count_accuracies(found.federation.metrics, found.engine) == last["accuracy"]
+    assert torch.equal(found.layout.read(found.network), found.server.source)
+    assert (found.source, found.federation.metrics.domains[0]) == ("amber", "brass")
+
+
+def test_the_bank_is_that_of_the_last_round(run: Path) -> None:
+    found = open_run(run)
+    last = read_records(run)[-1]
+    found = open_run(run, trial=1)
+    assert mean(count_accuracies(found.federation.metrics, found.engine)) == mean(last["accuracy_local"])
+
+
+def test_an_unfinished_method_opens_at_its_latest_round(run: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(run, tmp_path / "copy"))
+    (copy / "checkpoints/0-0-wca/000002.safetensors").unlink()
+    with pytest.warns(UserWarning, match="FedWCA is unfinished; 1 of 2 rounds are done"):
+        found = open_run(copy)
+    assert (found.round, found.finished) == (0, False)
+    (copy / "checkpoints/0-0-wca/000001.safetensors").unlink()
+    with pytest.warns(UserWarning, match="no round of it is done"):
+        assert torch.equal(open_run(copy).delivered, found.server.source.expand(4, -1))
+
+
+def test_a_damaged_checkpoint_gives_way_only_when_the_one_before_is_asked_for(run: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(run, tmp_path / "copy"))
+    file = copy / "checkpoints/0-0-wca/000002.safetensors"
+    file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(CheckpointError, match=r"000002\.safetensors: cut off, damaged.* take it with --round 1"):
+        open_run(copy)
+    with pytest.raises(CheckpointError, match=r"000002\.safetensors: cut off, damaged"):
+        open_run(copy, round=2)
+    assert open_run(copy, round=1).round == 0
+    with pytest.raises(UsageError, match="no checkpoint of wca after round 7; those that are kept: 0, 1, 2"):
+        open_run(copy, round=7)
+
+
+def test_what_cannot_be_opened_is_said_in_a_sentence(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no such run"):
+        open_run(tmp_path / "nowhere")
+    with pytest.raises(UsageError, match="no method 'wac'; did you mean 'wca'"):
+        open_run(run, "wac")
+    with pytest.raises(UsageError, match="no trial 2; the run has 2, counted from 0"):
+        open_run(run, trial=2)
+    with pytest.raises(UsageError, match="no source model -1"):
+        open_run(run, source_model=-1)
+    copy = Path(shutil.copytree(run, tmp_path / "copy"))
+    shutil.rmtree(copy / "checkpoints")
+    with pytest.raises(CheckpointError, match=r"no checkpoint of wca .* is kept; run it again with --keep last$"):
+        open_run(copy)
+    (copy / "summary.json").unlink(missing_ok=True)
+    with pytest.raises(CheckpointError, match=r"--keep last, or continue it with: fedwca resume "):
+        open_run(copy)
+    about = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps({**about, "schema": 99}))
+    with pytest.raises(FedwcaError, match="written by a later fedwca"):
+        open_run(copy)
+    (copy / "config.json").write_text("{")
+    with pytest.raises(FedwcaError, match=r"config\.json: cannot be read"):
+        open_run(copy)
+
+
+def test_checkpoints_of_another_run_are_refused(run: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(run, tmp_path / "copy"))
+    about = json.loads((copy / "config.json").read_text())
+    about["config"]["seed"] = 9
+    (copy / "config.json").write_text(json.dumps(about))
+    with pytest.raises(CheckpointError, match="belongs to another run"):
+        open_run(copy)

@@ -1,0 +1,106 @@
+"""The engine that a configuration names, and how many trials it takes together."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fedwca.config.run_config import RunConfig
+from fedwca.core.network import Network
+from fedwca.data.partition import ClientImages
+from fedwca.engine.interface import TrialsInTurn
+from fedwca.engine.sequential.engine import SequentialEngine
+from fedwca.engine.stacked import StackedTrials
+from fedwca.errors import UsageError
+from fedwca.models.lenet import LeNet
+from fedwca.models.resnet18 import ResNet18
+from fedwca.runs import select_engine as engines
+from fedwca.runs.select_engine import ENGINES, choose_engine, choose_engines, restore_trials_at_once, trials_at_once
+
+
+@pytest.mark.parametrize("name", ["auto", "loop"])
+def test_the_engine_is_chosen_by_name(network: Network, images: list[ClientImages], name: str) -> None:
+    engine = choose_engine(RunConfig(engine=name, device="cpu", workers=1, batch_norm="local"), network, images)
+    assert isinstance(engine, SequentialEngine)
+    assert (engine.workers, engine.batch_norm, engine.bank.shape[0]) == (1, "local", len(images))
+
+
+def test_every_name_but_auto_is_an_engine() -> None:
+    allowed = RunConfig.model_json_schema()["properties"]["engine"]["enum"]
+    assert {*ENGINES, "auto"} == set(allowed)
+
+
+def test_every_engine_is_built_from_the_table(
+    network: Network, images: list[ClientImages], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Other(SequentialEngine):
+        """Another one."""
+
+    monkeypatch.setitem(ENGINES, "loop", Other)
+    assert isinstance(choose_engine(RunConfig(engine="loop", device="cpu"), network, images), Other)
+
+
+@pytest.mark.parametrize(
+    ("options", "number"),
+    [
+        ({"engine": "loop"}, 1),
+        ({"engine": "stacked"}, 1),  # on a CPU nothing is won
+        ({"engine": "stacked", "trials_at_once": 2}, 2),
+        ({"engine": "stacked", "trials_at_once": 9}, 6),
+        ({"engine": "stacked", "workers": 3}, 1),
+        ({"engine": "stacked", "workers": 9}, 2),
+    ],
+    ids=str,
+)
+def test_trials_together(network: Network, images: list[ClientImages], options: dict[str, object], number: int) -> None:
+    config = RunConfig.model_validate({"device": "cpu", "source_models": 2, "trials": 3, **options})
+    assert trials_at_once(config, network, images) == number
+
+
+def test_on_a_gpu_as_many_trials_as_fit(
+    network: Network, images: list[ClientImages], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # No GPU is needed to reckon: 4 clients at 2 rows and 1 at work, of 1000 bytes each, 200 bytes of images.
+    monkeypatch.setattr(engines, "resolve_device", lambda name: name)
+    monkeypatch.setattr(engines, "_bytes", lambda *given: (8200, 1000))
+    config = RunConfig(device="cuda", engine="stacked", source_models=5, trials=3)
+    for free, number in ((40_000, 2), (1_000, 1), (10**9, 15)):
+        monkeypatch.setattr(engines, "free_bytes", lambda device, there=free: there)
+        assert trials_at_once(config, network, images) == number
+
+
+def test_workers_without_room_for_the_trials_that_are_asked_for(network: Network, images: list[ClientImages]) -> None:
+    config = RunConfig(engine="stacked", device="cpu", trials=3, trials_at_once=2, workers=7)
+    with pytest.raises(UsageError, match="--trials-at-once 2 has 8 clients at work at a time, more than --workers 7"):
+        trials_at_once(config, network, images)
+
+
+def test_a_run_that_goes_on_takes_the_same_trials_together_if_it_can(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = [ClientImages(torch.zeros(4, 3, 32, 32, dtype=torch.uint8), *[torch.zeros(0, 3, 32, 32)] * 2)] * 4
+    stacked = RunConfig(engine="stacked", device="cpu", trials=4)
+    assert restore_trials_at_once(stacked, 3, given, 2).trials_at_once == 2
+    # Begun on a GPU, going on on a CPU: auto is the loop there.
+    assert restore_trials_at_once(RunConfig(engine="auto", device="cpu", trials=4), 3, given, 3).trials_at_once == 1
+    monkeypatch.setattr(engines, "free_bytes", lambda device: 10_000)
+    assert restore_trials_at_once(stacked, 3, given, 2).trials_at_once == 1
+    asked = stacked.model_copy(update={"trials_at_once": 2})
+    assert restore_trials_at_once(asked, 3, given, 2).trials_at_once == 2
+
+
+def test_the_loop_takes_trials_one_by_one(network: Network, images: list[ClientImages]) -> None:
+    with pytest.raises(UsageError, match="--trials-at-once 2 needs --engine stacked; the loop takes trials one by one"):
+        trials_at_once(RunConfig(engine="loop", device="cpu", trials_at_once=2), network, images)
+
+
+def test_engines_that_go_together_only_where_they_can(images: list[ClientImages]) -> None:
+    config = RunConfig(engine="stacked", device="cpu")
+    lenets = [LeNet(bottleneck=8).build(3, seed=seed) for seed in (1, 2)]
+    frozen = [
+        ResNet18.model_validate({"weights": "none", "side": 32, "frozen": True}).build(3, seed=seed) for seed in (1, 2)
+    ]
+    assert isinstance(choose_engines(config, [(network, images) for network in lenets]), StackedTrials)
+    # Frozen backbones that differ are in no row, so there is no one network to run the rows by.
+    assert type(choose_engines(config, [(network, images) for network in frozen])) is TrialsInTurn
+    assert type(choose_engines(config, [(lenets[0], images)])) is TrialsInTurn

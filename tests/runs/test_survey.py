@@ -1,0 +1,66 @@
+"""Where trials that went through rounds together go on: at the last round that all of them have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fedwca.results.checkpoints import Checkpoints, RetentionPolicy, Unit
+from fedwca.runs.resume_points import find_resume_points
+
+UNITS = {Unit(0, trial, "wca"): 5 for trial in range(3)}
+TOGETHER = [[(0, 0), (0, 1)], [(0, 2)]]
+
+
+def kept(folder: Path, stand: list[list[int]]) -> tuple[Checkpoints, list[dict[str, Any]]]:
+    """A run whose trials have these checkpoints, and a record for each round up to the newest."""
+    checkpoints, records = Checkpoints(folder, "mine", RetentionPolicy(None, None)), []
+    for unit, rounds in zip(UNITS, stand, strict=True):
+        for round in rounds:
+            checkpoints.save(unit, round, {"row": torch.full((2,), float(round))}, {}, last=False)
+        for round in range(-1, max(rounds, default=-2) + 1):
+            records.append({"source_model": 0, "trial": unit.trial, "method": "wca", "round": round})
+    return checkpoints, records
+
+
+def rounds(folder: Path, stand: list[list[int]], damaged: tuple[int, int] | None = None) -> tuple[list[Any], list[str]]:
+    checkpoints, records = kept(folder, stand)
+    if damaged is not None:
+        path = folder / f"checkpoints/0-{damaged[0]}-wca/{damaged[1] + 1:06d}.safetensors"
+        path.write_bytes(path.read_bytes()[:-9])
+    begun, sentences = find_resume_points(checkpoints, UNITS, records, TOGETHER)
+    return [saved.round if (saved := begun.get(unit)) else None for unit in UNITS], sentences
+
+
+@pytest.mark.parametrize(
+    ("stand", "found"),
+    [
+        ([[1, 2], [1, 2], [3]], [2, 2, 3]),
+        ([[1, 2], [0, 1], [3]], [1, 1, 3]),
+        ([[3, 4], [2, 3], [3]], [3, 3, 3]),
+        ([[-1], [], []], [-1, None, None]),  # a trial that has not begun is before round 0 too
+    ],
+)
+def test_who_is_ahead_goes_back(tmp_path: Path, stand: list[list[int]], found: list[Any]) -> None:
+    assert rounds(tmp_path, stand) == (found, [])
+
+
+def test_nothing_is_lost_where_they_cannot_have_gone_together(tmp_path: Path) -> None:
+    found, (sentence,) = rounds(tmp_path, [[0, 1, 2, 3], [0, 1], [3]])
+    assert found == [3, 1, 3]
+    assert sentence.startswith("trials of wca that went through rounds together stand at different ones")
+
+
+def test_a_damaged_checkpoint_to_go_back_to_is_as_good_as_none(tmp_path: Path) -> None:
+    found, (sentence,) = rounds(tmp_path, [[1, 2], [0, 1], [3]], damaged=(0, 1))
+    assert found == [2, 1, 3]
+    assert "last digits may differ" in sentence
+
+
+def test_a_damaged_newest_checkpoint_takes_the_others_back(tmp_path: Path) -> None:
+    found, (sentence,) = rounds(tmp_path, [[1, 2], [1, 2], [3]], damaged=(1, 2))
+    assert found == [1, 1, 3]
+    assert "going on from round 2" in sentence

@@ -1,0 +1,77 @@
+"""What a bench tells of trials that go through rounds together."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fedwca.config.methods import compose
+from fedwca.config.run_config import RunConfig
+from fedwca.errors import Diverged
+from fedwca.federated.round import OpenRound
+from fedwca.runs import rounds as federate
+from fedwca.runs.bench import run_bench
+from fedwca.runs.reporter import Progress
+from fedwca.runs.setup import load
+
+from ..shades import write_shades
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
+    return RunConfig.model_validate(
+        {
+            "dataset": "folder",
+            "data": write_shades(tmp_path_factory.mktemp("data") / "shades"),
+            "model": "lenet",
+            "components": {"model": {"lenet": {"bottleneck": 8}}},
+            "baselines": ["source_only", "local"],
+            "composed": False,
+            "clients": 1,
+            "rounds": 2,
+            "trials": 3,
+            "training": {"epochs": 1, "batch_size": 8},
+            "source_training": {"epochs": 1},
+            "engine": "stacked",
+            "trials_at_once": 2,
+            "device": "cpu",
+        }
+    )
+
+
+def test_every_round_is_counted_once(config: RunConfig) -> None:
+    told: list[tuple[object, ...]] = []
+    progress = Progress(
+        begin=lambda *given: told.append(("begin", *given)),
+        elsewhere=lambda rounds: told.append(("elsewhere", rounds)),
+        round=lambda done, accuracy: told.append(("round", done)),
+        end=lambda label, accuracy: told.append(("end", label)),
+        client=lambda client: told.append(("client",)),
+    )
+    dataset, source = load(config)
+    records = list(run_bench(config, compose(config), dataset, source, progress))
+    clients = len(records[0]["accuracy"])
+    assert len(records) == 3 * (1 + 3)
+    labels = [given[1] for given in told if given[0] == "begin"]
+    assert labels == [
+        f"{name}, {which}" for which in ("runs 1, 2 of 3", "run 3 of 3") for name in ("Source Only", "Local")
+    ]
+    assert [given for given in told if given[0] == "begin"][1] == ("begin", labels[1], 2, 2 * clients)
+    rounds = sum(given[0] == "round" for given in told) + sum(given[1] for given in told if given[0] == "elsewhere")  # type: ignore[misc]
+    assert rounds == 3 * 2
+    assert sum(given[0] == "client" for given in told) == 3 * 2 * clients
+
+
+def test_a_trial_that_diverges_is_named(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, seen = federate.close_round, []
+
+    def conclude(turn: OpenRound, uploads: object) -> object:
+        seen.append(turn)
+        if len(seen) == 2:
+            turn.engine.bank[0] = torch.nan
+        return real(turn, uploads)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(federate, "close_round", conclude)
+    dataset, source = load(config)
+    with pytest.raises(Diverged, match="source model 0, trial 1: client 0's model has values that are not finite"):
+        list(run_bench(config, compose(config), dataset, source))
