@@ -18,9 +18,9 @@ SHARED = Path(os.environ.get("FEDWCA_SHARED", HERE.parents[1] / "shared"))
 UNIT = (
     "functional",
     "components",
-    "experiments/test_config.py",
-    "experiments/test_spec.py",
+    "config",
     "test_imports.py",
+    "test_names.py",
     "test_project_files.py",
     "test_registry.py",
 )
