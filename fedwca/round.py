@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fedwca._deprecated import forward_module
 
 RENAMED = {
@@ -13,11 +11,7 @@ RENAMED = {
     "conclude": "close_round",
     "play": "run_round",
     "attendance": "sample_clients",
+    "source_for": "offer_source",
 }
 
-_in_round = forward_module(__name__, "fedwca.federated.round", RENAMED)
-_in_server = forward_module(__name__, "fedwca.federated.server", {"source_for": "offer_source"})
-
-
-def __getattr__(name: str) -> Any:
-    return _in_server(name) if name == "source_for" else _in_round(name)
+__getattr__ = forward_module(__name__, "fedwca.federated.round", RENAMED)
