@@ -29,7 +29,7 @@ from fedwca.deploy.parcel import Parcel, row_to_tensors
 from fedwca.deploy.state_files import resume_client, save_client
 from fedwca.engine.layout import Layout
 from fedwca.engine.task import Training
-from fedwca.results.run_folder import describe_environment
+from fedwca.results.environment import describe_environment
 
 CLUSTERS, CLASSES = 4, 10
 

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from beside import cpu, engine, plain, wall
 
-from fedwca.results.run_folder import describe_environment
+from fedwca.results.environment import describe_environment
 
 Work = Callable[[], None]
 CLIENTS, IMAGES = 32, 640

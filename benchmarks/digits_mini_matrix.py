@@ -10,7 +10,7 @@ import torch
 from fedwca import SourceTraining, find_dataset, pretrain
 from fedwca.federated.source_model import split_source
 from fedwca.models.lenet import LeNet
-from fedwca.results.run_folder import describe_environment
+from fedwca.results.environment import describe_environment
 
 TRAINING = SourceTraining(epochs=30, lr=1e-2)
 SEED = 0

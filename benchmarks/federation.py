@@ -21,7 +21,8 @@ from typing import Any
 from federation_trials import Case, Trials
 
 from fedwca.deploy.client import Privacy
-from fedwca.results.run_folder import describe_environment, to_plain
+from fedwca.results.environment import describe_environment
+from fedwca.results.run_folder import to_plain
 
 METHODS = ("fedavg", "wca", "revised_wca:u=2")
 UPLOADS = {

@@ -23,8 +23,9 @@ from fedwca.federated.round import init_server, run_round
 from fedwca.functional import largest_entries, scatter_entries
 from fedwca.results.run_folder import to_plain
 from fedwca.runs.bench import split_trial
-from fedwca.runs.record import describe_round
-from fedwca.runs.setup import architecture, load, source_model
+from fedwca.runs.load_data import architecture, load
+from fedwca.runs.round_record import describe_round
+from fedwca.runs.source_models import source_model
 
 
 @dataclass(frozen=True)

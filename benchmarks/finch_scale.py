@@ -22,7 +22,7 @@ from torch import Tensor
 
 from fedwca.functional import connected_components, first_neighbours
 from fedwca.functional.neighbours import EXACT
-from fedwca.results.run_folder import describe_environment
+from fedwca.results.environment import describe_environment
 
 KINDS = ("synthetic", "tiled")
 VALUES, SAMPLE, SEED = 500, 1000, 0
@@ -45,7 +45,8 @@ def signatures() -> Tensor:
     from fedwca import Keys, SequentialEngine, init_server, run_round
     from fedwca.config.layers import resolve_plan
     from fedwca.runs.bench import split_trial
-    from fedwca.runs.setup import load, source_model
+    from fedwca.runs.load_data import load
+    from fedwca.runs.source_models import source_model
 
     layer = {"clients": TRAINED // 4, "samples": IMAGES, "training": {"epochs": 2}, "baselines": [], "seed": SEED}
     decided = resolve_plan({**layer, "aggregator": "one_hot", "source_training": {"epochs": 3}})

@@ -25,9 +25,10 @@ from fedwca.export.from_run import classify
 from fedwca.federated.method import Method
 from fedwca.newcomers.federation import TrainedFederation
 from fedwca.newcomers.join import By, first_round, join
-from fedwca.results.run_folder import describe_environment
+from fedwca.results.environment import describe_environment
 from fedwca.runs.bench import split_trial
-from fedwca.runs.setup import load, source_model
+from fedwca.runs.load_data import load
+from fedwca.runs.source_models import source_model
 
 OUT = Path(__file__).parent / "results" / "join.json"
 ADAPT = {"joined": False, "joined and adapted": True}

@@ -36,8 +36,8 @@ def run(clients: int, method: str) -> dict[str, Any]:
     from fedwca.engine.layout import Layout
     from fedwca.results.checkpoints import Checkpoints, RetentionPolicy
     from fedwca.runs.bench import run_bench
-    from fedwca.runs.round_state import Checkpointer
-    from fedwca.runs.setup import architecture
+    from fedwca.runs.checkpointer import Checkpointer
+    from fedwca.runs.load_data import architecture
 
     torch.set_num_threads(1)
     draw = np.random.default_rng(0)

@@ -19,7 +19,7 @@ from provenance import provenance
 
 from fedwca.cli import main as fedwca
 from fedwca.engine.stacked.batch import TrialBatch
-from fedwca.engine.stacked.schedule import StepSchedule
+from fedwca.engine.stacked.mini_batches import StepSchedule
 
 ARGUMENTS = [
     *("--engine", "stacked", "--dataset", "digit-five", "--source", "mnist", "--clients", "4", "--samples", "400"),

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from fedwca.results.run_folder import describe_environment
+from fedwca.results.environment import describe_environment
 
 
 def provenance(device: str) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from counts import Setting
 
 from fedwca.engine.layout import mix_rows
 from fedwca.functional import finch, soft_neighborhood_density
-from fedwca.results.run_folder import describe_environment
+from fedwca.results.environment import describe_environment
 
 ROOT = Path(__file__).resolve().parents[1]
 CLIENTS, IMAGES = (4, 8, 16, 32), (64, 128, 256, 512)

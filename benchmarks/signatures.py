@@ -13,9 +13,10 @@ from fedwca.clusterers.finch import Finch
 from fedwca.config.layers import resolve_plan
 from fedwca.data import DatasetWarning
 from fedwca.engine.signatures import BankSignatures
-from fedwca.results.run_folder import describe_environment
+from fedwca.results.environment import describe_environment
 from fedwca.runs.bench import split_trial
-from fedwca.runs.setup import load, source_model
+from fedwca.runs.load_data import load
+from fedwca.runs.source_models import source_model
 
 SIGNATURES = {
     "first layer": Finch(),

@@ -10,10 +10,11 @@ from digits import keep, layer
 
 from fedwca import SequentialEngine, init_server
 from fedwca.config.layers import resolve_plan
-from fedwca.results.run_folder import describe_environment
+from fedwca.results.environment import describe_environment
 from fedwca.runs.bench import split_trial
-from fedwca.runs.record import count_accuracies
-from fedwca.runs.setup import load, source_models
+from fedwca.runs.load_data import load
+from fedwca.runs.round_record import count_accuracies
+from fedwca.runs.source_models import source_models
 
 RESULT = Path(__file__).parent / "results" / "source_epochs.json"
 

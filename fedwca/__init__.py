@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from fedwca._deprecated import forward_names
+from fedwca._deprecated import forward_modules, forward_names
 from fedwca._version import __version__
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fedwca.federated.round import init_server, run_round
     from fedwca.federated.source_model import SourceTraining, load_source, pretrain
     from fedwca.results.report.write import write_report
-    from fedwca.runs.experiments import compare_methods, resume_experiment, run_experiment
+    from fedwca.runs.python_api import compare_methods, resume_experiment, run_experiment
 
 _HOMES = {
     "FederatedDataset": "fedwca.data",
@@ -28,14 +28,14 @@ _HOMES = {
     "SequentialEngine": "fedwca.engine.sequential.engine",
     "SourceTraining": "fedwca.federated.source_model",
     "Training": "fedwca.engine.task",
-    "compare_methods": "fedwca.runs.experiments",
+    "compare_methods": "fedwca.runs.python_api",
     "find_dataset": "fedwca.datasets",
     "init_server": "fedwca.federated.round",
     "load_source": "fedwca.federated.source_model",
     "partition": "fedwca.data",
     "pretrain": "fedwca.federated.source_model",
-    "resume_experiment": "fedwca.runs.experiments",
-    "run_experiment": "fedwca.runs.experiments",
+    "resume_experiment": "fedwca.runs.python_api",
+    "run_experiment": "fedwca.runs.python_api",
     "run_round": "fedwca.federated.round",
     "write_report": "fedwca.results.report.write",
 }
@@ -69,6 +69,7 @@ __all__ = [
 ]
 
 _old_name = forward_names(__name__, _RENAMED)
+forward_modules()
 
 
 def __getattr__(name: str) -> Any:

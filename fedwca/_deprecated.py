@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import Any
 
 GONE_IN = "0.3"
@@ -38,21 +42,57 @@ def forward_names(module: str, renamed: Mapping[str, str]) -> Callable[[str], An
     return get
 
 
-def forward_module(old: str, new: str, renamed: Mapping[str, str] | None = None) -> Callable[[str], Any]:
-    """``__getattr__`` of a module that has moved: everything public is where it went.
+MODULES: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "fedwca.checkpoints": ("fedwca.core.tensor_files", {"fill": "fill_module"}),
+    "fedwca.kinds": ("fedwca.core.interfaces", {}),
+    "fedwca.network": ("fedwca.core.network", {}),
+    "fedwca.round": (
+        "fedwca.federated.round",
+        {
+            "Turn": "OpenRound",
+            "begin": "init_server",
+            "prepare": "open_round",
+            "conclude": "close_round",
+            "play": "run_round",
+            "attendance": "sample_clients",
+            "source_for": "fedwca.federated.server.offer_source",
+        },
+    ),
+    "fedwca.source": (
+        "fedwca.federated.source_model",
+        {"split": "split_source", "digest": "source_digest", "checkpoint": "load_source", "Source": "TrainedSource"},
+    ),
+    "fedwca.types": ("fedwca.core.messages", {}),
+}
+"""Module that has moved to where its content is, and what is called otherwise there (dotted: in another module)."""
 
-    Args:
-        old: dotted name of the module that asks.
-        new: dotted name of the module that has its content now.
-        renamed: old name to new one, of what is called otherwise there.
-    """
-    table = renamed or {}
 
-    def get(name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(f"module {old!r} has no attribute {name!r}")
-        found = getattr(importlib.import_module(new), table.get(name, name))
-        warn_renamed(old, new)
-        return found
+class OldModules(MetaPathFinder, Loader):
+    """Makes the modules that have moved when one is imported: everything public is where it went."""
 
-    return get
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """The old modules' alone; ``importlib`` asks."""
+        return ModuleSpec(fullname, self) if fullname in MODULES else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Give the module a ``__getattr__`` that forwards; its content is imported when first asked for."""
+        old = module.__name__
+        new, renamed = MODULES[old]
+
+        def get(name: str) -> Any:
+            if name.startswith("__"):
+                raise AttributeError(f"module {old!r} has no attribute {name!r}")
+            home, _, now = renamed.get(name, name).rpartition(".")
+            found = getattr(importlib.import_module(home or new), now)
+            warn_renamed(old, home or new)
+            return found
+
+        module.__doc__ = f"Old name of `{new}`."
+        module.__getattr__ = get  # type: ignore[method-assign]
+
+
+def forward_modules() -> None:
+    """Let the modules that have moved be imported by their old names."""
+    sys.meta_path.append(OldModules())

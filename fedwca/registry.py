@@ -35,19 +35,19 @@ T = TypeVar("T", bound=Component)
 D = TypeVar("D", bound=Component)
 
 
-def canonical(name: str) -> str:
+def canonical_name(name: str) -> str:
     """Component names are snake_case; on the command line a dash is as good.
 
-    >>> canonical("One-Hot")
+    >>> canonical_name("One-Hot")
     'one_hot'
     """
     return name.strip().lower().replace("-", "_")
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+def describe_unknown(kind: str, name: str, known: Iterable[str]) -> str:
     """The sentence for a name that is not known: the near one, and all there are.
 
-    >>> unknown("aggregator", "wac", ["fedavg", "wca"])
+    >>> describe_unknown("aggregator", "wac", ["fedavg", "wca"])
     "no aggregator 'wac'; did you mean 'wca'? Known: fedavg, wca"
     """
     names = list(known)
@@ -55,7 +55,7 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     return f"no {kind} {name!r}" + (f"; did you mean {close[0]!r}?" if close else ".") + f" Known: {', '.join(names)}"
 
 
-def problems(error: ValidationError, prefix: str = "", fields: Iterable[str] = ()) -> str:
+def describe_problems(error: ValidationError, prefix: str = "", fields: Iterable[str] = ()) -> str:
     """A pydantic error as one sentence a field: where, what would be right, what was given.
 
     Args:
@@ -128,7 +128,7 @@ class Registry(Generic[T]):
         cls.name = name
 
     def _plugins(self) -> dict[str, EntryPoint]:
-        return {canonical(point.name): point for point in entry_points(group=self.package)}
+        return {canonical_name(point.name): point for point in entry_points(group=self.package)}
 
     def _files(self) -> set[str]:
         modules = pkgutil.iter_modules(importlib.import_module(self.package).__path__)
@@ -145,14 +145,14 @@ class Registry(Generic[T]):
             UnknownComponent: no component of this kind has that name.
             UsageError: a plugin could not be loaded or lacks a method.
         """
-        name = canonical(name)
+        name = canonical_name(name)
         if name not in self._classes:
             if name in self._files():
                 importlib.import_module(f"{self.package}.{name}")
             elif point := self._plugins().get(name):
                 self._add(name, self._load(point))
             else:
-                raise UnknownComponent(unknown(self.kind, name, self.names()))
+                raise UnknownComponent(describe_unknown(self.kind, name, self.names()))
         return self._classes[name]
 
     def _load(self, point: EntryPoint) -> type[Any]:
@@ -171,7 +171,7 @@ class Registry(Generic[T]):
             name = fields.pop("name", None)
             if not isinstance(name, str):
                 raise InvalidConfig(f"{self.kind}: a table needs a name, such as {{name = {self.names()[0]!r}}}")
-            return canonical(name), fields
+            return canonical_name(name), fields
         if not isinstance(spec, str):
             raise InvalidConfig(f"{self.kind}: needs a name or a table, not {spec!r}")
         name, _, tail = spec.partition(":")
@@ -179,7 +179,7 @@ class Registry(Generic[T]):
         bad = [key for key, equals, _ in pairs if not equals]
         if bad:
             raise InvalidConfig(f"{self.kind} {spec!r}: {bad[0]!r} is not of the form field=value")
-        return canonical(name), {key.strip().replace("-", "_"): value.strip() for key, _, value in pairs}
+        return canonical_name(name), {key.strip().replace("-", "_"): value.strip() for key, _, value in pairs}
 
     def build(self, spec: str | dict[str, Any] | T) -> T:
         """The component that ``spec`` describes (see `parse`).
@@ -195,7 +195,7 @@ class Registry(Generic[T]):
         try:
             return cls(**fields)
         except ValidationError as error:
-            raise InvalidConfig(problems(error, f"{self.kind} {name}.", cls.model_fields)) from error
+            raise InvalidConfig(describe_problems(error, f"{self.kind} {name}.", cls.model_fields)) from error
 
     @staticmethod
     def dump(component: Component) -> dict[str, Any]:

@@ -29,7 +29,7 @@ ALLOWED: dict[str, set[str]] = {
     "datasets": {*BASE, "data"},
     "loggers": BASE,
     "data": {*BASE, "core"},
-    "engine": {*VALUES, "data"},
+    "engine": {*VALUES, "_version", "data"},
     "federated": {*VALUES, "data", "engine"},
     "results": {*BASE, "core", "data"},
     "config": {*ENGINES, *COMPONENTS},
@@ -40,8 +40,6 @@ ALLOWED: dict[str, set[str]] = {
     "export": {*RUNS, "newcomers"},
     "deploy": RUNS,
     "cli": {*RUNS, "deploy", "export", "newcomers", "reproduce", "search"},
-    # Old names: each knows where its content went.
-    **{old: {"_deprecated"} for old in ("types", "kinds", "network", "checkpoints", "round", "source")},
     "__init__": {"_deprecated", "_version", "data", "datasets", "engine", "federated", "results", "runs"},
     "__main__": {"cli"},
 }

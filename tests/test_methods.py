@@ -34,8 +34,8 @@ from fedwca.pseudo_labelers.argmax import Argmax
 from fedwca.pseudo_labelers.prototype import Prototype
 from fedwca.pseudo_labelers.two_model import TwoModel
 from fedwca.runs.bench import run_bench
-from fedwca.runs.record import describe_round
-from fedwca.runs.setup import load
+from fedwca.runs.load_data import load
+from fedwca.runs.round_record import describe_round
 
 DOMAINS = torch.tensor([0, 0, 1, 1])
 TRAINING = Training(epochs=1, lr=0.05, batch_size=8)

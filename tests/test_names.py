@@ -11,8 +11,6 @@ from pathlib import Path
 import fedwca
 
 ROOT = Path(fedwca.__file__).parent
-FORWARDS = {"types.py", "kinds.py", "network.py", "checkpoints.py", "round.py", "source.py"}
-"""Modules of the top folder that only forward to where their content went."""
 
 MEANT_FILES: dict[str, tuple[set[str], str]] = {
     "engine.py": ({"engine/sequential", "engine/stacked"}, "each engine has one"),
@@ -50,16 +48,6 @@ KEPT = {
 }
 """Participles of one word that stay, and why."""
 
-PENDING: set[str] = {
-    "file data.py in cli, results/report",
-    "file images.py in engine/stacked, export",
-    "file schedule.py in engine/stacked, runs",
-    "word Received in engine/task.py",
-    "word engine/distributed/sharded.py",
-    "word unknown in ./registry.py",
-}
-"""What is still to be renamed; nothing may be added, and what is done has to go."""
-
 
 def words(name: str) -> str:
     """A name in small letters with lines between words.
@@ -84,8 +72,7 @@ def modules() -> Iterator[tuple[str, str, ast.Module]]:
     """Folder below the package, file name and source of every module."""
     for file in sorted(ROOT.rglob("*.py")):
         path = file.relative_to(ROOT)
-        if str(path) not in FORWARDS:
-            yield path.parent.as_posix(), path.name, ast.parse(file.read_text())
+        yield path.parent.as_posix(), path.name, ast.parse(file.read_text())
 
 
 def public(tree: ast.Module) -> Iterator[str]:
@@ -115,11 +102,7 @@ def offences() -> set[str]:
 
 
 def test_names_say_one_thing_each() -> None:
-    assert offences() - PENDING == set()
-
-
-def test_what_is_done_is_pending_no_more() -> None:
-    assert PENDING - offences() == set()
+    assert offences() == set()
 
 
 def test_what_is_meant_is_there() -> None:

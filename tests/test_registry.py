@@ -14,7 +14,8 @@ import pytest
 from fedwca.aggregators import aggregators
 from fedwca.aggregators.wca import WCA
 from fedwca.clusterers import clusterers
-from fedwca.config.paths import baseline_names, preset_names
+from fedwca.config.baselines import baseline_names
+from fedwca.config.presets import preset_names
 from fedwca.config.registries import PLURALS, registry_of
 from fedwca.errors import InvalidConfig, UnknownComponent, UsageError
 from fedwca.objectives import objectives

@@ -15,7 +15,7 @@ from fedwca.cli.ranks import run_on_ranks
 from fedwca.errors import UsageError
 
 if TYPE_CHECKING:
-    from fedwca.runs.run_stages import RunRequest
+    from fedwca.runs.run_request import RunRequest
 
 
 @partial(run_options, without=())
@@ -70,7 +70,7 @@ def command(
 
     For example: fedwca bench --aggregator wca --clusterer finch
     """
-    from fedwca.runs.run_stages import RunRequest
+    from fedwca.runs.run_request import RunRequest
 
     layer = dict(asked.layer)
     if baseline is not None:
@@ -87,7 +87,7 @@ def command(
         raise UsageError(f"--backend {backend}: there is only flower; leave it out for fedwca's own engines")
     from fedwca.cli.printing import print_finished, print_profile
     from fedwca.cli.reporter import ConsoleReporter
-    from fedwca.runs.start import start_run
+    from fedwca.runs.start_run import start_run
 
     reporter = ConsoleReporter(silent=as_json, quiet=quiet)
     done = run_on_ranks(ranks_per_trial, lambda ranks: start_run(request, reporter, ranks))

@@ -43,7 +43,7 @@ def command(
     from fedwca.cli.reporter import ConsoleReporter
     from fedwca.results.results_table import comparison_table
     from fedwca.runs.compare import run_comparison
-    from fedwca.runs.run_stages import RunRequest
+    from fedwca.runs.run_request import RunRequest
 
     request = RunRequest(asked.layer, asked.pairs, asked.preset, asked.file)
     reporter = ConsoleReporter(silent=form is not Format.table)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fedwca.config.paths import baseline_names, preset_names
+from fedwca.config.baselines import baseline_names
+from fedwca.config.presets import preset_names
 from fedwca.config.registries import registry_of
 
 

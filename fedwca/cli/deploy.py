@@ -66,7 +66,7 @@ def init(
     """
     need_flower()
     from fedwca.deploy.make_deployment import DeployRequest, make_deployment
-    from fedwca.runs.run_stages import RunRequest
+    from fedwca.runs.run_request import RunRequest
 
     layer = asked.layer if deal is None else {**asked.layer, "clients": deal}
     wanted = DeployRequest(

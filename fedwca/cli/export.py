@@ -29,7 +29,7 @@ def command(
     """
     from fedwca.export.formats import export, kind_of
     from fedwca.export.from_run import model_of
-    from fedwca.runs.open import open_run
+    from fedwca.runs.open_run import open_run
 
     kind = kind_of(out, to)
     network, about = model_of(open_run(run, method, source_model, trial, round_), client, cluster)

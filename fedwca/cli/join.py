@@ -41,7 +41,7 @@ def command(
     from fedwca.newcomers.federation import load_federation
     from fedwca.newcomers.join import join
     from fedwca.results.run import find_run
-    from fedwca.runs.open import open_run
+    from fedwca.runs.open_run import open_run
 
     path = find_run(run)
     folder = out or Path("joined") / data.stem

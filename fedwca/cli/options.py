@@ -15,7 +15,7 @@ import typer
 
 from fedwca.cli import complete
 from fedwca.config.run_config import TRAINING_WORDS, RunConfig, layer_from_words
-from fedwca.core.settings import Training
+from fedwca.core.training_settings import Training
 from fedwca.errors import UsageError
 
 WHAT, HOW, RUN, KEEP = "Data and model", "Method", "Run", "Configuration and results"

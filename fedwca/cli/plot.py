@@ -59,7 +59,7 @@ def command(
 
     For example: fedwca plot runs/first bars weights --format svg
     """
-    from fedwca.registry import canonical
+    from fedwca.registry import canonical_name
     from fedwca.results.pictures.catalogue import PICTURES, PictureRequest, check_unit, find_pictures
     from fedwca.results.pictures.style import save
     from fedwca.results.run import find_run, read_run
@@ -71,7 +71,7 @@ def command(
     wanted = find_pictures(names or [])
     results = read_run(find_run(run))
     one = (source_model, trial)
-    chosen = None if method is None else canonical(method)
+    chosen = None if method is None else canonical_name(method)
     check_unit(results, chosen, one)
 
     choice = PictureRequest(results, _models_of(results.path, chosen, one), chosen, one, how.value)

@@ -42,7 +42,7 @@ def command(
     from fedwca.export.images import find_images, load_pictures
     from fedwca.export.load import open_model
     from fedwca.export.predict import predict
-    from fedwca.runs.setup import resolve_device
+    from fedwca.runs.choose_device import resolve_device
 
     place = resolve_device(device)
     if model.is_file() and any(asked is not None for asked in (client, method, round_)):
@@ -65,7 +65,7 @@ def of_run(run: Path, client: int | None, method: str | None, round: int | None,
     """The model a client of a run was given."""
     from fedwca.export.from_run import model_of
     from fedwca.export.load import serve_model
-    from fedwca.runs.open import open_run
+    from fedwca.runs.open_run import open_run
 
     if client is None:
         raise UsageError(f"{run}: a run folder holds many models; say whose with --client")

@@ -19,8 +19,8 @@ from fedwca.results.results_table import narrow_columns, results_table
 from fedwca.results.run import count_of
 from fedwca.results.run_folder import to_plain
 from fedwca.results.tables import Table, comma_separated
+from fedwca.runs.execute_run import FinishedRun
 from fedwca.runs.reporter import PlannedRun
-from fedwca.runs.run_stages import FinishedRun
 
 
 def print_plan(run: PlannedRun) -> None:

@@ -16,7 +16,8 @@ from fedwca.errors import RankFailed, UsageError
 
 if TYPE_CHECKING:
     from fedwca.engine.distributed.process_group import RankWorld
-    from fedwca.runs.run_stages import FinishedRun, RunRanks
+    from fedwca.runs.execute_run import FinishedRun
+    from fedwca.runs.run_request import RunRanks
 
 LISTENING = 20.0
 """Seconds that a rank which cannot go on waits for rank 0 to say so, before it says so itself."""
@@ -50,7 +51,7 @@ def run_on_ranks(per_trial: int | None, work: Callable[[RunRanks], FinishedRun])
     """
     with joined_ranks(per_trial) as world:
         from fedwca.runs.rank_lifecycle import follow_run
-        from fedwca.runs.run_stages import RunRanks
+        from fedwca.runs.run_request import RunRanks
 
         if world is None or world.rank == 0:
             return work(RunRanks(world, per_trial))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from pathlib import Path
-from shlex import quote
 
 import typer
 
 from fedwca.cli.printing import print_plan
 from fedwca.cli.progress import watching
 from fedwca.config.layers import RunPlan
+from fedwca.runs.how_to_continue import say_what_is_kept
 from fedwca.runs.reporter import PlannedRun, Progress, RunReporter
 
 
@@ -42,9 +42,7 @@ class ConsoleReporter(RunReporter):
 
     def interrupted(self, done: int, folder: Path) -> None:
         """Say what is kept and how it goes on."""
-        rounds = "1 round is" if done == 1 else f"{done} rounds are"
-        how = f"fedwca resume {quote(str(folder))}"
-        typer.echo(f"Stopped; {rounds} kept in {folder}, with a summary; continue with: {how}", err=True)
+        typer.echo(say_what_is_kept(done, folder), err=True)
 
     def note(self, sentence: str) -> None:
         """On stderr, whoever reads stdout."""

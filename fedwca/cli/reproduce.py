@@ -55,7 +55,7 @@ def command(
     from fedwca.cli.reporter import ConsoleReporter
     from fedwca.reproduce.definitions import definition
     from fedwca.reproduce.jobs import ReproductionRequest, announce_jobs, plan_jobs, run_job
-    from fedwca.runs.run_stages import RunRequest
+    from fedwca.runs.run_request import RunRequest
 
     found = definition(table).chosen(row or [])
     found.check(table)

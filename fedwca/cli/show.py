@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from fedwca.config.registries import PLURALS, registry_of
-from fedwca.registry import canonical
+from fedwca.registry import canonical_name
 
 
 def list_command(
@@ -27,11 +27,11 @@ def list_command(
         "presets": _presets,
     }
     if kind is not None:
-        plural = PLURALS.get(canonical(kind), canonical(kind))
+        plural = PLURALS.get(canonical_name(kind), canonical_name(kind))
         if plural not in known:
             registry_of(kind)
         known = {plural: known[plural]}
-    names = {plural: fnmatch.filter(find(), canonical(pattern)) for plural, find in known.items()}
+    names = {plural: fnmatch.filter(find(), canonical_name(pattern)) for plural, find in known.items()}
     if as_json:
         typer.echo(json.dumps(names, indent=2))
         return
@@ -46,10 +46,10 @@ def show_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON alone.")] = False,
 ) -> None:
     """Show a component's fields, bounds, defaults and paper."""
-    if canonical(kind) in ("baseline", "baselines"):
+    if canonical_name(kind) in ("baseline", "baselines"):
         _show_baseline(name, as_json)
         return
-    if canonical(kind) in ("preset", "presets"):
+    if canonical_name(kind) in ("preset", "presets"):
         _show_preset(name, as_json)
         return
     found = registry_of(kind)
@@ -100,13 +100,13 @@ def _text(value: Any) -> str:
 
 
 def _show_baseline(name: str, as_json: bool) -> None:
-    from fedwca.config.methods import baseline
+    from fedwca.config.baselines import baseline
 
     found = baseline(name)
     if as_json:
         typer.echo(found.model_dump_json(indent=2))
         return
-    from fedwca.core.nested import flatten_keys
+    from fedwca.core.dotted_keys import flatten_keys
 
     for field, value in found.model_dump(exclude_none=True).items():
         if isinstance(value, dict):
@@ -118,19 +118,19 @@ def _show_baseline(name: str, as_json: bool) -> None:
 
 
 def _show_preset(name: str, as_json: bool) -> None:
-    from fedwca.config.run_config import read_preset
+    from fedwca.config.presets import read_preset
 
-    text, tables = read_preset(canonical(name))
+    text, tables = read_preset(canonical_name(name))
     typer.echo(json.dumps(tables, indent=2) if as_json else text.rstrip())
 
 
 def _baselines() -> list[str]:
-    from fedwca.config.paths import baseline_names
+    from fedwca.config.baselines import baseline_names
 
     return baseline_names()
 
 
 def _presets() -> list[str]:
-    from fedwca.config.paths import preset_names
+    from fedwca.config.presets import preset_names
 
     return preset_names()

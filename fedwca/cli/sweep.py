@@ -68,13 +68,13 @@ def command(
     need_one_process("fedwca sweep")
     from fedwca.cli.printing import print_in
     from fedwca.cli.reporter import ConsoleReporter
-    from fedwca.registry import unknown
-    from fedwca.runs.run_stages import RunRequest
+    from fedwca.registry import describe_unknown
+    from fedwca.runs.run_request import RunRequest
     from fedwca.search import space as sweep
     from fedwca.search.study import Search, search, tabulate_tries
 
     if criterion not in sweep.CRITERIA:
-        raise UsageError(f"--criterion: {unknown('criterion', criterion, sweep.CRITERIA)}")
+        raise UsageError(f"--criterion: {describe_unknown('criterion', criterion, sweep.CRITERIA)}")
     owner, params = sweep.grid(grid) if grid else (None, [])
     chosen = [*params, *map(sweep.parse_space, param or [])]
     if not chosen:

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from fedwca.config.methods import component_values, compose, unused_fields
+from fedwca.config.presets import preset
 from fedwca.config.registries import registry_of
-from fedwca.config.run_config import KINDS, Layer, RunConfig, merge, preset, read_file, resolve, spell_out
-from fedwca.core.nested import flatten_keys
+from fedwca.config.run_config import KINDS, Layer, RunConfig, merge, read_file, resolve, spell_out
+from fedwca.core.dotted_keys import flatten_keys
 from fedwca.datasets import find_dataset
 from fedwca.errors import FedwcaError, InvalidConfig, UsageError
 from fedwca.federated.method import Method
 from fedwca.federated.source_model import SourceTraining
-from fedwca.registry import canonical, unknown
+from fedwca.registry import canonical_name, describe_unknown
 
 TABLES = {"training", "source_training"}
 
@@ -55,7 +56,7 @@ def resolve_plan(
     Args:
         layer: values from the command line, as fields of `RunConfig`.
         pairs: ``("aggregator.ta", "0.05")`` …, part of the command line.
-        preset_name: see `fedwca.config.run_config.preset`.
+        preset_name: see `fedwca.config.presets.preset`.
         file: TOML or JSON.
         source: the source domain if nobody names one; None: the data set's own default, if that is known before its
             images are read.
@@ -163,9 +164,9 @@ def without(config: RunConfig, keys: Sequence[str]) -> RunConfig:
 def chosen_names(values: Layer) -> dict[str, list[str]]:
     """Names of the chosen components by kind, with the defaults filled in."""
     defaults = {"clusterer": "finch", **{k: f.default for k, f in RunConfig.model_fields.items() if k in KINDS}}
-    names = {kind: [canonical(str(values.get(kind) or defaults.get(kind) or "finch"))] for kind in KINDS[:-1]}
+    names = {kind: [canonical_name(str(values.get(kind) or defaults.get(kind) or "finch"))] for kind in KINDS[:-1]}
     objectives = values.get("objectives") or RunConfig.model_fields["objectives"].default
-    names["objective"] = [canonical(str(name)) for name in objectives]
+    names["objective"] = [canonical_name(str(name)) for name in objectives]
     return names
 
 
@@ -180,13 +181,13 @@ def parse_set_options(pairs: Sequence[tuple[str, str]], chosen: dict[str, list[s
     """
     layer: Layer = {}
     for key, value in pairs:
-        head, *rest = [canonical(part) for part in key.split(".")]
+        head, *rest = [canonical_name(part) for part in key.split(".")]
         if head in TABLES and len(rest) == 1:
             layer = merge(layer, {head: {rest[0]: value}})
             continue
         if head not in KINDS or len(rest) not in (1, 2):
             known = (*KINDS, *sorted(TABLES))
-            why = "has not the right number of parts" if head in known else unknown("kind", head, known)
+            why = "has not the right number of parts" if head in known else describe_unknown("kind", head, known)
             raise InvalidConfig(f"--set {key}={value}: {why}")
         if len(rest) == 1 and len(chosen[head]) > 1:
             raise InvalidConfig(f"--set {key}={value}: several are chosen; say {head}.{chosen[head][0]}.{rest[0]}")

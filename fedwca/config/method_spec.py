@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from fedwca.errors import UsageError
-from fedwca.registry import canonical, unknown
+from fedwca.registry import canonical_name, describe_unknown
 
 PARTS = ("aggregator", "clusterer", "pseudo_labeler", "objectives")
 
@@ -33,7 +33,7 @@ class MethodSpec:
     @property
     def name(self) -> str:
         """What records call it."""
-        return canonical(self.label) if self.label else self.text
+        return canonical_name(self.label) if self.label else self.text
 
     @property
     def plain(self) -> bool:
@@ -60,16 +60,16 @@ def parse_method(text: str) -> MethodSpec:
     changes = {}
     for change in rest:
         part, equals, value = change.partition("=")
-        part = {"objective": "objectives"}.get(canonical(part), canonical(part))
+        part = {"objective": "objectives"}.get(canonical_name(part), canonical_name(part))
         if part not in PARTS:
-            raise UsageError(f"method {text!r}: {unknown('part', part, PARTS)}")
+            raise UsageError(f"method {text!r}: {describe_unknown('part', part, PARTS)}")
         if not equals or not value:
             raise UsageError(f"method {text!r}: {change!r} is not of the form part=component, such as clusterer=true")
         specs = re.split(r"\+(?=[A-Za-z])", value) if part == "objectives" else [value]
         changes[part] = tuple(_component(spec) for spec in specs)
-    return MethodSpec(label.strip() or None, canonical(head), fields, changes)
+    return MethodSpec(label.strip() or None, canonical_name(head), fields, changes)
 
 
 def _component(spec: str) -> str:
     name, colon, fields = spec.partition(":")
-    return canonical(name) + colon + fields
+    return canonical_name(name) + colon + fields

@@ -1,94 +1,18 @@
-"""Methods from names: the composed one, and the baselines that files in ``baselines/`` describe."""
+"""Methods from names of components: the composed one, and the baselines beside it."""
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import replace
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
-
-from fedwca.config.method_spec import MethodSpec, parse_method
-from fedwca.config.paths import baseline_folder, baseline_names
+from fedwca.config.baselines import Baseline, baseline_for
+from fedwca.config.method_checks import check_clusterer_is_used, check_models_are_given
+from fedwca.config.method_spec import parse_method
 from fedwca.config.registries import registry_of
-from fedwca.config.run_config import Components, RunConfig, merge, spell_out
-from fedwca.errors import InvalidConfig, UnknownComponent, UsageError
+from fedwca.config.run_config import Components, RunConfig, merge
+from fedwca.errors import UsageError
 from fedwca.federated.method import Method
-from fedwca.registry import Component, canonical, problems, unknown
-
-
-class Baseline(BaseModel):
-    """One published method: its exact composition, and what in it is our reading."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-    label: str
-    """How tables call it."""
-    paper: str
-    """Where it is published."""
-    reading: str
-    """What the publication leaves open and how it is decided here."""
-    aggregator: str
-    pseudo_labeler: str
-    objectives: tuple[str, ...]
-    clusterer: str | None = None
-    components: Components = {}
-    """Fields that belong to the method; every other field is the run's."""
-    rounds: NonNegativeInt | None = None
-    """At most so many; 0: the source model as it is; None: the run's."""
-
-
-def baseline(name: str) -> Baseline:
-    """A baseline by name.
-
-    Raises:
-        UnknownComponent: there is no such file.
-    """
-    name = canonical(name)
-    if name not in baseline_names():
-        raise UnknownComponent(unknown("baseline", name, baseline_names()))
-    try:
-        return Baseline(**spell_out(tomllib.loads((baseline_folder() / f"{name}.toml").read_text())))
-    except ValidationError as error:
-        raise InvalidConfig(problems(error, f"baseline {name}: ")) from error
-
-
-def baseline_for(spec: MethodSpec) -> Baseline:
-    """The baseline that a method's word stands for: its head with the changes, or default parts around an aggregator.
-
-    Raises:
-        UnknownComponent: the head is neither a baseline nor an aggregator.
-    """
-    if spec.head in baseline_names():
-        found = baseline(spec.head)
-    elif spec.head in registry_of("aggregator").names():
-        found = Baseline(
-            label=registry_of("aggregator").get(spec.head).label or spec.head,
-            paper="",
-            reading="",
-            aggregator=spec.head,
-            pseudo_labeler=RunConfig.model_fields["pseudo_labeler"].default,
-            objectives=RunConfig.model_fields["objectives"].default,
-        )
-    elif spec.plain:
-        return baseline(spec.head)
-    else:
-        raise UnknownComponent(unknown("method", spec.head, [*baseline_names(), *registry_of("aggregator").names()]))
-    if spec.plain:
-        return found
-    changes: dict[str, Any] = {part: specs[0] for part, specs in spec.changes.items() if part != "objectives"}
-    if "objectives" in spec.changes:
-        changes["objectives"] = spec.changes["objectives"]
-    if spec.fields and "aggregator" not in changes:
-        changes["aggregator"] = f"{found.aggregator}:{spec.fields}"
-    given = spell_out(changes)
-    # A component that stands in for the head's comes without the fields that the head's file states.
-    replaced = {"objective" if part == "objectives" else part for part in spec.changes}
-    stated = {kind: fields for kind, fields in found.components.items() if kind not in replaced}
-    fields = merge(stated, given.pop("components", {}))
-    shown = [spec.fields, *(f"{part}={'+'.join(specs)}" for part, specs in spec.changes.items())]
-    label = spec.label or f"{found.label} ({'; '.join(part for part in shown if part)})"
-    return found.model_copy(update={**given, "components": fields, "label": label})
+from fedwca.registry import Component
 
 
 def component(kind: str, name: str, fields: Components) -> Any:
@@ -105,25 +29,14 @@ def assemble(
         UsageError: the parts do not fit each other.
     """
     aggregator = component("aggregator", parts.aggregator, fields)
-    grouping = aggregator.grouping
-    if clusterer and not grouping.needs_clusterer:
-        raise UsageError(
-            f"clusterer {clusterer!r} is not used: aggregator {aggregator.name!r} {grouping.instead}; "
-            "leave --clusterer out, or take one_hot or wca"
-        )
-    found = component("clusterer", clusterer or "finch", fields) if grouping.needs_clusterer else None
+    check_clusterer_is_used(aggregator, clusterer)
+    found = component("clusterer", clusterer or "finch", fields) if aggregator.grouping.needs_clusterer else None
     shown = label or name
     if found is not None and found.oracle:
         shown = f"{shown}, {found.label or found.name} (ORACLE)"
     labeler = component("pseudo_labeler", parts.pseudo_labeler, fields)
     objectives = tuple(component("objective", objective, fields) for objective in parts.objectives)
-    asked = [(labeler, labeler.models), *((o, (*o.anchors, *o.teachers)) for o in objectives)]
-    for part, models in asked:
-        if lacking := [model for model in models if model not in aggregator.references]:
-            raise UsageError(
-                f"{part.name!r} reads the model {lacking[0]!r}, which aggregator {aggregator.name!r} does not give; it "
-                f"gives {', '.join(aggregator.references)}"
-            )
+    check_models_are_given(aggregator, labeler, objectives)
     return Method(name, shown, aggregator, labeler, objectives, found)
 
 

@@ -6,7 +6,7 @@ import importlib
 from typing import Any
 
 from fedwca.errors import UsageError
-from fedwca.registry import Registry, canonical, unknown
+from fedwca.registry import Registry, canonical_name, describe_unknown
 
 PLURALS = {
     "dataset": "datasets",
@@ -25,10 +25,10 @@ def registry_of(kind: str) -> Registry[Any]:
     Raises:
         UsageError: there is no such kind.
     """
-    name = canonical(kind)
+    name = canonical_name(kind)
     plural = PLURALS.get(name, name)
     if plural not in PLURALS.values():
-        raise UsageError(unknown("kind", kind, [*PLURALS, "baseline", "preset"]))
+        raise UsageError(describe_unknown("kind", kind, [*PLURALS, "baseline", "preset"]))
     found = getattr(importlib.import_module(f"fedwca.{plural}"), plural)
     assert isinstance(found, Registry)
     return found

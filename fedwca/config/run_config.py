@@ -11,12 +11,11 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError, field_validator
 
 from fedwca.config.method_spec import parse_method
-from fedwca.config.paths import preset_folder, preset_names
 from fedwca.config.registries import registry_of
-from fedwca.core.nested import flatten_keys
-from fedwca.core.settings import DROPPED, Precision, SourceTraining, Training
+from fedwca.core.dotted_keys import flatten_keys
+from fedwca.core.training_settings import DROPPED, Precision, SourceTraining, Training
 from fedwca.errors import InvalidConfig, UsageError
-from fedwca.registry import canonical, problems, unknown
+from fedwca.registry import canonical_name, describe_problems, describe_unknown
 
 Layer = dict[str, Any]
 Components = dict[str, dict[str, dict[str, Any]]]
@@ -109,12 +108,12 @@ class RunConfig(BaseModel):
     @field_validator("dataset", "model", "clusterer", "aggregator", "pseudo_labeler", mode="after")
     @classmethod
     def _canonical(cls, value: str | None) -> str | None:
-        return None if value is None else canonical(value)
+        return None if value is None else canonical_name(value)
 
     @field_validator("objectives", mode="after")
     @classmethod
     def _canonical_all(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(canonical(name) for name in value))
+        return tuple(dict.fromkeys(canonical_name(name) for name in value))
 
     @field_validator("kernels", mode="before")
     @classmethod
@@ -140,7 +139,7 @@ def layer_from_words(words: Mapping[str, Any]) -> Layer:
     """
     known = [*RunConfig.model_fields, *TRAINING_WORDS]
     if strange := [word for word in words if word not in known]:
-        raise UsageError(unknown("setting", strange[0], known))
+        raise UsageError(describe_unknown("setting", strange[0], known))
     layer = {word: value for word, value in words.items() if word not in TRAINING_WORDS}
     training = {word: words[word] for word in TRAINING_WORDS if word in words}
     return merge(layer, {"training": training}) if training else layer
@@ -155,7 +154,7 @@ def validate(values: Layer) -> RunConfig:
     try:
         return RunConfig(**values)
     except ValidationError as error:
-        raise InvalidConfig(problems(error)) from error
+        raise InvalidConfig(describe_problems(error)) from error
 
 
 def restore_config(values: Layer) -> RunConfig:
@@ -187,35 +186,8 @@ def read_file(path: Path) -> Layer:
         raise InvalidConfig(f"--config {path}: needs a table of fields, such as rounds = 10")
     strange = sorted(set(values) - set(RunConfig.model_fields))
     if strange:
-        raise InvalidConfig(f"--config {path}: {unknown('field', strange[0], RunConfig.model_fields)}")
+        raise InvalidConfig(f"--config {path}: {describe_unknown('field', strange[0], RunConfig.model_fields)}")
     return spell_out(values)
-
-
-def preset(name: str, dataset: str, source: str | None) -> Layer:
-    """A preset's layer for a data set and source: ``[all]``, then ``[<dataset>]``, then ``[<dataset>.from.<source>]``.
-
-    Raises:
-        InvalidConfig: no preset has that name.
-    """
-    _, tables = read_preset(name)
-    own = dict(tables.get(canonical(dataset), {}))
-    by_source = own.pop("from", {})
-    layer: Layer = {}
-    for part in (tables.get("all", {}), own, by_source.get(canonical(source or ""), {})):
-        layer = merge(layer, part)
-    return spell_out(layer)
-
-
-def read_preset(name: str) -> tuple[str, Layer]:
-    """A preset's text and its tables.
-
-    Raises:
-        InvalidConfig: no preset has that name.
-    """
-    if name not in preset_names():
-        raise InvalidConfig(unknown("preset", name, preset_names()))
-    text = (preset_folder() / f"{name}.toml").read_text()
-    return text, tomllib.loads(text)
 
 
 def spell_out(layer: Layer) -> Layer:

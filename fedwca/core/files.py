@@ -1,10 +1,11 @@
-"""How files are written: whole, or not at all."""
+"""How files are written, whole or not at all, and what a folder of TOML files holds."""
 
 from __future__ import annotations
 
 import os
 import uuid
 from collections.abc import Callable
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 
@@ -27,3 +28,8 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def toml_names(folder: Traversable) -> list[str]:
+    """Names of the TOML files in a folder, sorted, without what they end in."""
+    return sorted(file.name.removesuffix(".toml") for file in folder.iterdir() if file.name.endswith(".toml"))

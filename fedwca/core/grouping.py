@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from fedwca.core.messages import State
+from fedwca.errors import FedwcaError
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,3 +146,17 @@ class ByChoice(Grouping):
 
 GROUPINGS: Mapping[str, Grouping] = {kind.name: kind for kind in (ByClusterer(), OneGroup(), EachAlone(), ByChoice())}
 """The kinds that come with the library, by name."""
+
+
+def check_labels(labels: Tensor, clients: int, name: str) -> Tensor:
+    """A clusterer's labels, if they are one for each client, numbered from 0 without gaps.
+
+    Raises:
+        FedwcaError: they are not.
+    """
+    right = labels.shape == (clients,) and labels.dtype == torch.int64
+    if not right or labels.unique().tolist() != list(range(int(labels.max()) + 1)):
+        raise FedwcaError(
+            f"clusterer {name!r} gave {labels.tolist()}; right would be {clients} int64 labels, 0 to C-1 without gaps"
+        )
+    return labels

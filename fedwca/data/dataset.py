@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedwca.errors import DataError, UsageError
-from fedwca.registry import canonical
+from fedwca.registry import canonical_name
 
 Images = NDArray[np.uint8]
 """``[N, H, W, 3]``, 0…255."""
@@ -83,7 +83,7 @@ class FederatedDataset:
             raise DataError(f"{where} has no domain; it needs at least one")
         if not self.classes or len(set(self.classes)) != len(self.classes):
             raise DataError(f"{where} needs at least one class and no class twice, not {list(self.classes)}")
-        if len({canonical(name) for name in self.domains}) != len(self.domains):
+        if len({canonical_name(name) for name in self.domains}) != len(self.domains):
             raise DataError(f"{where} has domains of the same name: {', '.join(self.domains)}")
         last = len(self.classes) - 1
         for name, domain in self.domains.items():
@@ -149,7 +149,7 @@ def canonical_domain(name: str) -> str:
     >>> canonical_domain("Real World")
     'real_world'
     """
-    return canonical(name).replace(" ", "_")
+    return canonical_name(name).replace(" ", "_")
 
 
 def sorted_classes(names: Iterable[str]) -> tuple[str, ...]:

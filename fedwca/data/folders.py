@@ -8,16 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
 
 from fedwca.core.files import write_atomically
 from fedwca.data.cache import cache_dir
 from fedwca.data.dataset import Images, Integers, sorted_classes
+from fedwca.data.image_files import DECODER, SUFFIXES, decode_image
 from fedwca.errors import DataError
-
-SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
-DECODER = 1
-"""Counts changes in how an image becomes pixels, so that an old cache is not taken for a new one."""
 
 
 def is_hidden(path: Path) -> bool:
@@ -87,32 +83,3 @@ def _decoded(files: list[Path], size: int, stretch: bool) -> Images:
         for _ in pool.map(put, range(len(files))):
             pass
     return images
-
-
-def decode_image(path: Path, size: int, stretch: bool = False) -> Images:
-    """One image file as ``[size, size, 3]``; see `read_image_folder`.
-
-    Raises:
-        DataError: the file does not decode; the message names it.
-    """
-    try:
-        with Image.open(path) as file:
-            image = _rgb(ImageOps.exif_transpose(file))
-            if stretch:
-                return np.asarray(image.resize((size, size), Image.Resampling.BILINEAR))
-            return np.asarray(ImageOps.fit(image, (size, size), Image.Resampling.BILINEAR))
-    except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise DataError(f"{path} does not decode as an image: {error}") from error
-
-
-def _rgb(image: Image.Image) -> Image.Image:
-    if image.mode.startswith("I;16") or image.mode in ("I", "F"):
-        # Pillow clips these at 255 instead of scaling them; 16-bit greys would turn white.
-        wide = np.asarray(image, np.float64)
-        scale = 255 / 65535 if wide.max(initial=0) > 255 else 1
-        return Image.fromarray(np.clip(wide * scale, 0, 255).astype(np.uint8)).convert("RGB")
-    if image.has_transparency_data:
-        image = image.convert("RGBA")
-        white = Image.new("RGBA", image.size, "white")
-        return Image.alpha_composite(white, image).convert("RGB")
-    return image.convert("RGB")

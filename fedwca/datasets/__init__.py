@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedwca.errors import UnknownComponent
-from fedwca.registry import Component, Registry, canonical
+from fedwca.registry import Component, Registry, canonical_name
 
 if TYPE_CHECKING:
     from fedwca.data import FederatedDataset
@@ -181,7 +181,7 @@ def find_dataset(name: str, root: Path | None = None, fields: Mapping[str, Any] 
         UnknownComponent: not registered, and no folder of that name in ``root``.
     """
     given = {**({} if root is None else {"root": root}), **(fields or {})}
-    if root is None or canonical(name) in datasets.names():
+    if root is None or canonical_name(name) in datasets.names():
         return datasets.build({"name": name, **given})
     from fedwca.data.readers import find_dataset_folder
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from fedwca.deploy.compression import TopKCompressor
-from fedwca.deploy.parcel import Parcel, Transport, model_slots, tensors_problem, tensors_to_row, wire_types
+from fedwca.deploy.half_precision import Transport, model_slots, wire_types
+from fedwca.deploy.parcel import Parcel, tensors_problem, tensors_to_row
 from fedwca.engine.layout import Layout
-from fedwca.federated.validation import ExpectedUpload, Upload, model_problem, upload_problem
+from fedwca.federated.upload_checks import ExpectedUpload, Upload, model_problem, upload_problem
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,14 @@ from fedwca.data.partition import ClientImages
 from fedwca.deploy.checks import require_covered
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.compression import NamedModels, TopKCompressor
-from fedwca.deploy.parcel import Parcel, model_slots, row_to_tensors, tensors_problem, tensors_to_row, wire_types
+from fedwca.deploy.half_precision import model_slots, wire_types
+from fedwca.deploy.parcel import Parcel, row_to_tensors, tensors_problem, tensors_to_row
 from fedwca.engine.interface import ClientWork, SingleStep
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.task import Task
 from fedwca.errors import DataError, Diverged, FedwcaError
-from fedwca.federated.validation import model_problem
+from fedwca.federated.upload_checks import model_problem
 
 
 @dataclass(frozen=True)

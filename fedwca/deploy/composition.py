@@ -9,13 +9,13 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, 
 from fedwca.config.registries import registry_of
 from fedwca.core.interfaces import Aggregator, Objective, PseudoLabeler
 from fedwca.core.network import Architecture
-from fedwca.deploy.parcel import Transport
+from fedwca.deploy.half_precision import Transport
 from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.precision import Precision
 from fedwca.engine.task import Training
 from fedwca.errors import InvalidConfig
 from fedwca.federated.method import Method
-from fedwca.registry import Registry, problems
+from fedwca.registry import Registry, describe_problems
 
 Spec = dict[str, Any]
 
@@ -74,7 +74,7 @@ class Composition(BaseModel):
         try:
             return cls.model_validate_json(text)
         except ValidationError as error:
-            raise InvalidConfig(problems(error, "composition: ")) from error
+            raise InvalidConfig(describe_problems(error, "composition: ")) from error
 
     def architecture(self) -> Architecture:
         """The model's architecture."""

@@ -9,7 +9,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from fedwca.deploy.parcel import DTYPES, Transport, cast_in_range, tensor_problem, tensors_problem, wire_types
+from fedwca.deploy.half_precision import DTYPES, Transport, cast_in_range, wire_types
+from fedwca.deploy.parcel import tensor_problem, tensors_problem
 from fedwca.engine.layout import Layout, Slot
 from fedwca.functional import largest_entries, scatter_entries
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from fedwca.config.methods import baseline
+from fedwca.config.baselines import baseline
 from fedwca.config.run_config import Layer, merge, validate
 from fedwca.data.metrics import mean
 from fedwca.deploy.checks import require_compressible, require_consent, require_defences, require_deployable
@@ -21,12 +21,15 @@ from fedwca.deploy.state_files import read_final
 from fedwca.engine.precision import matmul_precision
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.errors import InvalidConfig, UsageError
-from fedwca.registry import problems
+from fedwca.registry import describe_problems
 from fedwca.runs.bench import split_trial
-from fedwca.runs.record import count_accuracies
-from fedwca.runs.run_stages import RunRequest
-from fedwca.runs.setup import architecture, load, rehearse_components, resolve_device, source_model
-from fedwca.runs.start import new_run_path
+from fedwca.runs.check_components import rehearse_components
+from fedwca.runs.choose_device import resolve_device
+from fedwca.runs.load_data import architecture, load
+from fedwca.runs.round_record import count_accuracies
+from fedwca.runs.run_request import RunRequest
+from fedwca.runs.source_models import source_model
+from fedwca.runs.start_run import new_run_path
 
 
 @dataclass(frozen=True)
@@ -74,13 +77,13 @@ def make_deployment(wanted: DeployRequest) -> int:
     try:
         rules = Rules(**{"participation": config.participation, **dict(wanted.rules), "clients": count})
     except ValidationError as error:
-        raise InvalidConfig(problems(error, "--rule ", Rules.model_fields)) from error
+        raise InvalidConfig(describe_problems(error, "--rule ", Rules.model_fields)) from error
     try:
         made = DeploymentConfig(
             config=config.model_dump(mode="json"), classes=dataset.classes, rules=rules, **wanted.more
         )
     except ValidationError as error:
-        raise InvalidConfig(problems(error)) from error
+        raise InvalidConfig(describe_problems(error)) from error
     require_consent(rules, method)
     require_defences(rules, method, made.composition)
     require_compressible(made.composition, network)

@@ -9,11 +9,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from fedwca.deploy.half_precision import Transport, cast_in_range, model_slots, wire_types
 from fedwca.engine.layout import Layout, Slot
 
 MessageKind = Literal["train", "upload", "lost", "final", "done"]
-Transport = Literal["full", "half"]
-DTYPES: dict[Transport, torch.dtype] = {"full": torch.float32, "half": torch.float16}
 
 
 @dataclass(frozen=True)
@@ -41,31 +40,10 @@ class Parcel:
         return sum(tensor.numel() * tensor.element_size() for group in groups for tensor in group.values())
 
 
-def model_slots(layout: Layout) -> tuple[Slot, ...]:
-    """All tensors of a model, in the order of its row."""
-    return (*layout.parameters, *layout.statistics)
-
-
-def wire_types(layout: Layout, transport: Transport) -> dict[str, torch.dtype]:
-    """Type of each tensor on the wire: the first layer keeps its precision, because clients are clustered by it.
-
-    First layers of clients that began as one model are nearly collinear; rounded to half precision, other clusters
-    were found (docs/deploy.md).
-    """
-    first = {slot.name for slot in layout.layers()[0]}
-    return {slot.name: DTYPES["full" if slot.name in first else transport] for slot in model_slots(layout)}
-
-
 def row_to_tensors(row: Tensor, layout: Layout, transport: Transport = "full") -> dict[str, Tensor]:
     """A model ``[P]`` as named tensors; ``half`` keeps values beyond its range at the range's end."""
     wanted = wire_types(layout, transport)
     return {slot.name: cast_in_range(slot.of(row), wanted[slot.name]) for slot in model_slots(layout)}
-
-
-def cast_in_range(values: Tensor, kind: torch.dtype) -> Tensor:
-    """Values in another type; those beyond its range at the range's end."""
-    limit = torch.finfo(kind).max
-    return (values if values.dtype == kind else values.clamp(-limit, limit)).to(kind)
 
 
 def tensors_to_row(tensors: Mapping[str, Tensor], layout: Layout) -> Tensor:

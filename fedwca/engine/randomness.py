@@ -101,3 +101,8 @@ class Keys:
     def __call__(self, round: int, client: int, purpose: str) -> int:
         """The key of one client's draws for one purpose in one round."""
         return fold_key([self.seed, self.trial, round, client, purpose])
+
+
+def place_counters(count: int, step: int | Tensor, positions: Tensor, stride: int) -> Tensor:
+    """Counters ``[…, B, count]`` of ``count`` numbers a place; every place of every step has its own."""
+    return (step * stride + positions)[..., None] * count + torch.arange(count, device=positions.device)

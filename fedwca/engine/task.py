@@ -9,11 +9,11 @@ from torch import Tensor
 
 from fedwca.core.interfaces import Objective, PseudoLabeler
 from fedwca.core.messages import Targets
-from fedwca.core.settings import Training as Training
+from fedwca.core.training_settings import Training as Training
 
 
 @dataclass(frozen=True)
-class Received:
+class SentModels:
     """The models one client was sent, as mixtures of the server's rows."""
 
     weights: Tensor

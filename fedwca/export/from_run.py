@@ -22,7 +22,7 @@ from fedwca.results.run import run_identity
 from fedwca.results.run_files import read_configuration
 
 if TYPE_CHECKING:
-    from fedwca.runs.open import OpenedRun
+    from fedwca.runs.open_run import OpenedRun
 
 
 def model_of(

@@ -30,7 +30,7 @@ from fedwca.federated.server import (
     stack_reports,
 )
 from fedwca.federated.server import offer_source as offer_source  # `fedwca.round` forwards to it
-from fedwca.federated.validation import ExpectedUpload, Upload, validate_uploads
+from fedwca.federated.upload_checks import ExpectedUpload, Upload, validate_uploads
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,13 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedwca.core.grouping import GroupingInput
+from fedwca.core.grouping import GroupingInput, check_labels
 from fedwca.core.interfaces import Aggregator, Clusterer, Objective
 from fedwca.core.messages import Bounded, Offer, Signatures, State
 from fedwca.engine.randomness import Keys, permutation, uniform
 from fedwca.errors import FedwcaError
 from fedwca.federated.method import Method
-from fedwca.federated.validation import ExpectedUpload, Upload
+from fedwca.federated.upload_checks import ExpectedUpload, Upload
 from fedwca.functional import Metric
 
 COLLECTED = "collected."
@@ -135,20 +135,6 @@ def assign_clusters(
     choices = {client: int(upload.label[0]) for client, upload in uploads.items() if upload.label is not None}
     labels = aggregator.grouping.assign(GroupingInput(round, clients, state, choices, cluster, deal))
     return labels, notes
-
-
-def check_labels(labels: Tensor, clients: int, name: str) -> Tensor:
-    """A clusterer's labels, if they are one for each client, numbered from 0 without gaps.
-
-    Raises:
-        FedwcaError: they are not.
-    """
-    right = labels.shape == (clients,) and labels.dtype == torch.int64
-    if not right or labels.unique().tolist() != list(range(int(labels.max()) + 1)):
-        raise FedwcaError(
-            f"clusterer {name!r} gave {labels.tolist()}; right would be {clients} int64 labels, 0 to C-1 without gaps"
-        )
-    return labels
 
 
 def compare_clients(clusterer: Clusterer | None, signatures: Signatures) -> tuple[Tensor, Metric]:

@@ -14,13 +14,14 @@ import torch
 from torch import Tensor
 
 from fedwca.core.network import Architecture, Network
-from fedwca.core.settings import SourceTraining as SourceTraining
 from fedwca.core.tensor_files import checksum, file_digest, fill_module, open_tensors, read_tensors, write_tensors
+from fedwca.core.training_settings import SourceTraining as SourceTraining
 from fedwca.data.cache import cache_dir
 from fedwca.data.dataset import Domain
-from fedwca.engine.draws import dropout_masks, weak_views
+from fedwca.engine.augmentation import weak_views
+from fedwca.engine.cpu_cores import limit_to_one_thread
+from fedwca.engine.dropout import dropout_masks
 from fedwca.engine.randomness import fold_key, permutation
-from fedwca.engine.sequential.engine import limit_to_one_thread
 from fedwca.errors import CheckpointError, DataError, Diverged
 
 RECIPE = 3

@@ -18,7 +18,7 @@ from fedwca.federated.method import Method
 from fedwca.federated.server import Server
 
 if TYPE_CHECKING:
-    from fedwca.runs.open import OpenedRun
+    from fedwca.runs.open_run import OpenedRun
 
 
 @dataclass(frozen=True, eq=False)

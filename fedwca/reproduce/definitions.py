@@ -11,14 +11,13 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from fedwca.config.baselines import baseline_names
 from fedwca.config.method_spec import parse_method
-from fedwca.config.paths import baseline_names
 from fedwca.config.run_config import Layer, RunConfig, merge
-from fedwca.datasets import datasets
 from fedwca.engine.layout import Layout
 from fedwca.errors import UnknownComponent, UsageError
-from fedwca.registry import canonical, unknown
-from fedwca.runs.setup import architecture
+from fedwca.registry import canonical_name, describe_unknown
+from fedwca.runs.load_data import architecture
 
 AVERAGE = "average"
 """Key of the published rows over all sources."""
@@ -55,11 +54,11 @@ class Definition(BaseModel):
         Raises:
             UsageError: it has no such row.
         """
-        known = {canonical(name): name for name in self.rows}
+        known = {canonical_name(name): name for name in self.rows}
         for row in rows:
-            if canonical(row) not in known:
-                raise UsageError(f"--row {row}: {unknown('row', row, self.rows)}")
-        kept = {known[canonical(row)] for row in rows} or set(self.rows)
+            if canonical_name(row) not in known:
+                raise UsageError(f"--row {row}: {describe_unknown('row', row, self.rows)}")
+        kept = {known[canonical_name(row)] for row in rows} or set(self.rows)
         return self.model_copy(update={"rows": {name: word for name, word in self.rows.items() if name in kept}})
 
     def check(self, name: str) -> None:
@@ -87,13 +86,14 @@ def layer_clusterer(signature: int | str) -> str:
 
 
 @cache
-def _read(name: str) -> dict[str, Any]:
+def read_toml(name: str) -> dict[str, Any]:
+    """A file of this folder: ``reproduce``, what is to be run, or ``published``, what was printed."""
     return tomllib.loads((resources.files("fedwca.reproduce") / f"{name}.toml").read_text())
 
 
 def reproduction_names() -> list[str]:
     """Every table and figure that can be run."""
-    return [name for name in _read("reproduce") if name not in ("quick", "speed")]
+    return [name for name in read_toml("reproduce") if name not in ("quick", "speed")]
 
 
 def definition(name: str) -> Definition:
@@ -102,15 +102,15 @@ def definition(name: str) -> Definition:
     Raises:
         UsageError: there is no such one, or nothing is to be run for it.
     """
-    if canonical(name) not in reproduction_names():
-        raise UsageError(unknown("table or figure to run", name, reproduction_names()))
-    return Definition(**_read("reproduce")[canonical(name)])
+    if canonical_name(name) not in reproduction_names():
+        raise UsageError(describe_unknown("table or figure to run", name, reproduction_names()))
+    return Definition(**read_toml("reproduce")[canonical_name(name)])
 
 
 def quick_settings(dataset: str) -> Layer:
     """What ``--quick`` puts over the preset."""
-    found = _read("reproduce")["quick"]
-    layer: Layer = found.get(canonical(dataset), found["else"])
+    found = read_toml("reproduce")["quick"]
+    layer: Layer = found.get(canonical_name(dataset), found["else"])
     return layer
 
 
@@ -128,8 +128,8 @@ class PublishedTable:
 
 def published_table(name: str, dataset: str) -> PublishedTable | None:
     """The published values of a table for a data set; None where it has none."""
-    table = _read("published").get(canonical(name), {})
-    found = table.get(canonical(dataset))
+    table = read_toml("published").get(canonical_name(name), {})
+    found = table.get(canonical_name(dataset))
     if found is None:
         return None
     spreads = found.get("std", {})
@@ -139,48 +139,6 @@ def published_table(name: str, dataset: str) -> PublishedTable | None:
         for index, (source, mean) in enumerate(zip(found["sources"], means, strict=True))
     }
     return PublishedTable(table["source"], values, found.get("clusters", {}))
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What a set of runs takes, roughly."""
-
-    runs: int
-    """Methods × source models × trials."""
-    rounds: int
-    """Of all these together."""
-    images: float
-    """Images trained on, each time counted; NaN where the data set is not catalogued."""
-    hours: float
-    """On two CPU cores; NaN where nobody measured the model."""
-
-    def __add__(self, other: Cost) -> Cost:
-        return Cost(
-            self.runs + other.runs,
-            self.rounds + other.rounds,
-            self.images + other.images,
-            self.hours + other.hours,
-        )
-
-
-def estimate_cost(config: RunConfig, source: str, methods: Sequence[int]) -> Cost:
-    """The cost of some methods for one source; source models come on top, once.
-
-    Args:
-        config: the run's.
-        source: source domain.
-        methods: rounds of each method.
-    """
-    runs = config.source_models * config.trials
-    catalogued = datasets.get(config.dataset).counts if config.dataset in datasets.names() else {}
-    targets = {name: count for name, count in catalogued.items() if name != source}
-    most = float(config.samples or float("inf"))
-    each = sum(config.clients * 0.64 * min(most, count / config.clients) for count in targets.values())
-    images = each * config.training.epochs * runs * sum(methods) if targets else float("nan")
-    known = _read("reproduce")["speed"].get(config.model)
-    pixels = (architecture(config).side / known["side"]) ** 2 if known else float("nan")
-    hours = images * pixels / known["images"] / 3600 if known else float("nan")
-    return Cost(runs * len(methods), runs * sum(methods), images, hours)
 
 
 def fitting_definitions(found: Definition, config: RunConfig) -> Definition:

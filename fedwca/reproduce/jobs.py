@@ -11,15 +11,14 @@ from typing import Any
 
 from fedwca.config.layers import RunPlan
 from fedwca.config.method_spec import parse_method
-from fedwca.core.nested import flatten_keys
+from fedwca.core.dotted_keys import flatten_keys
 from fedwca.datasets import datasets
 from fedwca.errors import FedwcaError
-from fedwca.registry import canonical
+from fedwca.registry import canonical_name
+from fedwca.reproduce.cost_estimate import Cost, estimate_cost
 from fedwca.reproduce.definitions import (
-    Cost,
     Definition,
     PublishedTable,
-    estimate_cost,
     fitting_definitions,
     layer_clusterer,
     layered_settings,
@@ -33,10 +32,10 @@ from fedwca.results.run import count_of
 from fedwca.results.summary import summarise
 from fedwca.results.tables import Table
 from fedwca.runs.bench import split_trial
+from fedwca.runs.load_data import load
 from fedwca.runs.reporter import RunReporter
 from fedwca.runs.reuse import CollectedRuns, chosen_sources, collect_runs, dataset_name, sort_methods
-from fedwca.runs.run_stages import RunRequest
-from fedwca.runs.setup import load
+from fedwca.runs.run_request import RunRequest
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,7 @@ def plan_jobs(wanted: ReproductionRequest) -> list[Job]:
     """The jobs of a table, every source checked before anything is trained."""
     table, found, asked, quick = wanted.table, wanted.found, wanted.asked, wanted.quick
     made = []
-    for name in [canonical(name) for name in wanted.datasets] or found.datasets:
+    for name in [canonical_name(name) for name in wanted.datasets] or found.datasets:
         first = replace(asked, layer=layered_settings(found, name, quick, asked.layer))
         fits = fitting_definitions(found, first.plan().config)
         layer = layered_settings(fits, name, quick, asked.layer)
@@ -102,7 +101,7 @@ def plan_jobs(wanted: ReproductionRequest) -> list[Job]:
         requests = {str(one.layer["source"]): one for one in chosen_sources(request, sources, wanted.planning)}
         plans = {source: one.plan() for source, one in requests.items()}
         config = next(iter(plans.values())).config
-        made.append(Job(canonical(table), fits, requests, plans, dataset_name(config), printed, quick))
+        made.append(Job(canonical_name(table), fits, requests, plans, dataset_name(config), printed, quick))
     return made
 
 
@@ -110,7 +109,7 @@ def setting_origins(wanted: ReproductionRequest, found: Definition, name: str) -
     """What the table or ``--quick`` sets for a data set, and the user did not."""
     whole = {**found.layer(), "dataset": name, "source": ""}
     own = {key: "--quick" for key, _ in flatten_keys(quick_settings(name))} if wanted.quick else {}
-    own |= {key: f"reproduce {canonical(wanted.table)}" for key, _ in flatten_keys(whole)}
+    own |= {key: f"reproduce {canonical_name(wanted.table)}" for key, _ in flatten_keys(whole)}
     theirs = {key for key, _ in (*flatten_keys(wanted.asked.layer), *wanted.asked.pairs)}
     theirs |= {key for key, named in (("dataset", wanted.datasets), ("source", wanted.sources)) if named}
     return {key: origin for key, origin in own.items() if key not in theirs}

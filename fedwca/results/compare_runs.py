@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fedwca.core.nested import flatten_keys
+from fedwca.core.dotted_keys import flatten_keys
 from fedwca.results.run_folder import to_plain
 from fedwca.results.same_numbers import SAME_NUMBERS
 

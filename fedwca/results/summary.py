@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedwca.data.metrics import mean
+from fedwca.results.reference_method import REFERENCE
 from fedwca.results.statistics import deviation as deviation
 
 Record = Mapping[str, Any]
@@ -68,7 +69,7 @@ def paired_differences(row: Row, other: Row) -> list[float]:
     return [value - other.runs[run] for run, value in row.runs.items() if run in other.runs]
 
 
-def summarise(table: Sequence[Row], to: str = "fedavg") -> dict[str, Any]:
+def summarise(table: Sequence[Row], to: str = REFERENCE) -> dict[str, Any]:
     """The table as plain values; accuracies in percent.
 
     Args:

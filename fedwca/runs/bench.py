@@ -17,9 +17,10 @@ from fedwca.federated.method import Method
 from fedwca.federated.round import init_server
 from fedwca.federated.source_model import TrainedSource
 from fedwca.results.checkpoints import Unit
-from fedwca.runs.record import WarnOnce, count_accuracies
+from fedwca.runs.checkpointer import Checkpointer, RoundState
 from fedwca.runs.reporter import NO_PROGRESS, Progress
-from fedwca.runs.round_state import Checkpointer, RoundState
+from fedwca.runs.round_record import count_accuracies
+from fedwca.runs.round_warnings import WarnOnce
 from fedwca.runs.rounds import Trial, run_rounds
 from fedwca.runs.schedule import Schedule
 
@@ -39,7 +40,7 @@ class TrialSplits:
 
     Args:
         config: says how many clients and trials.
-        dataset: see `fedwca.runs.setup.load`.
+        dataset: see `fedwca.runs.load_data.load`.
         source: name of the source domain.
     """
 
@@ -163,7 +164,7 @@ def run_bench(
     Args:
         config: what to run.
         methods: with their rounds, see `fedwca.config.methods.compose`.
-        dataset: see `fedwca.runs.setup.load`.
+        dataset: see `fedwca.runs.load_data.load`.
         source: name of the source domain.
         progress: told how far it is.
         keeper: keeps a point after each record was taken, and says where an earlier process stopped.

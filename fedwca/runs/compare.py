@@ -9,9 +9,10 @@ from pathlib import Path
 from fedwca.config.method_spec import parse_method
 from fedwca.errors import UsageError
 from fedwca.results.comparison import Comparison
+from fedwca.results.reference_method import REFERENCE
 from fedwca.runs.reporter import SILENT, RunReporter
 from fedwca.runs.reuse import chosen_sources, collect_runs, dataset_name
-from fedwca.runs.run_stages import RunRequest
+from fedwca.runs.run_request import RunRequest
 
 
 def run_comparison(
@@ -36,7 +37,7 @@ def run_comparison(
         FedwcaError: what is wrong, in a sentence.
     """
     names = [parse_method(method).name for method in methods]
-    base = parse_method(reference).name if reference else "fedavg"
+    base = parse_method(reference).name if reference else REFERENCE
     if reference and base not in names:
         raise UsageError(f"--reference {reference}: is not one of the methods {', '.join(names)}")
     layer = {**request.layer, "baselines": list(methods), "composed": False}

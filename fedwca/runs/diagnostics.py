@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fedwca.config.registries import registry_of
+from fedwca.core.grouping import check_labels
 from fedwca.core.messages import Offer
 from fedwca.data.metrics import Metrics
 from fedwca.engine.interface import ClientWork, Engine, SingleStep
@@ -16,7 +17,7 @@ from fedwca.engine.randomness import Keys
 from fedwca.engine.signatures import BankSignatures
 from fedwca.engine.task import Task, Training
 from fedwca.federated.method import Method
-from fedwca.federated.server import Server, check_labels
+from fedwca.federated.server import Server
 
 
 def cluster_layers(

@@ -16,8 +16,8 @@ from fedwca.data.partition import Federation
 from fedwca.engine.memory import MemoryEstimate, estimate_memory
 from fedwca.errors import UsageError
 from fedwca.federated.method import Method
+from fedwca.runs.load_data import architecture
 from fedwca.runs.select_engine import clients_at_once, footprint, trials_at_once
-from fedwca.runs.setup import architecture
 
 
 def estimate_run(

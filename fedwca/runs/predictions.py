@@ -7,10 +7,10 @@ from pathlib import Path
 import torch
 
 from fedwca.core.messages import Predictions
-from fedwca.engine.sequential.engine import limit_to_one_thread
+from fedwca.engine.cpu_cores import limit_to_one_thread
 from fedwca.engine.sequential.replica import Replica
 from fedwca.results.pictures.models import Models
-from fedwca.runs.open import open_run
+from fedwca.runs.open_run import open_run
 
 
 def predict_for_pictures(run: Path, method: str | None = None, source_model: int = 0, trial: int = 0) -> Models:
@@ -23,7 +23,7 @@ def predict_for_pictures(run: Path, method: str | None = None, source_model: int
         trial: which trial, from 0.
 
     Raises:
-        FedwcaError: see `fedwca.runs.open.open_run`.
+        FedwcaError: see `fedwca.runs.open_run.open_run`.
     """
     found = open_run(run, method, source_model, trial)
     metrics, clients = found.federation.metrics, found.federation.clients

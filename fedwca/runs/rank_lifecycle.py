@@ -6,21 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from fedwca._version import __version__
 from fedwca.config.methods import compose
 from fedwca.config.run_config import RunConfig, validate
 from fedwca.engine.distributed.process_group import RankWorld
+from fedwca.engine.distributed.version_check import VERSIONS, check_versions
 from fedwca.engine.precision import matmul_precision
-from fedwca.errors import DataError, FedwcaError
+from fedwca.errors import DataError
 from fedwca.federated.method import Method
 from fedwca.results.checkpoints import SavedCheckpoint, Unit
 from fedwca.runs.bench import run_bench
+from fedwca.runs.checkpointer import Checkpointer, is_finished
+from fedwca.runs.choose_device import resolve_device
+from fedwca.runs.load_data import load
 from fedwca.runs.rank_schedule import RankSchedule
-from fedwca.runs.round_state import Checkpointer, is_finished
-from fedwca.runs.setup import load, resolve_device
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,6 @@ class SentRun(SavedCheckpoint):
     def tensors(self) -> dict[str, Tensor]:
         """All tensors by name, on the CPU."""
         return dict(self.values)
-
-
-VERSIONS = {"fedwca": __version__, "torch": torch.__version__}
 
 
 def remaining_rounds(
@@ -88,10 +85,7 @@ def follow_run(world: RankWorld) -> None:
     opening: dict[str, Any] = world.everyone.give(None)
     if not opening:  # the run is finished
         return
-    for name, version in opening["versions"].items():
-        if VERSIONS[name] != version:
-            here = f"{name} {VERSIONS[name]} is installed here"
-            raise FedwcaError(f"{here}, {version} on rank 0; all ranks need the same")
+    check_versions(opening["versions"])
     config = validate(opening["config"])
     methods = compose(config)
     dataset, source = load(config)

@@ -14,16 +14,18 @@ from fedwca.core.network import Network
 from fedwca.data.dataset import FederatedDataset
 from fedwca.data.partition import ClientImages
 from fedwca.engine.distributed.process_group import Mail, RankWorld
-from fedwca.engine.distributed.sharded import ShardedEngine, own_images
+from fedwca.engine.distributed.sharded_engine import ShardedEngine, own_images
 from fedwca.engine.interface import TrialsInTurn
 from fedwca.federated.source_model import TrainedSource
 from fedwca.results.checkpoints import Unit
 from fedwca.results.run_folder import to_plain
+from fedwca.runs.checkpointer import CheckpointStore
+from fedwca.runs.choose_device import resolve_device
+from fedwca.runs.load_data import architecture
 from fedwca.runs.reporter import Progress
-from fedwca.runs.round_state import CheckpointStore
 from fedwca.runs.schedule import Record, Schedule, deal_trials, per_trial
 from fedwca.runs.select_engine import choose_engine
-from fedwca.runs.setup import Tell, architecture, resolve_device, source_models
+from fedwca.runs.source_models import Tell, source_models
 
 
 class RankSchedule(Schedule):

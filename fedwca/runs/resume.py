@@ -10,18 +10,19 @@ from typing import Any
 from fedwca.config.layers import RunPlan
 from fedwca.config.methods import compose
 from fedwca.config.run_config import restore_config
-from fedwca.errors import UsageError
+from fedwca.errors import DataError, UsageError
 from fedwca.results.compare_runs import differing_settings
 from fedwca.results.run import read_run
 from fedwca.results.run_files import read_configuration, read_records
 from fedwca.results.run_folder import RunFolder
-from fedwca.runs.execute import execute_run
+from fedwca.runs.choose_device import resolve_device
+from fedwca.runs.execute_run import FinishedRun, execute_run
+from fedwca.runs.load_data import load
 from fedwca.runs.log_to import build_loggers
-from fedwca.runs.prepare import OpenRunFolder, prepare_run
+from fedwca.runs.prepare_run import OpenRunFolder, kind_of_device, prepare_run
 from fedwca.runs.reporter import SILENT, RunReporter
-from fedwca.runs.run_stages import ONE_PROCESS, FinishedRun, RunRanks
+from fedwca.runs.run_request import ONE_PROCESS, RunRanks
 from fedwca.runs.run_summary import tabulate
-from fedwca.runs.setup import load
 
 
 def resume_run(path: Path, reporter: RunReporter = SILENT, ranks: RunRanks = ONE_PROCESS) -> FinishedRun:
@@ -54,7 +55,21 @@ def resume_run(path: Path, reporter: RunReporter = SILENT, ranks: RunRanks = ONE
     with RunFolder(path, again=True) as folder:
         dataset, source = load(config)
         opened = OpenRunFolder(folder, plan, dataset, source, started, about["keep"], loggers, earlier=about)
+        check_unchanged(opened, about, kind_of_device(resolve_device(config.device), ranks), reporter)
         return execute_run(prepare_run(opened, reporter, ranks), reporter)
+
+
+def check_unchanged(opened: OpenRunFolder, earlier: Mapping[str, Any], device: str, reporter: RunReporter) -> None:
+    """See that a run goes on with the data it began with, and say where it goes on elsewhere.
+
+    Raises:
+        DataError: the images are others.
+    """
+    if opened.dataset.digest() != earlier["data_digest"]:
+        name = opened.dataset.name
+        raise DataError(f"{opened.folder.path}: the images of {name} are not those the run began with; run it anew")
+    if device != earlier["device"]:
+        reporter.warn(f"begun on {earlier['device']}, going on on {device}: last digits may differ")
 
 
 def refuse_other_request(path: Path, plan: RunPlan) -> None:

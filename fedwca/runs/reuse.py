@@ -13,15 +13,15 @@ from fedwca.config.method_spec import parse_method
 from fedwca.config.run_config import RunConfig, validate
 from fedwca.datasets import datasets
 from fedwca.errors import FedwcaError, InvalidConfig, UsageError
-from fedwca.registry import canonical, unknown
+from fedwca.registry import canonical_name, describe_unknown
 from fedwca.results.run import Run, data_name, read_if_run, read_run, run_folders
 from fedwca.results.run_folder import to_plain
 from fedwca.results.same_numbers import SAME_NUMBERS
 from fedwca.results.summary import Record, Row
+from fedwca.runs.load_data import load
 from fedwca.runs.reporter import RunReporter
-from fedwca.runs.run_stages import RunRequest
-from fedwca.runs.setup import load
-from fedwca.runs.start import start_run
+from fedwca.runs.run_request import RunRequest
+from fedwca.runs.start_run import start_run
 
 OWN_TO_METHODS = {
     *("aggregator", "clusterer", "pseudo_labeler", "objectives", "components"),
@@ -61,9 +61,9 @@ def chosen_sources(request: RunRequest, names: Sequence[str], catalogue: bool = 
     listed = datasets.get(first.config.dataset).domains if first.config.dataset in datasets.names() else ()
     if catalogue and listed:
         domains, default = list(listed), listed[0]
-        if strange := [name for name in names if canonical(name) not in (*listed, "all")]:
-            raise UsageError(f"--source {strange[0]}: {unknown('domain', strange[0], listed)}")
-        wanted = domains if list(names) == ["all"] else [canonical(name) for name in names]
+        if strange := [name for name in names if canonical_name(name) not in (*listed, "all")]:
+            raise UsageError(f"--source {strange[0]}: {describe_unknown('domain', strange[0], listed)}")
+        wanted = domains if list(names) == ["all"] else [canonical_name(name) for name in names]
     else:
         dataset, default = load(first.config)
         wanted = list(dataset.domains) if list(names) == ["all"] else [dataset.domain(name).name for name in names]

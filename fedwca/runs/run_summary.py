@@ -12,7 +12,8 @@ from fedwca.config.layers import RunPlan
 from fedwca.results.pictures import overview
 from fedwca.results.run import run_title
 from fedwca.results.summary import Row, summarise, table_rows
-from fedwca.runs.run_stages import PreparedRun
+from fedwca.runs.prepare_run import PreparedRun
+from fedwca.runs.round_record import seconds_spent
 
 
 def write_summary(run: PreparedRun, prepared: float, complete: bool) -> tuple[list[Row], dict[str, Any]]:
@@ -46,12 +47,6 @@ def write_summary(run: PreparedRun, prepared: float, complete: bool) -> tuple[li
     # Last, for it says that the run is complete.
     folder.write("summary.json", summary)
     return table, json.loads((folder.path / "summary.json").read_text())
-
-
-def seconds_spent(record: Mapping[str, Any]) -> float:
-    """Seconds of a round and its evaluation, by the clock."""
-    seconds = record.get("seconds", {})
-    return float(seconds.get("round", 0.0) + seconds.get("evaluate", 0.0))
 
 
 def tabulate(plan: RunPlan, records: Sequence[dict[str, Any]], domains: Sequence[str]) -> list[Row]:

@@ -15,7 +15,7 @@ from fedwca.federated.source_model import TrainedSource
 from fedwca.results.checkpoints import Unit
 from fedwca.runs.reporter import Progress
 from fedwca.runs.select_engine import choose_engines, trials_at_once
-from fedwca.runs.setup import Tell, source_models
+from fedwca.runs.source_models import Tell, source_models
 
 Record = dict[str, Any]
 

@@ -9,13 +9,15 @@ import torch
 from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
+from fedwca.engine.cpu_cores import count_cores
 from fedwca.engine.interface import Engine, TrialsInTurn
 from fedwca.engine.memory import Footprint, free_bytes, slice_size
-from fedwca.engine.sequential.engine import SequentialEngine, count_cores
+from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedEngine, StackedTrials, can_share_step
 from fedwca.engine.stacked.tuning.kernels import Kernels
 from fedwca.errors import UsageError
-from fedwca.runs.setup import architecture, resolve_device
+from fedwca.runs.choose_device import resolve_device
+from fedwca.runs.load_data import architecture
 
 ENGINES: dict[str, type[SequentialEngine] | type[StackedEngine]] = {"loop": SequentialEngine, "stacked": StackedEngine}
 """Engines by the name that `RunConfig.engine` gives them."""

@@ -15,8 +15,9 @@ from fedwca.engine.stacked.tuning.benchmark import Found, benchmark_kernels, pic
 from fedwca.engine.stacked.tuning.kernels import DROPPED, Kernels, default_kernels
 from fedwca.errors import UsageError
 from fedwca.federated.method import Method
+from fedwca.runs.choose_device import resolve_device
+from fedwca.runs.load_data import architecture
 from fedwca.runs.select_engine import clients_at_once, engine_name, fits_memory, trials_at_once
-from fedwca.runs.setup import architecture, resolve_device
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from fedwca.config.layers import TABLES, RunPlan
 from fedwca.config.methods import method_parts
 from fedwca.data.metrics import mean
 from fedwca.errors import UsageError
-from fedwca.registry import canonical, unknown
+from fedwca.registry import canonical_name, describe_unknown
 
 CRITERIA = {"density": "maximize", "entropy": "minimize"}
 """What the last models say of unlabeled images, and which way is better."""
@@ -86,9 +86,9 @@ def grid(name: str) -> tuple[str | None, list[Options]]:
     Raises:
         UsageError: there is no such grid.
     """
-    if canonical(name) not in grids():
-        raise UsageError(unknown("grid", name, grids()))
-    found = grids()[canonical(name)]
+    if canonical_name(name) not in grids():
+        raise UsageError(describe_unknown("grid", name, grids()))
+    found = grids()[canonical_name(name)]
     return found.get("method"), [Options(key, tuple(values)) for key, values in found["params"].items()]
 
 
@@ -98,7 +98,7 @@ def resolve_grid(key: str, decided: RunPlan) -> str:
     Raises:
         UsageError: the method has no such component or field, or several of them.
     """
-    head, *rest = [canonical(part) for part in key.split(".")]
+    head, *rest = [canonical_name(part) for part in key.split(".")]
     if head in TABLES or len(rest) != 1:
         return ".".join([head, *rest])
     (method, _) = decided.methods[0]

@@ -17,7 +17,7 @@ from fedwca.results.same_numbers import SAME_NUMBERS
 from fedwca.results.tables import Table
 from fedwca.runs.reporter import RunReporter, WarningsOnly
 from fedwca.runs.reuse import chosen_sources, collect_runs
-from fedwca.runs.run_stages import RunRequest
+from fedwca.runs.run_request import RunRequest
 from fedwca.search.space import CRITERIA, ORACLE, Options, Range, check_taken, judge, resolve_grid
 
 

@@ -309,7 +309,7 @@ def test_what_nobody_foresaw_is_one_sentence_too(bench: Bench, monkeypatch: pyte
     def fail(*_: Any) -> None:
         raise RuntimeError("a surprise")
 
-    monkeypatch.setattr("fedwca.runs.start.load", fail)
+    monkeypatch.setattr("fedwca.runs.start_run.load", fail)
     run = bench()
     assert run.code == 1
     assert run.err.startswith("Error: unexpected RuntimeError: a surprise. Please run again with --debug")
@@ -322,7 +322,7 @@ def never(*_: Any, **__: Any) -> None:
 def test_a_folder_that_cannot_be_written_is_found_before_work(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedwca.runs.start.load", never)
+    monkeypatch.setattr("fedwca.runs.start_run.load", never)
     (tmp_path / "file").write_text("in the way")
     for path in (tmp_path / "file", tmp_path / "file" / "below"):
         run = bench(out=path)
@@ -331,7 +331,7 @@ def test_a_folder_that_cannot_be_written_is_found_before_work(
 
 
 def test_a_full_disk_is_found_before_work(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedwca.runs.start.load", never)
+    monkeypatch.setattr("fedwca.runs.start_run.load", never)
     monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 1 << 20}))
     run = bench()
     assert run.code == 1

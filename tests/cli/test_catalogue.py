@@ -13,7 +13,7 @@ from fedwca.cli import app
 from fedwca.cli.complete import baselines, complete_names, presets
 from fedwca.config.registries import PLURALS, registry_of
 from fedwca.config.run_config import RunConfig
-from fedwca.core.settings import Training
+from fedwca.core.training_settings import Training
 
 from .conftest import call
 

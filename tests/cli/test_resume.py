@@ -23,8 +23,8 @@ from fedwca.errors import UsageError
 from fedwca.results import checkpoints
 from fedwca.results.lock import hold_lock
 from fedwca.results.run_folder import RunFolder
-from fedwca.runs.run_stages import RunRequest
-from fedwca.runs.start import start_run
+from fedwca.runs.run_request import RunRequest
+from fedwca.runs.start_run import start_run
 
 from .conftest import SMALL, Run, call
 
@@ -339,7 +339,7 @@ def test_a_second_process_is_told(every: Path, tmp_path: Path) -> None:
 
 def test_a_finished_run_shows_its_table(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = result(whole)
-    monkeypatch.setattr("fedwca.runs.execute.run_bench", lambda *_: pytest.fail("work has started"))
+    monkeypatch.setattr("fedwca.runs.execute_run.run_bench", lambda *_: pytest.fail("work has started"))
     run = resume(whole)
     assert run.code == 0, run.err
     assert "FedWCA" in run.out
@@ -428,7 +428,7 @@ def test_a_request_can_take_up_what_is_there(
         start_run(request(seed=3))
     done = start_run(request(workers=1))
     assert result(folder) == result(every)
-    monkeypatch.setattr("fedwca.runs.execute.run_bench", lambda *_: pytest.fail("work has started"))
+    monkeypatch.setattr("fedwca.runs.execute_run.run_bench", lambda *_: pytest.fail("work has started"))
     again = start_run(request())
     assert again.summary == done.summary
     assert [(row.name, row.mean) for row in again.table] == [(row.name, row.mean) for row in done.table]

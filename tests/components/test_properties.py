@@ -11,7 +11,7 @@ from fedwca.aggregators.fedavg import FedAvg
 from fedwca.aggregators.wca import WCA
 from fedwca.core.interfaces import Aggregator
 from fedwca.core.messages import State
-from fedwca.federated.validation import report_problem
+from fedwca.federated.upload_checks import report_problem
 from fedwca.functional import blend_weights, soft_cluster_weights
 
 from .fakes import built, labels_for, play

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from fedwca.config.baselines import baseline, baseline_names
 from fedwca.config.layers import RunPlan, resolve_plan
-from fedwca.config.methods import baseline
-from fedwca.config.paths import baseline_names, preset_names
-from fedwca.runs.setup import architecture
+from fedwca.config.presets import preset_names
+from fedwca.runs.load_data import architecture
 
 # data set, source, lr, lambda, mu, T_a, T_b, rounds, clients
 TABLE_9 = [

@@ -9,7 +9,7 @@ from PIL import Image
 
 from fedwca.data import cache as cache_module
 from fedwca.data import cache_dir, data_dir, folders, read_image_folder, write_atomically
-from fedwca.data.folders import decode_image
+from fedwca.data.image_files import decode_image
 from fedwca.errors import DataError
 
 from .examples import SHARED, needs_shared, write_images

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedwca.config.paths import baseline_names
+from fedwca.config.baselines import baseline_names
 from fedwca.deploy.client_images import read_images
 from fedwca.deploy.flower.config import CONFIG_NAME, DeploymentConfig
 from fedwca.errors import DataError, InvalidConfig

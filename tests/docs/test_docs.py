@@ -17,7 +17,7 @@ import pytest
 import typer
 
 import fedwca
-from fedwca._deprecated import GONE_IN
+from fedwca._deprecated import GONE_IN, MODULES
 from fedwca.cli import app
 from fedwca.config.layers import resolve_plan
 from fedwca.config.registries import PLURALS, registry_of
@@ -25,7 +25,7 @@ from fedwca.config.run_config import RunConfig
 from fedwca.engine.task import Training
 from fedwca.errors import UnknownComponent
 from fedwca.federated.source_model import SourceTraining
-from fedwca.registry import canonical
+from fedwca.registry import canonical_name
 from fedwca.reproduce.definitions import definition
 
 from .pages import PAGES, ROOT, Block, anchors, blocks, commands, files, links, mentions, plugin_files, prose
@@ -35,7 +35,6 @@ SHORT = [*SIZE.split(), "--set", "source_training.epochs=1", "--baseline", "none
 PLUGINS = {"lean", "k_means", "confident", "entropy", "small", "mobilenet"}
 ELSEWHERE = {"fedwca_lean.py", "fedwca_more.py", "join_late.py"}
 """Files of the pages that other tests run."""
-OLD_MODULES = sorted((ROOT / "fedwca").glob("[!_]*.py"))
 by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 
 
@@ -115,7 +114,7 @@ def test_relative_links_lead_somewhere(page: Path) -> None:
 
 def known(words: list[str]) -> bool:
     """Whether a command line speaks of no plugin."""
-    return not PLUGINS & {canonical(re.split("[:.]", word)[0]) for word in words}
+    return not PLUGINS & {canonical_name(re.split("[:.]", word)[0]) for word in words}
 
 
 @pytest.mark.parametrize(
@@ -135,7 +134,7 @@ def test_a_command_line_parses(page: Path, words: list[str], monkeypatch: pytest
     context = command.make_context(words[0], list(names))
     if words[0] == "bench" and known(words):
         values = context.params
-        monkeypatch.setattr("fedwca.runs.start.start_run", planned)
+        monkeypatch.setattr("fedwca.runs.start_run.start_run", planned)
         if values["config"] is None:
             with pytest.raises(typer.Exit):
                 command.callback(**values)
@@ -143,7 +142,7 @@ def test_a_command_line_parses(page: Path, words: list[str], monkeypatch: pytest
         resolve_plan({"baselines": context.params["methods"], "composed": False})
     if words[0] == "reproduce":
         definition(context.params["table"]).chosen(context.params["row"] or [])
-    if words[0] == "show" and known(words) and canonical(words[1]) in PLURALS:
+    if words[0] == "show" and known(words) and canonical_name(words[1]) in PLURALS:
         assert registry_of(words[1]).get(words[2])
 
 
@@ -240,23 +239,22 @@ def test_the_site_has_every_page_and_every_public_module() -> None:
     assert [page for page in pages if not re.search(rf": {re.escape(page)}$", site, re.M)] == []
     dumps = [page.read_text() for page in (ROOT / "docs/internals/api").glob("*.md")]
     shown = re.findall(r"^::: (\S+)$", "\n".join(dumps), re.M)
-    rooms = {f"fedwca.{path.stem}" for path in (ROOT / "fedwca").glob("[!_]*") if path.suffix in ("", ".py")}
-    assert rooms - set(shown) - {"fedwca.cli", "fedwca.py"} - set(moved_modules()) == set()
-
-
-def moved_modules() -> dict[str, str]:
-    """Old name of each module that has moved, and its new one."""
-    found = {path: re.search(r'forward_module\(__name__, "([\w.]+)"', path.read_text()) for path in OLD_MODULES}
-    return {f"fedwca.{path.stem}": new[1] for path, new in found.items() if new}
+    files = [
+        *(ROOT / "fedwca").glob("[!_]*.py"),
+        *(path.parent for path in (ROOT / "fedwca").glob("[!_]*/__init__.py")),
+    ]
+    rooms = {f"fedwca.{path.stem}" for path in files}
+    assert rooms - set(shown) - {"fedwca.cli"} == set()
 
 
 def old_names() -> str:
     """The table of names that still work, as the page of public names shows it."""
     rows = [f"| `{old}` in `fedwca` | `{new}` |" for old, new in sorted(fedwca._RENAMED.items())]
-    for old, new in sorted(moved_modules().items()):
+    for old, (new, renamed) in sorted(MODULES.items()):
         rows.append(f"| `{old}` | `{new}` |")
-        renamed = vars(importlib.import_module(old)).get("RENAMED", {})
-        rows += [f"| `{name}` in `{old}` | `{after}` in `{new}` |" for name, after in sorted(renamed.items())]
+        for name, after in sorted(renamed.items()):
+            home, _, now = after.rpartition(".")
+            rows.append(f"| `{name}` in `{old}` | `{now}` in `{home or new}` |")
     return "\n".join([f"They go in fedwca {GONE_IN}.", "", "| Old | Now |", "|---|---|", *rows])
 
 

@@ -20,7 +20,7 @@ from fedwca.config.methods import compose
 from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Drop, Network
 from fedwca.data.partition import ClientImages
-from fedwca.engine.draws import dropout_masks
+from fedwca.engine.dropout import dropout_masks
 from fedwca.engine.interface import TrialsInTurn
 from fedwca.engine.randomness import Keys, fold_key, uniform
 from fedwca.engine.sequential.engine import SequentialEngine

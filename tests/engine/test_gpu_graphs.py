@@ -20,7 +20,7 @@ from fedwca.engine.precision import Precision
 from fedwca.engine.randomness import Keys
 from fedwca.engine.stacked import StackedEngine, StackedTrials
 from fedwca.engine.stacked import engine as engines
-from fedwca.engine.stacked.schedule import StepSchedule
+from fedwca.engine.stacked.mini_batches import StepSchedule
 from fedwca.engine.stacked.tuning.graphs import CudaGraphs
 from fedwca.engine.stacked.tuning.kernels import Kernels
 from fedwca.engine.task import Training

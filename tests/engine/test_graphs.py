@@ -16,8 +16,8 @@ from fedwca.engine.interface import Engine, TrialsInTurn
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedEngine, StackedTrials
 from fedwca.engine.stacked import engine as engines
-from fedwca.engine.stacked.images import StepGroup
-from fedwca.engine.stacked.schedule import StepSchedule
+from fedwca.engine.stacked.mini_batches import StepSchedule
+from fedwca.engine.stacked.step_groups import StepGroup
 from fedwca.engine.stacked.tuning import graphs
 from fedwca.engine.stacked.tuning.graphs import CudaGraphs, RecordedSteps, Recorder
 from fedwca.engine.stacked.tuning.kernels import Kernels

@@ -110,7 +110,7 @@ import torch
 from fedwca.data.dataset import Domain, FederatedDataset
 from fedwca.runs import memory_estimate as memory
 from fedwca.runs.bench import run_bench, split_trial
-from fedwca.runs.round_state import FileCheckpointer
+from fedwca.runs.checkpointer import FileCheckpointer
 from fedwca.config.layers import resolve_plan
 from fedwca.results.checkpoints import Checkpoints, RetentionPolicy
 

@@ -17,7 +17,7 @@ from fedwca.core.messages import Targets
 from fedwca.data.partition import ClientImages
 from fedwca.engine.distributed.process_group import Mail, RankWorld, join_ranks
 from fedwca.engine.distributed.serialize import from_bytes, to_bytes
-from fedwca.engine.distributed.sharded import ShardedEngine, own_images
+from fedwca.engine.distributed.sharded_engine import ShardedEngine, own_images
 from fedwca.engine.interface import Engine, SingleStep
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine

@@ -11,14 +11,14 @@ from fedwca.core.interfaces import Objective, PseudoLabeler
 from fedwca.core.messages import Batch, Blend, Offer, Targets
 from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
-from fedwca.engine.draws import dropout_masks
+from fedwca.engine.dropout import dropout_masks
 from fedwca.engine.interface import SingleStep
 from fedwca.engine.layout import Layout, mix_rows
 from fedwca.engine.randomness import Keys, permutation
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.sequential.replica import Replica
 from fedwca.engine.sequential.worker import ClientWorker
-from fedwca.engine.task import Received, Task, Training
+from fedwca.engine.task import SentModels, Task, Training
 from fedwca.objectives.proximal import Proximal
 from fedwca.objectives.shot import Shot
 
@@ -95,7 +95,7 @@ def test_equals_a_plain_loop(
     labeler = Fixed(mixing=mixing)
     row = layout.read(network)
     slot = torch.zeros_like(row)
-    received = Received(torch.ones(1, 1, dtype=torch.float64), lambda weights: mix_rows(weights, row[None]), row)
+    received = SentModels(torch.ones(1, 1, dtype=torch.float64), lambda weights: mix_rows(weights, row[None]), row)
     task = Task(labeler, [Shot(), *more], training, lambda purpose: KEYS(2, 0, purpose))
     desk = ClientWorker(Replica(network, layout), images, received, 1, slot, task)
     (targets,) = desk.train(Blend(desk.own))

@@ -1,7 +1,7 @@
 import torch
 
 from fedwca.core.network import Network
-from fedwca.engine.draws import weak_views
+from fedwca.engine.augmentation import weak_views
 from fedwca.engine.randomness import uniform
 from fedwca.models.resnet18 import ResNet18
 

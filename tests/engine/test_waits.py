@@ -27,7 +27,7 @@ from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedEngine
 from fedwca.engine.stacked import engine as engines
 from fedwca.engine.stacked import worker as workers
-from fedwca.engine.stacked.schedule import StepSchedule
+from fedwca.engine.stacked.mini_batches import StepSchedule
 from fedwca.engine.stacked.trials import StackedTrials
 from fedwca.federated import round as uploads
 from fedwca.federated.method import Method

@@ -9,7 +9,7 @@ import torch
 
 from fedwca.core.messages import Bounded, Simplex
 from fedwca.errors import Diverged, FedwcaError
-from fedwca.federated.validation import ExpectedUpload, Upload, upload_problem, validate_uploads
+from fedwca.federated.upload_checks import ExpectedUpload, Upload, upload_problem, validate_uploads
 
 EXPECTED = ExpectedUpload({"share": Simplex(2), "alpha": Simplex()}, 3, 2, {"o.x": Bounded((2,), 1.0)})
 GOOD = Upload(

@@ -13,7 +13,8 @@ from PIL import Image
 from fedwca.config.layers import resolve_plan
 from fedwca.errors import CheckpointError
 from fedwca.runs.bench import run_bench
-from fedwca.runs.setup import load, rehearse_components
+from fedwca.runs.check_components import rehearse_components
+from fedwca.runs.load_data import load
 
 RUN = {"source": "day", "clients": 1, "rounds": 2, "baselines": [], "training": {"epochs": 1}, "workers": 1}
 RUN |= {"device": "cpu", "source_training": {"epochs": 1}}

@@ -40,7 +40,7 @@ from fedwca.newcomers.federation import TrainedFederation
 from fedwca.newcomers.join import join
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.two_model import TwoModel
-from fedwca.runs.record import nearest_clients
+from fedwca.runs.round_record import nearest_clients
 
 TRUTH = torch.tensor([0, 0, 1, 1, 2, 2])
 TRAINING = Training(epochs=1, lr=0.003, batch_size=8)

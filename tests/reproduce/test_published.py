@@ -6,8 +6,8 @@ import contextlib
 
 import pytest
 
+from fedwca.config.baselines import baseline_names
 from fedwca.config.method_spec import parse_method
-from fedwca.config.paths import baseline_names
 from fedwca.datasets import datasets
 from fedwca.errors import UsageError
 from fedwca.reproduce.definitions import AVERAGE, definition, published, reproduction_names

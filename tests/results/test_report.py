@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from fedwca.results.report.data import page_data
 from fedwca.results.report.page import page
-from fedwca.results.report.tables import document, summary_table
+from fedwca.results.report.page_data import page_data
+from fedwca.results.report.page_tables import document, summary_table
 from fedwca.results.report.warnings import run_warnings
 from fedwca.results.run import Run, read_run
 

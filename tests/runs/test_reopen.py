@@ -12,8 +12,8 @@ import torch
 from fedwca.data.metrics import mean
 from fedwca.errors import CheckpointError, FedwcaError, UsageError
 from fedwca.results.run_files import read_records
-from fedwca.runs.open import open_run
-from fedwca.runs.record import count_accuracies
+from fedwca.runs.open_run import open_run
+from fedwca.runs.round_record import count_accuracies
 
 from ..cli.conftest import SMALL, call
 from ..shades import write_shades

@@ -11,8 +11,8 @@ from fedwca.errors import Diverged
 from fedwca.federated.round import OpenRound
 from fedwca.runs import rounds as federate
 from fedwca.runs.bench import run_bench
+from fedwca.runs.load_data import load
 from fedwca.runs.reporter import Progress
-from fedwca.runs.setup import load
 
 from ..shades import write_shades
 

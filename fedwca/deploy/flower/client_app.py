@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,9 @@ from typing import Any
 from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedwca.core.files import write_atomically
 from fedwca.deploy.client import Client, Privacy
 from fedwca.deploy.client_images import read_images
+from fedwca.deploy.flower.client_secret import identity
 from fedwca.deploy.flower.records import from_record, to_record
 from fedwca.deploy.state_files import resume_client, save_client, save_final
 from fedwca.errors import CheckpointError, FedwcaError, UsageError
@@ -48,19 +47,6 @@ def client_app(settings: Settings = lambda given: given) -> ClientApp:
     app.query()(hello)
     app.train()(train)
     return app
-
-
-def identity(state: Path) -> str:
-    """A secret by which the server knows a client again, whatever number Flower gives its node; kept in its folder."""
-    path = state / "identity"
-    if not path.exists():
-
-        def draw(file: Path) -> None:
-            file.touch(mode=0o600)
-            file.write_text(secrets.token_hex(16))
-
-        write_atomically(path, draw)
-    return path.read_text()
 
 
 def _answer(message: Message, given: dict[str, Any]) -> Message:

@@ -11,13 +11,13 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, V
 from fedwca.config.methods import compose
 from fedwca.config.run_config import validate
 from fedwca.deploy.composition import Composition
-from fedwca.deploy.parcel import Transport
+from fedwca.deploy.half_precision import Transport
 from fedwca.deploy.rules import Rules
 from fedwca.deploy.session import Session
 from fedwca.errors import InvalidConfig
 from fedwca.federated.source_model import load_source
-from fedwca.registry import problems
-from fedwca.runs.setup import architecture
+from fedwca.registry import describe_problems
+from fedwca.runs.load_data import architecture
 
 CONFIG_NAME = "federation.json"
 
@@ -60,7 +60,7 @@ class DeploymentConfig(BaseModel):
         except OSError as error:
             raise InvalidConfig(f"{path}: {error.strerror or error}; make it by fedwca deploy init") from None
         except ValidationError as error:
-            raise InvalidConfig(problems(error, f"{path.name}: ")) from error
+            raise InvalidConfig(describe_problems(error, f"{path.name}: ")) from error
 
     def text(self) -> str:
         """As JSON."""

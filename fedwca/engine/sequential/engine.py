@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import queue
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from typing import TypeVar
 
 import torch
@@ -15,33 +13,16 @@ from torch import Tensor
 from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
 from fedwca.engine.batch_norm import BatchNormPolicy
+from fedwca.engine.cpu_cores import count_cores, limit_to_one_thread
 from fedwca.engine.device_copy import synchronize
 from fedwca.engine.interface import RoundWork
 from fedwca.engine.layout import Layout
 from fedwca.engine.precision import Precision, check_precision
 from fedwca.engine.sequential.replica import Replica
 from fedwca.engine.sequential.worker import ClientWorker
-from fedwca.engine.task import Received
+from fedwca.engine.task import SentModels
 
 T = TypeVar("T")
-
-
-@contextmanager
-def limit_to_one_thread() -> Iterator[None]:
-    """Tensor operations use one core inside; the parallelism is over clients, and sums have one order."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def count_cores() -> int:
-    """Cores this process may use; what `torchrun` started beside it on this machine has as many."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    there = len(affinity(0)) if affinity else os.cpu_count() or 1
-    return max(1, there // int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
 
 
 class SequentialEngine:
@@ -94,7 +75,7 @@ class SequentialEngine:
             weights = torch.cat([offer.personal[client], offer.shared])
             replica = self._replicas.get()
             try:
-                received = Received(
+                received = SentModels(
                     weights, lambda w: self._apply_batch_norm(client, self.mix(w, rows), replica), source
                 )
                 personal, slot = offer.personal.shape[1], self.bank[client]

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from fedwca.core.messages import Batch, Blend, Predictions, Targets
 from fedwca.engine import client_program as program
-from fedwca.engine.draws import StepDraws, pick_images
+from fedwca.engine.augmentation import StepDraws, pick_images
 from fedwca.engine.randomness import permutation, uniform
 from fedwca.engine.sequential.replica import Replica
-from fedwca.engine.task import EpochContext, Received, Task
+from fedwca.engine.task import EpochContext, SentModels, Task
 from fedwca.engine.timing import Clock
 from fedwca.functional import alignment, soft_neighborhood_density
 
@@ -22,7 +22,7 @@ class ClientWorker(Clock):
     """A client at work: a `View` for K = 1 that remembers passes and trains into its ``slot [P]``."""
 
     def __init__(
-        self, replica: Replica, images: Tensor, received: Received, personal: int, slot: Tensor, task: Task
+        self, replica: Replica, images: Tensor, received: SentModels, personal: int, slot: Tensor, task: Task
     ) -> None:
         super().__init__(slot.device)
         self.replica, self.images, self.received, self.slot, self.task = replica, images, received, slot, task

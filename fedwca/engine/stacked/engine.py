@@ -16,8 +16,8 @@ from fedwca.engine.interface import RoundWork
 from fedwca.engine.layout import Layout
 from fedwca.engine.precision import Precision, check_precision
 from fedwca.engine.stacked.batch import ClientBatch
-from fedwca.engine.stacked.images import PackedImages
 from fedwca.engine.stacked.network import StackedNetwork
+from fedwca.engine.stacked.packed_images import PackedImages
 from fedwca.engine.stacked.train import Capture
 from fedwca.engine.stacked.tuning.graphs import CudaGraphs, RecordedSteps
 from fedwca.engine.stacked.tuning.kernels import Kernels, default_kernels

@@ -12,13 +12,13 @@ from torch import Tensor
 
 from fedwca.core.messages import Batch
 from fedwca.engine import client_program as program
-from fedwca.engine.draws import StepDraws
+from fedwca.engine.augmentation import StepDraws
 from fedwca.engine.layout import Layout
 from fedwca.engine.sgd import sgd_step
 from fedwca.engine.stacked.batch import TrialBatch
-from fedwca.engine.stacked.images import StepGroup
+from fedwca.engine.stacked.mini_batches import StepSchedule
 from fedwca.engine.stacked.network import StackedInput
-from fedwca.engine.stacked.schedule import StepSchedule
+from fedwca.engine.stacked.step_groups import StepGroup
 from fedwca.engine.stacked.targets import StackedContext
 from fedwca.engine.stacked.vmap import vmap_or_loop
 from fedwca.engine.task import Task

@@ -18,7 +18,7 @@ from fedwca.engine.layout import Layout
 from fedwca.engine.precision import Precision
 from fedwca.engine.stacked.batch import TrialBatch
 from fedwca.engine.stacked.engine import StackedEngine
-from fedwca.engine.stacked.images import PackedImages
+from fedwca.engine.stacked.packed_images import PackedImages
 from fedwca.engine.stacked.train import train
 from fedwca.engine.stacked.tuning.kernels import Kernels
 from fedwca.engine.stacked.worker import StackedWorker

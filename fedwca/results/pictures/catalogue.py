@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedwca.errors import UsageError
-from fedwca.registry import canonical, unknown
+from fedwca.registry import canonical_name, describe_unknown
 from fedwca.results import pictures
 from fedwca.results.pictures.models import Models
 from fedwca.results.pictures.style import NotDrawn
@@ -113,7 +113,7 @@ def check_unit(run: Run, method: str | None, one: tuple[int, int]) -> None:
         UsageError: there is none.
     """
     if method is not None and method not in run.methods:
-        raise UsageError(unknown("method", method, run.methods))
+        raise UsageError(describe_unknown("method", method, run.methods))
     if run.runs and one not in run.runs:
         known = ", ".join(f"{source}/{trial}" for source, trial in run.runs)
         raise UsageError(f"no source model {one[0]} with trial {one[1]} in this run; it has {known}")
@@ -126,6 +126,6 @@ def find_pictures(names: list[str]) -> list[str]:
         UsageError: no picture has one of the names.
     """
     for name in names:
-        if canonical(name) not in PICTURES:
-            raise UsageError(unknown("picture", name, PICTURES))
-    return list(dict.fromkeys(map(canonical, names))) or list(PICTURES)
+        if canonical_name(name) not in PICTURES:
+            raise UsageError(describe_unknown("picture", name, PICTURES))
+    return list(dict.fromkeys(map(canonical_name, names))) or list(PICTURES)

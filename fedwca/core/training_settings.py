@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
@@ -44,7 +43,10 @@ class Training(BaseModel):
         """
         if self.cosine is None:
             return self
-        lr = self.lr * (1 + math.cos(math.pi * min(round / self.cosine, 1))) / 2
+        # Here, for the equations' package needs torch, and whoever reads settings does not.
+        from fedwca.functional.learning_rate import cosine_learning_rate
+
+        lr = cosine_learning_rate(self.lr, round, self.cosine)
         return self.model_copy(update={"lr": lr, "cosine": None})
 
 

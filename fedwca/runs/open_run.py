@@ -20,14 +20,14 @@ from fedwca.engine.layout import Layout
 from fedwca.errors import CheckpointError, FedwcaError, UsageError
 from fedwca.federated.method import Method
 from fedwca.federated.server import Server
-from fedwca.registry import canonical, unknown
+from fedwca.registry import canonical_name, describe_unknown
 from fedwca.results.checkpoints import Checkpoints, SavedCheckpoint, Unit
 from fedwca.results.run import find_run, read_run, run_identity
 from fedwca.results.run_files import read_configuration
 from fedwca.runs.bench import split_trial
-from fedwca.runs.round_state import state_from_tensors
+from fedwca.runs.checkpointer import state_from_tensors
+from fedwca.runs.load_data import architecture, load
 from fedwca.runs.select_engine import choose_engine
-from fedwca.runs.setup import architecture, load
 
 
 @dataclass(frozen=True, repr=False)
@@ -129,9 +129,11 @@ def open_run(
 
 def _unit(path: Path, names: list[str], config: RunConfig, method: str | None, source_model: int, trial: int) -> Unit:
     """The unit that is asked for, if the run has it."""
-    name = names[-1] if method is None else next((n for n in names if canonical(n) == canonical(method)), None)
+    name = (
+        names[-1] if method is None else next((n for n in names if canonical_name(n) == canonical_name(method)), None)
+    )
     if name is None:
-        raise UsageError(f"{path}: {unknown('method', str(method), names)}")
+        raise UsageError(f"{path}: {describe_unknown('method', str(method), names)}")
     for what, number, count in (
         ("source model", source_model, config.source_models),
         ("trial", trial, config.trials),

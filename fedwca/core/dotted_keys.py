@@ -1,4 +1,4 @@
-"""Nested tables of values, as configurations are."""
+"""Dotted keys of nested tables, as configurations are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run at its three stages: what is asked for, what is decided and checked, and what came of it."""
+"""What is asked for when a run is begun, and the processes that share it."""
 
 from __future__ import annotations
 
@@ -9,16 +9,7 @@ from typing import Any
 
 from fedwca.config.layers import RunPlan, resolve_plan
 from fedwca.config.run_config import Layer
-from fedwca.data.dataset import FederatedDataset
 from fedwca.engine.distributed.process_group import RankWorld
-from fedwca.engine.memory import MemoryEstimate
-from fedwca.loggers import Logger
-from fedwca.results.run_files import read_records
-from fedwca.results.run_folder import RunFolder
-from fedwca.results.summary import Row
-from fedwca.runs.bench import TrialSplits
-from fedwca.runs.round_state import Checkpointer
-from fedwca.runs.schedule import Schedule
 
 
 @dataclass(frozen=True)
@@ -68,49 +59,3 @@ class RunRanks:
 
 
 ONE_PROCESS = RunRanks()
-
-
-@dataclass(frozen=True)
-class PreparedRun:
-    """A run that is decided, checked, and has its folder."""
-
-    folder: RunFolder
-    plan: RunPlan
-    splits: TrialSplits
-    """The data set, its source domain, and the clients of each trial."""
-    domains: Sequence[str]
-    """True domain of each client, K names."""
-    keeper: Checkpointer
-    started: float
-    """``time.perf_counter()`` when the run was asked for."""
-    loggers: Sequence[Logger]
-    schedule: Schedule
-    """What this process does; others' records come to it."""
-    memory: MemoryEstimate
-    """Bytes by the estimate."""
-    device: str
-    profile: bool = False
-    before: float = 0.0
-    """Seconds that earlier processes spent on the rounds there are."""
-
-
-@dataclass(frozen=True, repr=False)
-class FinishedRun:
-    """A run that has ended."""
-
-    plan: RunPlan
-    dataset: FederatedDataset
-    table: list[Row]
-    """A row per method, the composed one last."""
-    summary: dict[str, Any]
-    """What ``summary.json`` holds."""
-    path: Path
-    """The run folder."""
-
-    def records(self) -> list[dict[str, Any]]:
-        """What was written down of each round: the lines of ``rounds.jsonl``."""
-        return read_records(self.path)
-
-    def __repr__(self) -> str:
-        found = ", ".join(f"{row.label} {row.mean:.1f} %" for row in self.table)
-        return f"<FinishedRun {str(self.path)!r}: {self.dataset.name}, source {self.plan.config.source}: {found}>"

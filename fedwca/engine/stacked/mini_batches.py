@@ -1,4 +1,4 @@
-"""What is known of the steps between two labellings before the first of them."""
+"""Mini-batches: which images come in which step, known for all steps between two labellings before the first."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedwca.engine.randomness import uniform
 from fedwca.engine.stacked.batch import TrialBatch
-from fedwca.engine.stacked.images import StepGroup, step_groups
+from fedwca.engine.stacked.step_groups import StepGroup, step_groups
 
 
 class StepSchedule:

@@ -1,4 +1,4 @@
-"""Runs from Python: make one, continue it, compare methods, to the folders, numbers and errors of the command line."""
+"""The Python interface of runs, to the folders, numbers and errors of the command line."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from fedwca.errors import UsageError
 from fedwca.results.comparison import Comparison
 from fedwca.results.run import find_run
 from fedwca.runs.compare import run_comparison
+from fedwca.runs.execute_run import FinishedRun
 from fedwca.runs.reporter import SILENT, RunReporter
 from fedwca.runs.resume import resume_run
-from fedwca.runs.run_stages import FinishedRun, RunRequest
-from fedwca.runs.start import start_run
+from fedwca.runs.run_request import RunRequest
+from fedwca.runs.start_run import start_run
 
 
 def run_experiment(

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from shlex import quote
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+from fedwca.config.layers import RunPlan
+from fedwca.data.dataset import FederatedDataset
 from fedwca.engine.precision import matmul_precision
 from fedwca.errors import FedwcaError
+from fedwca.results.run_files import read_records
 from fedwca.results.run_folder import to_plain
+from fedwca.results.summary import Row
 from fedwca.runs.bench import run_bench
+from fedwca.runs.how_to_continue import say_how_to_continue
 from fedwca.runs.log_to import log_records
 from fedwca.runs.memory_estimate import MeasuredMemory, memory_record
+from fedwca.runs.prepare_run import PreparedRun
 from fedwca.runs.profiling import profiling
 from fedwca.runs.reporter import RunReporter
-from fedwca.runs.run_stages import FinishedRun, PreparedRun
 from fedwca.runs.run_summary import write_summary
 
 
@@ -51,8 +58,8 @@ def execute_run(run: PreparedRun, reporter: RunReporter) -> FinishedRun:
         with suppress(OSError):
             write_summary(run, prepared, complete=False)
         raise FedwcaError(
-            f"{folder.path}: cannot be written ({error.strerror or error}); what was written is kept, continue with: "
-            f"fedwca resume {quote(str(folder.path))}"
+            f"{folder.path}: cannot be written ({error.strerror or error}); what was written is kept, "
+            f"{say_how_to_continue(folder.path)}"
         ) from error
     except FedwcaError:
         write_summary(run, prepared, complete=False)
@@ -62,3 +69,25 @@ def execute_run(run: PreparedRun, reporter: RunReporter) -> FinishedRun:
         reporter.interrupted(sum(record["round"] >= 0 for record in folder.records()), folder.path)
         raise
     return FinishedRun(run.plan, splits.dataset, table, summary, folder.path)
+
+
+@dataclass(frozen=True, repr=False)
+class FinishedRun:
+    """A run that has ended."""
+
+    plan: RunPlan
+    dataset: FederatedDataset
+    table: list[Row]
+    """A row per method, the composed one last."""
+    summary: dict[str, Any]
+    """What ``summary.json`` holds."""
+    path: Path
+    """The run folder."""
+
+    def records(self) -> list[dict[str, Any]]:
+        """What was written down of each round: the lines of ``rounds.jsonl``."""
+        return read_records(self.path)
+
+    def __repr__(self) -> str:
+        found = ", ".join(f"{row.label} {row.mean:.1f} %" for row in self.table)
+        return f"<FinishedRun {str(self.path)!r}: {self.dataset.name}, source {self.plan.config.source}: {found}>"

@@ -14,26 +14,27 @@ from fedwca.config.run_config import RunConfig
 from fedwca.data.dataset import FederatedDataset
 from fedwca.data.partition import ClientImages, Federation
 from fedwca.engine.memory import MemoryEstimate, free_bytes
-from fedwca.errors import DataError
 from fedwca.loggers import Logger
 from fedwca.registry import Registry
 from fedwca.results.checkpoints import Checkpoints, RetentionPolicy, SavedCheckpoint, Unit
+from fedwca.results.environment import describe_environment
 from fedwca.results.run import run_identity
 from fedwca.results.run_files import SCHEMA, read_configuration
-from fedwca.results.run_folder import RunFolder, describe_environment
+from fedwca.results.run_folder import RunFolder
 from fedwca.results.same_numbers import SAME_NUMBERS
 from fedwca.runs import memory_estimate as memory
 from fedwca.runs.bench import TrialSplits, group_trials
+from fedwca.runs.check_components import rehearse_components
+from fedwca.runs.checkpointer import Checkpointer
+from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.rank_lifecycle import lead_run
 from fedwca.runs.reporter import PlannedRun, RunReporter
 from fedwca.runs.resume_points import find_resume_points
-from fedwca.runs.round_state import Checkpointer
-from fedwca.runs.run_stages import PreparedRun, RunRanks
-from fedwca.runs.run_summary import seconds_spent
+from fedwca.runs.round_record import seconds_spent
+from fedwca.runs.run_request import RunRanks
 from fedwca.runs.schedule import Schedule, together_at_most
 from fedwca.runs.select_engine import engine_name, fix_trials_at_once, restore_trials_at_once
 from fedwca.runs.select_kernels import KernelChoice, choose_kernels, restore_kernels
-from fedwca.runs.setup import rehearse_components, resolve_device
 
 
 @dataclass(frozen=True)
@@ -63,13 +64,10 @@ def prepare_run(opened: OpenRunFolder, reporter: RunReporter, ranks: RunRanks) -
     """
     folder, plan, dataset = opened.folder, opened.plan, opened.dataset
     device = resolve_device(plan.config.device)
-    kind = device if ranks.world is None else device.partition(":")[0]
     splits = TrialSplits(plan.config, dataset, opened.source)
     first = splits.first()
     if opened.earlier is None:
         rehearse_components(plan.config, plan.methods, dataset)
-    else:
-        check_unchanged(opened, opened.earlier, kind, reporter)
     config, kernels, needed = size_run(opened, first, device, ranks, reporter)
     domains, digest = first.metrics.domains, dataset.digest()
     if opened.earlier is None:
@@ -79,7 +77,7 @@ def prepare_run(opened: OpenRunFolder, reporter: RunReporter, ranks: RunRanks) -
             "loggers": [Registry.dump(logger) for logger in opened.loggers],
             "domains": domains,
             "data_digest": digest,
-            "device": kind,
+            "device": kind_of_device(device, ranks),
             "trials_at_once": config.trials_at_once,
             "kernels": kernels.chosen,
         }
@@ -110,17 +108,9 @@ def prepare_run(opened: OpenRunFolder, reporter: RunReporter, ranks: RunRanks) -
     )
 
 
-def check_unchanged(opened: OpenRunFolder, earlier: Mapping[str, Any], device: str, reporter: RunReporter) -> None:
-    """See that a run goes on with the data it began with, and say where it goes on elsewhere.
-
-    Raises:
-        DataError: the images are others.
-    """
-    if opened.dataset.digest() != earlier["data_digest"]:
-        name = opened.dataset.name
-        raise DataError(f"{opened.folder.path}: the images of {name} are not those the run began with; run it anew")
-    if device != earlier["device"]:
-        reporter.warn(f"begun on {earlier['device']}, going on on {device}: last digits may differ")
+def kind_of_device(device: str, ranks: RunRanks) -> str:
+    """A device as a run notes it: ranks have each their own, of one kind."""
+    return device if ranks.world is None else device.partition(":")[0]
 
 
 def size_run(
@@ -226,3 +216,27 @@ def rewind_run(
         saved = begun.get(unit)
         checkpoints.rewind(unit, saved.round if saved else None)
     return begun
+
+
+@dataclass(frozen=True)
+class PreparedRun:
+    """A run that is decided, checked, and has its folder."""
+
+    folder: RunFolder
+    plan: RunPlan
+    splits: TrialSplits
+    """The data set, its source domain, and the clients of each trial."""
+    domains: Sequence[str]
+    """True domain of each client, K names."""
+    keeper: Checkpointer
+    started: float
+    """``time.perf_counter()`` when the run was asked for."""
+    loggers: Sequence[Logger]
+    schedule: Schedule
+    """What this process does; others' records come to it."""
+    memory: MemoryEstimate
+    """Bytes by the estimate."""
+    device: str
+    profile: bool = False
+    before: float = 0.0
+    """Seconds that earlier processes spent on the rounds there are."""

@@ -1,27 +1,22 @@
-"""What a network sees of its training images in a step, and which of its units are dropped: for one client, or many."""
+"""Augmentation of training images: weak and strong views, drawn by place in the step, for one client or many."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from fedwca.core.network import Drop, Network
-from fedwca.engine.randomness import random_integers, uniform
+from fedwca.core.network import Network
+from fedwca.engine.dropout import dropout_masks
+from fedwca.engine.randomness import place_counters, uniform
 from fedwca.functional import strong_augment
 
 
 def pick_images(images: Tensor, indices: Tensor) -> Tensor:
     """Some images ``[B, 3, H, W]``, channels last in memory; quick where ``images [N, 3, H, W]`` lie so too."""
     return images.permute(0, 2, 3, 1).index_select(0, indices).permute(0, 3, 1, 2)
-
-
-def _counters(count: int, step: int | Tensor, positions: Tensor, stride: int) -> Tensor:
-    """Counters ``[…, B, count]`` of ``count`` numbers a place; every place of every step has its own."""
-    return (step * stride + positions)[..., None] * count + torch.arange(count, device=positions.device)
 
 
 def weak_views(
@@ -39,30 +34,7 @@ def weak_views(
     """
     if not network.augments:
         return network.prepare(images)
-    return network.weak(images, uniform(key, _counters(4, step, positions, stride)).flatten(0, -2))
-
-
-def dropout_masks(
-    drops: Sequence[Drop], key: int | Tensor, step: int | Tensor, positions: Tensor, stride: int
-) -> list[Tensor]:
-    """Dropout masks for the given positions of a step, scaled by 1/(1-p).
-
-    Args:
-        drops: the places of the network where units are dropped.
-        key: key of this training's dropout; of G clients ``[G, 1, 1]`` int64.
-        step: number of the step within the training; of G clients ``[G, 1]`` int64.
-        positions: places in the step ``[B]`` or ``[G, B]`` int64; a mixed image's place is ``batch size + place of its
-            sample``.
-        stride: places per step.
-
-    Returns:
-        One float32 mask for each entry of ``drops``, ``[…, B, *shape]``.
-    """
-    counts = [torch.Size(drop.shape).numel() for drop in drops]
-    drawn = random_integers(key, _counters(sum(counts), step, positions, stride)).split(counts, -1)
-    # u >= p, asked of whole numbers: u is n·2⁻⁵³, and p·2⁵³ is exact.
-    kept = [n >= math.ceil(drop.p * 2.0**53) for n, drop in zip(drawn, drops, strict=True)]
-    return [(k.float() / (1 - drop.p)).unflatten(-1, drop.shape) for k, drop in zip(kept, drops, strict=True)]
+    return network.weak(images, uniform(key, place_counters(4, step, positions, stride)).flatten(0, -2))
 
 
 @dataclass(frozen=True)
@@ -86,7 +58,7 @@ class StepDraws:
 
     def strong(self, images: Tensor, positions: Tensor) -> Tensor:
         """Strong views of images ``[B, 3, H, W]``, with crops of their own."""
-        drawn = uniform(self.keys("strong"), _counters(4, self.step, positions, 2 * self.batch)).flatten(0, -2)
+        drawn = uniform(self.keys("strong"), place_counters(4, self.step, positions, 2 * self.batch)).flatten(0, -2)
         crops = self.keys("crop strong")
         return weak_views(self.network, strong_augment(images, drawn), crops, self.step, positions, 2 * self.batch)
 

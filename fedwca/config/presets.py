@@ -1,0 +1,49 @@
+"""Presets: the TOML files that ship with fedwca, and the one that is chosen as a layer of a run's configuration."""
+
+from __future__ import annotations
+
+import tomllib
+from importlib import resources
+from importlib.resources.abc import Traversable
+
+from fedwca.config.run_config import Layer, merge, spell_out
+from fedwca.core.files import toml_names
+from fedwca.errors import InvalidConfig
+from fedwca.registry import canonical_name, describe_unknown
+
+
+def preset_folder() -> Traversable:
+    """The presets that ship with fedwca."""
+    return resources.files("fedwca") / "presets"
+
+
+def preset_names() -> list[str]:
+    """Names of all presets, sorted."""
+    return toml_names(preset_folder())
+
+
+def preset(name: str, dataset: str, source: str | None) -> Layer:
+    """A preset's layer for a data set and source: ``[all]``, then ``[<dataset>]``, then ``[<dataset>.from.<source>]``.
+
+    Raises:
+        InvalidConfig: no preset has that name.
+    """
+    _, tables = read_preset(name)
+    own = dict(tables.get(canonical_name(dataset), {}))
+    by_source = own.pop("from", {})
+    layer: Layer = {}
+    for part in (tables.get("all", {}), own, by_source.get(canonical_name(source or ""), {})):
+        layer = merge(layer, part)
+    return spell_out(layer)
+
+
+def read_preset(name: str) -> tuple[str, Layer]:
+    """A preset's text and its tables.
+
+    Raises:
+        InvalidConfig: no preset has that name.
+    """
+    if name not in preset_names():
+        raise InvalidConfig(describe_unknown("preset", name, preset_names()))
+    text = (preset_folder() / f"{name}.toml").read_text()
+    return text, tomllib.loads(text)

@@ -1,0 +1,28 @@
+"""The check that all ranks of a run have the same versions installed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from fedwca._version import __version__
+from fedwca.errors import FedwcaError
+
+VERSIONS = {"fedwca": __version__, "torch": torch.__version__}
+"""What is installed here, as far as numbers depend on it."""
+
+
+def check_versions(leading: Mapping[str, str]) -> None:
+    """See that a rank has what rank 0 has.
+
+    Args:
+        leading: `VERSIONS` of rank 0.
+
+    Raises:
+        FedwcaError: a version differs.
+    """
+    for name, version in leading.items():
+        if VERSIONS[name] != version:
+            here = f"{name} {VERSIONS[name]} is installed here"
+            raise FedwcaError(f"{here}, {version} on rank 0; all ranks need the same")

@@ -1,0 +1,53 @@
+"""The cost of a reproduction, estimated before it is run: rounds, images, hours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fedwca.config.run_config import RunConfig
+from fedwca.datasets import datasets
+from fedwca.reproduce.definitions import read_toml
+from fedwca.runs.load_data import architecture
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a set of runs takes, roughly."""
+
+    runs: int
+    """Methods × source models × trials."""
+    rounds: int
+    """Of all these together."""
+    images: float
+    """Images trained on, each time counted; NaN where the data set is not catalogued."""
+    hours: float
+    """On two CPU cores; NaN where nobody measured the model."""
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(
+            self.runs + other.runs,
+            self.rounds + other.rounds,
+            self.images + other.images,
+            self.hours + other.hours,
+        )
+
+
+def estimate_cost(config: RunConfig, source: str, methods: Sequence[int]) -> Cost:
+    """The cost of some methods for one source; source models come on top, once.
+
+    Args:
+        config: the run's.
+        source: source domain.
+        methods: rounds of each method.
+    """
+    runs = config.source_models * config.trials
+    catalogued = datasets.get(config.dataset).counts if config.dataset in datasets.names() else {}
+    targets = {name: count for name, count in catalogued.items() if name != source}
+    most = float(config.samples or float("inf"))
+    each = sum(config.clients * 0.64 * min(most, count / config.clients) for count in targets.values())
+    images = each * config.training.epochs * runs * sum(methods) if targets else float("nan")
+    known = read_toml("reproduce")["speed"].get(config.model)
+    pixels = (architecture(config).side / known["side"]) ** 2 if known else float("nan")
+    hours = images * pixels / known["images"] / 3600 if known else float("nan")
+    return Cost(runs * len(methods), runs * sum(methods), images, hours)

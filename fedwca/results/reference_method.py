@@ -1,0 +1,3 @@
+"""The reference method: FedAvg, which summaries and comparisons take differences to where no other is named."""
+
+REFERENCE = "fedavg"

@@ -1,0 +1,61 @@
+"""A try of a run's components before anything is trained: what would fail after it fails now."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+import torch
+
+from fedwca.config.registries import registry_of
+from fedwca.config.run_config import RunConfig
+from fedwca.data.dataset import FederatedDataset
+from fedwca.engine.layout import Layout
+from fedwca.engine.precision import check_precision
+from fedwca.engine.randomness import fold_key, uniform
+from fedwca.engine.signatures import BankSignatures
+from fedwca.federated.method import Method
+from fedwca.federated.source_model import load_source
+from fedwca.runs.choose_device import resolve_device
+from fedwca.runs.load_data import architecture
+
+
+def rehearse_components(config: RunConfig, methods: list[tuple[Method, int]], dataset: FederatedDataset) -> None:
+    """Find out before any training what would fail after it: a checkpoint or a signature that does not fit.
+
+    Raises:
+        CheckpointError: the user's own source model is missing or does not fit the architecture.
+        InvalidConfig: a clusterer asks for a layer that the model does not have.
+        UsageError: the device cannot compute in the precision that is asked for.
+
+    Warns:
+        UserWarning: a clusterer asks for a layer of a frozen backbone.
+    """
+    model = architecture(config)
+    network = model.build(len(dataset.classes), pretrained=config.checkpoint is None)
+    check_precision(config.precision, network.class_vectors.dtype, torch.device(resolve_device(config.device)))
+    if config.checkpoint is not None:
+        load_source(config.checkpoint, dataset.classes, model)
+    # Probes are clusterers like any other; what they are put into does not matter here.
+    probes = map(registry_of("clusterer").build, config.probes)
+    methods = [*methods, *((replace(methods[0][0], clusterer=probe), 1) for probe in probes)]
+    layout = Layout.of(network)
+    source, few = layout.read(network), 4
+    # A pattern that repeats: as many random numbers as a large model has would take seconds and gigabytes.
+    period = min(layout.width, 4099)
+    steps = uniform(fold_key(["rehearsal"]), torch.arange(few * period)).view(few, -1).to(source.dtype)
+    bank = source + 1e-3 * steps.repeat(1, -(-layout.width // period))[:, : layout.width]
+    truth = torch.zeros(few, dtype=torch.int64)
+    images = torch.arange(few).view(-1, 1, 1, 1, 1).expand(few, 2, 3, model.stored, model.stored).to(torch.uint8)
+    clusterers = [method.clusterer for method, rounds in methods if rounds and method.clusterer is not None]
+    if network.backbone.frozen and any(clusterer.layer_number is not None for clusterer in clusterers):
+        warnings.warn(
+            "the backbone is frozen, so layers are counted from the bottleneck on: signature 1 is the bottleneck",
+            stacklevel=2,
+        )
+    for method, rounds in methods:
+        if method.clusterer is not None and rounds:
+            shown = truth if method.clusterer.oracle else None
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                method.clusterer(BankSignatures(bank, layout, source, shown, list(images)))

@@ -1,0 +1,44 @@
+"""The device that a run computes on: a CPU, a GPU, or a GPU of each rank's own."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+
+from fedwca.engine.distributed.process_group import expected_ranks
+from fedwca.errors import UsageError
+
+
+def resolve_device(name: str) -> str:
+    """``auto`` as a GPU where there is one; under ``torchrun`` a GPU of each rank's own.
+
+    Raises:
+        UsageError: a device is asked for that is not there, or by several ranks.
+    """
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise UsageError(f"--device {name}: no such device; take auto, cpu, cuda or cuda:1") from None
+    if device.type not in ("cpu", "cuda"):
+        raise UsageError(f"--device {name}: only cpu and cuda are supported")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise UsageError(
+            f"--device {name}: this machine has {torch.cuda.device_count()} CUDA devices; take --device cpu"
+        )
+    return _own_device(device) if device.type == "cuda" and expected_ranks()[1] > 1 else name
+
+
+def _own_device(device: torch.device) -> str:
+    """The GPU of this rank."""
+    beside, there = int(os.environ.get("LOCAL_WORLD_SIZE", expected_ranks()[1])), torch.cuda.device_count()
+    if device.index is not None and beside > 1:
+        raise UsageError(f"--device {device}: {beside} ranks cannot share it; take --device cuda, one device a rank")
+    if beside > there:
+        raise UsageError(
+            f"{beside} ranks need {beside} CUDA devices, and this machine has {there}; take --nproc-per-node {there} "
+            "or --device cpu"
+        )
+    return str(device) if device.index is not None else f"cuda:{os.environ.get('LOCAL_RANK', expected_ranks()[0])}"

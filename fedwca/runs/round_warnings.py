@@ -1,0 +1,55 @@
+"""Warnings about a round's numbers, each kind said once a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from fedwca.federated.method import Method
+from fedwca.federated.round import Outcome
+
+
+class WarnOnce:
+    """Sentences for the user, each kind once a run."""
+
+    def __init__(self, tell: Callable[[str], None], told: set[str] | None = None) -> None:
+        self.tell, self.told = tell, set[str]() if told is None else told
+
+    def _once(self, kind: str, message: str) -> None:
+        if kind not in self.told:
+            self.told.add(kind)
+            self.tell(message)
+
+    def __call__(self, record: Mapping[str, Any], outcome: Outcome, method: Method) -> None:
+        """Look at one round's record."""
+        targets = {client: upload.targets for client, upload in outcome.uploads.items()}
+        divisors = [t.notes["divisors"] for t in targets.values() if "divisors" in t.notes]
+        if divisors and bool((torch.stack(divisors) <= 0).any()):
+            self._once(
+                f"divisor {method.name}",
+                f"{method.label}: a mean prototype similarity is not above 0, so the selection rule may prefer the "
+                "worse label (docs/decisions.md, A13)",
+            )
+        for client, target in targets.items():
+            if record["label_entropy"][client] == 0 and len(target.labels) > 10:
+                self._once(
+                    f"collapse {method.name}",
+                    f"{method.label}: from round {record['round']} client {client} gives all its images one label",
+                )
+        if warning := outcome.notes.get("warning"):
+            self._once(f"clusterer {method.name}", f"{method.label}: {warning}")
+        if record["round"] == 0 and method.aggregator.grouping.needs_clusterer and len(outcome.labels) > 1:
+            if int(outcome.labels.max()) == 0:
+                self._once(
+                    f"one {method.name}",
+                    f"{method.label}: all clients are in one cluster, so this is an average of everybody "
+                    "(too little training in round 0 leaves first layers nearly equal)",
+                )
+            alone = int((outcome.labels.bincount() == 1).sum())
+            if alone and alone < len(outcome.labels):
+                self._once(
+                    f"alone {method.name}",
+                    f"{method.label}: {alone} clusters have a single client, whose model would be handed on as it is",
+                )

@@ -1,0 +1,17 @@
+import pytest
+
+from fedwca.functional.learning_rate import cosine_learning_rate
+
+
+def test_by_hand() -> None:
+    # Half of a cosine over four rounds: cos 0 = 1, cos 45° = √½, cos 90° = 0, cos 135° = -√½, cos 180° = -1.
+    half = 0.5**0.5
+    right = [1.0, (1 + half) / 2, 0.5, (1 - half) / 2, 0.0]
+    assert [cosine_learning_rate(1.0, round, 4) for round in range(5)] == pytest.approx(right, abs=1e-15)
+
+
+def test_it_is_proportional_falls_and_stays_at_zero() -> None:
+    found = [cosine_learning_rate(0.3, round, 7) for round in range(10)]
+    assert found == pytest.approx([0.3 * cosine_learning_rate(1.0, round, 7) for round in range(10)])
+    assert found == sorted(found, reverse=True)
+    assert found[7:] == [0.0, 0.0, 0.0]
