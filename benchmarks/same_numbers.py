@@ -95,7 +95,7 @@ def cases(baselines: Sequence[str]) -> dict[str, list[Step]]:
     together = f"{stacked} --baseline none --source-models 2 --trials 2 --trials-at-once 2"
     return found | {
         "trials-together": [partial(_stopped, together)],
-        "kernels": [f"{stacked} --baseline none --kernels {name} --out {name}" for name in ("eager", "products")],
+        "kernels": [f"{stacked} --baseline none --kernels {name} --out {name}" for name in ("eager", "channels-last")],
         "ranks": [partial(_ranks, f"{BENCH} {_named(['fedavg'])} --ranks-per-trial 2 --out run")],
         "handover": [
             f"{BENCH} {_named(['fedavg', 'source_only'])} --trials 2 --keep all --out run",
@@ -170,20 +170,23 @@ def _deployed() -> None:
     Flower. Its imports follow the package's modules.
     """
     import torch
+    from fedwca.deploy.local import federate
+    from fedwca.deploy.server import Session
+    from fedwca.round import Method
     from safetensors.torch import save_file
 
     from fedwca.aggregators import aggregators
     from fedwca.clusterers import clusterers
+    from fedwca.core.training_settings import Training
     from fedwca.deploy.client import Client
     from fedwca.deploy.composition import Composition
-    from fedwca.deploy.local import federate
+    from fedwca.deploy.in_process import run_in_process
     from fedwca.deploy.rules import Rules
-    from fedwca.deploy.server import Session
-    from fedwca.engine.task import Training
+    from fedwca.deploy.session import Session
+    from fedwca.federated.method import Method
     from fedwca.models.lenet import LeNet
     from fedwca.objectives.shot import Shot
     from fedwca.pseudo_labelers.two_model import TwoModel
-    from fedwca.round import Method
 
     generator = torch.Generator().manual_seed(0)
     images = [torch.randint(0, 256, (n, 3, 32, 32), dtype=torch.uint8, generator=generator) for n in (13, 20, 9, 16)]
@@ -198,14 +201,14 @@ def _deployed() -> None:
     }
     for name, (aggregator, options, rules) in variants.items():
         built = aggregators.build(aggregator)
-        clusterer = clusterers.build("finch:reference=source") if built.partition == "given" else None
+        clusterer = clusterers.build("finch:reference=source") if built.grouping.needs_clusterer else None
         method, model = Method(name, name, built, TwoModel(), (Shot(),), clusterer), LeNet(bottleneck=16)
         training = Training(epochs=1, lr=0.02, batch_size=8)
         composition = Composition.of(method, model, 3, training=training, seed=1, **options)
         session = Session(method, model.build(3, seed=1), composition, Rules(clients=4, alone="warn", **rules))
         clients = [Client(lambda side, own=own: own) for own in images]
-        federate(session, clients, 3)
-        server = session.memory.server
+        run_in_process(session, clients, 3)
+        server = session.state.server
         finals = {f"client {k}": client.final for k, client in enumerate(clients) if client.final is not None}
         save_file({"rows": server.rows.clone(), **server.state, **finals}, f"{name}.safetensors")
 
@@ -317,6 +320,8 @@ class Tensor(NamedTuple):
 
 SKIPPED = re.compile(r"seconds|^(timing|time|path|python|system|cpu|cores|versions)$")
 """Keys of what says when, how fast, where and by what."""
+HASHES = re.compile(r"^(identity|config_hash|identity_without)$")
+"""Keys that tell configurations apart, which may change where a value is written in another way."""
 UNREAD = re.compile(r"^\.|^(memory\.json|cost\.png|study\.journal)$|\.(log|npy)$")
 """Names of files of such things, and of images that are kept under a name of their folder's path."""
 
@@ -362,6 +367,13 @@ def _tensors(content: bytes) -> dict[str, Any]:
     return {**{name: tensor(**entry) for name, entry in header.items()}, "metadata": about}
 
 
+def without_hashes(found: Any) -> Any:
+    """What a file says, without what tells configurations apart, and with numbers that stand there as text."""
+    if isinstance(found, dict):
+        return {key: without_hashes(value) for key, value in found.items() if not HASHES.search(key)}
+    return [without_hashes(value) for value in found] if isinstance(found, list) else found
+
+
 def difference(one: Any, other: Any, where: str = "") -> str | None:
     """The first place where two values differ, and both values; None where they are the same."""
     if type(one) is not type(other):
@@ -390,13 +402,14 @@ def _short(value: Any) -> str:
     return f"{len(value)} bytes" if isinstance(value, bytes) else str(value)[:200]
 
 
-def differences(one: Path, other: Path) -> Iterator[str]:
+def differences(one: Path, other: Path, hashes: bool = True) -> Iterator[str]:
     """In which files two folders differ: a sentence each, with the first difference in it."""
+    read = values if hashes else lambda path: without_hashes(values(path))
     mine, theirs = _files(one), _files(other)
     for name in sorted(mine | theirs):
         if name not in mine or name not in theirs:
             yield f"{name}: is in the {'first' if name in mine else 'second'} alone"
-        elif found := difference(values(one / name), values(other / name), name):
+        elif found := difference(read(one / name), read(other / name), name):
             yield found
 
 
@@ -405,7 +418,7 @@ def _files(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in found}
 
 
-def compare(one: Path, other: Path, only: Sequence[str]) -> bool:
+def compare(one: Path, other: Path, only: Sequence[str], hashes: bool = True) -> bool:
     """Print a line a case; returns whether all are the same.
 
     Raises:
@@ -416,7 +429,7 @@ def compare(one: Path, other: Path, only: Sequence[str]) -> bool:
             raise SystemExit(f"{folder}: no such folder")
     names, same = sorted({path.name for folder in (one, other) for path in folder.iterdir()}), True
     for name in _chosen(names, only):
-        found = list(differences(one / name, other / name))
+        found = list(differences(one / name, other / name, hashes))
         same &= not found
         more = f" (and {len(found) - 1} other files)" if len(found) > 1 else ""
         print(f"DIFFERS   {name}: {found[0]}{more}" if found else f"same      {name}, files: {len(_files(one / name))}")
@@ -431,11 +444,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for folder in folders:
             command.add_argument(folder, type=Path)
         command.add_argument("--only", action="append", default=[], metavar="NAME", help="a case; repeat for more")
+    command.add_argument("--without-hashes", action="store_true", help="leave out what tells configurations apart")
     given = parser.parse_args(arguments)
     if given.command == "record":
         record(given.folder, given.only)
         return 0
-    return 0 if compare(given.one, given.other, given.only) else 1
+    return 0 if compare(given.one, given.other, given.only, not given.without_hashes) else 1
 
 
 if __name__ == "__main__":
