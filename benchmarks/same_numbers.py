@@ -170,9 +170,6 @@ def _deployed() -> None:
     Flower. Its imports follow the package's modules.
     """
     import torch
-    from fedwca.deploy.local import federate
-    from fedwca.deploy.server import Session
-    from fedwca.round import Method
     from safetensors.torch import save_file
 
     from fedwca.aggregators import aggregators
