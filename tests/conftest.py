@@ -13,7 +13,30 @@ from fedwca.data.partition import ClientImages
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.models.lenet import LeNet
 
-SHARED = Path(os.environ.get("FEDWCA_SHARED", Path(__file__).resolve().parents[2] / "shared"))
+HERE = Path(__file__).resolve().parent
+SHARED = Path(os.environ.get("FEDWCA_SHARED", HERE.parents[1] / "shared"))
+UNIT = (
+    "functional",
+    "components",
+    "config",
+    "test_imports.py",
+    "test_names.py",
+    "test_project_files.py",
+    "test_registry.py",
+)
+"""The ring of ``-m unit``: folders and files here whose tests take seconds in all."""
+TOO_LONG = {
+    "test_a_forked_process_is_refused_where_it_would_wait_forever",
+    "test_a_plugin_that_does_not_load_leaves_the_others_alone",
+    "test_an_installed_plugin_is_listed_and_runs",
+}
+"""Tests in those files that are no part of it: they start processes."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if any(item.path.is_relative_to(HERE / name) for name in UNIT) and item.name not in TOO_LONG:
+            item.add_marker("unit")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -73,22 +74,7 @@ def command(
     chosen = None if method is None else canonical_name(method)
     check_unit(results, chosen, one)
 
-    @cache
-    def models() -> Models | FedwcaError:
-        from fedwca.runs.predictions import predict_for_pictures
-
-        try:
-            return predict_for_pictures(results.path, chosen, *one)
-        except FedwcaError as error:
-            return error
-
-    def need_models() -> Models:
-        found = models()
-        if isinstance(found, FedwcaError):
-            raise found
-        return found
-
-    choice = PictureRequest(results, need_models, chosen, one, how.value)
+    choice = PictureRequest(results, _models_of(results.path, chosen, one), chosen, one, how.value)
     folder = to or results.path / "pictures"
     missing: list[FedwcaError] = []
     for name in wanted:
@@ -109,3 +95,24 @@ def command(
         typer.echo(str(file))
     if len(missing) == len(wanted):
         raise FedwcaError(f"{run}: nothing could be drawn")
+
+
+def _models_of(run: Path, method: str | None, trial: tuple[int, int]) -> Callable[[], Models]:
+    """What gives the models of a run's pictures; opened when first asked for, and once, refused or not."""
+
+    @cache
+    def opened() -> Models | FedwcaError:
+        from fedwca.runs.predictions import predict_for_pictures
+
+        try:
+            return predict_for_pictures(run, method, *trial)
+        except FedwcaError as error:
+            return error
+
+    def models() -> Models:
+        found = opened()
+        if isinstance(found, FedwcaError):
+            raise found
+        return found
+
+    return models

@@ -29,6 +29,7 @@ from fedwca.federated.server import (
     stack_by_client,
     stack_reports,
 )
+from fedwca.federated.server import offer_source as offer_source  # `fedwca.round` forwards to it
 from fedwca.federated.upload_checks import ExpectedUpload, Upload, validate_uploads
 
 

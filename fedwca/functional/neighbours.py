@@ -76,18 +76,7 @@ def first_neighbours(
     >>> first_neighbours(torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.2], [0.1, 1.0]]))
     tensor([2, 3, 0, 1])
     """
-    for option, value, known in (
-        ("backend", backend, ("auto", "torch", "faiss", "hnsw")),
-        ("precision", precision, ("float64", "float32")),
-        ("metric", metric, ("cosine", "euclidean")),
-    ):
-        if value not in known:
-            raise UsageError(f"no {option} '{value}'; there are {', '.join(known)}")
-    if _forked and torch.get_num_threads() > 1:
-        raise UsageError(
-            "neighbours cannot be searched in a forked process, where OpenMP waits forever; start it with "
-            "multiprocessing's 'spawn', or call torch.set_num_threads(1) in it first"
-        )
+    _refuse_options(backend, precision, metric)
     rows = _comparable(x, metric)
     if len(rows) == 1:
         return torch.zeros(1, dtype=torch.long, device=x.device)
@@ -115,6 +104,21 @@ def first_neighbours(
     if len(again):
         nearest[again] = exact_neighbours(rows, centred, again, zero)
     return nearest.to(x.device)
+
+
+def _refuse_options(backend: Backend, precision: Precision, metric: Metric) -> None:
+    for option, value, known in (
+        ("backend", backend, ("auto", "torch", "faiss", "hnsw")),
+        ("precision", precision, ("float64", "float32")),
+        ("metric", metric, ("cosine", "euclidean")),
+    ):
+        if value not in known:
+            raise UsageError(f"no {option} '{value}'; there are {', '.join(known)}")
+    if _forked and torch.get_num_threads() > 1:
+        raise UsageError(
+            "neighbours cannot be searched in a forked process, where OpenMP waits forever; start it with "
+            "multiprocessing's 'spawn', or call torch.set_num_threads(1) in it first"
+        )
 
 
 def _comparable(x: Tensor, metric: Metric) -> Tensor:

@@ -309,7 +309,7 @@ def test_a_disk_that_fills_up_costs_no_result(monkeypatch: pytest.MonkeyPatch, t
         raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
 
     monkeypatch.setenv("FEDWCA_CACHE", str(tmp_path))
-    monkeypatch.setattr("fedwca.federated.source_model.save_file", full)
+    monkeypatch.setattr("fedwca.core.tensor_files.save_file", full)
     with pytest.warns(UserWarning, match=r"could not be kept in .* \(.*No space left on device"):
         source = pretrain(domain(), ("0", "1"), LeNet(bottleneck=8), SourceTraining(epochs=1), seed=0)
     assert 0 <= source.accuracy <= 100

@@ -18,11 +18,11 @@ from fedwca.core.messages import Blend, Offer, Targets
 from fedwca.core.network import Network
 from fedwca.data import Domain
 from fedwca.data.partition import ClientImages
+from fedwca.engine import augmentation
 from fedwca.engine.augmentation import weak_views
 from fedwca.engine.interface import SingleStep
 from fedwca.engine.layout import Layout
 from fedwca.engine.randomness import Keys
-from fedwca.engine.sequential import worker as client
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.sequential.replica import Replica
 from fedwca.engine.sequential.worker import ClientWorker
@@ -250,7 +250,7 @@ def test_an_image_and_its_partner_are_cropped_independently(network: Network, mo
         seen.append((key, step, positions.tolist(), stride))
         return weak_views(network, images, key, step, positions, stride)
 
-    monkeypatch.setattr(client, "weak", spy)
+    monkeypatch.setattr(augmentation, "weak_views", spy)
     play(network, Training(epochs=2, batch_size=4), CLIENTS, labeler=Fixed())
     places = [(key, stride * step + place) for key, step, positions, stride in seen for place in positions]
     assert len(places) == len(set(places))  # no crop is drawn twice

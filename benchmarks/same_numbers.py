@@ -1,0 +1,453 @@
+"""Whether a change left all numbers as they were, to the bit.
+
+``python benchmarks/same_numbers.py record BEFORE`` makes small runs of what the command line does, by the checkout it
+is in: about four minutes of one core, one gigabyte. After the change, ``record AFTER`` makes them again, and ``compare
+BEFORE AFTER`` prints a line a case, the same or the first number that differs, and fails if one does. Both recordings
+have to come from one machine with the same libraries; other ones have other last digits. What says when, how fast,
+where or by which version something was run is not compared. ``--only CASE`` takes some cases alone, for both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import importlib
+import json
+import multiprocessing
+import os
+import re
+import runpy
+import shlex
+import signal
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from multiprocessing.context import ForkProcess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+ENGINES = ("loop", "stacked")
+LIBRARIES = ("faiss", "matplotlib.figure", "pydantic", "rich.console", "sklearn.metrics", "torchvision", "typer")
+"""Imported once for all: every command is a process forked from this one."""
+IMAGES = "../images"
+"""Three domains of pictures, from a case's folder."""
+SIZE = "--rounds 2 --epochs 1 --lr 0.05 --batch-size 16 --device cpu --set source_training.epochs=1"
+# Signatures by update: so little training leaves raw first layers too alike for several clusters. Temperatures at which
+# weights are not one-hot.
+DIGITS = (
+    f"{SIZE} --clients 2 --samples 30 --seed 1 --set model.bottleneck=16 --set clusterer.reference=source "
+    "--set aggregator.ta=0.2 --set aggregator.tb=0.2"
+)
+BENCH = f"bench {DIGITS} --quiet --json"
+RESIDUAL = f"bench {SIZE} --data {IMAGES} --source day --clients 1 --baseline none --quiet --json"
+PARTS = [
+    *("ladd:start=1", "ifca:clusters=3", "fedavg:weighting=uniform", "fedwca:direction=row"),
+    *(f"fedwca/clusterer={name}" for name in ("kmeans", "true", "each")),
+    "fedwca/pseudo_labeler=two_model:selection=ratio,fallback=keep",
+    "fedwca/objectives=shot+proximal:mu=0.1,to=source",
+]
+PROBES = "probes = ['finch:signature=2', 'finch:signature=all', 'kmeans', 'ladd']\nevidence = true\n"
+
+Step = str | Callable[[], None]
+"""A command line without its program, or a function that works in the case's folder."""
+
+
+def cases(baselines: Sequence[str]) -> dict[str, list[Step]]:
+    """What is recorded, by the name of its folder.
+
+    Args:
+        baselines: names of all there are.
+    """
+    found: dict[str, list[Step]] = {"cache": []}
+    for engine in ENGINES:
+        run, alone = f"{BENCH} --engine {engine}", f"{BENCH} --baseline none --engine {engine}"
+        found |= {
+            f"baselines-{engine}": [f"{run} --rounds 3 {_named([*baselines, 'revised_fedwca:u=2'])} --out run"],
+            f"parts-{engine}": [
+                partial(_write, "more.toml", PROBES),
+                f"{run} --config more.toml {_named(PARTS)} --out run",
+            ],
+            f"participation-{engine}": [
+                f"{run} --rounds 3 --participation 0.5 {_named(['fedavg', 'ifca', 'fedpcl_pl'])} --keep all --out run"
+            ],
+            f"batch-norm-{engine}": [
+                f"{alone} --participation 0.5 --batch-norm {policy} --out {policy}"
+                for policy in ("pooled", "local", "recalibrated")  # all other cases: mixed
+            ],
+            f"settings-{engine}": [
+                f"{alone} --workers 2 --seed 3 --source neon --set training.nesterov=true --set training.clip=1 "
+                "--set training.cosine=3 --set training.momentum=0.8 --set pseudo_labeler.mu=0.9 --out run"
+            ],
+            f"precision-{engine}": [f"{alone} --precision {name} --out {name}" for name in ("bf16", "bf16-all")],
+            f"trials-{engine}": [f"{alone} --source-models 2 --trials 2 --out run"],
+            f"paper-{engine}": [f"{run} --preset paper --trials 1 --source-models 1 {_named(['fedpcl_pl'])} --out run"],
+            f"resnet18-{engine}": [
+                f"{RESIDUAL} --engine {engine} --model resnet18:side=32,weights=none --out trained",
+                f"{RESIDUAL} --engine {engine} --model resnet18:side=32,weights=none,frozen=true --out frozen",
+            ],
+            f"stopped-{engine}": [partial(_stopped, f"{run} --rounds 3 {_named(['fedavg'])}")],
+        }
+    stacked = f"{BENCH} --engine stacked"
+    together = f"{stacked} --baseline none --source-models 2 --trials 2 --trials-at-once 2"
+    return found | {
+        "trials-together": [partial(_stopped, together)],
+        "kernels": [f"{stacked} --baseline none --kernels {name} --out {name}" for name in ("eager", "channels-last")],
+        "ranks": [partial(_ranks, f"{BENCH} {_named(['fedavg'])} --ranks-per-trial 2 --out run")],
+        "handover": [
+            f"{BENCH} {_named(['fedavg', 'source_only'])} --trials 2 --keep all --out run",
+            f"{BENCH} --baseline none --out other",
+            "export run --client 1 --out client.safetensors",
+            "export run --cluster 1 --trial 1 --out cluster.safetensors",
+            f"predict client.safetensors {IMAGES}/fog --top 3 --out predictions.csv",
+            f"predict run {IMAGES} --client 3",
+            f"join run --data {IMAGES}/fog --out joined-by-update",
+            f"join run --data {IMAGES}/fog --by alignment --adapt 2 --out joined-by-alignment",
+            "report run --out report.html",
+            "report run other --out report.md",
+            "report run other --out report.tex",
+            "plot run --to pictures",
+            "runs --root . --json",
+            "runs show run --json",
+            "runs diff run other --json",
+            "runs export run --out rounds.csv",
+        ],
+        "compare": [
+            f"compare fedavg fedwca {DIGITS} --source neon --source handwritten --format {form} --out runs"
+            for form in ("json", "latex")
+        ],
+        "sweep": [f"sweep fedwca --param aggregator.ta=0.01,1 {DIGITS} --format json --out runs"],
+        "reproduce": [
+            f"reproduce table10 {DIGITS} --quick --dataset digits-mini --source handwritten --format json --out runs"
+        ],
+        "catalogue": ["list --json", "data check digits-mini"],
+        "deployment": [_deployed],
+    }
+
+
+def _named(names: Sequence[str]) -> str:
+    return " ".join(f"--baseline {shlex.quote(name)}" for name in names)
+
+
+def _write(name: str, text: str) -> None:
+    Path(name).write_text(text)
+
+
+def _stopped(bench: str, lines: int = 3) -> None:
+    """A run, and the same run killed after some rounds and resumed: both are recorded, and have to be the same."""
+    _finished(bench + " --out unbroken", Path("unbroken.log"))
+    process = _begun(bench + " --out resumed", Path("killed.log"))
+    rounds = Path("resumed/rounds.jsonl")
+    while process.is_alive() and not (rounds.exists() and rounds.read_text().count("\n") >= lines):
+        time.sleep(0.01)
+    os.kill(process.pid or 0, signal.SIGKILL)
+    process.join()
+    if process.exitcode != -signal.SIGKILL or Path("resumed/summary.json").exists():
+        raise SystemExit(f"{Path.cwd()}: the run had ended before it could be killed")
+    _finished("resume resumed --json", Path("resumed.log"))
+    if found := next(differences(Path("unbroken"), Path("resumed")), None):
+        raise SystemExit(f"{Path.cwd()}: the resumed run differs from the unbroken one: {found}")
+
+
+def _ranks(bench: str) -> None:
+    """A run shared by two processes, as torchrun starts them."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    ranks = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    given = [{**ranks, "RANK": rank, "LOCAL_RANK": rank} for rank in ("0", "1")]
+    for process in [_begun(bench, Path(f"rank-{one['RANK']}.log"), one) for one in given]:
+        _ended(process, bench)
+
+
+def _deployed() -> None:
+    """Server and clients in one process, message by message; the server's models and those that clients end with.
+
+    The only function that imports the package: what a network would run cannot be had from the command line without
+    Flower. Its imports follow the package's modules.
+    """
+    import torch
+    from safetensors.torch import save_file
+
+    from fedwca.aggregators import aggregators
+    from fedwca.clusterers import clusterers
+    from fedwca.core.training_settings import Training
+    from fedwca.deploy.client import Client
+    from fedwca.deploy.composition import Composition
+    from fedwca.deploy.in_process import run_in_process
+    from fedwca.deploy.rules import Rules
+    from fedwca.deploy.session import Session
+    from fedwca.federated.method import Method
+    from fedwca.models.lenet import LeNet
+    from fedwca.objectives.shot import Shot
+    from fedwca.pseudo_labelers.two_model import TwoModel
+
+    generator = torch.Generator().manual_seed(0)
+    images = [torch.randint(0, 256, (n, 3, 32, 32), dtype=torch.uint8, generator=generator) for n in (13, 20, 9, 16)]
+    plain: dict[str, Any] = {}
+    variants: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+        **{name: (name, plain, plain) for name in aggregators.names() if aggregators.get(name).travels},
+        "pooled": ("fedavg", {"batch_norm": "pooled"}, plain),
+        "half": ("fedavg", {"transport": "half"}, plain),
+        "top": ("wca", {"top": 0.1, "feedback": True}, plain),
+        "median": ("fedavg", plain, {"robust": "median", "norm_bound": 5.0}),
+        "few": ("fedavg", plain, {"participation": 0.5}),
+    }
+    for name, (aggregator, options, rules) in variants.items():
+        built = aggregators.build(aggregator)
+        clusterer = clusterers.build("finch:reference=source") if built.grouping.needs_clusterer else None
+        method, model = Method(name, name, built, TwoModel(), (Shot(),), clusterer), LeNet(bottleneck=16)
+        training = Training(epochs=1, lr=0.02, batch_size=8)
+        composition = Composition.of(method, model, 3, training=training, seed=1, **options)
+        session = Session(method, model.build(3, seed=1), composition, Rules(clients=4, alone="warn", **rules))
+        clients = [Client(lambda side, own=own: own) for own in images]
+        run_in_process(session, clients, 3)
+        server = session.state.server
+        finals = {f"client {k}": client.final for k, client in enumerate(clients) if client.final is not None}
+        save_file({"rows": server.rows.clone(), **server.state, **finals}, f"{name}.safetensors")
+
+
+def _images(folder: Path) -> None:
+    """Three domains of pictures that are not square, in two classes."""
+    import numpy as np
+    from PIL import Image
+
+    random = np.random.default_rng(0)
+    for shade, domain in enumerate(("day", "fog", "night")):
+        for label, name in enumerate(("cat", "dog")):
+            (folder / domain / name).mkdir(parents=True)
+            for number in range(8):
+                pixels = random.integers(0, 256 >> shade, (40, 60, 3), dtype=np.uint8) // (1 + label)
+                Image.fromarray(pixels).save(folder / domain / name / f"{number}.png")
+
+
+def record(folder: Path, only: Sequence[str]) -> None:
+    """Carry out the cases, each in a folder of its own.
+
+    Raises:
+        SystemExit: the folder is there already, a command failed, or there is no such case.
+    """
+    folder = folder.resolve()
+    if folder.exists():
+        raise SystemExit(f"{folder}: is there already; name another folder or remove it")
+    (folder / "cache").mkdir(parents=True)
+    # One thread, so that sums do not depend on how many cores are free; source models are trained, not found.
+    os.environ |= {"OMP_NUM_THREADS": "1", "FEDWCA_CACHE": str(folder / "cache"), "COLUMNS": "200"}
+    os.environ.pop("FEDWCA_DATA", None)
+    # Not the scripts beside this one, nor the package that is installed.
+    sys.path[0] = str(ROOT)
+    for library in LIBRARIES:
+        importlib.import_module(library)
+    _images(folder / "images")
+    _finished("list baselines --json", folder / "cache" / "baselines.json")
+    found = cases(json.loads((folder / "cache" / "baselines.json").read_text())["baselines"])
+    for name in _chosen(list(found), only):
+        before = os.times()
+        (folder / name).mkdir(exist_ok=True)
+        os.chdir(folder / name)
+        for number, step in enumerate(found[name]):
+            if isinstance(step, str):
+                _finished(step, Path(f"{number}.{'json' if 'json' in step else 'txt'}"))
+            else:
+                _ended(_process(step, Path(f"{number}.log")), f"({name})")
+        seconds = sum(os.times()[2:4]) - sum(before[2:4])
+        print(f"{seconds:6.1f} CPU s  {name}", flush=True)
+    print(f"recorded {ROOT.name} in {folder}")
+
+
+def _chosen(names: Sequence[str], only: Sequence[str]) -> Sequence[str]:
+    if strange := set(only) - set(names):
+        raise SystemExit(f"--only {min(strange)}: there are {', '.join(names)}")
+    return only or names
+
+
+def _finished(words: str, out: Path) -> None:
+    _ended(_begun(words, out), words)
+
+
+def _begun(words: str, out: Path, environment: Mapping[str, str] | None = None) -> ForkProcess:
+    """``python -m fedwca`` with these words, what it prints in a file and in a ``.log`` beside it."""
+
+    def main() -> None:
+        os.environ.update(environment or {})
+        sys.argv = ["fedwca", *shlex.split(words)]
+        runpy.run_module("fedwca", run_name="__main__", alter_sys=True)
+
+    return _process(main, out)
+
+
+def _process(work: Callable[[], None], out: Path) -> ForkProcess:
+    def inside() -> None:
+        for stream, path in ((sys.stdout, out), (sys.stderr, out.with_suffix(".log"))):
+            with path.open("a") as file:
+                os.dup2(file.fileno(), stream.fileno())
+        try:
+            work()
+        finally:
+            sys.stdout.flush()
+
+    process = multiprocessing.get_context("fork").Process(target=inside)
+    process.start()
+    return process
+
+
+def _ended(process: ForkProcess, words: str) -> None:
+    process.join()
+    if process.exitcode:
+        raise SystemExit(f"fedwca {words}\nin {Path.cwd()}: failed with {process.exitcode}; see its .log there")
+
+
+class Tensor(NamedTuple):
+    """A tensor in a file, as it stands there."""
+
+    kind: str
+    shape: tuple[int, ...]
+    content: bytes
+
+    def at(self, byte: int) -> str:
+        """The number that a byte belongs to, with its place."""
+        kinds = {"F64": ("d", 8), "F32": ("f", 4), "F16": ("e", 2), "I64": ("q", 8), "I32": ("i", 4), "U8": ("B", 1)}
+        letter, size = kinds.get(self.kind, ("B", 1))
+        place = byte // size
+        return f"{struct.unpack_from('<' + letter, self.content, place * size)[0]!r} at {place}"
+
+
+SKIPPED = re.compile(r"seconds|^(timing|time|path|python|system|cpu|cores|versions)$")
+"""Keys of what says when, how fast, where and by what."""
+HASHES = re.compile(r"^(identity|config_hash|identity_without)$")
+"""Keys that tell configurations apart, which may change where a value is written in another way."""
+UNREAD = re.compile(r"^\.|^(memory\.json|cost\.png|study\.journal)$|\.(log|npy)$")
+"""Names of files of such things, and of images that are kept under a name of their folder's path."""
+
+
+def values(path: Path) -> Any:
+    """What a file says, without what may differ: nested mappings and lists, with numbers as they are written."""
+    if path.suffix == ".safetensors":
+        return _tensors(path.read_bytes())
+    if path.suffix not in (".json", ".jsonl", ".csv", ".txt", ".md", ".tex", ".html"):
+        return path.read_bytes()
+    text = path.read_text()
+    if path.suffix == ".json":
+        return _json(text)
+    if path.suffix == ".html":  # the numbers of its charts; the words around them tell of versions and times
+        return _json(text.partition('id="data">')[2].partition("</script>")[0])
+    if path.suffix == ".csv":
+        return _lines(csv.DictReader(text.splitlines()))
+    if path.suffix == ".jsonl":
+        return _lines(map(_json, text.splitlines()))
+    if path.stem == "report":  # the last column has seconds
+        text = re.sub(r"[|&][^|&\n]*(\||\\\\)$", "", text, flags=re.MULTILINE)
+    return _lines(text.splitlines())
+
+
+def _json(text: str) -> Any:
+    return json.loads(text, parse_float=str, parse_int=str)
+
+
+def _lines(found: Any) -> dict[str, Any]:
+    return {f"line {number}": line for number, line in enumerate(found, 1)}
+
+
+def _tensors(content: bytes) -> dict[str, Any]:
+    """A safetensors file's tensors by name, and its metadata."""
+    start = 8 + struct.unpack_from("<Q", content)[0]
+    header = json.loads(content[8:start])
+    about = {key: _json(text) if text.startswith("{") else text for key, text in header.pop("__metadata__", {}).items()}
+
+    def tensor(dtype: str, shape: list[int], data_offsets: list[int]) -> Tensor:
+        first, end = data_offsets
+        return Tensor(dtype, tuple(shape), content[start + first : start + end])
+
+    return {**{name: tensor(**entry) for name, entry in header.items()}, "metadata": about}
+
+
+def without_hashes(found: Any) -> Any:
+    """What a file says, without what tells configurations apart, and with numbers that stand there as text."""
+    if isinstance(found, dict):
+        return {key: without_hashes(value) for key, value in found.items() if not HASHES.search(key)}
+    return [without_hashes(value) for value in found] if isinstance(found, list) else found
+
+
+def difference(one: Any, other: Any, where: str = "") -> str | None:
+    """The first place where two values differ, and both values; None where they are the same."""
+    if type(one) is not type(other):
+        return f"{where}: {_short(one)} and {_short(other)}"
+    if isinstance(one, dict):
+        if lost := next((key for key in (*one, *other) if (key in one) != (key in other)), None):
+            return f"{where}: {lost!r} is in the {'first' if lost in one else 'second'} alone"
+        pairs = ((f"{where}, {key}", one[key], other[key]) for key in one if not SKIPPED.search(key))
+        return next(filter(None, (difference(a, b, key) for key, a, b in pairs)), None)
+    if isinstance(one, list):
+        if len(one) != len(other):
+            return f"{where}: {len(one)} and {len(other)} values"
+        pairs = ((f"{where}[{index}]", a, b) for index, (a, b) in enumerate(zip(one, other, strict=True)))
+        return next(filter(None, (difference(a, b, key) for key, a, b in pairs)), None)
+    if one == other:
+        return None
+    if isinstance(one, Tensor):
+        if one[:2] != other[:2]:
+            return f"{where}: {one.kind} {list(one.shape)} and {other.kind} {list(other.shape)}"
+        byte = next(byte for byte, (a, b) in enumerate(zip(one.content, other.content, strict=True)) if a != b)
+        return f"{where}: {one.at(byte)} and {other.at(byte)}"
+    return f"{where}: {_short(one)} and {_short(other)}"
+
+
+def _short(value: Any) -> str:
+    return f"{len(value)} bytes" if isinstance(value, bytes) else str(value)[:200]
+
+
+def differences(one: Path, other: Path, hashes: bool = True) -> Iterator[str]:
+    """In which files two folders differ: a sentence each, with the first difference in it."""
+    read = values if hashes else lambda path: without_hashes(values(path))
+    mine, theirs = _files(one), _files(other)
+    for name in sorted(mine | theirs):
+        if name not in mine or name not in theirs:
+            yield f"{name}: is in the {'first' if name in mine else 'second'} alone"
+        elif found := difference(read(one / name), read(other / name), name):
+            yield found
+
+
+def _files(folder: Path) -> set[str]:
+    found = (path for path in folder.rglob("*") if path.is_file() and not UNREAD.search(path.name))
+    return {str(path.relative_to(folder)) for path in found}
+
+
+def compare(one: Path, other: Path, only: Sequence[str], hashes: bool = True) -> bool:
+    """Print a line a case; returns whether all are the same.
+
+    Raises:
+        SystemExit: one of the folders is not there, or there is no such case.
+    """
+    for folder in (one, other):
+        if not folder.is_dir():
+            raise SystemExit(f"{folder}: no such folder")
+    names, same = sorted({path.name for folder in (one, other) for path in folder.iterdir()}), True
+    for name in _chosen(names, only):
+        found = list(differences(one / name, other / name, hashes))
+        same &= not found
+        more = f" (and {len(found) - 1} other files)" if len(found) > 1 else ""
+        print(f"DIFFERS   {name}: {found[0]}{more}" if found else f"same      {name}, files: {len(_files(one / name))}")
+    return same
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, folders in (("record", ["folder"]), ("compare", ["one", "other"])):
+        command = commands.add_parser(name)
+        for folder in folders:
+            command.add_argument(folder, type=Path)
+        command.add_argument("--only", action="append", default=[], metavar="NAME", help="a case; repeat for more")
+    command.add_argument("--without-hashes", action="store_true", help="leave out what tells configurations apart")
+    given = parser.parse_args(arguments)
+    if given.command == "record":
+        record(given.folder, given.only)
+        return 0
+    return 0 if compare(given.one, given.other, given.only, not given.without_hashes) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,62 @@
+"""What files at the top of the repository say of one another is so."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+from .conftest import HERE, UNIT
+
+ROOT = HERE.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def wanted(extra: str = "") -> Iterator[Requirement]:
+    """What the package asks for, or one of its extras, with the extras which that one takes in."""
+    for text in PROJECT["optional-dependencies"][extra] if extra else PROJECT["dependencies"]:
+        requirement = Requirement(text)
+        if requirement.name != PROJECT["name"]:
+            yield requirement
+        for other in sorted(requirement.extras) if requirement.name == PROJECT["name"] else ():
+            yield from wanted(other)
+
+
+TESTED = [*wanted(), *wanted("dev")]
+
+
+def pins(name: str) -> dict[str, Version]:
+    lines = re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / name).read_text(), re.M)
+    return {package: Version(version) for package, version in lines}
+
+
+def test_the_lowest_versions_are_those_that_the_package_claims() -> None:
+    floors = {}
+    for requirement in TESTED:
+        (floor,) = requirement.specifier
+        assert floor.operator == ">=", requirement
+        floors[requirement.name] = Version(floor.version)
+    lowest = pins("constraints-lowest.txt")
+    assert {name: lowest.get(name) for name in floors} == floors
+
+
+def test_the_usual_versions_are_within_what_the_package_claims() -> None:
+    usual = pins("constraints.txt")
+    assert [str(each) for each in TESTED if usual[each.name] not in each.specifier] == []
+
+
+def test_every_python_that_the_package_claims_is_tested() -> None:
+    claimed = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["classifiers"]))
+    jobs = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())["jobs"]
+    assert jobs["tests"]["strategy"]["matrix"]["python"] == claimed
+    assert Version(claimed[0]) in Requirement(f"python{PROJECT['requires-python']}").specifier
+
+
+@pytest.mark.parametrize("name", UNIT)
+def test_a_part_of_the_unit_ring_is_there(name: str) -> None:
+    assert (HERE / name).exists()
