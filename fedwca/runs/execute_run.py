@@ -10,6 +10,7 @@ from typing import Any
 
 from fedwca.config.layers import RunPlan
 from fedwca.data.dataset import FederatedDataset
+from fedwca.engine.memory import MeasuredMemory
 from fedwca.engine.precision import matmul_precision
 from fedwca.errors import FedwcaError
 from fedwca.results.run_files import read_records
@@ -18,7 +19,7 @@ from fedwca.results.summary import Row
 from fedwca.runs.bench import run_bench
 from fedwca.runs.how_to_continue import say_how_to_continue
 from fedwca.runs.log_to import log_records
-from fedwca.runs.memory_estimate import MeasuredMemory, memory_record
+from fedwca.runs.memory_estimate import memory_record
 from fedwca.runs.prepare_run import PreparedRun
 from fedwca.runs.profiling import profiling
 from fedwca.runs.reporter import RunReporter
