@@ -10,7 +10,7 @@ from fedwca.config.baselines import baseline_names
 from fedwca.config.method_spec import parse_method
 from fedwca.datasets import datasets
 from fedwca.errors import UsageError
-from fedwca.reproduce.definitions import AVERAGE, definition, published, reproduction_names
+from fedwca.reproduce.definitions import AVERAGE, definition, published_table, reproduction_names
 from fedwca.results.statistics import Sample, pool_samples
 
 # Printed averages that are not those of the printed rows: (table, data set, row).
@@ -33,13 +33,13 @@ TABLES = [
     (name, dataset)
     for name in reproduction_names()
     for dataset in definition(name).datasets
-    if published(name, dataset)
+    if published_table(name, dataset)
 ]
 
 
 @pytest.mark.parametrize(("name", "dataset"), TABLES)
 def test_averages_recompute(name: str, dataset: str) -> None:
-    found = published(name, dataset)
+    found = published_table(name, dataset)
     assert found is not None
     for row in {row for row, _ in found.values}:
         by_source = {source: value for (r, source), value in found.values.items() if r == row}
@@ -56,7 +56,7 @@ def test_averages_recompute(name: str, dataset: str) -> None:
 
 @pytest.mark.parametrize(("name", "dataset"), TABLES)
 def test_rows_and_sources_are_those_of_the_definition(name: str, dataset: str) -> None:
-    found, table = definition(name), published(name, dataset)
+    found, table = definition(name), published_table(name, dataset)
     assert table is not None
     if found.shows == "accuracy":
         assert {row for row, _ in table.values} == set(found.rows)
@@ -69,7 +69,7 @@ def test_rows_and_sources_are_those_of_the_definition(name: str, dataset: str) -
 
 def test_the_papers_disagreements_are_kept() -> None:
     def value(table: str, row: str, source: str) -> float:
-        found = published(table, "digit_five")
+        found = published_table(table, "digit_five")
         assert found is not None
         return found.values[row, source][0]
 
@@ -83,8 +83,8 @@ def test_the_papers_disagreements_are_kept() -> None:
 
 
 def test_what_is_not_published_for_a_data_set_has_no_values() -> None:
-    assert published("table3", "digit_five") is None
-    assert published("figure4", "pacs") is None
+    assert published_table("table3", "digit_five") is None
+    assert published_table("figure4", "pacs") is None
     with pytest.raises(UsageError, match="did you mean 'table2'"):
         definition("tabel2")
 
