@@ -14,7 +14,7 @@ import typer
 from fedwca.errors import FedwcaError, UsageError
 
 if TYPE_CHECKING:
-    from fedwca.export.load import LoadedModel
+    from fedwca.export.load_model import LoadedModel
     from fedwca.export.predict import Answer
 
 
@@ -39,9 +39,9 @@ def command(
 
     For example: fedwca predict model.safetensors photos/ --out labels.csv
     """
-    from fedwca.export.images import find_images, load_pictures
-    from fedwca.export.load import open_model
+    from fedwca.export.load_model import open_model
     from fedwca.export.predict import predict
+    from fedwca.export.read_images import find_images, load_pictures
     from fedwca.runs.choose_device import resolve_device
 
     place = resolve_device(device)
@@ -63,8 +63,8 @@ def command(
 
 def of_run(run: Path, client: int | None, method: str | None, round: int | None, device: str) -> LoadedModel:
     """The model a client of a run was given."""
-    from fedwca.export.from_run import model_of
-    from fedwca.export.load import serve_model
+    from fedwca.export.load_model import serve_model
+    from fedwca.export.model_from_run import model_of
     from fedwca.runs.open_run import open_run
 
     if client is None:

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 if TYPE_CHECKING:
-    from fedwca.results.run import Run
+    from fedwca.results.read_run import Run
 
 app = typer.Typer(help="Runs: list, show, compare, export, remove.", invoke_without_command=True)
 
@@ -32,7 +32,7 @@ def list_runs(
     if context.invoked_subcommand is not None:
         return
     from fedwca.errors import FedwcaError
-    from fedwca.results.run import read_run, run_folders
+    from fedwca.results.read_run import read_run, run_folders
     from fedwca.results.tables import MISSING, mean_cell
 
     lines, damaged = [], []
@@ -77,7 +77,7 @@ def _line(run: Run) -> dict[str, Any]:
     Raises:
         FedwcaError: a file of it is damaged.
     """
-    from fedwca.results.run import data_name
+    from fedwca.results.read_run import data_name
 
     config = run.config
     data = data_name(config["dataset"], config.get("data"))
@@ -99,7 +99,7 @@ def _as_json(line: dict[str, Any]) -> dict[str, Any]:
 @app.command("show")
 def show_run(run: Name, as_json: Json = False) -> None:
     """Show what a run was, every method's accuracy, and how far it came."""
-    from fedwca.results.run import find_run, read_run
+    from fedwca.results.read_run import find_run, read_run
     from fedwca.results.tables import mean_cell
 
     found = read_run(find_run(run))
@@ -130,7 +130,7 @@ def show_run(run: Name, as_json: Json = False) -> None:
 def diff_runs(a: Name, b: Name, as_json: Json = False) -> None:
     """Show in which settings two runs differ, and the accuracies of methods both have."""
     from fedwca.results.compare_runs import differing_settings
-    from fedwca.results.run import find_run, read_run
+    from fedwca.results.read_run import find_run, read_run
     from fedwca.results.tables import mean_cell
 
     one, other = read_run(find_run(a)), read_run(find_run(b))
@@ -155,9 +155,9 @@ def export_run(
     out: Annotated[Path | None, typer.Option("--out", help="File to write; default <run>/rounds.<to>.")] = None,
 ) -> None:
     """Write a run's rounds as one flat table: a row per method, source model, trial, round and client."""
-    from fedwca.results.flat_table import export_table, flatten_records
-    from fedwca.results.run import find_run
-    from fedwca.results.run_files import read_configuration, read_records
+    from fedwca.results.read_run import find_run
+    from fedwca.results.rounds_as_table import export_table, flatten_records
+    from fedwca.results.run_schemas import read_configuration, read_records
 
     path = find_run(run)
     target = out or path / f"rounds.{to}"
@@ -169,7 +169,7 @@ def export_run(
 def remove_command(run: Name, yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False) -> None:
     """Remove a run and all it holds."""
     from fedwca.errors import UsageError
-    from fedwca.results.run import find_run, read_run, remove_run
+    from fedwca.results.read_run import find_run, read_run, remove_run
 
     path = find_run(run)
     if read_run(path).state == "running":

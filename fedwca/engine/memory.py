@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fedwca.core.network import Network
-from fedwca.engine.layout import Layout
+from fedwca.engine.parameter_layout import Layout
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from fedwca.engine.randomness import fold_key, uniform
 from fedwca.errors import FedwcaError
 from fedwca.export.description import ModelDescription
 from fedwca.export.inference import InferenceModel
-from fedwca.export.load import open_model
+from fedwca.export.load_model import open_model
 
 TOLERANCE = 1e-4
 """Largest difference between a file's logits and the model's, in units of the largest logit (at least 1)."""

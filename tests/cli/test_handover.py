@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedwca.export.formats import check_installed
-from fedwca.export.load import open_model
+from fedwca.export.load_model import open_model
+from fedwca.export.write_model import check_installed
 
 from .conftest import Run, call
 

@@ -22,7 +22,7 @@ from fedwca.core import tensor_files
 from fedwca.errors import UsageError
 from fedwca.results import checkpoints
 from fedwca.results.lock import hold_lock
-from fedwca.results.run_folder import RunFolder
+from fedwca.results.write_run import RunFolder
 from fedwca.runs.run_request import RunRequest
 from fedwca.runs.start_run import start_run
 
@@ -36,7 +36,7 @@ DEADLY = """
 import json, os, signal, sys
 from fedwca.core import tensor_files
 from fedwca.results import checkpoints
-from fedwca.results import run_folder as store
+from fedwca.results import write_run as store
 where, left = sys.argv.pop(1).split(":")
 left = int(left)
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from fedwca.results.lock import hold_lock
-from fedwca.results.run import find_run, read_run
-from fedwca.results.run_files import SCHEMA, read_records
+from fedwca.results.read_run import find_run, read_run
+from fedwca.results.run_schemas import SCHEMA, read_records
 
 from .conftest import Run, call
 

@@ -20,10 +20,10 @@ import fedwca
 import fedwca.functional
 from fedwca._deprecated import GONE_IN, MODULES
 from fedwca.cli import app
-from fedwca.config.layers import resolve_plan
-from fedwca.config.registries import PLURALS, registry_of
+from fedwca.config.component_registries import PLURALS, registry_of
+from fedwca.config.resolve_config import resolve_plan
 from fedwca.config.run_config import RunConfig
-from fedwca.engine.task import Training
+from fedwca.engine.client_task import Training
 from fedwca.errors import UnknownComponent
 from fedwca.federated.source_model import SourceTraining
 from fedwca.registry import canonical_name

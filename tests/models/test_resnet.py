@@ -20,14 +20,14 @@ from fedwca.data import Domain
 from fedwca.data.partition import ClientImages
 from fedwca.engine import augmentation
 from fedwca.engine.augmentation import weak_views
+from fedwca.engine.client_signatures import BankSignatures
+from fedwca.engine.client_task import Task, Training
 from fedwca.engine.interface import SingleStep
-from fedwca.engine.layout import Layout
+from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.sequential.replica import Replica
 from fedwca.engine.sequential.worker import ClientWorker
-from fedwca.engine.signatures import BankSignatures
-from fedwca.engine.task import Task, Training
 from fedwca.errors import CheckpointError, InvalidConfig, UsageError
 from fedwca.federated.source_model import SourceTraining, pretrain, source_digest
 from fedwca.models.resnet18 import ResNet18

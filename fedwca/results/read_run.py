@@ -15,9 +15,9 @@ from typing import Any, Literal
 
 from fedwca.errors import FedwcaError, UsageError
 from fedwca.results.lock import is_locked
-from fedwca.results.run_files import read_configuration, read_environment, read_records, read_summary
-from fedwca.results.run_folder import to_plain
-from fedwca.results.summary import Record, Row, summarise, table_rows
+from fedwca.results.run_schemas import read_configuration, read_environment, read_records, read_summary
+from fedwca.results.table_rows import Record, Row, summarise, table_rows
+from fedwca.results.write_run import to_plain
 
 ROOT = Path("runs")
 """Where runs go that are given no folder."""
