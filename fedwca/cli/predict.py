@@ -34,6 +34,13 @@ def command(
     round_: Annotated[
         int | None, typer.Option("--round", min=0, help="For a run folder: after how many rounds; default: the last.")
     ] = None,
+    trust_code: Annotated[
+        bool,
+        typer.Option(
+            "--trust-code",
+            help="Open a .pt2 file too. Such a file is a program and runs with your rights: open only files you made.",
+        ),
+    ] = False,
 ) -> None:
     """Write the class of each image as CSV: file, label, probability, error.
 
@@ -48,7 +55,7 @@ def command(
     if model.is_file() and any(asked is not None for asked in (client, method, round_)):
         raise UsageError(f"{model}: --client, --method and --round are for run folders; this is one client's model")
     asked = model.is_dir() or client is not None
-    opened = of_run(model, client, method, round_, place) if asked else open_model(model, place)
+    opened = of_run(model, client, method, round_, place) if asked else open_model(model, place, trust_code=trust_code)
     files = find_images(images)
     with counting(len(files)) as tell:
         answers = predict(opened, load_pictures(files, opened.about.side), batch_size, top)
