@@ -21,14 +21,14 @@ from typing import Any
 
 import torch
 
-from fedwca.config.layers import resolve_plan
-from fedwca.config.registries import registry_of
+from fedwca.config.component_registries import registry_of
+from fedwca.config.resolve_config import resolve_plan
 from fedwca.deploy.client import Client
 from fedwca.deploy.composition import Composition
-from fedwca.deploy.parcel import Parcel, row_to_tensors
 from fedwca.deploy.state_files import resume_client, save_client
-from fedwca.engine.layout import Layout
-from fedwca.engine.task import Training
+from fedwca.deploy.wire_messages import Parcel, row_to_tensors
+from fedwca.engine.client_task import Training
+from fedwca.engine.parameter_layout import Layout
 from fedwca.results.environment import describe_environment
 
 CLUSTERS, CLASSES = 4, 10

@@ -52,8 +52,9 @@ BENCHMARKS = {
     + "from fedwca.functional import finch\n"
     + "x = torch.randn(1000, 1520, generator=torch.Generator().manual_seed(0))\ntimed(lambda: finch(x), 3)",
     "mixing": CLOCK
-    + "from fedwca.engine.layout import mix\n"
-    + "rows, weights = torch.randn(8, 347_850), torch.rand(256, 8).softmax(1)\ntimed(lambda: mix(weights, rows), 3)",
+    + "from fedwca.engine.parameter_layout import mix_rows\n"
+    + "rows, weights = torch.randn(8, 347_850), torch.rand(256, 8).softmax(1)\n"
+    + "timed(lambda: mix_rows(weights, rows), 3)",
     "import": "import time\nimport fedwca.cli\nprint(time.process_time())",
 }
 

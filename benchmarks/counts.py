@@ -24,7 +24,7 @@ from fedwca.aggregators import aggregators
 from fedwca.clusterers import clusterers
 from fedwca.data.partition import ClientImages
 from fedwca.engine.stacked import StackedEngine, StackedTrials
-from fedwca.engine.stacked import trials as several
+from fedwca.engine.stacked import trials_together as several
 from fedwca.engine.stacked import worker as alone
 from fedwca.engine.stacked.train import train
 from fedwca.federated.round import open_round

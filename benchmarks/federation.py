@@ -22,7 +22,7 @@ from federation_trials import Case, Trials
 
 from fedwca.deploy.client import Privacy
 from fedwca.results.environment import describe_environment
-from fedwca.results.run_folder import to_plain
+from fedwca.results.write_run import to_plain
 
 METHODS = ("fedavg", "wca", "revised_wca:u=2")
 UPLOADS = {

@@ -8,20 +8,20 @@ from typing import Any
 
 import torch
 
-from fedwca.config.layers import resolve_plan
+from fedwca.config.resolve_config import resolve_plan
 from fedwca.data.metrics import mean
 from fedwca.deploy.client import Client, Privacy
 from fedwca.deploy.composition import Composition
-from fedwca.deploy.context import ModelSignatures
 from fedwca.deploy.in_process import run_in_process
-from fedwca.deploy.parcel import Parcel
-from fedwca.deploy.rules import Rules
+from fedwca.deploy.server_context import ModelSignatures
+from fedwca.deploy.server_rules import Rules
 from fedwca.deploy.session import Session
+from fedwca.deploy.wire_messages import Parcel
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.federated.round import init_server, run_round
 from fedwca.functional import largest_entries, scatter_entries
-from fedwca.results.run_folder import to_plain
+from fedwca.results.write_run import to_plain
 from fedwca.runs.bench import split_trial
 from fedwca.runs.load_data import architecture, load
 from fedwca.runs.round_record import describe_round

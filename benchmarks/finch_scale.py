@@ -43,7 +43,7 @@ def synthetic(clients: int) -> Tensor:
 def signatures() -> Tensor:
     """First-layer values ``[24, 500]`` (of 1,520) of LeNets after round 0 on digits-mini."""
     from fedwca import Keys, SequentialEngine, init_server, run_round
-    from fedwca.config.layers import resolve_plan
+    from fedwca.config.resolve_config import resolve_plan
     from fedwca.runs.bench import split_trial
     from fedwca.runs.load_data import load
     from fedwca.runs.source_models import source_model

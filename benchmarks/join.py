@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any, get_args
 
 from fedwca import Federation, Keys, SequentialEngine, init_server, run_round
-from fedwca.config.layers import resolve_plan
+from fedwca.config.resolve_config import resolve_plan
 from fedwca.config.run_config import RunConfig
 from fedwca.core.files import write_atomically
 from fedwca.core.network import Network
-from fedwca.engine.task import Training
-from fedwca.export.from_run import classify
+from fedwca.engine.client_task import Training
+from fedwca.export.model_from_run import classify
 from fedwca.federated.method import Method
 from fedwca.newcomers.federation import TrainedFederation
 from fedwca.newcomers.join import By, first_round, join

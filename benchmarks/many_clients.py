@@ -31,9 +31,9 @@ def run(clients: int, method: str) -> dict[str, Any]:
     """Seconds of a later round by phase (medians), and memory in MB: the whole process, and before the rounds."""
     import torch
 
-    from fedwca.config.layers import resolve_plan
+    from fedwca.config.resolve_config import resolve_plan
     from fedwca.data.dataset import Domain, FederatedDataset
-    from fedwca.engine.layout import Layout
+    from fedwca.engine.parameter_layout import Layout
     from fedwca.results.checkpoints import Checkpoints, RetentionPolicy
     from fedwca.runs.bench import run_bench
     from fedwca.runs.checkpointer import Checkpointer

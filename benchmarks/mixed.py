@@ -18,7 +18,7 @@ from digits import keep
 from provenance import provenance
 
 from fedwca.cli import main as fedwca
-from fedwca.engine.stacked.batch import TrialBatch
+from fedwca.engine.stacked.client_batch import TrialBatch
 from fedwca.engine.stacked.mini_batches import StepSchedule
 
 ARGUMENTS = [

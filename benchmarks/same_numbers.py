@@ -178,7 +178,7 @@ def _deployed() -> None:
     from fedwca.deploy.client import Client
     from fedwca.deploy.composition import Composition
     from fedwca.deploy.in_process import run_in_process
-    from fedwca.deploy.rules import Rules
+    from fedwca.deploy.server_rules import Rules
     from fedwca.deploy.session import Session
     from fedwca.federated.method import Method
     from fedwca.models.lenet import LeNet

@@ -19,7 +19,7 @@ import torch
 from beside import cpu
 from counts import Setting
 
-from fedwca.engine.layout import mix_rows
+from fedwca.engine.parameter_layout import mix_rows
 from fedwca.functional import finch, soft_neighborhood_density
 from fedwca.results.environment import describe_environment
 

@@ -10,9 +10,9 @@ from digits import SIZES, TRAINING, keep, layer
 
 from fedwca import Keys, SequentialEngine, init_server, run_round
 from fedwca.clusterers.finch import Finch
-from fedwca.config.layers import resolve_plan
+from fedwca.config.resolve_config import resolve_plan
 from fedwca.data import DatasetWarning
-from fedwca.engine.signatures import BankSignatures
+from fedwca.engine.client_signatures import BankSignatures
 from fedwca.results.environment import describe_environment
 from fedwca.runs.bench import split_trial
 from fedwca.runs.load_data import load

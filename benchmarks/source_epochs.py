@@ -9,7 +9,7 @@ from pathlib import Path
 from digits import keep, layer
 
 from fedwca import SequentialEngine, init_server
-from fedwca.config.layers import resolve_plan
+from fedwca.config.resolve_config import resolve_plan
 from fedwca.results.environment import describe_environment
 from fedwca.runs.bench import split_trial
 from fedwca.runs.load_data import load

@@ -12,7 +12,7 @@ from fedwca import Keys, Method, SequentialEngine, Training, init_server, run_ro
 from fedwca.aggregators import aggregators
 from fedwca.clusterers import clusterers
 from fedwca.data.partition import ClientImages
-from fedwca.engine.layout import mix_rows
+from fedwca.engine.parameter_layout import mix_rows
 from fedwca.engine.stacked import StackedEngine
 from fedwca.functional import alignment, finch, soft_neighborhood_density
 from fedwca.models import models

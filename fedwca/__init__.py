@@ -11,9 +11,9 @@ from fedwca._version import __version__
 if TYPE_CHECKING:
     from fedwca.data import FederatedDataset, Federation, partition
     from fedwca.datasets import find_dataset
+    from fedwca.engine.client_task import Training
     from fedwca.engine.randomness import Keys
     from fedwca.engine.sequential.engine import SequentialEngine
-    from fedwca.engine.task import Training
     from fedwca.federated.method import Method
     from fedwca.federated.round import init_server, run_round
     from fedwca.federated.source_model import SourceTraining, load_source, pretrain
@@ -27,7 +27,7 @@ _HOMES = {
     "Method": "fedwca.federated.method",
     "SequentialEngine": "fedwca.engine.sequential.engine",
     "SourceTraining": "fedwca.federated.source_model",
-    "Training": "fedwca.engine.task",
+    "Training": "fedwca.engine.client_task",
     "compare_methods": "fedwca.runs.python_api",
     "find_dataset": "fedwca.datasets",
     "init_server": "fedwca.federated.round",

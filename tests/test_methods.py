@@ -8,7 +8,7 @@ from torch import Tensor
 
 from fedwca.aggregators import aggregators
 from fedwca.clusterers import clusterers
-from fedwca.config.methods import compose
+from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import RunConfig
 from fedwca.core.interfaces import Objective, PseudoLabeler
 from fedwca.core.messages import Batch, Predictions, Targets
@@ -16,9 +16,9 @@ from fedwca.core.network import Network
 from fedwca.data.metrics import Metrics
 from fedwca.data.partition import ClientImages
 from fedwca.engine.batch_norm import pool_statistics
+from fedwca.engine.client_task import Training
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
-from fedwca.engine.task import Training
 from fedwca.errors import FedwcaError
 from fedwca.federated.method import Method
 from fedwca.federated.round import Outcome, init_server, run_round

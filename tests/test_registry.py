@@ -15,8 +15,8 @@ from fedwca.aggregators import aggregators
 from fedwca.aggregators.wca import WCA
 from fedwca.clusterers import clusterers
 from fedwca.config.baselines import baseline_names
+from fedwca.config.component_registries import PLURALS, registry_of
 from fedwca.config.presets import preset_names
-from fedwca.config.registries import PLURALS, registry_of
 from fedwca.errors import InvalidConfig, UnknownComponent, UsageError
 from fedwca.objectives import objectives
 from fedwca.pseudo_labelers import pseudo_labelers

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from fedwca.errors import FedwcaError, UsageError
-from fedwca.results.run_files import read_records
-from fedwca.results.run_folder import RunFolder, to_plain
-from fedwca.results.summary import paired_differences, summarise, table_rows
+from fedwca.results.run_schemas import read_records
+from fedwca.results.table_rows import paired_differences, summarise, table_rows
+from fedwca.results.write_run import RunFolder, to_plain
 
 
 def record(method: str, trial: int, number: int, *accuracy: float) -> dict[str, Any]:

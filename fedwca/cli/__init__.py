@@ -31,6 +31,7 @@ from fedwca.cli import (
     sweep,
 )
 from fedwca.cli.ranks import leave_ranks, mute_rank
+from fedwca.cli.sigterm import sigterm_as_ctrl_c
 from fedwca.errors import FedwcaError
 
 app = typer.Typer(
@@ -58,6 +59,8 @@ app.add_typer(deploy.app, name="deploy")
 app.command("server")(server.command)
 app.command("client")(client.command)
 
+MAKE_RUNS = ("bench", "resume", "compare", "reproduce", "sweep")
+
 
 def _version(wanted: bool) -> None:
     if wanted:
@@ -67,16 +70,19 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def options(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and stop.", callback=_version, is_eager=True)
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show a traceback with errors; works anywhere.")] = False,
 ) -> None:
     """Federated learning when nobody has labels: FedWCA, its rivals, and the bench that compares them."""
+    if context.invoked_subcommand in MAKE_RUNS:
+        context.with_resource(sigterm_as_ctrl_c())
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line; returns the exit code: 0 fine, 1 failure, 2 usage, 130 stopped by Ctrl-C."""
+    """Run one command line; returns the exit code: 0 fine, 1 failure, 2 usage, 130 stopped by Ctrl-C or SIGTERM."""
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
     with warnings.catch_warnings():

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fedwca.config.baselines import baseline_names
+from fedwca.config.component_registries import registry_of
 from fedwca.config.presets import preset_names
-from fedwca.config.registries import registry_of
 
 
 def complete_names(kind: str) -> Callable[[str], list[str]]:

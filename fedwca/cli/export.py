@@ -27,8 +27,8 @@ def command(
 
     For example: fedwca export runs/first --client 0 --out client0.onnx
     """
-    from fedwca.export.formats import export, kind_of
-    from fedwca.export.from_run import model_of
+    from fedwca.export.model_from_run import model_of
+    from fedwca.export.write_model import export, kind_of
     from fedwca.runs.open_run import open_run
 
     kind = kind_of(out, to)

@@ -33,14 +33,14 @@ def command(
     For example: fedwca join runs/first --data photos/ --adapt 5 --out joined
     """
     from fedwca.cli.predict import write
-    from fedwca.export.formats import export
-    from fedwca.export.from_run import input_side, newcomer_note
-    from fedwca.export.images import find_images, load_pictures, stack_images
-    from fedwca.export.load import serve_model
+    from fedwca.export.load_model import serve_model
+    from fedwca.export.model_from_run import input_side, newcomer_note
     from fedwca.export.predict import predict
+    from fedwca.export.read_images import find_images, load_pictures, stack_images
+    from fedwca.export.write_model import export
     from fedwca.newcomers.federation import load_federation
     from fedwca.newcomers.join import join
-    from fedwca.results.run import find_run
+    from fedwca.results.read_run import find_run
     from fedwca.runs.open_run import open_run
 
     path = find_run(run)

@@ -62,7 +62,7 @@ def command(
     from fedwca.registry import canonical_name
     from fedwca.results.pictures.catalogue import PICTURES, PictureRequest, check_unit, find_pictures
     from fedwca.results.pictures.style import save
-    from fedwca.results.run import find_run, read_run
+    from fedwca.results.read_run import find_run, read_run
 
     if list_:
         for name, picture in PICTURES.items():
@@ -102,7 +102,7 @@ def _models_of(run: Path, method: str | None, trial: tuple[int, int]) -> Callabl
 
     @cache
     def opened() -> Models | FedwcaError:
-        from fedwca.runs.predictions import predict_for_pictures
+        from fedwca.runs.cached_predictions import predict_for_pictures
 
         try:
             return predict_for_pictures(run, method, *trial)

@@ -14,7 +14,7 @@ import typer
 from fedwca.errors import FedwcaError, UsageError
 
 if TYPE_CHECKING:
-    from fedwca.export.load import LoadedModel
+    from fedwca.export.load_model import LoadedModel
     from fedwca.export.predict import Answer
 
 
@@ -34,21 +34,28 @@ def command(
     round_: Annotated[
         int | None, typer.Option("--round", min=0, help="For a run folder: after how many rounds; default: the last.")
     ] = None,
+    trust_code: Annotated[
+        bool,
+        typer.Option(
+            "--trust-code",
+            help="Open a .pt2 file too. Such a file is a program and runs with your rights: open only files you made.",
+        ),
+    ] = False,
 ) -> None:
     """Write the class of each image as CSV: file, label, probability, error.
 
     For example: fedwca predict model.safetensors photos/ --out labels.csv
     """
-    from fedwca.export.images import find_images, load_pictures
-    from fedwca.export.load import open_model
+    from fedwca.export.load_model import open_model
     from fedwca.export.predict import predict
+    from fedwca.export.read_images import find_images, load_pictures
     from fedwca.runs.choose_device import resolve_device
 
     place = resolve_device(device)
     if model.is_file() and any(asked is not None for asked in (client, method, round_)):
         raise UsageError(f"{model}: --client, --method and --round are for run folders; this is one client's model")
     asked = model.is_dir() or client is not None
-    opened = of_run(model, client, method, round_, place) if asked else open_model(model, place)
+    opened = of_run(model, client, method, round_, place) if asked else open_model(model, place, trust_code=trust_code)
     files = find_images(images)
     with counting(len(files)) as tell:
         answers = predict(opened, load_pictures(files, opened.about.side), batch_size, top)
@@ -63,8 +70,8 @@ def command(
 
 def of_run(run: Path, client: int | None, method: str | None, round: int | None, device: str) -> LoadedModel:
     """The model a client of a run was given."""
-    from fedwca.export.from_run import model_of
-    from fedwca.export.load import serve_model
+    from fedwca.export.load_model import serve_model
+    from fedwca.export.model_from_run import model_of
     from fedwca.runs.open_run import open_run
 
     if client is None:

@@ -13,12 +13,12 @@ from rich.table import Table as TerminalTable
 
 from fedwca.cli.options import Format
 from fedwca.cli.wide_tables import draw_grid
-from fedwca.config.layers import provenance
+from fedwca.config.resolve_config import provenance
 from fedwca.results.profile import PHASES
+from fedwca.results.read_run import count_of
 from fedwca.results.results_table import narrow_columns, results_table
-from fedwca.results.run import count_of
-from fedwca.results.run_folder import to_plain
 from fedwca.results.tables import Table, comma_separated
+from fedwca.results.write_run import to_plain
 from fedwca.runs.execute_run import FinishedRun
 from fedwca.runs.reporter import PlannedRun
 

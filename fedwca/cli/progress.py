@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
-from fedwca.config.layers import RunPlan
+from fedwca.config.resolve_config import RunPlan
 from fedwca.runs.reporter import Progress
 
 EVERY = 5.0

@@ -9,7 +9,7 @@ import typer
 
 from fedwca.cli.printing import print_plan
 from fedwca.cli.progress import watching
-from fedwca.config.layers import RunPlan
+from fedwca.config.resolve_config import RunPlan
 from fedwca.runs.how_to_continue import say_what_is_kept
 from fedwca.runs.reporter import PlannedRun, Progress, RunReporter
 

@@ -25,8 +25,8 @@ def command(
     """Continue a run that was stopped, to the same numbers as if it had not been; a finished one shows its table."""
     from fedwca.cli.printing import print_finished
     from fedwca.cli.reporter import ConsoleReporter
-    from fedwca.results.run import find_run
-    from fedwca.runs.resume import resume_run
+    from fedwca.results.read_run import find_run
+    from fedwca.runs.resume_run import resume_run
 
     reporter = ConsoleReporter(silent=as_json, quiet=quiet)
     done = run_on_ranks(ranks_per_trial, lambda ranks: resume_run(find_run(run), reporter, ranks))

@@ -14,27 +14,33 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 if TYPE_CHECKING:
-    from fedwca.results.run import Run
+    from fedwca.results.read_run import Run
 
 app = typer.Typer(help="Runs: list, show, compare, export, remove.", invoke_without_command=True)
 
-Name = Annotated[str, typer.Argument(help="Run folder, or its name in runs/.", show_default=False)]
+Name = Annotated[
+    str, typer.Argument(help="Run folder, or its name in runs/; after --root, its name there.", show_default=False)
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON alone.")]
 
 
 @app.callback()
 def list_runs(
     context: typer.Context,
-    root: Annotated[Path, typer.Option("--root", help="Folder that holds runs.")] = Path("runs"),
+    root: Annotated[
+        Path | None, typer.Option("--root", help="Folder that holds runs; default runs.", show_default=False)
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """List the runs in a folder: method, data, accuracy, time, and whether it is done, stopped or running."""
+    context.obj = root  # the commands below look there too
     if context.invoked_subcommand is not None:
         return
     from fedwca.errors import FedwcaError
-    from fedwca.results.run import read_run, run_folders
+    from fedwca.results.read_run import ROOT, read_run, run_folders
     from fedwca.results.tables import MISSING, mean_cell
 
+    root = root or ROOT
     lines, damaged = [], []
     for folder in run_folders(root):
         try:
@@ -77,7 +83,7 @@ def _line(run: Run) -> dict[str, Any]:
     Raises:
         FedwcaError: a file of it is damaged.
     """
-    from fedwca.results.run import data_name
+    from fedwca.results.read_run import data_name
 
     config = run.config
     data = data_name(config["dataset"], config.get("data"))
@@ -97,12 +103,12 @@ def _as_json(line: dict[str, Any]) -> dict[str, Any]:
 
 
 @app.command("show")
-def show_run(run: Name, as_json: Json = False) -> None:
+def show_run(context: typer.Context, run: Name, as_json: Json = False) -> None:
     """Show what a run was, every method's accuracy, and how far it came."""
-    from fedwca.results.run import find_run, read_run
+    from fedwca.results.read_run import find_run, read_run
     from fedwca.results.tables import mean_cell
 
-    found = read_run(find_run(run))
+    found = read_run(find_run(run, context.obj))
     records = found.records
     done: dict[str, int] = {}
     for record in records:
@@ -127,13 +133,13 @@ def show_run(run: Name, as_json: Json = False) -> None:
 
 
 @app.command("diff")
-def diff_runs(a: Name, b: Name, as_json: Json = False) -> None:
+def diff_runs(context: typer.Context, a: Name, b: Name, as_json: Json = False) -> None:
     """Show in which settings two runs differ, and the accuracies of methods both have."""
     from fedwca.results.compare_runs import differing_settings
-    from fedwca.results.run import find_run, read_run
+    from fedwca.results.read_run import find_run, read_run
     from fedwca.results.tables import mean_cell
 
-    one, other = read_run(find_run(a)), read_run(find_run(b))
+    one, other = (read_run(find_run(name, context.obj)) for name in (a, b))
     settings = differing_settings(one.about, other.about)
     means = [run.summary.get("methods", {}) for run in (one, other)]
     accuracy = {name: (means[0][name]["mean"], means[1][name]["mean"]) for name in means[0] if name in means[1]}
@@ -150,32 +156,38 @@ def diff_runs(a: Name, b: Name, as_json: Json = False) -> None:
 
 @app.command("export")
 def export_run(
+    context: typer.Context,
     run: Name,
     to: Annotated[str, typer.Option("--to", help="csv or parquet.")] = "csv",
     out: Annotated[Path | None, typer.Option("--out", help="File to write; default <run>/rounds.<to>.")] = None,
 ) -> None:
     """Write a run's rounds as one flat table: a row per method, source model, trial, round and client."""
-    from fedwca.results.flat_table import export_table, flatten_records
-    from fedwca.results.run import find_run
-    from fedwca.results.run_files import read_configuration, read_records
+    from fedwca.results.read_run import find_run
+    from fedwca.results.rounds_as_table import export_table, flatten_records
+    from fedwca.results.run_schemas import read_configuration, read_records
 
-    path = find_run(run)
+    path = find_run(run, context.obj)
     target = out or path / f"rounds.{to}"
     export_table(flatten_records(read_records(path), read_configuration(path).get("domains", ())), to, target)
     typer.echo(f"wrote {target}")
 
 
 @app.command("rm")
-def remove_command(run: Name, yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False) -> None:
+def remove_command(
+    context: typer.Context,
+    run: Name,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
     """Remove a run and all it holds."""
     from fedwca.errors import UsageError
-    from fedwca.results.run import find_run, read_run, remove_run
+    from fedwca.results.read_run import find_run, read_run, remove_run
 
-    path = find_run(run)
+    path = find_run(run, context.obj)
     if read_run(path).state == "running":
         raise UsageError(f"{path}: a process is at work on this run; stop it first")
     if not yes and not typer.confirm(f"Remove {path} and everything in it?"):
         typer.echo("Kept.")
         raise typer.Exit(1)
+    typer.echo(f"removing {path}")
     remove_run(path)
     typer.echo(f"removed {path}")

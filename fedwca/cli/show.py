@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedwca.config.registries import PLURALS, registry_of
+from fedwca.config.component_registries import PLURALS, registry_of
 from fedwca.registry import canonical_name
 
 

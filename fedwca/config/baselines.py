@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
+from fedwca.config.component_registries import registry_of
 from fedwca.config.method_spec import MethodSpec
-from fedwca.config.registries import registry_of
 from fedwca.config.run_config import Components, RunConfig, merge, spell_out
 from fedwca.core.files import toml_names
 from fedwca.errors import InvalidConfig, UnknownComponent

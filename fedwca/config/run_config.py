@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError, field_validator
 
+from fedwca.config.component_registries import registry_of
 from fedwca.config.method_spec import parse_method
-from fedwca.config.registries import registry_of
 from fedwca.core.dotted_keys import flatten_keys
 from fedwca.core.training_settings import DROPPED, Precision, SourceTraining, Training
 from fedwca.errors import InvalidConfig, UsageError

@@ -12,15 +12,15 @@ from torch import Tensor
 
 from fedwca.core.messages import Blend, Offer
 from fedwca.data.partition import ClientImages
-from fedwca.deploy.checks import require_covered
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.compression import NamedModels, TopKCompressor
+from fedwca.deploy.deployable_checks import require_covered
 from fedwca.deploy.half_precision import model_slots, wire_types
-from fedwca.deploy.parcel import Parcel, row_to_tensors, tensors_problem, tensors_to_row
+from fedwca.deploy.wire_messages import Parcel, row_to_tensors, tensors_problem, tensors_to_row
+from fedwca.engine.client_task import Task
 from fedwca.engine.interface import ClientWork, SingleStep
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
-from fedwca.engine.task import Task
 from fedwca.errors import DataError, Diverged, FedwcaError
 from fedwca.federated.upload_checks import model_problem
 

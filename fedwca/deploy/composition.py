@@ -6,13 +6,13 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
 
-from fedwca.config.registries import registry_of
+from fedwca.config.component_registries import registry_of
 from fedwca.core.interfaces import Aggregator, Objective, PseudoLabeler
 from fedwca.core.network import Architecture
 from fedwca.deploy.half_precision import Transport
 from fedwca.engine.batch_norm import BatchNormPolicy
+from fedwca.engine.client_task import Training
 from fedwca.engine.precision import Precision
-from fedwca.engine.task import Training
 from fedwca.errors import InvalidConfig
 from fedwca.federated.method import Method
 from fedwca.registry import Registry, describe_problems

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from fedwca.deploy.half_precision import DTYPES, Transport, cast_in_range, wire_types
-from fedwca.deploy.parcel import tensor_problem, tensors_problem
-from fedwca.engine.layout import Layout, Slot
+from fedwca.deploy.wire_messages import tensor_problem, tensors_problem
+from fedwca.engine.parameter_layout import Layout, Slot
 from fedwca.functional import largest_entries, scatter_entries
 
 NamedModels = Mapping[str, Mapping[str, Tensor]]

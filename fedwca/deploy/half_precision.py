@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fedwca.engine.layout import Layout, Slot
+from fedwca.engine.parameter_layout import Layout, Slot
 
 Transport = Literal["full", "half"]
 

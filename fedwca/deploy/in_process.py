@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from fedwca.deploy.client import Client
-from fedwca.deploy.parcel import Parcel
 from fedwca.deploy.session import Session
+from fedwca.deploy.wire_messages import Parcel
 
 Wire = Callable[[int, Parcel], Parcel | None]
 """What becomes of a client's answer on its way; None: it does not arrive."""

@@ -12,11 +12,11 @@ from pydantic import ValidationError
 from fedwca.config.baselines import baseline
 from fedwca.config.run_config import Layer, merge, validate
 from fedwca.data.metrics import mean
-from fedwca.deploy.checks import require_compressible, require_consent, require_defences, require_deployable
+from fedwca.deploy.deployable_checks import require_compressible, require_consent, require_defences, require_deployable
 from fedwca.deploy.flower.config import CONFIG_NAME, DeploymentConfig
 from fedwca.deploy.flower.deployment_folder import write_deployment
 from fedwca.deploy.flower.simulation import deal, simulate
-from fedwca.deploy.rules import Rules
+from fedwca.deploy.server_rules import Rules
 from fedwca.deploy.state_files import read_final
 from fedwca.engine.precision import matmul_precision
 from fedwca.engine.sequential.engine import SequentialEngine
@@ -46,7 +46,7 @@ class DeployRequest:
     dealt: bool = False
     """Whether simulated clients get their images, to try it out on one machine."""
     rules: Sequence[tuple[str, str]] = ()
-    """Names and values of `fedwca.deploy.rules.Rules`."""
+    """Names and values of `fedwca.deploy.server_rules.Rules`."""
     more: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of `DeploymentConfig`."""
     hosts: Sequence[str] = ()

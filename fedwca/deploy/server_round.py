@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from fedwca.core.messages import Offer
-from fedwca.deploy.answers import ExpectedAnswer, ReceivedAnswer
-from fedwca.deploy.context import ModelSignatures, ServerContext
-from fedwca.deploy.parcel import Parcel, row_to_tensors, tensors_to_row
-from fedwca.deploy.robust import robust_means
+from fedwca.deploy.defences import robust_means
+from fedwca.deploy.protect_single_clients import drop_single_means, mix_shares, refuse_single
+from fedwca.deploy.read_answers import ExpectedAnswer, ReceivedAnswer
+from fedwca.deploy.server_context import ModelSignatures, ServerContext
 from fedwca.deploy.session_state import ClusteredClients, SessionState
-from fedwca.deploy.single_client import drop_single_means, mix_shares, refuse_single
+from fedwca.deploy.wire_messages import Parcel, row_to_tensors, tensors_to_row
 from fedwca.errors import UsageError
 from fedwca.federated.server import (
     Server,

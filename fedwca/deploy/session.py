@@ -9,13 +9,12 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from fedwca.core.network import Network
-from fedwca.deploy.answers import ExpectedAnswer, ReceivedAnswer, answer_problem, read_answer
-from fedwca.deploy.checks import require_compressible, require_consent, require_defences, require_deployable
 from fedwca.deploy.composition import Composition
-from fedwca.deploy.context import ServerContext
-from fedwca.deploy.parcel import Parcel
-from fedwca.deploy.robust import norm_outliers
-from fedwca.deploy.rules import Rules
+from fedwca.deploy.defences import norm_outliers
+from fedwca.deploy.deployable_checks import require_compressible, require_consent, require_defences, require_deployable
+from fedwca.deploy.protect_single_clients import refuse_single
+from fedwca.deploy.read_answers import ExpectedAnswer, ReceivedAnswer, answer_problem, read_answer
+from fedwca.deploy.server_context import ServerContext
 from fedwca.deploy.server_round import (
     assign_late_client,
     close_session_round,
@@ -24,8 +23,9 @@ from fedwca.deploy.server_round import (
     make_task,
     needs_cluster,
 )
+from fedwca.deploy.server_rules import Rules
 from fedwca.deploy.session_state import SessionState, assign_number, set_name
-from fedwca.deploy.single_client import refuse_single
+from fedwca.deploy.wire_messages import Parcel
 from fedwca.errors import UsageError
 from fedwca.federated.method import Method
 from fedwca.federated.server import Server, sample_clients

@@ -12,10 +12,10 @@ from torch import Tensor
 from fedwca.core.tensor_files import open_tensors, write_tensors
 from fedwca.deploy.client import Client
 from fedwca.deploy.composition import Composition
-from fedwca.deploy.parcel import row_to_tensors, tensors_to_row
 from fedwca.deploy.session import Session
 from fedwca.deploy.session_state import ClusteredClients, SessionState
-from fedwca.engine.layout import Layout
+from fedwca.deploy.wire_messages import row_to_tensors, tensors_to_row
+from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import CheckpointError
 from fedwca.federated.server import Server
 

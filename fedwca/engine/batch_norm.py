@@ -8,7 +8,7 @@ from enum import StrEnum
 import torch
 from torch import Tensor
 
-from fedwca.engine.layout import Layout, mix_rows
+from fedwca.engine.parameter_layout import Layout, mix_rows
 
 
 class BatchNormPolicy(StrEnum):
@@ -68,7 +68,7 @@ class BatchNormPolicy(StrEnum):
 def pool_statistics(weights: Tensor, rows: Tensor, layout: Layout) -> Tensor:
     """As `mix_rows`, but a mixed running variance is that of the pooled distributions: Σ w (var + mean²) - (Σ w mean)².
 
-    >>> from fedwca.engine.layout import Slot
+    >>> from fedwca.engine.parameter_layout import Slot
     >>> layout = Layout((Slot("w", (1,), 0),), (Slot("n.running_mean", (1,), 1), Slot("n.running_var", (1,), 2)))
     >>> pool_statistics(torch.tensor([0.5, 0.5]), torch.tensor([[1.0, 0.0, 1.0], [3.0, 2.0, 1.0]]), layout)
     tensor([2., 1., 2.])

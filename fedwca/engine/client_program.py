@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedwca.core.interfaces import Objective
 from fedwca.core.messages import Batch, Blend, Predictions, Targets
-from fedwca.engine.task import Task
+from fedwca.engine.client_task import Task
 
 
 def teacher_names(objectives: Sequence[Objective]) -> list[str]:

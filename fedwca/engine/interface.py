@@ -12,8 +12,8 @@ from torch import Tensor
 
 from fedwca.core.messages import Blend, Offer, Predictions, Targets, View
 from fedwca.core.network import Network
-from fedwca.engine.layout import Layout
-from fedwca.engine.task import Task
+from fedwca.engine.client_task import Task
+from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.timing import Phases
 
 T = TypeVar("T")

@@ -1,8 +1,10 @@
-"""Bytes that a run needs, from a stated formula (docs/internals/performance.md), and bytes that are free."""
+"""Bytes that a run needs, from a stated formula (docs/internals/performance.md), that are free, and that were taken."""
 
 from __future__ import annotations
 
 import copy
+import os
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fedwca.core.network import Network
-from fedwca.engine.layout import Layout
+from fedwca.engine.parameter_layout import Layout
 
 
 @dataclass(frozen=True)
@@ -173,3 +175,36 @@ def free_bytes(device: str) -> int | None:
         stat = dict(line.split() for line in limit.with_name("memory.stat").read_text().splitlines())
         found.append(int(limit.read_text()) - int(used.read_text()) + int(stat.get("inactive_file", 0)))
     return min(found) if found else None
+
+
+class MeasuredMemory:
+    """The most memory that was taken on a device since this was made."""
+
+    def __init__(self, device: str) -> None:
+        self.device = torch.device(device)
+        if self.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.device)
+        self.before = self._peak() if self.device.type == "cuda" else self._held()
+
+    def _peak(self) -> int:
+        if self.device.type == "cuda":
+            return int(torch.cuda.max_memory_allocated(self.device))
+        status = Path("/proc/self/status")
+        if status.exists():
+            # Not getrusage, whose peak a process takes over from the one that started it.
+            lines = dict(line.split(":", 1) for line in status.read_text().splitlines())
+            return 1024 * int(lines["VmHWM"].split()[0])
+        if sys.platform == "win32":
+            return 0
+        from resource import RUSAGE_SELF, getrusage
+
+        peak = getrusage(RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else 1024 * peak
+
+    def _held(self) -> int:
+        statm = Path("/proc/self/statm")
+        return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if statm.exists() else self._peak()
+
+    def growth(self) -> int:
+        """Bytes between what was held at first and the peak: of the device's tensors, or of the whole process."""
+        return self._peak() - self.before

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor
 from torch.optim.sgd import sgd
 
-from fedwca.engine.task import Training
+from fedwca.engine.client_task import Training
 
 
 def sgd_step(

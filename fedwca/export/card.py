@@ -7,7 +7,8 @@ from fedwca.export.description import ModelDescription
 RUN = {
     "safetensors": "Weights for the architecture of fedwca; read with `fedwca predict` or `fedwca.export`.",
     "onnx": "ONNX; input `images` uint8 [N, 3, H, W], output `logits` float32 [N, M], N is free. Runs without fedwca.",
-    "torch-export": "torch.export program; `torch.export.load(file).module()(images)`. Runs without fedwca.",
+    "torch-export": "torch.export program; `torch.export.load(file).module()(images)`. Runs without fedwca. "
+    "It is code: load it only if you trust its maker.",
 }
 
 

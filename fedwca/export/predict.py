@@ -8,8 +8,8 @@ from itertools import islice
 
 from torch import Tensor
 
-from fedwca.export.images import LoadedImage, stack_images
-from fedwca.export.load import LoadedModel
+from fedwca.export.load_model import LoadedModel
+from fedwca.export.read_images import LoadedImage, stack_images
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ def predict(model: LoadedModel, found: Iterable[LoadedImage], batch: int = 64, t
     """Answers in the order of the images, a batch at a time.
 
     Args:
-        model: see `fedwca.export.load`.
-        found: see `fedwca.export.images.load_pictures`.
+        model: see `fedwca.export.load_model`.
+        found: see `fedwca.export.read_images.load_pictures`.
         batch: images at once.
         top: classes to name; no more than there are.
     """

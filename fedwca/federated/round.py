@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from fedwca.core.messages import Blend, Offer, Targets
+from fedwca.engine.client_signatures import BankSignatures
+from fedwca.engine.client_task import Task, Training
 from fedwca.engine.device_copy import to_host_async
 from fedwca.engine.interface import ClientWork, Engine
 from fedwca.engine.randomness import Keys
-from fedwca.engine.signatures import BankSignatures
-from fedwca.engine.task import Task, Training
 from fedwca.federated.method import Method
 from fedwca.federated.server import (
     Server,

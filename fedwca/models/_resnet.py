@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -90,8 +91,9 @@ class ResNet(Architecture):
         weights = cast(Any, self.torchvision()[1])
         path = Path(torch.hub.get_dir()) / "checkpoints" / str(weights.url).rpartition("/")[2]
         try:
-            return path, weights.get_state_dict(progress=True, check_hash=True)
-        except (OSError, RuntimeError) as error:
+            # The hash is checked where the file is downloaded, not where it lies: what is in it must not run.
+            return path, weights.get_state_dict(progress=True, check_hash=True, weights_only=True)
+        except (OSError, RuntimeError, pickle.UnpicklingError) as error:
             why = str(error).partition("\n")[0]
             raise CheckpointError(
                 f"ImageNet weights of {self.name}: {weights.url} could not be downloaded to {path} ({why}); put the "

@@ -11,9 +11,9 @@ from torch import Tensor
 from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
 from fedwca.engine.batch_norm import BatchNormPolicy
+from fedwca.engine.client_task import Training
 from fedwca.engine.precision import Precision
 from fedwca.engine.randomness import Keys
-from fedwca.engine.task import Training
 from fedwca.federated.method import Method
 from fedwca.federated.server import Server
 

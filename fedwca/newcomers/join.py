@@ -13,12 +13,12 @@ from torch import Tensor
 from fedwca.core.messages import Blend, Offer, Targets
 from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
+from fedwca.engine.client_signatures import BankSignatures
+from fedwca.engine.client_task import Task, Training
 from fedwca.engine.interface import SingleStep
-from fedwca.engine.layout import Layout
+from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.sequential.worker import ClientWorker
-from fedwca.engine.signatures import BankSignatures
-from fedwca.engine.task import Task, Training
 from fedwca.errors import UsageError
 from fedwca.federated.server import compare_clients, offer_source, pool_extras
 from fedwca.functional import member_distances

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from fedwca.config.baselines import baseline_names
 from fedwca.config.method_spec import parse_method
 from fedwca.config.run_config import Layer, RunConfig, merge
-from fedwca.engine.layout import Layout
+from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import UnknownComponent, UsageError
 from fedwca.registry import canonical_name, describe_unknown
 from fedwca.runs.load_data import architecture

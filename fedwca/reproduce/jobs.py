@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedwca.config.layers import RunPlan
 from fedwca.config.method_spec import parse_method
+from fedwca.config.resolve_config import RunPlan
 from fedwca.core.dotted_keys import flatten_keys
 from fedwca.datasets import datasets
 from fedwca.errors import FedwcaError
@@ -28,13 +28,13 @@ from fedwca.reproduce.definitions import (
 from fedwca.reproduce.side_by_side import accuracies_beside, clusters_beside
 from fedwca.results.comparison import Comparison
 from fedwca.results.pictures import clusters, draw_bars, draw_weights, save
-from fedwca.results.run import count_of
-from fedwca.results.summary import summarise
+from fedwca.results.read_run import count_of
+from fedwca.results.table_rows import summarise
 from fedwca.results.tables import Table
 from fedwca.runs.bench import split_trial
 from fedwca.runs.load_data import load
 from fedwca.runs.reporter import RunReporter
-from fedwca.runs.reuse import CollectedRuns, chosen_sources, collect_runs, dataset_name, sort_methods
+from fedwca.runs.reuse_runs import CollectedRuns, chosen_sources, collect_runs, dataset_name, sort_methods
 from fedwca.runs.run_request import RunRequest
 
 

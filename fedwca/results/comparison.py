@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from fedwca.results.statistics import Difference, Sample, paired_difference, sample_of
-from fedwca.results.summary import Row
+from fedwca.results.table_rows import Row
 
 Run = tuple[str, int, int]
 """(source domain, source model, trial)."""

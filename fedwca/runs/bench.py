@@ -21,8 +21,8 @@ from fedwca.runs.checkpointer import Checkpointer, RoundState
 from fedwca.runs.reporter import NO_PROGRESS, Progress
 from fedwca.runs.round_record import count_accuracies
 from fedwca.runs.round_warnings import WarnOnce
-from fedwca.runs.rounds import Trial, run_rounds
-from fedwca.runs.schedule import Schedule
+from fedwca.runs.run_rounds import Trial, run_rounds
+from fedwca.runs.work_schedule import Schedule
 
 
 def split_trial(config: RunConfig, dataset: FederatedDataset, source: str, index: int, trial: int) -> Federation:
@@ -163,7 +163,7 @@ def run_bench(
 
     Args:
         config: what to run.
-        methods: with their rounds, see `fedwca.config.methods.compose`.
+        methods: with their rounds, see `fedwca.config.compose_methods.compose`.
         dataset: see `fedwca.runs.load_data.load`.
         source: name of the source domain.
         progress: told how far it is.

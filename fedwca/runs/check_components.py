@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import torch
 
-from fedwca.config.registries import registry_of
+from fedwca.config.component_registries import registry_of
 from fedwca.config.run_config import RunConfig
 from fedwca.data.dataset import FederatedDataset
-from fedwca.engine.layout import Layout
+from fedwca.engine.client_signatures import BankSignatures
+from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.precision import check_precision
 from fedwca.engine.randomness import fold_key, uniform
-from fedwca.engine.signatures import BankSignatures
 from fedwca.federated.method import Method
 from fedwca.federated.source_model import load_source
 from fedwca.runs.choose_device import resolve_device

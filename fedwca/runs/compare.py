@@ -11,7 +11,7 @@ from fedwca.errors import UsageError
 from fedwca.results.comparison import Comparison
 from fedwca.results.reference_method import REFERENCE
 from fedwca.runs.reporter import SILENT, RunReporter
-from fedwca.runs.reuse import chosen_sources, collect_runs, dataset_name
+from fedwca.runs.reuse_runs import chosen_sources, collect_runs, dataset_name
 from fedwca.runs.run_request import RunRequest
 
 

@@ -8,21 +8,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedwca.config.layers import RunPlan
+from fedwca.config.resolve_config import RunPlan
 from fedwca.data.dataset import FederatedDataset
+from fedwca.engine.memory import MeasuredMemory
 from fedwca.engine.precision import matmul_precision
 from fedwca.errors import FedwcaError
-from fedwca.results.run_files import read_records
-from fedwca.results.run_folder import to_plain
-from fedwca.results.summary import Row
+from fedwca.results.run_schemas import read_records
+from fedwca.results.table_rows import Row
+from fedwca.results.write_run import to_plain
 from fedwca.runs.bench import run_bench
 from fedwca.runs.how_to_continue import say_how_to_continue
 from fedwca.runs.log_to import log_records
-from fedwca.runs.memory_estimate import MeasuredMemory, memory_record
+from fedwca.runs.memory_estimate import memory_record
 from fedwca.runs.prepare_run import PreparedRun
 from fedwca.runs.profiling import profiling
 from fedwca.runs.reporter import RunReporter
-from fedwca.runs.run_summary import write_summary
+from fedwca.runs.write_summary import write_summary
 
 
 def execute_run(run: PreparedRun, reporter: RunReporter) -> FinishedRun:

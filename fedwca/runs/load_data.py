@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedwca.config.registries import registry_of
+from fedwca.config.component_registries import registry_of
 from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Architecture
 from fedwca.data.dataset import FederatedDataset

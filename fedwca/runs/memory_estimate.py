@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -90,39 +87,6 @@ def human_size(count: int) -> str:
     ('1.4 MB', '3.9 GB')
     """
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
-
-
-class MeasuredMemory:
-    """The most memory that was taken on a device since this was made."""
-
-    def __init__(self, device: str) -> None:
-        self.device = torch.device(device)
-        if self.device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(self.device)
-        self.before = self._peak() if self.device.type == "cuda" else self._held()
-
-    def _peak(self) -> int:
-        if self.device.type == "cuda":
-            return int(torch.cuda.max_memory_allocated(self.device))
-        status = Path("/proc/self/status")
-        if status.exists():
-            # Not getrusage, whose peak a process takes over from the one that started it.
-            lines = dict(line.split(":", 1) for line in status.read_text().splitlines())
-            return 1024 * int(lines["VmHWM"].split()[0])
-        if sys.platform == "win32":
-            return 0
-        from resource import RUSAGE_SELF, getrusage
-
-        peak = getrusage(RUSAGE_SELF).ru_maxrss
-        return peak if sys.platform == "darwin" else 1024 * peak
-
-    def _held(self) -> int:
-        statm = Path("/proc/self/statm")
-        return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if statm.exists() else self._peak()
-
-    def growth(self) -> int:
-        """Bytes between what was held at first and the peak: of the device's tensors, or of the whole process."""
-        return self._peak() - self.before
 
 
 def memory_record(needed: MemoryEstimate, device: str, measured: int | None) -> dict[str, Any]:

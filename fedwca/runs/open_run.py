@@ -10,20 +10,20 @@ from shlex import quote
 import torch
 from torch import Tensor
 
-from fedwca.config.methods import compose
+from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import RunConfig, restore_config
 from fedwca.core.network import Architecture, Network
 from fedwca.data.dataset import FederatedDataset
 from fedwca.data.partition import Federation
 from fedwca.engine.interface import Engine
-from fedwca.engine.layout import Layout
+from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import CheckpointError, FedwcaError, UsageError
 from fedwca.federated.method import Method
 from fedwca.federated.server import Server
 from fedwca.registry import canonical_name, describe_unknown
 from fedwca.results.checkpoints import Checkpoints, SavedCheckpoint, Unit
-from fedwca.results.run import find_run, read_run, run_identity
-from fedwca.results.run_files import read_configuration
+from fedwca.results.read_run import find_run, read_run, run_identity
+from fedwca.results.run_schemas import read_configuration
 from fedwca.runs.bench import split_trial
 from fedwca.runs.checkpointer import state_from_tensors
 from fedwca.runs.load_data import architecture, load

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fedwca.config.layers import RunPlan
+from fedwca.config.resolve_config import RunPlan
 from fedwca.config.run_config import RunConfig
 from fedwca.data.dataset import FederatedDataset
 from fedwca.data.partition import ClientImages, Federation
@@ -18,23 +18,23 @@ from fedwca.loggers import Logger
 from fedwca.registry import Registry
 from fedwca.results.checkpoints import Checkpoints, RetentionPolicy, SavedCheckpoint, Unit
 from fedwca.results.environment import describe_environment
-from fedwca.results.run import run_identity
-from fedwca.results.run_files import SCHEMA, read_configuration
-from fedwca.results.run_folder import RunFolder
-from fedwca.results.same_numbers import SAME_NUMBERS
+from fedwca.results.read_run import run_identity
+from fedwca.results.run_schemas import SCHEMA, read_configuration
+from fedwca.results.settings_without_effect import SAME_NUMBERS
+from fedwca.results.write_run import RunFolder
 from fedwca.runs import memory_estimate as memory
 from fedwca.runs.bench import TrialSplits, group_trials
 from fedwca.runs.check_components import rehearse_components
 from fedwca.runs.checkpointer import Checkpointer
 from fedwca.runs.choose_device import resolve_device
+from fedwca.runs.find_resume_points import find_resume_points
 from fedwca.runs.rank_lifecycle import lead_run
 from fedwca.runs.reporter import PlannedRun, RunReporter
-from fedwca.runs.resume_points import find_resume_points
 from fedwca.runs.round_record import seconds_spent
 from fedwca.runs.run_request import RunRanks
-from fedwca.runs.schedule import Schedule, together_at_most
 from fedwca.runs.select_engine import engine_name, fix_trials_at_once, restore_trials_at_once
 from fedwca.runs.select_kernels import KernelChoice, choose_kernels, restore_kernels
+from fedwca.runs.work_schedule import Schedule, together_at_most
 
 
 @dataclass(frozen=True)

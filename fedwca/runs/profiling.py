@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from fedwca.results.profile import TRACE, Tracer, phase_seconds
-from fedwca.results.run_folder import RunFolder
+from fedwca.results.write_run import RunFolder
 from fedwca.runs.reporter import Progress
 
 

@@ -10,11 +10,11 @@ from fedwca.config.run_config import layer_from_words
 from fedwca.engine.distributed.process_group import expected_ranks
 from fedwca.errors import UsageError
 from fedwca.results.comparison import Comparison
-from fedwca.results.run import find_run
+from fedwca.results.read_run import find_run
 from fedwca.runs.compare import run_comparison
 from fedwca.runs.execute_run import FinishedRun
 from fedwca.runs.reporter import SILENT, RunReporter
-from fedwca.runs.resume import resume_run
+from fedwca.runs.resume_run import resume_run
 from fedwca.runs.run_request import RunRequest
 from fedwca.runs.start_run import start_run
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from fedwca.config.methods import compose
+from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import RunConfig, validate
 from fedwca.engine.distributed.process_group import RankWorld
 from fedwca.engine.distributed.version_check import VERSIONS, check_versions

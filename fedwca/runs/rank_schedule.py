@@ -18,14 +18,14 @@ from fedwca.engine.distributed.sharded_engine import ShardedEngine, own_images
 from fedwca.engine.interface import TrialsInTurn
 from fedwca.federated.source_model import TrainedSource
 from fedwca.results.checkpoints import Unit
-from fedwca.results.run_folder import to_plain
+from fedwca.results.write_run import to_plain
 from fedwca.runs.checkpointer import CheckpointStore
 from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.load_data import architecture
 from fedwca.runs.reporter import Progress
-from fedwca.runs.schedule import Record, Schedule, deal_trials, per_trial
 from fedwca.runs.select_engine import choose_engine
 from fedwca.runs.source_models import Tell, source_models
+from fedwca.runs.work_schedule import Record, Schedule, deal_trials, per_trial
 
 
 class RankSchedule(Schedule):

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedwca.config.layers import RunPlan
+from fedwca.config.resolve_config import RunPlan
 from fedwca.data.dataset import FederatedDataset
 
 

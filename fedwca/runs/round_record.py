@@ -13,8 +13,8 @@ from torch.nn.functional import one_hot
 
 from fedwca.core.messages import Targets
 from fedwca.data.metrics import Metrics
+from fedwca.engine.client_signatures import BankSignatures
 from fedwca.engine.interface import Engine
-from fedwca.engine.signatures import BankSignatures
 from fedwca.federated.method import Method
 from fedwca.federated.round import Outcome
 from fedwca.functional import class_entropy, first_neighbours

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fedwca.config.layers import RunPlan, resolve_plan
+from fedwca.config.resolve_config import RunPlan, resolve_plan
 from fedwca.config.run_config import Layer
 from fedwca.engine.distributed.process_group import RankWorld
 
@@ -37,7 +37,7 @@ class RunRequest:
     """Dotted keys of the layer that a command or one of its options set, such as ``--quick``, with its name."""
 
     def plan(self) -> RunPlan:
-        """The layers put over one another; see `fedwca.config.layers.resolve_plan`.
+        """The layers put over one another; see `fedwca.config.resolve_config.resolve_plan`.
 
         Raises:
             UsageError: unknown names, bad values, or parts that do not fit each other.

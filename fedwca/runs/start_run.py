@@ -8,14 +8,14 @@ from pathlib import Path
 
 from fedwca.data.dataset import canonical_domain
 from fedwca.results.checkpoints import RetentionPolicy
-from fedwca.results.run_folder import RunFolder
+from fedwca.results.write_run import RunFolder
 from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.execute_run import FinishedRun, execute_run
 from fedwca.runs.load_data import load
 from fedwca.runs.log_to import build_loggers
 from fedwca.runs.prepare_run import OpenRunFolder, prepare_run
 from fedwca.runs.reporter import SILENT, RunReporter
-from fedwca.runs.resume import refuse_other_request, resume_run
+from fedwca.runs.resume_run import refuse_other_request, resume_run
 from fedwca.runs.run_request import ONE_PROCESS, RunRanks, RunRequest
 
 

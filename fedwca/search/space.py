@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-from fedwca.config.layers import TABLES, RunPlan
-from fedwca.config.methods import method_parts
+from fedwca.config.compose_methods import method_parts
+from fedwca.config.resolve_config import TABLES, RunPlan
 from fedwca.data.metrics import mean
 from fedwca.errors import UsageError
 from fedwca.registry import canonical_name, describe_unknown

@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedwca.config.layers import RunPlan, type_components
+from fedwca.config.resolve_config import RunPlan, type_components
 from fedwca.config.run_config import validate
 from fedwca.data.cache import make_folder
 from fedwca.errors import UsageError
-from fedwca.results.same_numbers import SAME_NUMBERS
+from fedwca.results.settings_without_effect import SAME_NUMBERS
 from fedwca.results.tables import Table
 from fedwca.runs.reporter import RunReporter, WarningsOnly
-from fedwca.runs.reuse import chosen_sources, collect_runs
+from fedwca.runs.reuse_runs import chosen_sources, collect_runs
 from fedwca.runs.run_request import RunRequest
 from fedwca.search.space import CRITERIA, ORACLE, Options, Range, check_taken, judge, resolve_grid
 

@@ -11,7 +11,7 @@ import typer
 import fedwca
 from fedwca.cli import app
 from fedwca.cli.complete import baselines, complete_names, presets
-from fedwca.config.registries import PLURALS, registry_of
+from fedwca.config.component_registries import PLURALS, registry_of
 from fedwca.config.run_config import RunConfig
 from fedwca.core.training_settings import Training
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from fedwca.config.layers import resolve_plan
+from fedwca.config.resolve_config import resolve_plan
 from fedwca.config.run_config import RunConfig
 from fedwca.results.compare_runs import differing_settings
-from fedwca.results.run import run_identity
-from fedwca.results.same_numbers import SAME_NUMBERS
-from fedwca.runs.reuse import comparable_settings
+from fedwca.results.read_run import run_identity
+from fedwca.results.settings_without_effect import SAME_NUMBERS
+from fedwca.runs.reuse_runs import comparable_settings
 
 from .conftest import SMALL, Run, call
 

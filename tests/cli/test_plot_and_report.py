@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from fedwca.results.pictures.catalogue import PICTURES
-from fedwca.results.run import read_run
-from fedwca.runs.predictions import predict_for_pictures
+from fedwca.results.read_run import read_run
+from fedwca.runs.cached_predictions import predict_for_pictures
 
 from .conftest import Run, call
 

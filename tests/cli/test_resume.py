@@ -22,7 +22,7 @@ from fedwca.core import tensor_files
 from fedwca.errors import UsageError
 from fedwca.results import checkpoints
 from fedwca.results.lock import hold_lock
-from fedwca.results.run_folder import RunFolder
+from fedwca.results.write_run import RunFolder
 from fedwca.runs.run_request import RunRequest
 from fedwca.runs.start_run import start_run
 
@@ -36,7 +36,7 @@ DEADLY = """
 import json, os, signal, sys
 from fedwca.core import tensor_files
 from fedwca.results import checkpoints
-from fedwca.results import run_folder as store
+from fedwca.results import write_run as store
 where, left = sys.argv.pop(1).split(":")
 left = int(left)
 
@@ -69,6 +69,26 @@ def append(self, record, real=store.RunFolder.append):
         die()
 
 tensor_files.save_file, checkpoints.Checkpoints.save, store.RunFolder.append = save_file, save, append
+import fedwca.cli
+fedwca.cli.main()
+"""
+
+# Gets SIGTERM after the first round, and again while it ends, as from `timeout`.
+TERMINATED = """
+import os, signal
+from fedwca.results import run_folder
+from fedwca.runs import execute_run
+
+def append(self, record, real=run_folder.RunFolder.append):
+    real(self, record)
+    if record["round"] == 0:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+def write_summary(*given, real=execute_run.write_summary, **more):
+    os.kill(os.getpid(), signal.SIGTERM)
+    return real(*given, **more)
+
+run_folder.RunFolder.append, execute_run.write_summary = append, write_summary
 import fedwca.cli
 fedwca.cli.main()
 """
@@ -161,6 +181,28 @@ def test_killed_three_times(whole: Path, shades: Path, tmp_path: Path) -> None:
     assert run.code == 0, run.err
     assert result(folder) == result(whole)
     assert json.loads(run.out) == run.summary
+
+
+def test_sigterm_ends_a_run_as_ctrl_c_does(whole: Path, shades: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    begun = ["bench", "--data", str(shades), *SMALL, *GIVEN, "--quiet", "--out", str(folder)]
+    done = subprocess.run(
+        [sys.executable, "-c", TERMINATED, *begun], capture_output=True, text=True, timeout=250, check=False
+    )
+    assert done.returncode == 130, done.stderr
+    assert "Traceback" not in done.stderr
+    said = f"Stopped; 1 round is kept in {folder}, with a summary; continue with: fedwca resume {folder}"
+    assert done.stderr.splitlines()[-1] == said
+    assert json.loads((folder / "summary.json").read_text())["complete"] is False
+    assert (folder / "overview.png").exists()
+    assert resume(folder).code == 0
+    assert result(folder) == result(whole)
+
+
+def test_sigterm_does_what_it_did_once_a_run_has_ended(bench: Make) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    assert bench("--rounds", "1").code == 0
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 TOGETHER = [

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from fedwca.results.lock import hold_lock
-from fedwca.results.run import find_run, read_run
-from fedwca.results.run_files import SCHEMA, read_records
+from fedwca.results.read_run import find_run, read_run
+from fedwca.results.run_schemas import SCHEMA, read_records
 
 from .conftest import Run, call
 
@@ -155,12 +155,30 @@ def test_remove(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("typer.confirm", lambda text: False)
     run = call("runs", "rm", "now")
     assert (run.code, run.out) == (1, "Kept.\n")
-    assert call("runs", "rm", "now", "--yes").out == "removed runs/now\n"
+    assert call("runs", "rm", "now", "--yes").out == "removing runs/now\nremoved runs/now\n"
     assert not (runs / "now").exists()
     monkeypatch.setattr("typer.confirm", lambda text: True)
     assert call("runs", "rm", "old").code == 0
     assert call("runs", "rm", "empty", "--yes").code == 2
     assert (runs / "empty").exists()
+
+
+def test_another_root_holds_for_every_command(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = ["runs", "--root", "archive"]
+    shutil.copytree(runs / "old", "archive/now")
+    shutil.copytree(runs / "now", "now")  # a run in the working folder is not meant either
+    assert json.loads(call(*archive, "show", "now", "--json").out)["path"] == "archive/now"
+    assert json.loads(call(*archive, "diff", "now", "now", "--json").out)["settings"] == {}
+    assert call(*archive, "export", "now").out == "wrote archive/now/rounds.csv\n"
+    assert "nwo: no such run; did you mean 'now'?" in call(*archive, "show", "nwo").err
+    (missing,) = call(*archive, "rm", "stopped", "--yes").err.splitlines()
+    assert missing == "Error: stopped: no such run; runs are looked for in archive/"
+    asked: list[str] = []
+    monkeypatch.setattr("typer.confirm", lambda text: asked.append(text) or True)
+    assert call(*archive, "rm", "now").out == "removing archive/now\nremoved archive/now\n"
+    assert asked == ["Remove archive/now and everything in it?"]
+    assert not Path("archive/now").exists()
+    assert all((folder / "config.json").exists() for folder in (runs / "now", runs / "stopped", Path("now")))
 
 
 def test_names(runs: Path) -> None:

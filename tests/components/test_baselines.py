@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from fedwca.config.baselines import baseline_folder, baseline_names
-from fedwca.config.layers import resolve_plan
-from fedwca.config.methods import component_values
+from fedwca.config.compose_methods import component_values
+from fedwca.config.resolve_config import resolve_plan
 from fedwca.federated.method import Method
 
 PAGE = Path(__file__).parents[2] / "docs" / "methods.md"

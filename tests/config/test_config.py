@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fedwca.config.layers import RunPlan, provenance, resolve_plan
+from fedwca.config.resolve_config import RunPlan, provenance, resolve_plan
 from fedwca.config.run_config import RunConfig, read_file, resolve, spell_out, validate
 from fedwca.errors import InvalidConfig, UnknownComponent, UsageError
 from fedwca.registry import Component

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from fedwca.config.baselines import baseline, baseline_names
-from fedwca.config.layers import RunPlan, resolve_plan
 from fedwca.config.presets import preset_names
+from fedwca.config.resolve_config import RunPlan, resolve_plan
 from fedwca.runs.load_data import architecture
 
 # data set, source, lr, lambda, mu, T_a, T_b, rounds, clients

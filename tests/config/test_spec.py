@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fedwca.config.baselines import baseline_for, baseline_names
+from fedwca.config.compose_methods import component_values, compose
 from fedwca.config.method_spec import parse_method
-from fedwca.config.methods import component_values, compose
 from fedwca.config.run_config import RunConfig
 from fedwca.errors import FedwcaError, UsageError
 

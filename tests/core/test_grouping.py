@@ -16,9 +16,9 @@ from fedwca.core.grouping import GROUPINGS, ByChoice, ByClusterer, EachAlone, Gr
 from fedwca.core.interfaces import Aggregator
 from fedwca.data.metrics import Metrics
 from fedwca.data.partition import ClientImages
+from fedwca.engine.client_task import Training
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
-from fedwca.engine.task import Training
 from fedwca.errors import UsageError
 from fedwca.federated.method import Method
 from fedwca.federated.round import init_server, run_round

@@ -16,11 +16,11 @@ from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
 from fedwca.deploy.client import Client
 from fedwca.deploy.composition import Composition
-from fedwca.deploy.rules import Rules
+from fedwca.deploy.server_rules import Rules
 from fedwca.deploy.session import Session
+from fedwca.engine.client_task import Training
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
-from fedwca.engine.task import Training
 from fedwca.federated.method import Method
 from fedwca.federated.round import init_server, run_round
 from fedwca.federated.server import Server

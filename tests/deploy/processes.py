@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from fedwca.config.methods import compose
+from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import validate
 from fedwca.deploy.client import Client
 from fedwca.deploy.client_images import read_images

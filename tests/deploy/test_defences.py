@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from fedwca.deploy.client import Client, Privacy
+from fedwca.deploy.defences import robust_mean
 from fedwca.deploy.in_process import run_in_process
-from fedwca.deploy.parcel import Parcel
-from fedwca.deploy.robust import robust_mean
 from fedwca.deploy.session import Session
+from fedwca.deploy.wire_messages import Parcel
 
 from .conftest import Federation
 

@@ -14,10 +14,10 @@ import torch
 
 from fedwca.deploy.client import Client
 from fedwca.deploy.in_process import run_in_process
-from fedwca.deploy.parcel import Parcel
 from fedwca.deploy.server_round import assign_late_client
 from fedwca.deploy.session_state import ClusteredClients
 from fedwca.deploy.state_files import resume_client, resume_session, save_client, save_session
+from fedwca.deploy.wire_messages import Parcel
 from fedwca.errors import CheckpointError, FedwcaError, UsageError
 from fedwca.federated.server import Server
 

@@ -11,9 +11,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from fedwca.deploy.parcel import Parcel
 from fedwca.deploy.state_files import read_final
-from fedwca.engine.layout import Layout
+from fedwca.deploy.wire_messages import Parcel
+from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import FedwcaError
 from fedwca.objectives.prototype_contrastive import PrototypeContrastive
 

@@ -15,7 +15,6 @@ from fedwca.core.interfaces import Objective
 from fedwca.core.messages import Batch, Predictions, Targets
 from fedwca.deploy.client import Client
 from fedwca.deploy.in_process import run_in_process
-from fedwca.deploy.parcel import Parcel
 from fedwca.deploy.state_files import (
     read_final,
     resume_client,
@@ -24,6 +23,7 @@ from fedwca.deploy.state_files import (
     save_final,
     save_session,
 )
+from fedwca.deploy.wire_messages import Parcel
 from fedwca.errors import CheckpointError, UsageError
 from fedwca.objectives.prototype_contrastive import PrototypeContrastive
 

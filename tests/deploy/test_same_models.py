@@ -9,8 +9,8 @@ import torch
 
 from fedwca.aggregators import aggregators
 from fedwca.deploy.in_process import run_in_process
-from fedwca.deploy.parcel import Parcel
-from fedwca.engine.layout import Layout
+from fedwca.deploy.wire_messages import Parcel
+from fedwca.engine.parameter_layout import Layout
 from fedwca.objectives.proximal import Proximal
 
 from .conftest import Federation, delivered

@@ -16,9 +16,9 @@ from fedwca.core.network import Network
 from fedwca.deploy.client import Client
 from fedwca.deploy.compression import TopKCompressor
 from fedwca.deploy.in_process import run_in_process
-from fedwca.deploy.parcel import Parcel
 from fedwca.deploy.state_files import resume_client, save_client
-from fedwca.engine.layout import Layout, Slot
+from fedwca.deploy.wire_messages import Parcel
+from fedwca.engine.parameter_layout import Layout, Slot
 
 from .conftest import Federation
 

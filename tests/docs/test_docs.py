@@ -17,12 +17,13 @@ import pytest
 import typer
 
 import fedwca
+import fedwca.functional
 from fedwca._deprecated import GONE_IN, MODULES
 from fedwca.cli import app
-from fedwca.config.layers import resolve_plan
-from fedwca.config.registries import PLURALS, registry_of
+from fedwca.config.component_registries import PLURALS, registry_of
+from fedwca.config.resolve_config import resolve_plan
 from fedwca.config.run_config import RunConfig
-from fedwca.engine.task import Training
+from fedwca.engine.client_task import Training
 from fedwca.errors import UnknownComponent
 from fedwca.federated.source_model import SourceTraining
 from fedwca.registry import canonical_name
@@ -101,7 +102,7 @@ def test_every_python_block_of_the_docs_is_run() -> None:
     assert [block.text for block in ours if not block.title.endswith(".py")] == []
 
 
-@by_page
+@pytest.mark.parametrize("page", sorted({*PAGES, *ROOT.glob("*.md")}), ids=lambda page: page.stem)
 def test_relative_links_lead_somewhere(page: Path) -> None:
     for link in links(page):
         if "://" in link:
@@ -249,7 +250,11 @@ def test_the_site_has_every_page_and_every_public_module() -> None:
 
 def old_names() -> str:
     """The table of names that still work, as the page of public names shows it."""
-    rows = [f"| `{old}` in `fedwca` | `{new}` |" for old, new in sorted(fedwca._RENAMED.items())]
+    rows = [
+        f"| `{old}` in `{module.__name__}` | `{new}` |"
+        for module in (fedwca, fedwca.functional)
+        for old, new in sorted(module._RENAMED.items())
+    ]
     for old, (new, renamed) in sorted(MODULES.items()):
         rows.append(f"| `{old}` | `{new}` |")
         for name, after in sorted(renamed.items()):

@@ -9,7 +9,7 @@ from PIL import Image
 
 from fedwca.cli import run
 from fedwca.datasets.digits_mini import draw_domain
-from fedwca.export.formats import check_installed
+from fedwca.export.write_model import check_installed
 
 from .pages import commands, files
 

@@ -2,9 +2,9 @@ import pytest
 import torch
 
 from fedwca.core.network import Network
-from fedwca.engine.layout import Layout, mix_rows
+from fedwca.engine.client_signatures import BankSignatures
+from fedwca.engine.parameter_layout import Layout, mix_rows
 from fedwca.engine.sequential.replica import Replica
-from fedwca.engine.signatures import BankSignatures
 from fedwca.errors import CheckpointError, InvalidConfig
 from fedwca.models.lenet import LeNet
 

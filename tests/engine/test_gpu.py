@@ -16,20 +16,20 @@ from torch import Tensor
 
 from fedwca.aggregators.wca import WCA
 from fedwca.clusterers.finch import Finch
-from fedwca.config.methods import compose
+from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Drop, Network
 from fedwca.data.partition import ClientImages
+from fedwca.engine.client_signatures import BankSignatures
+from fedwca.engine.client_task import Training
 from fedwca.engine.dropout import dropout_masks
 from fedwca.engine.interface import TrialsInTurn
 from fedwca.engine.randomness import Keys, fold_key, uniform
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.sequential.replica import Replica
-from fedwca.engine.signatures import BankSignatures
 from fedwca.engine.stacked import StackedEngine, StackedTrials
 from fedwca.engine.stacked import train as training_module
 from fedwca.engine.stacked.tuning.kernels import Kernels
-from fedwca.engine.task import Training
 from fedwca.federated.method import Method
 from fedwca.federated.round import Outcome, close_round, init_server, open_round, run_round
 from fedwca.federated.server import Server

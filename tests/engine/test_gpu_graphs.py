@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from fedwca.aggregators.fedavg import FedAvg
-from fedwca.config.methods import compose
+from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import RunConfig
 from fedwca.core.interfaces import Objective
 from fedwca.core.messages import Batch
+from fedwca.engine.client_task import Training
 from fedwca.engine.interface import TrialsInTurn
 from fedwca.engine.precision import Precision
 from fedwca.engine.randomness import Keys
@@ -23,7 +24,6 @@ from fedwca.engine.stacked import engine as engines
 from fedwca.engine.stacked.mini_batches import StepSchedule
 from fedwca.engine.stacked.tuning.graphs import CudaGraphs
 from fedwca.engine.stacked.tuning.kernels import Kernels
-from fedwca.engine.task import Training
 from fedwca.federated.method import Method
 from fedwca.federated.round import close_round, init_server, open_round, run_round
 from fedwca.models.lenet import LeNet

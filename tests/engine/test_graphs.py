@@ -9,9 +9,10 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from fedwca.config.methods import compose
+from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Network
+from fedwca.engine.client_task import Training
 from fedwca.engine.interface import Engine, TrialsInTurn
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedEngine, StackedTrials
@@ -21,7 +22,6 @@ from fedwca.engine.stacked.step_groups import StepGroup
 from fedwca.engine.stacked.tuning import graphs
 from fedwca.engine.stacked.tuning.graphs import CudaGraphs, RecordedSteps, Recorder
 from fedwca.engine.stacked.tuning.kernels import Kernels
-from fedwca.engine.task import Training
 from fedwca.errors import UsageError
 from fedwca.functional import augment as views
 from fedwca.models.lenet import LeNet

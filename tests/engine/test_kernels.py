@@ -11,6 +11,7 @@ import torch
 from fedwca.aggregators.fedavg import FedAvg
 from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
+from fedwca.engine.client_task import Training
 from fedwca.engine.randomness import Keys, fold_key, uniform
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedEngine
@@ -19,7 +20,6 @@ from fedwca.engine.stacked.network import StackedInput, StackedNetwork
 from fedwca.engine.stacked.tuning import benchmark as contests
 from fedwca.engine.stacked.tuning.benchmark import benchmark_kernels, pick_kernels
 from fedwca.engine.stacked.tuning.kernels import Kernels, channels_last_batch, default_kernels
-from fedwca.engine.task import Training
 from fedwca.federated.method import Method
 from fedwca.federated.round import init_server, run_round
 from fedwca.models.lenet import LeNet

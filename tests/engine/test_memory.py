@@ -110,8 +110,9 @@ import torch
 from fedwca.data.dataset import Domain, FederatedDataset
 from fedwca.runs import memory_estimate as memory
 from fedwca.runs.bench import run_bench, split_trial
-from fedwca.runs.checkpointer import FileCheckpointer
-from fedwca.config.layers import resolve_plan
+from fedwca.runs.checkpointer import Checkpointer
+from fedwca.config.resolve_config import resolve_plan
+from fedwca.engine.memory import MeasuredMemory
 from fedwca.results.checkpoints import Checkpoints, RetentionPolicy
 
 torch.set_num_threads(1)
@@ -127,9 +128,9 @@ decided = resolve_plan({
     "training": {"epochs": 1, "batch_size": 16}, "source_training": {"epochs": 1}, "workers": 1})
 config, methods = decided.config, decided.methods
 needed = memory.estimate_run(config, methods, 3, split_trial(config, dataset, "a", 0, 0))
-measured, held = memory.MeasuredMemory("cpu"), []
+measured, held = MeasuredMemory("cpu"), []
 with tempfile.TemporaryDirectory() as folder:
-    keeper = FileCheckpointer(Checkpoints(Path(folder), "tiny", RetentionPolicy.parse("last")))
+    keeper = Checkpointer(Checkpoints(Path(folder), "tiny", RetentionPolicy.parse("last")))
     for record in run_bench(config, methods, dataset, "a", keeper=keeper):
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         held.append(pages * os.sysconf("SC_PAGE_SIZE"))

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from fedwca import Keys, Method, Training, init_server, run_round
 from fedwca.aggregators import aggregators
-from fedwca.config.methods import compose
+from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import RunConfig
 from fedwca.core.messages import Batch
 from fedwca.core.network import Network

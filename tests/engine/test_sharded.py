@@ -15,13 +15,13 @@ from fedwca.aggregators.wca import WCA
 from fedwca.clusterers.ladd import LaddClusterer
 from fedwca.core.messages import Targets
 from fedwca.data.partition import ClientImages
+from fedwca.engine.client_task import Training
 from fedwca.engine.distributed.process_group import Mail, RankWorld, join_ranks
 from fedwca.engine.distributed.serialize import from_bytes, to_bytes
 from fedwca.engine.distributed.sharded_engine import ShardedEngine, own_images
 from fedwca.engine.interface import Engine, SingleStep
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
-from fedwca.engine.task import Training
 from fedwca.errors import FedwcaError, RankFailed
 from fedwca.federated.method import Method
 from fedwca.federated.round import init_server, run_round

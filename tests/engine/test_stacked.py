@@ -11,18 +11,18 @@ from torch import Tensor, nn
 from fedwca.aggregators.wca import WCA
 from fedwca.clusterers.true import TrueDomains
 from fedwca.config.baselines import baseline_names
-from fedwca.config.methods import compose
+from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import RunConfig
 from fedwca.core.interfaces import Objective
 from fedwca.core.messages import Batch
 from fedwca.core.network import Drop, Network
 from fedwca.data.partition import ClientImages
+from fedwca.engine.client_task import Training
 from fedwca.engine.interface import Engine
 from fedwca.engine.randomness import Keys, fold_key, uniform
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedEngine
 from fedwca.engine.stacked.step_groups import equal_size_groups, step_groups
-from fedwca.engine.task import Training
 from fedwca.federated.method import Method
 from fedwca.federated.round import Outcome, init_server, run_round
 from fedwca.federated.server import Server

@@ -11,14 +11,14 @@ from fedwca.core.interfaces import Objective, PseudoLabeler
 from fedwca.core.messages import Batch, Blend, Offer, Targets
 from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
+from fedwca.engine.client_task import SentModels, Task, Training
 from fedwca.engine.dropout import dropout_masks
 from fedwca.engine.interface import SingleStep
-from fedwca.engine.layout import Layout, mix_rows
+from fedwca.engine.parameter_layout import Layout, mix_rows
 from fedwca.engine.randomness import Keys, permutation
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.sequential.replica import Replica
 from fedwca.engine.sequential.worker import ClientWorker
-from fedwca.engine.task import SentModels, Task, Training
 from fedwca.objectives.proximal import Proximal
 from fedwca.objectives.shot import Shot
 

@@ -11,15 +11,15 @@ from torch import Tensor
 from fedwca.aggregators.fedavg import FedAvg
 from fedwca.aggregators.wca import WCA
 from fedwca.clusterers.true import TrueDomains
-from fedwca.config.methods import compose
+from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import RunConfig
 from fedwca.core.interfaces import Objective
 from fedwca.core.messages import Batch, Predictions, Targets
 from fedwca.core.network import Network
+from fedwca.engine.client_task import Training
 from fedwca.engine.interface import TrialsInTurn
 from fedwca.engine.randomness import Keys
 from fedwca.engine.stacked import StackedEngine, StackedTrials, can_share_step
-from fedwca.engine.task import Training
 from fedwca.errors import FedwcaError
 from fedwca.federated.method import Method
 from fedwca.federated.round import Outcome, close_round, init_server, open_round

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import fedwca
-from fedwca.config.methods import compose
+from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Network
 from fedwca.engine.randomness import Keys
@@ -28,7 +28,7 @@ from fedwca.engine.stacked import StackedEngine
 from fedwca.engine.stacked import engine as engines
 from fedwca.engine.stacked import worker as workers
 from fedwca.engine.stacked.mini_batches import StepSchedule
-from fedwca.engine.stacked.trials import StackedTrials
+from fedwca.engine.stacked.trials_together import StackedTrials
 from fedwca.federated import round as uploads
 from fedwca.federated.method import Method
 from fedwca.federated.round import OpenRound, init_server, open_round, run_round

@@ -14,10 +14,10 @@ from safetensors.torch import save_file
 
 from fedwca.core.network import Network
 from fedwca.errors import CheckpointError, FedwcaError, UsageError
-from fedwca.export import formats
+from fedwca.export import write_model as formats
 from fedwca.export.description import KEY, ModelDescription
-from fedwca.export.formats import SUFFIXES, Kind, comparison_images, export, kind_of
-from fedwca.export.load import open_model
+from fedwca.export.load_model import open_model
+from fedwca.export.write_model import SUFFIXES, Kind, comparison_images, export, kind_of
 from fedwca.models.lenet import LeNet
 
 KINDS: list[Any] = [
@@ -39,7 +39,7 @@ def written(tmp_path: Path, kind: Kind, network: Network, about: ModelDescriptio
 @kinds
 def test_a_model_comes_back_as_it_was(kind: Kind, tmp_path: Path, network: Network, about: ModelDescription) -> None:
     path = written(tmp_path, kind, network, about)
-    opened = open_model(path)
+    opened = open_model(path, trust_code=True)
     assert opened.about == about
     network.eval()
     for images in (comparison_images(32, 1), comparison_images(32, 2), comparison_images(32, 9)):
@@ -61,7 +61,8 @@ def test_normalisation_is_inside(kind: Kind, tmp_path: Path, network: Network, a
     images, network = comparison_images(32, 3), network.eval()
     with torch.no_grad():
         right = network(network.prepare(images))[0]
-    torch.testing.assert_close(open_model(written(tmp_path, kind, network, about)).logits(images), right)
+    path = written(tmp_path, kind, network, about)
+    torch.testing.assert_close(open_model(path, trust_code=True).logits(images), right)
 
 
 def test_weight_normalised_classifiers_travel_too(tmp_path: Path, about: ModelDescription) -> None:
@@ -134,7 +135,7 @@ def test_foreign_files_are_refused(tmp_path: Path, network: Network) -> None:
     (tmp_path / "c.pt").write_bytes(pickle.dumps("c"))
     for name in ("a.safetensors", "a.pt2", "b.safetensors", "b.pt2", "c.pt", "none.onnx", "."):
         with pytest.raises(CheckpointError, match=r"not an? |no such file"):
-            open_model(tmp_path / name)
+            open_model(tmp_path / name, trust_code=True)
     if formats.check_installed("onnx"):
         with pytest.raises(CheckpointError, match="not a readable model"):
             open_model(tmp_path / "a.onnx")
@@ -163,7 +164,7 @@ class Trap:
 
 
 @pytest.mark.parametrize("record", ["data/weights/weight_0", "data/constants/opaque_obj_0", "data/aotinductor/m/m.so"])
-def test_an_archive_with_a_pickle_is_never_loaded(
+def test_an_archive_with_records_that_are_not_ours_is_never_loaded(
     record: str, tmp_path: Path, network: Network, about: ModelDescription
 ) -> None:
     """The archive is written again, entry by entry, with one that torch.export.load would unpickle or run."""
@@ -185,7 +186,7 @@ def test_an_archive_with_a_pickle_is_never_loaded(
             writer.write_record(name, content, len(content))
     writer.write_end_of_file()
     with pytest.raises(CheckpointError, match="not loaded"):
-        open_model(tmp_path / "trap.pt2")
+        open_model(tmp_path / "trap.pt2", trust_code=True)
     assert not sprung.exists()
 
 
@@ -194,4 +195,4 @@ def test_a_copy_of_the_file_is_enough(tmp_path: Path, network: Network, about: M
     moved = tmp_path / "elsewhere" / "renamed.pt2"
     moved.parent.mkdir()
     shutil.move(path, moved)
-    assert open_model(moved).about == about
+    assert open_model(moved, trust_code=True).about == about

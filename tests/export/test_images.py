@@ -12,9 +12,9 @@ from PIL import Image
 from fedwca.core.network import Network
 from fedwca.errors import UsageError
 from fedwca.export.description import ModelDescription
-from fedwca.export.images import find_images, load_pictures, stack_images
-from fedwca.export.load import LoadedModel, serve_model
+from fedwca.export.load_model import LoadedModel, serve_model
 from fedwca.export.predict import predict
+from fedwca.export.read_images import find_images, load_pictures, stack_images
 
 
 @pytest.fixture

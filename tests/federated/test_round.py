@@ -15,9 +15,9 @@ from fedwca.core.interfaces import Aggregator, Clusterer
 from fedwca.core.messages import Blend, Simplex
 from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
+from fedwca.engine.client_task import Training
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
-from fedwca.engine.task import Training
 from fedwca.errors import Diverged, FedwcaError
 from fedwca.federated.method import Method
 from fedwca.federated.round import Outcome, init_server, run_round

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from fedwca.loggers import Log, Logger, loggers, series
-from fedwca.results.run_files import read_records
+from fedwca.results.run_schemas import read_records
 
 from ..cli.conftest import SMALL, Run, call
 from ..shades import write_shades

@@ -20,14 +20,14 @@ from fedwca.data import Domain
 from fedwca.data.partition import ClientImages
 from fedwca.engine import augmentation
 from fedwca.engine.augmentation import weak_views
+from fedwca.engine.client_signatures import BankSignatures
+from fedwca.engine.client_task import Task, Training
 from fedwca.engine.interface import SingleStep
-from fedwca.engine.layout import Layout
+from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.sequential.replica import Replica
 from fedwca.engine.sequential.worker import ClientWorker
-from fedwca.engine.signatures import BankSignatures
-from fedwca.engine.task import Task, Training
 from fedwca.errors import CheckpointError, InvalidConfig, UsageError
 from fedwca.federated.source_model import SourceTraining, pretrain, source_digest
 from fedwca.models.resnet18 import ResNet18
@@ -300,3 +300,23 @@ def test_a_source_model(frozen: bool, tmp_path: Path, monkeypatch: pytest.Monkey
     again = pretrain(domain, ("dark", "bright"), model, training, 0)
     assert first.accuracy == again.accuracy
     assert torch.equal(Layout.of(first.network).read(first.network), Layout.of(again.network).read(again.network))
+
+
+class Payload:
+    """Leaves a trace when it is unpickled."""
+
+    def __init__(self, trace: Path) -> None:
+        self.trace = trace
+
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        return (Path.touch, (self.trace,))
+
+
+def test_a_file_in_the_download_cache_runs_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path))
+    file = tmp_path / "checkpoints" / ResNet18_Weights.IMAGENET1K_V1.url.rpartition("/")[2]
+    file.parent.mkdir()
+    torch.save({"conv1.weight": Payload(tmp_path / "trace")}, file)
+    with pytest.raises(CheckpointError, match="ImageNet weights of resnet18"):
+        ResNet18().build(3)
+    assert not (tmp_path / "trace").exists()

@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
-from fedwca.config.layers import resolve_plan
+from fedwca.config.resolve_config import resolve_plan
 from fedwca.errors import CheckpointError
 from fedwca.runs.bench import run_bench
 from fedwca.runs.check_components import rehearse_components

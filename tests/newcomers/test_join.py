@@ -25,12 +25,12 @@ from fedwca.core.network import Network
 from fedwca.data.dataset import Domain
 from fedwca.data.partition import ClientImages
 from fedwca.engine.batch_norm import BatchNormPolicy
-from fedwca.engine.layout import Layout
+from fedwca.engine.client_task import Training
+from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
-from fedwca.engine.task import Training
 from fedwca.errors import UsageError
-from fedwca.export.from_run import classify
+from fedwca.export.model_from_run import classify
 from fedwca.federated.method import Method
 from fedwca.federated.round import init_server, run_round
 from fedwca.federated.source_model import SourceTraining, pretrain

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedwca.results.summary import summarise, table_rows
+from fedwca.results.table_rows import summarise, table_rows
 
 
 def write_run(

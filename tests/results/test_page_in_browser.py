@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from fedwca.results.read_run import read_run
 from fedwca.results.report.page import page
-from fedwca.results.run import read_run
 
 from .runs import write_run
 

@@ -21,7 +21,7 @@ from fedwca.results.pictures.cost import cumulative_cost
 from fedwca.results.pictures.models import Models
 from fedwca.results.pictures.neighbours import components
 from fedwca.results.pictures.style import COLOURS, OWN, NotDrawn, looks, save
-from fedwca.results.run import Run, read_run
+from fedwca.results.read_run import Run, read_run
 
 from .runs import write_run
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from fedwca.errors import FedwcaError
-from fedwca.results.run import Run, read_run
-from fedwca.results.run_files import SCHEMA, read_records
+from fedwca.results.read_run import Run, read_run
+from fedwca.results.run_schemas import SCHEMA, read_records
 
 from .runs import write_run
 

@@ -10,7 +10,7 @@ import pytest
 from fedwca.results.comparison import EVERY, Comparison
 from fedwca.results.results_table import COLUMNS, ResultColumn, comparison_table, results_table
 from fedwca.results.statistics import Difference, Sample
-from fedwca.results.summary import Row
+from fedwca.results.table_rows import Row
 from fedwca.results.tables import Table, comma_separated, difference_cell, mean_cell, sample_cell
 
 GRID = Table("a_b: 50 %", ("method", "x|y"), [["One & two", "1.0 ± 0.5"]], ("n = 2.", "Second note."))

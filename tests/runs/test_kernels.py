@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fedwca.config.methods import compose
+from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import RunConfig, restore_config, validate
 from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages

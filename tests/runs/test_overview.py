@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fedwca.runs.run_summary import draw_picture
+from fedwca.runs.write_summary import draw_picture
 
 
 @pytest.mark.parametrize("error", [ValueError("no such backend"), OSError("disk full"), ImportError("no matplotlib")])
@@ -18,7 +18,7 @@ def test_a_picture_that_fails_costs_a_warning(
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("fedwca.runs.run_summary.overview", fail)
+    monkeypatch.setattr("fedwca.runs.write_summary.overview", fail)
     config = SimpleNamespace(source="a", clients=1, rounds=1, seed=0)
     dataset = SimpleNamespace(name="shades")
     run: Any = SimpleNamespace(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fedwca.config.methods import compose
+from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import RunConfig
 from fedwca.errors import Diverged
 from fedwca.federated.round import OpenRound
-from fedwca.runs import rounds as federate
+from fedwca.runs import run_rounds as federate
 from fedwca.runs.bench import run_bench
 from fedwca.runs.load_data import load
 from fedwca.runs.reporter import Progress

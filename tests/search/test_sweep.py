@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fedwca.config.layers import resolve_plan
+from fedwca.config.resolve_config import resolve_plan
 from fedwca.errors import UsageError
 from fedwca.search.space import CRITERIA, Options, Range, check_taken, grid, grids, judge, parse_space, resolve_grid
 

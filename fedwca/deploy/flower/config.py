@@ -8,11 +8,11 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
 
-from fedwca.config.methods import compose
+from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import validate
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.half_precision import Transport
-from fedwca.deploy.rules import Rules
+from fedwca.deploy.server_rules import Rules
 from fedwca.deploy.session import Session
 from fedwca.errors import InvalidConfig
 from fedwca.federated.source_model import load_source

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
-from fedwca.deploy.parcel import Parcel
+from fedwca.deploy.wire_messages import Parcel
 from fedwca.errors import FedwcaError
 
 ROUND, KIND, REPORT, EXTRAS = "fedwca.round", "fedwca.kind", "report", "beside"

@@ -14,9 +14,9 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedwca.deploy.flower.config import CONFIG_NAME, DeploymentConfig
 from fedwca.deploy.flower.records import count_bytes, from_record, to_record
-from fedwca.deploy.parcel import Parcel
 from fedwca.deploy.session import Session
 from fedwca.deploy.state_files import resume_session, save_session
+from fedwca.deploy.wire_messages import Parcel
 from fedwca.errors import FedwcaError
 
 log = logging.getLogger("fedwca.deploy")

@@ -13,14 +13,14 @@ from torch import Tensor
 from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
 from fedwca.engine.batch_norm import BatchNormPolicy
+from fedwca.engine.client_task import SentModels
 from fedwca.engine.cpu_cores import count_cores, limit_to_one_thread
 from fedwca.engine.device_copy import synchronize
 from fedwca.engine.interface import RoundWork
-from fedwca.engine.layout import Layout
+from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.precision import Precision, check_precision
 from fedwca.engine.sequential.replica import Replica
 from fedwca.engine.sequential.worker import ClientWorker
-from fedwca.engine.task import SentModels
 
 T = TypeVar("T")
 

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from fedwca.core.messages import Predictions
 from fedwca.core.network import Network
-from fedwca.engine.layout import Layout
+from fedwca.engine.client_task import Training
+from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.precision import Phase, Precision, compute_precision
 from fedwca.engine.sgd import sgd_step
-from fedwca.engine.task import Training
 
 
 class Replica:

@@ -11,9 +11,9 @@ from torch import Tensor
 from fedwca.core.messages import Batch, Blend, Predictions, Targets
 from fedwca.engine import client_program as program
 from fedwca.engine.augmentation import StepDraws, pick_images
+from fedwca.engine.client_task import EpochContext, SentModels, Task
 from fedwca.engine.randomness import permutation, uniform
 from fedwca.engine.sequential.replica import Replica
-from fedwca.engine.task import EpochContext, SentModels, Task
 from fedwca.engine.timing import Clock
 from fedwca.functional import alignment, soft_neighborhood_density
 

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from fedwca.engine.stacked.engine import StackedEngine
-from fedwca.engine.stacked.trials import StackedTrials, can_share_step
+from fedwca.engine.stacked.trials_together import StackedTrials, can_share_step
 
 __all__ = ["StackedEngine", "StackedTrials", "can_share_step"]

@@ -13,9 +13,9 @@ from fedwca.data.partition import ClientImages
 from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.device_copy import synchronize, to_device
 from fedwca.engine.interface import RoundWork
-from fedwca.engine.layout import Layout
+from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.precision import Precision, check_precision
-from fedwca.engine.stacked.batch import ClientBatch
+from fedwca.engine.stacked.client_batch import ClientBatch
 from fedwca.engine.stacked.network import StackedNetwork
 from fedwca.engine.stacked.packed_images import PackedImages
 from fedwca.engine.stacked.train import Capture

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedwca.engine.randomness import uniform
-from fedwca.engine.stacked.batch import TrialBatch
+from fedwca.engine.stacked.client_batch import TrialBatch
 from fedwca.engine.stacked.step_groups import StepGroup, step_groups
 
 

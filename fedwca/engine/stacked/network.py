@@ -14,7 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedwca.core.network import Network
 from fedwca.engine.device_copy import to_device
-from fedwca.engine.layout import Layout
+from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.precision import Phase, Precision, compute_precision
 from fedwca.engine.stacked.tuning.kernels import Kernels, channels_last_batch
 

@@ -13,7 +13,7 @@ from fedwca.engine.stacked.vmap import Tree, map_tree
 
 @dataclass(frozen=True)
 class StackedContext:
-    """As `fedwca.engine.task.EpochContext`, for G clients."""
+    """As `fedwca.engine.client_task.EpochContext`, for G clients."""
 
     targets: Mapping[str, Tree]
     """`fedwca.core.messages.Targets` by field ``[G, N]``, notes by name ``[G, …]``; what stands behind a client's last

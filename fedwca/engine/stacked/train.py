@@ -13,15 +13,15 @@ from torch import Tensor
 from fedwca.core.messages import Batch
 from fedwca.engine import client_program as program
 from fedwca.engine.augmentation import StepDraws
-from fedwca.engine.layout import Layout
+from fedwca.engine.client_task import Task
+from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.sgd import sgd_step
-from fedwca.engine.stacked.batch import TrialBatch
+from fedwca.engine.stacked.client_batch import TrialBatch
 from fedwca.engine.stacked.mini_batches import StepSchedule
 from fedwca.engine.stacked.network import StackedInput
 from fedwca.engine.stacked.step_groups import StepGroup
 from fedwca.engine.stacked.targets import StackedContext
 from fedwca.engine.stacked.vmap import vmap_or_loop
-from fedwca.engine.task import Task
 
 Capture = Callable[[Mapping[Hashable, int]], Callable[..., None]]
 """Takes how many steps of each kind there are between two labellings, and gives what carries them out: called with a

@@ -15,13 +15,13 @@ from torch import Tensor
 
 from fedwca.core.messages import Blend, Predictions, Targets
 from fedwca.engine import client_program as program
+from fedwca.engine.client_task import Task
 from fedwca.engine.device_copy import to_device, to_host_async
 from fedwca.engine.randomness import keys_tensor, uniform
-from fedwca.engine.stacked.batch import ClientBatch, TrialBatch
+from fedwca.engine.stacked.client_batch import ClientBatch, TrialBatch
 from fedwca.engine.stacked.targets import StackedContext, split_targets, targets_tree
 from fedwca.engine.stacked.train import Capture, train
 from fedwca.engine.stacked.vmap import Tree, join_trees, map_tree, vmap_or_loop
-from fedwca.engine.task import Task
 from fedwca.engine.timing import Clock, Mark
 from fedwca.functional import alignment, soft_neighborhood_density
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from fedwca.data.metrics import mean
 from fedwca.results.pictures import style
-from fedwca.results.run import Run
-from fedwca.results.summary import Record, deviation
+from fedwca.results.read_run import Run
+from fedwca.results.table_rows import Record, deviation
 
 
 def accuracy(run: Run) -> Any:

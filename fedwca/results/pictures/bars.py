@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedwca.results.pictures import style
-from fedwca.results.run import Run
+from fedwca.results.read_run import Run
 
 ROW = 44
 """Bars side by side in one row of the picture, at most, unless a single domain has more."""
@@ -28,7 +28,7 @@ def draw_bars(summary: Mapping[str, Any], title: str) -> Any:
     """One group a target domain and one of their mean, one bar a method, whiskers of one standard deviation over runs.
 
     Args:
-        summary: method to its results, see `fedwca.results.summary.summarise`; the last one gets the strong colour.
+        summary: method to its results, see `fedwca.results.table_rows.summarise`; the last one gets the strong colour.
         title: what was run.
     """
     methods = list(summary)

@@ -12,7 +12,7 @@ from fedwca.registry import canonical_name, describe_unknown
 from fedwca.results import pictures
 from fedwca.results.pictures.models import Models
 from fedwca.results.pictures.style import NotDrawn
-from fedwca.results.run import Run
+from fedwca.results.read_run import Run
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 from fedwca.data.metrics import mean
 from fedwca.results.pictures import style
 from fedwca.results.pictures.accuracy import need_rounds
-from fedwca.results.run import Run
+from fedwca.results.read_run import Run
 
 PANELS = {"bytes": "sent so far, all clients, both ways (MB)", "seconds": "time of rounds so far (s, by the clock)"}
 

@@ -9,7 +9,7 @@ from typing import Any
 from fedwca.results.pictures import style
 from fedwca.results.pictures.accuracy import draw_curve
 from fedwca.results.pictures.bars import draw_method_bars
-from fedwca.results.summary import Record
+from fedwca.results.table_rows import Record
 
 
 def overview(records: Sequence[Record], results: Mapping[str, Any], path: Path, title: str) -> None:
@@ -29,7 +29,7 @@ def draw_overview(records: Sequence[Record], results: Mapping[str, Any], title: 
 
     Args:
         records: lines of ``rounds.jsonl``.
-        results: method to its results, see `fedwca.results.summary.summarise`; the last one, the composed method, gets
+        results: method to its results, see `summarise`; the last one, the composed method, gets
             the strong colour.
         title: what was run.
     """

@@ -6,7 +6,7 @@ from typing import Any
 
 from fedwca.results.pictures import style
 from fedwca.results.pictures.accuracy import draw_curve, need_rounds
-from fedwca.results.run import Run
+from fedwca.results.read_run import Run
 
 PANELS = {
     "pseudo_label_accuracy": ("images with the right pseudo-label (%)", "Pseudo-label accuracy"),

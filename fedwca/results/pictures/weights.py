@@ -8,8 +8,8 @@ from typing import Any
 
 from fedwca.results.pictures import style
 from fedwca.results.pictures.accuracy import need_rounds
-from fedwca.results.run import Run
-from fedwca.results.summary import Record
+from fedwca.results.read_run import Run
+from fedwca.results.table_rows import Record
 
 PANELS = 4
 MOST = 40

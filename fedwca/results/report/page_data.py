@@ -9,8 +9,8 @@ from typing import Any
 
 from fedwca.results.pictures.accuracy import mean_by_round
 from fedwca.results.pictures.style import looks
-from fedwca.results.run import Run
-from fedwca.results.summary import Record, deviation
+from fedwca.results.read_run import Run
+from fedwca.results.table_rows import Record, deviation
 
 MOST = 400_000
 """Numbers about single clients in one page, over all runs; runs beyond it are left out of the drill-down."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from fedwca.results.read_run import Run
 from fedwca.results.results_table import results_table
-from fedwca.results.run import Run
 from fedwca.results.tables import Table, escape_markdown
 
 

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from fedwca.data.metrics import mean
-from fedwca.results.run import Run
-from fedwca.results.summary import Record
+from fedwca.results.read_run import Run
+from fedwca.results.table_rows import Record
 
 CLOSE = 1.02
 """A second neighbour at most 2 % farther than the first is close to a tie."""

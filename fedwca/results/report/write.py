@@ -8,9 +8,9 @@ from typing import Literal
 
 from fedwca.core.files import write_atomically
 from fedwca.errors import FedwcaError
+from fedwca.results.read_run import find_run, read_run
 from fedwca.results.report.page import page
 from fedwca.results.report.page_tables import document
-from fedwca.results.run import find_run, read_run
 
 Form = Literal["html", "md", "latex"]
 SUFFIXES: dict[str, Form] = {".html": "html", ".htm": "html", ".md": "md", ".tex": "latex"}

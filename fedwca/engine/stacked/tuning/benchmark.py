@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fedwca.core.network import Network
-from fedwca.engine.layout import Layout
+from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.precision import Precision
 from fedwca.engine.stacked.network import StackedInput, StackedNetwork
 from fedwca.engine.stacked.train import split_leaves

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedwca.engine.layout import Layout, Slot
+from fedwca.engine.parameter_layout import Layout, Slot
 from fedwca.engine.randomness import permutation
 from fedwca.errors import InvalidConfig
 from fedwca.functional import amplitude_style

@@ -8,10 +8,10 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedwca.config.layers import RunPlan
+from fedwca.config.resolve_config import RunPlan
 from fedwca.results.pictures import overview
-from fedwca.results.run import run_title
-from fedwca.results.summary import Row, summarise, table_rows
+from fedwca.results.read_run import run_title
+from fedwca.results.table_rows import Row, summarise, table_rows
 from fedwca.runs.prepare_run import PreparedRun
 from fedwca.runs.round_record import seconds_spent
 

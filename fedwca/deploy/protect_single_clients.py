@@ -7,7 +7,7 @@ import logging
 import torch
 from torch import Tensor
 
-from fedwca.deploy.context import ServerContext
+from fedwca.deploy.server_context import ServerContext
 from fedwca.deploy.session_state import SessionState
 from fedwca.errors import FedwcaError
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedwca.config.methods import component_values, compose, unused_fields
+from fedwca.config.component_registries import registry_of
+from fedwca.config.compose_methods import component_values, compose, unused_fields
 from fedwca.config.presets import preset
-from fedwca.config.registries import registry_of
 from fedwca.config.run_config import KINDS, Layer, RunConfig, merge, read_file, resolve, spell_out
 from fedwca.core.dotted_keys import flatten_keys
 from fedwca.datasets import find_dataset

@@ -1,4 +1,4 @@
-"""Reading exported models back; a file that holds a pickle, or is not ours, is refused before anything in it runs."""
+"""Reading exported models back: safetensors and ONNX, and with the user's word `.pt2`, which is code."""
 
 from __future__ import annotations
 
@@ -45,18 +45,28 @@ def serve_model(network: Network, about: ModelDescription, device: str = "cpu") 
     return LoadedModel(about, lambda images: served(images.to(device)).cpu())
 
 
-def open_model(path: Path, device: str = "cpu") -> LoadedModel:
+def open_model(path: Path, device: str = "cpu", *, trust_code: bool = False) -> LoadedModel:
     """An exported model, by the suffix of its file.
+
+    Args:
+        path: of a ``.safetensors``, ``.onnx`` or ``.pt2`` file.
+        device: where it is to run, for example ``cuda:1``.
+        trust_code: open a ``.pt2`` file too: `torch.export.load` runs what is in it, so only for files you made.
 
     Raises:
         CheckpointError: the file is missing, damaged, or not one that fedwca exported.
-        UsageError: its format needs a library or a device that is not there.
+        UsageError: its format needs a library or a device that is not there, or code that is not trusted.
     """
     if not path.is_file():
         raise CheckpointError(f"{path}: no such file; a model is a file that `fedwca export` wrote")
     readers = {".safetensors": _safetensors, ".onnx": _onnx, ".pt2": _torch_export}
     if path.suffix not in readers:
         raise CheckpointError(f"{path}: not an exported model; these end in {', '.join(readers)}")
+    if path.suffix == ".pt2" and not trust_code:
+        raise UsageError(
+            f"{path}: a .pt2 file is a program and runs with your rights; open only files you made, with --trust-code "
+            "(in Python: trust_code=True)"
+        )
     try:
         return readers[path.suffix](path, device)
     except (CheckpointError, UsageError):
@@ -105,13 +115,14 @@ RECORDS = re.compile(
     r"|data/(weights/model_weights|constants/model_constants)_config\.json|archive_format|archive_version|byteorder"
     r"|\.data/(version|serialization_id)"
 )
-"""All that an exported model has; the sample inputs are read by torch with ``weights_only``."""
+"""All that an exported model has."""
 
 
 def inspect_model(path: Path) -> str | None:
     """The description in a ``.pt2`` archive, None if there is none; looks without loading.
 
-    `torch.export.load` unpickles tensors and objects that an archive declares so, and runs compiled code that is in it.
+    This finds archives that are not ours, not all that are malicious: `torch.export.load` also unpickles the sample
+    inputs where it cannot read them otherwise, and evaluates expressions of the graph as Python.
 
     Raises:
         CheckpointError: the archive holds a pickle or anything else that a model of ours has not.

@@ -18,8 +18,8 @@ from fedwca.export.description import ModelDescription
 from fedwca.export.inference import weights_hash
 from fedwca.federated.method import Method
 from fedwca.newcomers.join import JoinedClient
-from fedwca.results.run import run_identity
-from fedwca.results.run_files import read_configuration
+from fedwca.results.read_run import run_identity
+from fedwca.results.run_schemas import read_configuration
 
 if TYPE_CHECKING:
     from fedwca.runs.open_run import OpenedRun

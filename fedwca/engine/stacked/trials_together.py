@@ -14,9 +14,9 @@ from fedwca.data.partition import ClientImages
 from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.device_copy import synchronize
 from fedwca.engine.interface import TrainingRound, TrialsInTurn
-from fedwca.engine.layout import Layout
+from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.precision import Precision
-from fedwca.engine.stacked.batch import TrialBatch
+from fedwca.engine.stacked.client_batch import TrialBatch
 from fedwca.engine.stacked.engine import StackedEngine
 from fedwca.engine.stacked.packed_images import PackedImages
 from fedwca.engine.stacked.train import train

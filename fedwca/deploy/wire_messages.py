@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedwca.deploy.half_precision import Transport, cast_in_range, model_slots, wire_types
-from fedwca.engine.layout import Layout, Slot
+from fedwca.engine.parameter_layout import Layout, Slot
 
 MessageKind = Literal["train", "upload", "lost", "final", "done"]
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from fedwca.config.baselines import Baseline, baseline_for
+from fedwca.config.component_registries import registry_of
 from fedwca.config.method_checks import check_clusterer_is_used, check_models_are_given
 from fedwca.config.method_spec import parse_method
-from fedwca.config.registries import registry_of
 from fedwca.config.run_config import Components, RunConfig, merge
 from fedwca.errors import UsageError
 from fedwca.federated.method import Method

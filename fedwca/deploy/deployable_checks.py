@@ -11,10 +11,10 @@ from fedwca.core.interfaces import Objective
 from fedwca.core.network import Network
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.compression import TopKCompressor
-from fedwca.deploy.context import ModelSignatures
-from fedwca.deploy.rules import Rules
+from fedwca.deploy.server_context import ModelSignatures
+from fedwca.deploy.server_rules import Rules
 from fedwca.engine.batch_norm import BatchNormPolicy
-from fedwca.engine.layout import Layout
+from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.randomness import fold_key, uniform
 from fedwca.errors import UsageError
 from fedwca.federated.method import Method

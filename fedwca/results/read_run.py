@@ -15,9 +15,9 @@ from typing import Any, Literal
 
 from fedwca.errors import FedwcaError, UsageError
 from fedwca.results.lock import is_locked
-from fedwca.results.run_files import read_configuration, read_environment, read_records, read_summary
-from fedwca.results.run_folder import to_plain
-from fedwca.results.summary import Record, Row, summarise, table_rows
+from fedwca.results.run_schemas import read_configuration, read_environment, read_records, read_summary
+from fedwca.results.table_rows import Record, Row, summarise, table_rows
+from fedwca.results.write_run import to_plain
 
 ROOT = Path("runs")
 """Where runs go that are given no folder."""
@@ -207,19 +207,26 @@ def data_name(dataset: str, data: str | Path | None) -> str:
     return (Path(data).name if dataset == "folder" and data else "") or dataset
 
 
-def find_run(given: str | Path, root: Path = ROOT) -> Path:
-    """The folder of a run, given as a path or as the name of a folder in ``root``.
+def find_run(given: str | Path, root: Path | None = None) -> Path:
+    """The folder of a run.
+
+    Args:
+        given: its path, or its name in ``runs/``.
+        root: the folder whose runs alone are meant, by name; None: ``given`` is a path or a name in ``runs/``.
 
     Raises:
         UsageError: there is no such run; says which one comes near.
     """
-    for path in (Path(given), root / given):
+    places = [Path(given), ROOT / given] if root is None else [root / given]
+    for path in places:
         if (path / "config.json").is_file():
             return path
-    if Path(given).is_dir():
-        raise UsageError(f"{given}: holds no run (no config.json)")
-    close = difflib.get_close_matches(str(given), [path.name for path in run_folders(root)], 1)
-    hint = f"did you mean {close[0]!r}?" if close else f"runs are looked for as a path and in {root}/"
+    if places[0].is_dir():
+        raise UsageError(f"{places[0]}: holds no run (no config.json)")
+    near = ROOT if root is None else root
+    close = difflib.get_close_matches(str(given), [path.name for path in run_folders(near)], 1)
+    where = f"as a path and in {near}/" if root is None else f"in {near}/"
+    hint = f"did you mean {close[0]!r}?" if close else f"runs are looked for {where}"
     raise UsageError(f"{given}: no such run; {hint}")
 
 

@@ -16,7 +16,7 @@ from filelock import FileLock
 from fedwca.core.files import write_atomically
 from fedwca.errors import FedwcaError, UsageError
 from fedwca.results import lock
-from fedwca.results.run_files import SCHEMA, read_lines, read_records
+from fedwca.results.run_schemas import SCHEMA, read_lines, read_records
 
 NEEDED = 64 * 2**20
 """Bytes that must be free before a run begins."""

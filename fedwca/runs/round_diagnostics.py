@@ -8,14 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedwca.config.registries import registry_of
+from fedwca.config.component_registries import registry_of
 from fedwca.core.grouping import check_labels
 from fedwca.core.messages import Offer
 from fedwca.data.metrics import Metrics
+from fedwca.engine.client_signatures import BankSignatures
+from fedwca.engine.client_task import Task, Training
 from fedwca.engine.interface import ClientWork, Engine, SingleStep
 from fedwca.engine.randomness import Keys
-from fedwca.engine.signatures import BankSignatures
-from fedwca.engine.task import Task, Training
 from fedwca.federated.method import Method
 from fedwca.federated.server import Server
 

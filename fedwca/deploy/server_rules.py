@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
-from fedwca.deploy.robust import Robust
+from fedwca.deploy.defences import Robust
 
 
 class Rules(BaseModel):

@@ -16,8 +16,8 @@ from fedwca.federated.method import Method
 from fedwca.federated.round import Outcome, close_round, open_round
 from fedwca.federated.server import Server
 from fedwca.runs.checkpointer import RoundState
-from fedwca.runs.diagnostics import cluster_layers, measure_evidence
 from fedwca.runs.reporter import Progress
+from fedwca.runs.round_diagnostics import cluster_layers, measure_evidence
 from fedwca.runs.round_record import count_accuracies, describe_round, nearest_clients
 from fedwca.runs.round_warnings import WarnOnce
 

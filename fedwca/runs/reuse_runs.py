@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedwca.config.layers import RunPlan, type_components
 from fedwca.config.method_spec import parse_method
+from fedwca.config.resolve_config import RunPlan, type_components
 from fedwca.config.run_config import RunConfig, validate
 from fedwca.datasets import datasets
 from fedwca.errors import FedwcaError, InvalidConfig, UsageError
 from fedwca.registry import canonical_name, describe_unknown
-from fedwca.results.run import Run, data_name, read_if_run, read_run, run_folders
-from fedwca.results.run_folder import to_plain
-from fedwca.results.same_numbers import SAME_NUMBERS
-from fedwca.results.summary import Record, Row
+from fedwca.results.read_run import Run, data_name, read_if_run, read_run, run_folders
+from fedwca.results.settings_without_effect import SAME_NUMBERS
+from fedwca.results.table_rows import Record, Row
+from fedwca.results.write_run import to_plain
 from fedwca.runs.load_data import load
 from fedwca.runs.reporter import RunReporter
 from fedwca.runs.run_request import RunRequest

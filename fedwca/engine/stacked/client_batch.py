@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fedwca.core.messages import Predictions
+from fedwca.engine.client_task import Task
 from fedwca.engine.device_copy import to_device
 from fedwca.engine.precision import Phase
 from fedwca.engine.randomness import keys_tensor
@@ -16,7 +17,6 @@ from fedwca.engine.stacked.packed_images import PackedImages
 from fedwca.engine.stacked.step_groups import equal_size_groups, step_groups
 from fedwca.engine.stacked.targets import StackedContext
 from fedwca.engine.stacked.vmap import Tree, join_trees, map_tree
-from fedwca.engine.task import Task
 from fedwca.errors import FedwcaError
 
 

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from fedwca.deploy.compression import TopKCompressor
 from fedwca.deploy.half_precision import Transport, model_slots, wire_types
-from fedwca.deploy.parcel import Parcel, tensors_problem, tensors_to_row
-from fedwca.engine.layout import Layout
+from fedwca.deploy.wire_messages import Parcel, tensors_problem, tensors_to_row
+from fedwca.engine.parameter_layout import Layout
 from fedwca.federated.upload_checks import ExpectedUpload, Upload, model_problem, upload_problem
 
 

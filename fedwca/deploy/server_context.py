@@ -12,10 +12,10 @@ from torch import Tensor
 from fedwca.core.messages import Bounded
 from fedwca.core.network import Network
 from fedwca.deploy.composition import Composition
-from fedwca.deploy.rules import Rules
-from fedwca.engine.layout import Layout
+from fedwca.deploy.server_rules import Rules
+from fedwca.engine.client_signatures import BankSignatures
+from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.randomness import Keys
-from fedwca.engine.signatures import BankSignatures
 from fedwca.errors import UsageError
 from fedwca.federated.method import Method
 from fedwca.federated.server import declare_extras

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedwca.config.layers import RunPlan
-from fedwca.config.methods import compose
+from fedwca.config.compose_methods import compose
+from fedwca.config.resolve_config import RunPlan
 from fedwca.config.run_config import restore_config
 from fedwca.errors import DataError, UsageError
 from fedwca.results.compare_runs import differing_settings
-from fedwca.results.run import read_run
-from fedwca.results.run_files import read_configuration, read_records
-from fedwca.results.run_folder import RunFolder
+from fedwca.results.read_run import read_run
+from fedwca.results.run_schemas import read_configuration, read_records
+from fedwca.results.write_run import RunFolder
 from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.execute_run import FinishedRun, execute_run
 from fedwca.runs.load_data import load
@@ -22,7 +22,7 @@ from fedwca.runs.log_to import build_loggers
 from fedwca.runs.prepare_run import OpenRunFolder, kind_of_device, prepare_run
 from fedwca.runs.reporter import SILENT, RunReporter
 from fedwca.runs.run_request import ONE_PROCESS, RunRanks
-from fedwca.runs.run_summary import tabulate
+from fedwca.runs.write_summary import tabulate
 
 
 def resume_run(path: Path, reporter: RunReporter = SILENT, ranks: RunRanks = ONE_PROCESS) -> FinishedRun:

@@ -9,22 +9,18 @@ from pathlib import Path
 from typing import Literal, get_args
 
 import torch
-from torch import Tensor
 
 from fedwca.core.files import write_atomically
 from fedwca.core.network import Network
 from fedwca.core.tensor_files import save_tensors
-from fedwca.engine.randomness import fold_key, uniform
 from fedwca.errors import FedwcaError, UsageError
 from fedwca.export.card import model_card
+from fedwca.export.check_exported import compare_outputs, comparison_images
 from fedwca.export.description import KEY, ModelDescription
 from fedwca.export.inference import InferenceModel
-from fedwca.export.load import open_model
 
 Kind = Literal["safetensors", "onnx", "torch-export"]
 SUFFIXES: dict[Kind, str] = {"safetensors": ".safetensors", "onnx": ".onnx", "torch-export": ".pt2"}
-TOLERANCE = 1e-4
-"""Largest difference between a file's logits and the model's, in units of the largest logit (at least 1)."""
 
 
 def kind_of(path: Path, asked: str | None = None) -> Kind:
@@ -81,30 +77,6 @@ def export(path: Path, kind: Kind, network: Network, about: ModelDescription) ->
     except OSError as error:
         raise FedwcaError(f"--out {path}: cannot be written ({error.strerror or error})") from None
     return beside
-
-
-def comparison_images(side: int, images: int) -> Tensor:
-    """Images ``[N, 3, side, side]`` uint8 to compare models on: the first black, the second white, then noise."""
-    counters = torch.arange(images * 3 * side * side).view(images, 3, side, side)
-    pixels = (uniform(fold_key(["probe"]), counters) * 256).to(torch.uint8)
-    for index, shade in enumerate((0, 255)[:images]):
-        pixels[index] = shade
-    return pixels
-
-
-def compare_outputs(served: InferenceModel, about: ModelDescription, file: Path, path: Path) -> None:
-    """Read a file back and compare its logits with the model's, for two sizes of a batch.
-
-    Raises:
-        FedwcaError: they differ.
-    """
-    reopened = open_model(file)
-    for images in (comparison_images(about.side, 1), comparison_images(about.side, 5)):
-        with torch.no_grad():
-            right = served(images)
-        apart = float((reopened.logits(images) - right).abs().max()) / max(1.0, float(right.abs().max()))
-        if not apart <= TOLERANCE:
-            raise FedwcaError(f"{path}: the file's outputs are {apart:.2g} away from the model's; it was not kept")
 
 
 def _text(file: Path, text: str) -> None:
