@@ -22,9 +22,9 @@ from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.federated.round import init_server, run_round
 from fedwca.functional import largest_entries, scatter_entries
 from fedwca.results.write_run import to_plain
-from fedwca.runs.bench import split_trial
 from fedwca.runs.load_data import architecture, load
 from fedwca.runs.round_record import describe_round
+from fedwca.runs.run_trials_and_methods import split_trial
 from fedwca.runs.source_models import source_model
 
 

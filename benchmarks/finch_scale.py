@@ -44,8 +44,8 @@ def signatures() -> Tensor:
     """First-layer values ``[24, 500]`` (of 1,520) of LeNets after round 0 on digits-mini."""
     from fedwca import Keys, SequentialEngine, init_server, run_round
     from fedwca.config.resolve_config import resolve_plan
-    from fedwca.runs.bench import split_trial
     from fedwca.runs.load_data import load
+    from fedwca.runs.run_trials_and_methods import split_trial
     from fedwca.runs.source_models import source_model
 
     layer = {"clients": TRAINED // 4, "samples": IMAGES, "training": {"epochs": 2}, "baselines": [], "seed": SEED}

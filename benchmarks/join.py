@@ -26,8 +26,8 @@ from fedwca.federated.method import Method
 from fedwca.newcomers.federation import TrainedFederation
 from fedwca.newcomers.join import By, first_round, join
 from fedwca.results.environment import describe_environment
-from fedwca.runs.bench import split_trial
 from fedwca.runs.load_data import load
+from fedwca.runs.run_trials_and_methods import split_trial
 from fedwca.runs.source_models import source_model
 
 OUT = Path(__file__).parent / "results" / "join.json"

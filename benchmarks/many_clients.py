@@ -35,9 +35,9 @@ def run(clients: int, method: str) -> dict[str, Any]:
     from fedwca.data.dataset import Domain, FederatedDataset
     from fedwca.engine.parameter_layout import Layout
     from fedwca.results.checkpoints import Checkpoints, RetentionPolicy
-    from fedwca.runs.bench import run_bench
     from fedwca.runs.checkpointer import Checkpointer
     from fedwca.runs.load_data import architecture
+    from fedwca.runs.run_trials_and_methods import run_bench
 
     torch.set_num_threads(1)
     draw = np.random.default_rng(0)

@@ -11,9 +11,9 @@ from digits import keep, layer
 from fedwca import SequentialEngine, init_server
 from fedwca.config.resolve_config import resolve_plan
 from fedwca.results.environment import describe_environment
-from fedwca.runs.bench import split_trial
 from fedwca.runs.load_data import load
 from fedwca.runs.round_record import count_accuracies
+from fedwca.runs.run_trials_and_methods import split_trial
 from fedwca.runs.source_models import source_models
 
 RESULT = Path(__file__).parent / "results" / "source_epochs.json"

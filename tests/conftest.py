@@ -21,6 +21,7 @@ UNIT = (
     "config",
     "test_imports.py",
     "test_names.py",
+    "test_old_names.py",
     "test_project_files.py",
     "test_registry.py",
 )

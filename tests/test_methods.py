@@ -33,9 +33,9 @@ from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.argmax import Argmax
 from fedwca.pseudo_labelers.prototype import Prototype
 from fedwca.pseudo_labelers.two_model import TwoModel
-from fedwca.runs.bench import run_bench
 from fedwca.runs.load_data import load
 from fedwca.runs.round_record import describe_round
+from fedwca.runs.run_trials_and_methods import run_bench
 
 DOMAINS = torch.tensor([0, 0, 1, 1])
 TRAINING = Training(epochs=1, lr=0.05, batch_size=8)

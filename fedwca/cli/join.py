@@ -40,7 +40,7 @@ def command(
     from fedwca.export.write_model import export
     from fedwca.newcomers.federation import load_federation
     from fedwca.newcomers.join import join
-    from fedwca.results.read_run import find_run
+    from fedwca.results.find_runs import find_run
     from fedwca.runs.open_run import open_run
 
     path = find_run(run)

@@ -60,9 +60,10 @@ def command(
     For example: fedwca plot runs/first bars weights --format svg
     """
     from fedwca.registry import canonical_name
+    from fedwca.results.find_runs import find_run
     from fedwca.results.pictures.catalogue import PICTURES, PictureRequest, check_unit, find_pictures
     from fedwca.results.pictures.style import save
-    from fedwca.results.read_run import find_run, read_run
+    from fedwca.results.read_run import read_run
 
     if list_:
         for name, picture in PICTURES.items():

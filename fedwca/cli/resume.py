@@ -25,7 +25,7 @@ def command(
     """Continue a run that was stopped, to the same numbers as if it had not been; a finished one shows its table."""
     from fedwca.cli.printing import print_finished
     from fedwca.cli.reporter import ConsoleReporter
-    from fedwca.results.read_run import find_run
+    from fedwca.results.find_runs import find_run
     from fedwca.runs.resume_run import resume_run
 
     reporter = ConsoleReporter(silent=as_json, quiet=quiet)

@@ -37,7 +37,8 @@ def list_runs(
     if context.invoked_subcommand is not None:
         return
     from fedwca.errors import FedwcaError
-    from fedwca.results.read_run import ROOT, read_run, run_folders
+    from fedwca.results.find_runs import ROOT, run_folders
+    from fedwca.results.read_run import read_run
     from fedwca.results.tables import MISSING, mean_cell
 
     root = root or ROOT
@@ -105,7 +106,8 @@ def _as_json(line: dict[str, Any]) -> dict[str, Any]:
 @app.command("show")
 def show_run(context: typer.Context, run: Name, as_json: Json = False) -> None:
     """Show what a run was, every method's accuracy, and how far it came."""
-    from fedwca.results.read_run import find_run, read_run
+    from fedwca.results.find_runs import find_run
+    from fedwca.results.read_run import read_run
     from fedwca.results.tables import mean_cell
 
     found = read_run(find_run(run, context.obj))
@@ -136,7 +138,8 @@ def show_run(context: typer.Context, run: Name, as_json: Json = False) -> None:
 def diff_runs(context: typer.Context, a: Name, b: Name, as_json: Json = False) -> None:
     """Show in which settings two runs differ, and the accuracies of methods both have."""
     from fedwca.results.compare_runs import differing_settings
-    from fedwca.results.read_run import find_run, read_run
+    from fedwca.results.find_runs import find_run
+    from fedwca.results.read_run import read_run
     from fedwca.results.tables import mean_cell
 
     one, other = (read_run(find_run(name, context.obj)) for name in (a, b))
@@ -162,7 +165,7 @@ def export_run(
     out: Annotated[Path | None, typer.Option("--out", help="File to write; default <run>/rounds.<to>.")] = None,
 ) -> None:
     """Write a run's rounds as one flat table: a row per method, source model, trial, round and client."""
-    from fedwca.results.read_run import find_run
+    from fedwca.results.find_runs import find_run
     from fedwca.results.rounds_as_table import export_table, flatten_records
     from fedwca.results.run_schemas import read_configuration, read_records
 
@@ -180,7 +183,8 @@ def remove_command(
 ) -> None:
     """Remove a run and all it holds."""
     from fedwca.errors import UsageError
-    from fedwca.results.read_run import find_run, read_run, remove_run
+    from fedwca.results.find_runs import find_run
+    from fedwca.results.read_run import read_run, remove_run
 
     path = find_run(run, context.obj)
     if read_run(path).state == "running":

@@ -71,10 +71,11 @@ def command(
     from fedwca.registry import describe_unknown
     from fedwca.runs.run_request import RunRequest
     from fedwca.search import space as sweep
+    from fedwca.search.criteria import CRITERIA, ORACLE
     from fedwca.search.study import Search, search, tabulate_tries
 
-    if criterion not in sweep.CRITERIA:
-        raise UsageError(f"--criterion: {describe_unknown('criterion', criterion, sweep.CRITERIA)}")
+    if criterion not in CRITERIA:
+        raise UsageError(f"--criterion: {describe_unknown('criterion', criterion, CRITERIA)}")
     owner, params = sweep.grid(grid) if grid else (None, [])
     chosen = [*params, *map(sweep.parse_space, param or [])]
     if not chosen:
@@ -82,7 +83,7 @@ def command(
     layer = {**asked.layer, "baselines": [method or owner or "fedwca"], "composed": False, "evidence": not oracle}
     own = ("composed", "evidence", *(() if method else ("baselines",)))
     request = RunRequest(layer, asked.pairs, asked.preset, asked.file, said=dict.fromkeys(own, "sweep"))
-    wanted = Search(request, chosen, sweep.ORACLE if oracle else criterion, tries, out)
+    wanted = Search(request, chosen, ORACLE if oracle else criterion, tries, out)
     found = search(wanted, ConsoleReporter(silent=True))
     whole = {"criterion": wanted.criterion, "direction": wanted.direction, "tries": found}
     print_in(form, tabulate_tries(wanted, found), whole, found)

@@ -10,7 +10,8 @@ from typing import Any
 from fedwca.config.component_registries import registry_of
 from fedwca.config.compose_methods import component_values, compose, unused_fields
 from fedwca.config.presets import preset
-from fedwca.config.run_config import KINDS, Layer, RunConfig, merge, read_file, resolve, spell_out
+from fedwca.config.read_config_file import read_file
+from fedwca.config.run_config import KINDS, Layer, RunConfig, merge, resolve, spell_out
 from fedwca.core.dotted_keys import flatten_keys
 from fedwca.datasets import find_dataset
 from fedwca.errors import FedwcaError, InvalidConfig, UsageError

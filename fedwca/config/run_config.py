@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -164,30 +162,6 @@ def restore_config(values: Layer) -> RunConfig:
         InvalidConfig: see `validate`.
     """
     return validate({**values, "kernels": "auto"} if values.get("kernels") in DROPPED else values)
-
-
-def read_file(path: Path) -> Layer:
-    """The layer in a TOML or JSON file; a run folder's ``config.json`` is one.
-
-    Raises:
-        InvalidConfig: the file is not there or not readable.
-    """
-    try:
-        text = path.read_text()
-        values = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-    except OSError as error:
-        raise InvalidConfig(f"--config {path}: {error.strerror or error}") from None
-    except ValueError as error:
-        raise InvalidConfig(
-            f"--config {path}: not valid {path.suffix.lstrip('.').upper() or 'TOML'} ({error})"
-        ) from None
-    values = values.get("config", values) if isinstance(values, dict) else values
-    if not isinstance(values, dict):
-        raise InvalidConfig(f"--config {path}: needs a table of fields, such as rounds = 10")
-    strange = sorted(set(values) - set(RunConfig.model_fields))
-    if strange:
-        raise InvalidConfig(f"--config {path}: {describe_unknown('field', strange[0], RunConfig.model_fields)}")
-    return spell_out(values)
 
 
 def spell_out(layer: Layer) -> Layer:

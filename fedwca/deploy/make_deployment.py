@@ -22,12 +22,12 @@ from fedwca.engine.precision import matmul_precision
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.errors import InvalidConfig, UsageError
 from fedwca.registry import describe_problems
-from fedwca.runs.bench import split_trial
 from fedwca.runs.check_components import rehearse_components
 from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.load_data import architecture, load
 from fedwca.runs.round_record import count_accuracies
 from fedwca.runs.run_request import RunRequest
+from fedwca.runs.run_trials_and_methods import split_trial
 from fedwca.runs.source_models import source_model
 from fedwca.runs.start_run import new_run_path
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import shutil
@@ -13,14 +12,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from fedwca.errors import FedwcaError, UsageError
+from fedwca.errors import FedwcaError
 from fedwca.results.lock import is_locked
 from fedwca.results.run_schemas import read_configuration, read_environment, read_records, read_summary
 from fedwca.results.table_rows import Record, Row, summarise, table_rows
 from fedwca.results.write_run import to_plain
-
-ROOT = Path("runs")
-"""Where runs go that are given no folder."""
 
 
 @dataclass(frozen=True)
@@ -205,35 +201,6 @@ def run_title(dataset: str, source: str | None, clients: int, rounds: int, seed:
 def data_name(dataset: str, data: str | Path | None) -> str:
     """What tables, titles and folders call the data: its name, or that of the folder of domains."""
     return (Path(data).name if dataset == "folder" and data else "") or dataset
-
-
-def find_run(given: str | Path, root: Path | None = None) -> Path:
-    """The folder of a run.
-
-    Args:
-        given: its path, or its name in ``runs/``.
-        root: the folder whose runs alone are meant, by name; None: ``given`` is a path or a name in ``runs/``.
-
-    Raises:
-        UsageError: there is no such run; says which one comes near.
-    """
-    places = [Path(given), ROOT / given] if root is None else [root / given]
-    for path in places:
-        if (path / "config.json").is_file():
-            return path
-    if places[0].is_dir():
-        raise UsageError(f"{places[0]}: holds no run (no config.json)")
-    near = ROOT if root is None else root
-    close = difflib.get_close_matches(str(given), [path.name for path in run_folders(near)], 1)
-    where = f"as a path and in {near}/" if root is None else f"in {near}/"
-    hint = f"did you mean {close[0]!r}?" if close else f"runs are looked for {where}"
-    raise UsageError(f"{given}: no such run; {hint}")
-
-
-def run_folders(root: Path) -> list[Path]:
-    """Folders in ``root`` that hold a run, wherever they came from."""
-    found = root.glob("*/config.json") if root.is_dir() else ()
-    return sorted(file.parent for file in found if file.is_file())
 
 
 def read_run(run: Path) -> Run:

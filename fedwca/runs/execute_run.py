@@ -16,13 +16,13 @@ from fedwca.errors import FedwcaError
 from fedwca.results.run_schemas import read_records
 from fedwca.results.table_rows import Row
 from fedwca.results.write_run import to_plain
-from fedwca.runs.bench import run_bench
 from fedwca.runs.how_to_continue import say_how_to_continue
 from fedwca.runs.log_to import log_records
 from fedwca.runs.memory_estimate import memory_record
 from fedwca.runs.prepare_run import PreparedRun
 from fedwca.runs.profiling import profiling
 from fedwca.runs.reporter import RunReporter
+from fedwca.runs.run_trials_and_methods import run_bench
 from fedwca.runs.write_summary import write_summary
 
 

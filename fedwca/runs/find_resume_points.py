@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from fedwca.config.resolve_config import RunPlan
 from fedwca.results.checkpoints import Checkpoints, SavedCheckpoint, Unit
+from fedwca.results.write_run import RunFolder
+from fedwca.runs.reporter import RunReporter
+from fedwca.runs.run_trials_and_methods import group_trials
 
 
 def find_resume_points(
@@ -80,3 +84,47 @@ def _round(begun: Mapping[Unit, SavedCheckpoint | None], unit: Unit, rounds: int
         return -1
     saved = begun[unit]
     return rounds - 1 if saved is None else saved.round
+
+
+def units_of(plan: RunPlan) -> dict[Unit, int]:
+    """All that a plan does, with rounds, in the order in which it does them."""
+    config = plan.config
+    return {
+        Unit(index, trial, method.name): rounds
+        for index in range(config.source_models)
+        for trial in range(config.trials)
+        for method, rounds in plan.methods
+    }
+
+
+def rewind_run(
+    folder: RunFolder, plan: RunPlan, checkpoints: Checkpoints, reporter: RunReporter
+) -> dict[Unit, SavedCheckpoint | None]:
+    """Go back to the last whole checkpoint of every method; what was written after it goes.
+
+    Returns:
+        See `find_resume_points`.
+    """
+    folder.sweep()
+    checkpoints.sweep()
+    units = units_of(plan)
+    federations = list(dict.fromkeys((unit.source_model, unit.trial) for unit in units))
+    together = group_trials(federations, plan.config.trials_at_once or 1)
+    begun, damaged = find_resume_points(checkpoints, units, folder.records(), together)
+    for sentence in damaged:
+        reporter.warn(sentence)
+
+    def unit_of(record: Mapping[str, Any]) -> Unit:
+        return Unit(record["source_model"], record["trial"], record["method"])
+
+    def stays(record: Mapping[str, Any]) -> bool:
+        unit = unit_of(record)
+        saved = begun.get(unit)
+        return unit in begun and (saved is None or record["round"] <= saved.round)
+
+    order = list(units)
+    folder.rewrite(stays, lambda record: (order.index(unit_of(record)), record["round"]))
+    for unit in units:
+        saved = begun.get(unit)
+        checkpoints.rewind(unit, saved.round if saved else None)
+    return begun

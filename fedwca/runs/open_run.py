@@ -22,11 +22,12 @@ from fedwca.federated.method import Method
 from fedwca.federated.server import Server
 from fedwca.registry import canonical_name, describe_unknown
 from fedwca.results.checkpoints import Checkpoints, SavedCheckpoint, Unit
-from fedwca.results.read_run import find_run, read_run, run_identity
+from fedwca.results.find_runs import find_run
+from fedwca.results.read_run import read_run, run_identity
 from fedwca.results.run_schemas import read_configuration
-from fedwca.runs.bench import split_trial
 from fedwca.runs.checkpointer import state_from_tensors
 from fedwca.runs.load_data import architecture, load
+from fedwca.runs.run_trials_and_methods import split_trial
 from fedwca.runs.select_engine import choose_engine
 
 

@@ -16,22 +16,22 @@ from fedwca.data.partition import ClientImages, Federation
 from fedwca.engine.memory import MemoryEstimate, free_bytes
 from fedwca.loggers import Logger
 from fedwca.registry import Registry
-from fedwca.results.checkpoints import Checkpoints, RetentionPolicy, SavedCheckpoint, Unit
+from fedwca.results.checkpoints import Checkpoints, RetentionPolicy
 from fedwca.results.environment import describe_environment
 from fedwca.results.read_run import run_identity
 from fedwca.results.run_schemas import SCHEMA, read_configuration
 from fedwca.results.settings_without_effect import SAME_NUMBERS
 from fedwca.results.write_run import RunFolder
 from fedwca.runs import memory_estimate as memory
-from fedwca.runs.bench import TrialSplits, group_trials
 from fedwca.runs.check_components import rehearse_components
 from fedwca.runs.checkpointer import Checkpointer
 from fedwca.runs.choose_device import resolve_device
-from fedwca.runs.find_resume_points import find_resume_points
+from fedwca.runs.find_resume_points import rewind_run, units_of
 from fedwca.runs.rank_lifecycle import lead_run
 from fedwca.runs.reporter import PlannedRun, RunReporter
 from fedwca.runs.round_record import seconds_spent
 from fedwca.runs.run_request import RunRanks
+from fedwca.runs.run_trials_and_methods import TrialSplits
 from fedwca.runs.select_engine import engine_name, fix_trials_at_once, restore_trials_at_once
 from fedwca.runs.select_kernels import KernelChoice, choose_kernels, restore_kernels
 from fedwca.runs.work_schedule import Schedule, together_at_most
@@ -172,50 +172,6 @@ def restore_sizes(
         now = f"{before} trials went through rounds together, and now {config.trials_at_once}"
         reporter.warn(f"{now}: last digits may differ")
     return config
-
-
-def units_of(plan: RunPlan) -> dict[Unit, int]:
-    """All that a plan does, with rounds, in the order in which it does them."""
-    config = plan.config
-    return {
-        Unit(index, trial, method.name): rounds
-        for index in range(config.source_models)
-        for trial in range(config.trials)
-        for method, rounds in plan.methods
-    }
-
-
-def rewind_run(
-    folder: RunFolder, plan: RunPlan, checkpoints: Checkpoints, reporter: RunReporter
-) -> dict[Unit, SavedCheckpoint | None]:
-    """Go back to the last whole checkpoint of every method; what was written after it goes.
-
-    Returns:
-        See `find_resume_points`.
-    """
-    folder.sweep()
-    checkpoints.sweep()
-    units = units_of(plan)
-    federations = list(dict.fromkeys((unit.source_model, unit.trial) for unit in units))
-    together = group_trials(federations, plan.config.trials_at_once or 1)
-    begun, damaged = find_resume_points(checkpoints, units, folder.records(), together)
-    for sentence in damaged:
-        reporter.warn(sentence)
-
-    def unit_of(record: Mapping[str, Any]) -> Unit:
-        return Unit(record["source_model"], record["trial"], record["method"])
-
-    def stays(record: Mapping[str, Any]) -> bool:
-        unit = unit_of(record)
-        saved = begun.get(unit)
-        return unit in begun and (saved is None or record["round"] <= saved.round)
-
-    order = list(units)
-    folder.rewrite(stays, lambda record: (order.index(unit_of(record)), record["round"]))
-    for unit in units:
-        saved = begun.get(unit)
-        checkpoints.rewind(unit, saved.round if saved else None)
-    return begun
 
 
 @dataclass(frozen=True)

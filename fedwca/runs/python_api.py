@@ -10,7 +10,7 @@ from fedwca.config.run_config import layer_from_words
 from fedwca.engine.distributed.process_group import expected_ranks
 from fedwca.errors import UsageError
 from fedwca.results.comparison import Comparison
-from fedwca.results.read_run import find_run
+from fedwca.results.find_runs import find_run
 from fedwca.runs.compare import run_comparison
 from fedwca.runs.execute_run import FinishedRun
 from fedwca.runs.reporter import SILENT, RunReporter

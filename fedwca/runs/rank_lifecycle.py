@@ -16,11 +16,11 @@ from fedwca.engine.precision import matmul_precision
 from fedwca.errors import DataError
 from fedwca.federated.method import Method
 from fedwca.results.checkpoints import SavedCheckpoint, Unit
-from fedwca.runs.bench import run_bench
 from fedwca.runs.checkpointer import Checkpointer, is_finished
 from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.load_data import load
 from fedwca.runs.rank_schedule import RankSchedule
+from fedwca.runs.run_trials_and_methods import run_bench
 
 
 @dataclass(frozen=True)

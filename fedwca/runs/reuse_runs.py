@@ -14,7 +14,8 @@ from fedwca.config.run_config import RunConfig, validate
 from fedwca.datasets import datasets
 from fedwca.errors import FedwcaError, InvalidConfig, UsageError
 from fedwca.registry import canonical_name, describe_unknown
-from fedwca.results.read_run import Run, data_name, read_if_run, read_run, run_folders
+from fedwca.results.find_runs import run_folders
+from fedwca.results.read_run import Run, data_name, read_if_run, read_run
 from fedwca.results.settings_without_effect import SAME_NUMBERS
 from fedwca.results.table_rows import Record, Row
 from fedwca.results.write_run import to_plain

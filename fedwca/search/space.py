@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
 from fedwca.config.compose_methods import method_parts
 from fedwca.config.resolve_config import TABLES, RunPlan
-from fedwca.data.metrics import mean
 from fedwca.errors import UsageError
 from fedwca.registry import canonical_name, describe_unknown
-
-CRITERIA = {"density": "maximize", "entropy": "minimize"}
-"""What the last models say of unlabeled images, and which way is better."""
-ORACLE = "accuracy"
 
 
 @dataclass(frozen=True)
@@ -129,17 +123,3 @@ def check_taken(key: str, value: Any, decided: RunPlan) -> None:
                 f"--param {key}: {method.label} states {rest[1]} = {taken} itself, which wins; sweep "
                 f"{decided.config.baselines[0]}/{kind}={part.name} instead, which leaves its fields open"
             )
-
-
-def judge(records: Sequence[Mapping[str, Any]], criterion: str) -> float:
-    """Mean over runs of the mean over clients after the last round.
-
-    Args:
-        records: of one method, all runs.
-        criterion: ``density`` or ``entropy`` (no label is read), or ``accuracy`` (an oracle).
-    """
-    last: dict[tuple[int, int], Mapping[str, Any]] = {}
-    for record in records:
-        last[record["source_model"], record["trial"]] = record
-    found = [r["accuracy"] if criterion == ORACLE else r["evidence"][criterion] for r in last.values()]
-    return mean(mean(values) for values in found)

@@ -18,7 +18,8 @@ from fedwca.results.tables import Table
 from fedwca.runs.reporter import RunReporter, WarningsOnly
 from fedwca.runs.reuse_runs import chosen_sources, collect_runs
 from fedwca.runs.run_request import RunRequest
-from fedwca.search.space import CRITERIA, ORACLE, Options, Range, check_taken, judge, resolve_grid
+from fedwca.search.criteria import CRITERIA, ORACLE, judge
+from fedwca.search.space import Options, Range, check_taken, resolve_grid
 
 
 @dataclass(frozen=True)

@@ -76,10 +76,10 @@ fedwca.cli.main()
 # Gets SIGTERM after the first round, and again while it ends, as from `timeout`.
 TERMINATED = """
 import os, signal
-from fedwca.results import run_folder
+from fedwca.results import write_run
 from fedwca.runs import execute_run
 
-def append(self, record, real=run_folder.RunFolder.append):
+def append(self, record, real=write_run.RunFolder.append):
     real(self, record)
     if record["round"] == 0:
         os.kill(os.getpid(), signal.SIGTERM)
@@ -88,7 +88,7 @@ def write_summary(*given, real=execute_run.write_summary, **more):
     os.kill(os.getpid(), signal.SIGTERM)
     return real(*given, **more)
 
-run_folder.RunFolder.append, execute_run.write_summary = append, write_summary
+write_run.RunFolder.append, execute_run.write_summary = append, write_summary
 import fedwca.cli
 fedwca.cli.main()
 """

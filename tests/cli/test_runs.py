@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from fedwca.results.find_runs import find_run
 from fedwca.results.lock import hold_lock
-from fedwca.results.read_run import find_run, read_run
+from fedwca.results.read_run import read_run
 from fedwca.results.run_schemas import SCHEMA, read_records
 
 from .conftest import Run, call

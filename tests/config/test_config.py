@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from fedwca.config.read_config_file import read_file
 from fedwca.config.resolve_config import RunPlan, provenance, resolve_plan
-from fedwca.config.run_config import RunConfig, read_file, resolve, spell_out, validate
+from fedwca.config.run_config import RunConfig, resolve, spell_out, validate
 from fedwca.errors import InvalidConfig, UnknownComponent, UsageError
 from fedwca.registry import Component
 

@@ -126,12 +126,16 @@ def known(words: list[str]) -> bool:
 def test_a_command_line_parses(page: Path, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     command: Any = typer.main.get_command(app)
     names = list(words)
-    while names and getattr(command, "commands", None) and not names[0].startswith("-"):
+    while names and getattr(command, "commands", None):
+        if names[0].startswith("-"):
+            option = next((option for option in command.params if names[0] in option.opts), None)
+            assert option is not None or names[0] == "--help", f"no option {names[0]}"
+            del names[: 1 if option is None or option.is_flag else 2]
+            if not names:
+                return
+            continue
         assert names[0] in command.commands, f"fedwca has no command {names[0]}"
         command = command.commands[names.pop(0)]
-    if names and names[0].startswith("-") and getattr(command, "commands", None):
-        assert all(any(name in option.opts for option in command.params) or name == "--help" for name in names)
-        return
     context = command.make_context(words[0], list(names))
     if words[0] == "bench" and known(words):
         values = context.params

@@ -22,8 +22,8 @@ from fedwca.federated.source_model import SourceTraining
 from fedwca.models.resnet18 import ResNet18
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.two_model import TwoModel
-from fedwca.runs.bench import run_bench
 from fedwca.runs.load_data import load
+from fedwca.runs.run_trials_and_methods import run_bench
 from fedwca.runs.select_engine import choose_engine
 
 TRAINING = Training(epochs=2, lr=0.01, batch_size=8)

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fedwca.export.formats import export
-from fedwca.export.load import open_model
 
 from fedwca.core.network import Network
 from fedwca.errors import CheckpointError, UsageError
 from fedwca.export.description import ModelDescription
+from fedwca.export.load_model import open_model
+from fedwca.export.write_model import export
 
 from ..cli.conftest import call
 

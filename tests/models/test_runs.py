@@ -12,9 +12,9 @@ from PIL import Image
 
 from fedwca.config.resolve_config import resolve_plan
 from fedwca.errors import CheckpointError
-from fedwca.runs.bench import run_bench
 from fedwca.runs.check_components import rehearse_components
 from fedwca.runs.load_data import load
+from fedwca.runs.run_trials_and_methods import run_bench
 
 RUN = {"source": "day", "clients": 1, "rounds": 2, "baselines": [], "training": {"epochs": 1}, "workers": 1}
 RUN |= {"device": "cpu", "source_training": {"epochs": 1}}

@@ -13,8 +13,8 @@ from fedwca.aggregators.wca import WCA
 from fedwca.cli import run
 from fedwca.config.run_config import RunConfig
 from fedwca.errors import UsageError
-from fedwca.runs import bench
 from fedwca.runs import execute_run as execute
+from fedwca.runs import run_trials_and_methods as bench
 from fedwca.runs.reporter import RunReporter
 
 from ..shades import write_shades

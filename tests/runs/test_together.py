@@ -10,9 +10,9 @@ from fedwca.config.run_config import RunConfig
 from fedwca.errors import Diverged
 from fedwca.federated.round import OpenRound
 from fedwca.runs import run_rounds as federate
-from fedwca.runs.bench import run_bench
 from fedwca.runs.load_data import load
 from fedwca.runs.reporter import Progress
+from fedwca.runs.run_trials_and_methods import run_bench
 
 from ..shades import write_shades
 

@@ -6,7 +6,8 @@ import pytest
 
 from fedwca.config.resolve_config import resolve_plan
 from fedwca.errors import UsageError
-from fedwca.search.space import CRITERIA, Options, Range, check_taken, grid, grids, judge, parse_space, resolve_grid
+from fedwca.search.criteria import CRITERIA, judge
+from fedwca.search.space import Options, Range, check_taken, grid, grids, parse_space, resolve_grid
 
 
 def test_spans_and_lists() -> None:

@@ -8,7 +8,8 @@ from typing import Literal
 
 from fedwca.core.files import write_atomically
 from fedwca.errors import FedwcaError
-from fedwca.results.read_run import find_run, read_run
+from fedwca.results.find_runs import find_run
+from fedwca.results.read_run import read_run
 from fedwca.results.report.page import page
 from fedwca.results.report.page_tables import document
 

@@ -1,0 +1,35 @@
+"""A configuration in a file that the user wrote, TOML or JSON, or in a run's own config.json."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+from fedwca.config.run_config import Layer, RunConfig, spell_out
+from fedwca.errors import InvalidConfig
+from fedwca.registry import describe_unknown
+
+
+def read_file(path: Path) -> Layer:
+    """The layer in a TOML or JSON file; a run folder's ``config.json`` is one.
+
+    Raises:
+        InvalidConfig: the file is not there or not readable.
+    """
+    try:
+        text = path.read_text()
+        values = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except OSError as error:
+        raise InvalidConfig(f"--config {path}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise InvalidConfig(
+            f"--config {path}: not valid {path.suffix.lstrip('.').upper() or 'TOML'} ({error})"
+        ) from None
+    values = values.get("config", values) if isinstance(values, dict) else values
+    if not isinstance(values, dict):
+        raise InvalidConfig(f"--config {path}: needs a table of fields, such as rounds = 10")
+    strange = sorted(set(values) - set(RunConfig.model_fields))
+    if strange:
+        raise InvalidConfig(f"--config {path}: {describe_unknown('field', strange[0], RunConfig.model_fields)}")
+    return spell_out(values)
