@@ -13,7 +13,16 @@ import pytest
 import fedwca
 
 ROOT = Path(fedwca.__file__).parent
-COMPONENTS = ("aggregators", "clusterers", "pseudo_labelers", "objectives", "models", "datasets", "loggers")
+COMPONENTS = (
+    "aggregators",
+    "clusterers",
+    "pseudo_labelers",
+    "objectives",
+    "models",
+    "datasets",
+    "partitions",
+    "loggers",
+)
 BASE = {"errors", "registry"}
 VALUES = {*BASE, "core", "functional"}
 ENGINES = {*VALUES, "data", "engine", "federated"}
@@ -27,6 +36,7 @@ ALLOWED: dict[str, set[str]] = {
     "core": {*BASE, "functional", "_deprecated"},
     **dict.fromkeys(COMPONENTS, VALUES),
     "datasets": {*BASE, "data"},
+    "partitions": {*BASE, "data"},
     "loggers": BASE,
     "data": {*BASE, "core"},
     "engine": {*VALUES, "_version", "data"},

@@ -13,9 +13,9 @@ from rich.table import Table as TerminalTable
 
 from fedwca.cli.options import Format
 from fedwca.cli.wide_tables import draw_grid
+from fedwca.config.compose_methods import component
 from fedwca.config.resolve_config import provenance
 from fedwca.results.profile import PHASES
-from fedwca.results.read_run import count_of
 from fedwca.results.results_table import narrow_columns, results_table
 from fedwca.results.tables import Table, comma_separated
 from fedwca.results.write_run import to_plain
@@ -26,13 +26,12 @@ from fedwca.runs.reporter import PlannedRun
 def print_plan(run: PlannedRun) -> None:
     """What will run, on what, and where each value that was set came from."""
     console, plan, dataset = Console(), run.plan, run.dataset
-    targets = [name for name in dataset.domains if name != run.source]
 
     def say(text: str) -> None:
         console.print(text, markup=False, soft_wrap=True)
 
-    each = count_of(plan.config.clients, "client")
-    say(f"{dataset.name}: source {run.source}; targets {', '.join(targets)}; {each} each; on {run.device}")
+    partition = component("partition", plan.config.partition, plan.config.components)
+    say(f"{dataset.name}: {partition.describe(dataset, run.domain, plan.config.clients)}; on {run.device}")
     say("Methods: " + ", ".join(f"{method.label} ({method.name})" for method, _ in plan.methods))
     for origin, values in provenance(plan).items():
         say(f"From {origin}: {'; '.join(values)}")
@@ -50,7 +49,8 @@ def print_finished(done: FinishedRun, as_json: bool) -> None:
     console, config, table, summary = Console(), done.plan.config, done.table, done.summary
     runs = config.source_models * config.trials
     spread = f"mean ± std (ddof 1) over n = {runs} runs" if runs > 1 else "n = 1 run, so there is no spread"
-    title = f"{done.dataset.name}, source {config.source}: accuracy in percent after the last round, {spread}"
+    special = f"{done.plan.named} {done.plan.domain}"
+    title = f"{done.dataset.name}, {special}: accuracy in percent after the last round, {spread}"
     entries = [((row.label,), summary["methods"][row.name]) for row in table]
     draw_grid(results_table(title, entries, columns=narrow_columns()), console, bold="mean")
     timing = summary["timing"]

@@ -10,6 +10,7 @@ from fedwca.registry import Registry, canonical_name, describe_unknown
 
 PLURALS = {
     "dataset": "datasets",
+    "partition": "partitions",
     "model": "models",
     "clusterer": "clusterers",
     "aggregator": "aggregators",

@@ -1,4 +1,4 @@
-"""A network as source-free adaptation splits it: feature extractor (backbone, bottleneck) and a frozen classifier."""
+"""A network as domain adaptation splits it: feature extractor (backbone, bottleneck) and a classifier."""
 
 from __future__ import annotations
 
@@ -89,9 +89,12 @@ class Network(nn.Module):
         classes: int,
         classifier: Literal["linear", "wn"],
         side: int,
+        whole: bool = False,
     ) -> None:
         super().__init__()
         self.side = side
+        self.whole = whole
+        """Whether the classifier is trained and sent like the rest, which a partition of the data asks for."""
         self.backbone = backbone
         self.bottleneck = nn.Linear(backbone.width, bottleneck)
         self.norm = nn.BatchNorm1d(bottleneck)
@@ -210,13 +213,14 @@ class Architecture(Component):
         """Everything that decides what `build` gives, as plain values; a file of weights by its content."""
         return {"name": self.name, **self.model_dump(mode="json")}
 
-    def build(self, classes: int, seed: int = 0, pretrained: bool = True) -> Network:
+    def build(self, classes: int, seed: int = 0, pretrained: bool = True, whole: bool = False) -> Network:
         """A network with initial weights drawn from ``seed``; the global generator is left as it was.
 
         Args:
             classes: M.
             seed: of what is not pre-trained.
             pretrained: False where all weights will be replaced, so that pre-trained ones need not be there.
+            whole: whether clients train the classifier too; it changes no weight.
         """
         # torch initialises from one global generator: whoever builds has it alone, on whatever thread.
         with _BUILDING, torch.random.fork_rng(devices=[]):
@@ -224,5 +228,5 @@ class Architecture(Component):
             backbone = self.backbone()
             if pretrained:
                 self.load_pretrained(backbone)
-            network = Network(backbone, self.bottleneck, self.dropout, classes, self.classifier, self.side)
+            network = Network(backbone, self.bottleneck, self.dropout, classes, self.classifier, self.side, whole)
         return network.to(memory_format=torch.channels_last)

@@ -23,7 +23,7 @@ def model_card(about: ModelDescription, file: str, kind: str) -> str:
             about.holder + members,
         ),
         ("Domain", about.domain or "unknown"),
-        ("Made from", f"a source model trained on labelled {about.source} images of {about.dataset}"),
+        ("Made from", f"labelled {about.source} images of {about.dataset}"),
         ("Architecture", f"{about.model['name']}" + (f" ({fields})" if fields else "")),
         ("Configuration", f"hash `{about.config_hash}`"),
         ("Weights", f"hash `{about.weights_hash}`"),

@@ -72,7 +72,7 @@ def describe(reopened: OpenedRun, network: Network, members: Sequence[int], hold
         domain=", ".join(domains),
         clients=tuple(members),
         accuracy=_accuracy(reopened, network, members),
-        source_accuracy=_accuracy(reopened, source, members),
+        source_accuracy=None if source.whole else _accuracy(reopened, source, members),
         images=images,
         notes=_notes(reopened, members, holder),
     )
@@ -108,13 +108,21 @@ def describe_model(reopened: OpenedRun, network: Network, method: Method, **more
             "method": method.name,
             "label": method.label,
             "dataset": reopened.dataset.name,
-            "source": reopened.source,
+            "source": labelled_domains(reopened),
             "rounds": reopened.round + 1,
             "config_hash": run_identity(read_configuration(reopened.path)),
             "weights_hash": weights_hash(network),
             **more,
         }
     )
+
+
+def labelled_domains(reopened: OpenedRun) -> str:
+    """Names of the domains whose images have labels: the source, or those of all clients that have some."""
+    if reopened.source is not None:
+        return reopened.source
+    members = zip(reopened.federation.metrics.domains, reopened.federation.clients, strict=True)
+    return ", ".join(dict.fromkeys(domain for domain, client in members if client.labels is not None))
 
 
 def input_side(model: Architecture) -> int:

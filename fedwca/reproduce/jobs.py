@@ -33,7 +33,7 @@ from fedwca.results.table_rows import summarise
 from fedwca.results.tables import Table
 from fedwca.runs.load_data import load
 from fedwca.runs.reporter import RunReporter
-from fedwca.runs.reuse_runs import CollectedRuns, chosen_sources, collect_runs, dataset_name, sort_methods
+from fedwca.runs.reuse_runs import CollectedRuns, chosen_domains, collect_runs, dataset_name, sort_methods
 from fedwca.runs.run_request import RunRequest
 from fedwca.runs.run_trials_and_methods import split_trial
 
@@ -98,7 +98,7 @@ def plan_jobs(wanted: ReproductionRequest) -> list[Job]:
         request = replace(asked, layer=layer, said=setting_origins(wanted, fits, name))
         printed = published_table(table, name)
         sources = list(wanted.sources) or list(found.sources.get(name, ["all"]))
-        requests = {str(one.layer["source"]): one for one in chosen_sources(request, sources, wanted.planning)}
+        requests = {str(one.layer["source"]): one for one in chosen_domains(request, sources, wanted.planning)}
         plans = {source: one.plan() for source, one in requests.items()}
         config = next(iter(plans.values())).config
         made.append(Job(canonical_name(table), fits, requests, plans, dataset_name(config), printed, quick))

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -48,6 +48,7 @@ class _Method(_Values):
 class _Settings(_Values):
     dataset: Text
     source: Text | None = None
+    target: Text | None = None
     clients: int = Field(ge=1)
     rounds: int
     seed: int
@@ -77,6 +78,7 @@ class _Entry(_Mean):
     n: int
     domains: dict[str, float | None]
     domain_stds: dict[str, float | None]
+    before: _Mean | None = None
     difference: _Mean | None = None
 
 
@@ -115,6 +117,7 @@ class RoundRecord(_Values):
     trial: int = Field(ge=0)
     round: int = Field(ge=-1)
     accuracy: Numbers
+    accuracy_sources: Numbers | None = None
     accuracy_local: Numbers | None = None
     labels: list[int] | None = None
     weights: list[Any] | None = None
@@ -129,6 +132,7 @@ class RoundRecord(_Values):
     bytes_down: float = 0
     bytes_up: float = 0
     passes: int = 0
+    phase: Literal["finish"] | None = None
     seconds: dict[str, float] = {}
 
     @model_validator(mode="after")

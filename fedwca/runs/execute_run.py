@@ -45,7 +45,7 @@ def execute_run(run: PreparedRun, reporter: RunReporter) -> FinishedRun:
             log_records(run.loggers, folder.path, values, progress.warn) as log,
             matmul_precision(config.precision, run.device),
         ):
-            given = (config, run.plan.methods, splits.dataset, splits.source)
+            given = (config, run.plan.methods, splits.dataset, splits.domain)
             records = run_bench(*given, progress, run.keeper, run.schedule, splits)
             for record in run.schedule.merged(records, folder.append, progress):
                 if prepared == run.started:  # the first record comes when the source models are there
@@ -91,4 +91,4 @@ class FinishedRun:
 
     def __repr__(self) -> str:
         found = ", ".join(f"{row.label} {row.mean:.1f} %" for row in self.table)
-        return f"<FinishedRun {str(self.path)!r}: {self.dataset.name}, source {self.plan.config.source}: {found}>"
+        return f"<FinishedRun {str(self.path)!r}: {self.dataset.name}, {self.plan.named} {self.plan.domain}: {found}>"

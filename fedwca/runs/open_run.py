@@ -18,6 +18,7 @@ from fedwca.data.partition import Federation
 from fedwca.engine.interface import Engine
 from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import CheckpointError, FedwcaError, UsageError
+from fedwca.federated.last_phase import final_models
 from fedwca.federated.method import Method
 from fedwca.federated.server import Server
 from fedwca.registry import canonical_name, describe_unknown
@@ -26,7 +27,7 @@ from fedwca.results.find_runs import find_run
 from fedwca.results.read_run import read_run, run_identity
 from fedwca.results.run_schemas import read_configuration
 from fedwca.runs.checkpointer import state_from_tensors
-from fedwca.runs.load_data import architecture, load
+from fedwca.runs.load_data import architecture, build_network, load
 from fedwca.runs.run_trials_and_methods import split_trial
 from fedwca.runs.select_engine import choose_engine
 
@@ -47,12 +48,12 @@ class OpenedRun:
     """The round everything below is of; -1 before round 0."""
     architecture: Architecture
     network: Network
-    """The source model, with the classifier that all models share."""
+    """The source model, with the classifier that all models share unless they have each their own in their rows."""
     layout: Layout
     """Where a network's tensors are in a row."""
     dataset: FederatedDataset
-    source: str
-    """Name of the source domain."""
+    source: str | None
+    """Name of the source domain; None where all clients but those of one domain have labels."""
     federation: Federation
     """The clients' images, and the metrics that hold their labels and domains."""
     engine: Engine
@@ -107,10 +108,10 @@ def open_run(
     if found.round < rounds - 1 and round is None:
         state = f"{found.round + 1} of {rounds} rounds are done" if found.round >= 0 else "no round of it is done"
         warnings.warn(f"{path}: {made.label} is unfinished; {state}, and these are opened", UserWarning, stacklevel=2)
-    dataset, source = load(config)
-    federation = split_trial(config, dataset, source, source_model, trial)
+    dataset, domain = load(config)
+    federation = split_trial(config, dataset, domain, source_model, trial)
     built = architecture(config)
-    network = built.build(len(dataset.classes))
+    network = build_network(config, len(dataset.classes))
     layout = Layout.of(network)
     layout.write(network, tensors["source"])
     extra = {name.removeprefix("network."): t for name, t in tensors.items() if name.startswith("network.")}
@@ -120,11 +121,11 @@ def open_run(
     point = state_from_tensors(found, engine)
     delivered, server = engine.bank, point.server
     if point.round >= 0:
-        delivered = engine.deliver(made.aggregator.deliver(server.state, len(server.rows)), server.rows)
+        delivered = final_models(made, server, engine, finished=made.is_last_phase(point.round, rounds))
     labels = torch.zeros(len(federation), dtype=torch.int64) if point.labels is None else point.labels
     return OpenedRun(
-        path, config, made, unit, rounds, point.round, built, network, layout, dataset, source, federation, engine,
-        server, labels, delivered,
+        path, config, made, unit, rounds, point.round, built, network, layout, dataset, config.source, federation,
+        engine, server, labels, delivered,
     )  # fmt: skip
 
 

@@ -53,8 +53,8 @@ def resume_run(path: Path, reporter: RunReporter = SILENT, ranks: RunRanks = ONE
         return FinishedRun(plan, dataset, tabulate(plan, read_records(path), about["domains"]), summary, path)
     loggers = build_loggers(about["loggers"])
     with RunFolder(path, again=True) as folder:
-        dataset, source = load(config)
-        opened = OpenRunFolder(folder, plan, dataset, source, started, about["keep"], loggers, earlier=about)
+        dataset, domain = load(config)
+        opened = OpenRunFolder(folder, plan, dataset, domain, started, about["keep"], loggers, earlier=about)
         check_unchanged(opened, about, kind_of_device(resolve_device(config.device), ranks), reporter)
         return execute_run(prepare_run(opened, reporter, ranks), reporter)
 

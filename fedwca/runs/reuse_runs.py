@@ -25,7 +25,7 @@ from fedwca.runs.run_request import RunRequest
 from fedwca.runs.start_run import start_run
 
 OWN_TO_METHODS = {
-    *("aggregator", "clusterer", "pseudo_labeler", "objectives", "components"),
+    *("aggregator", "clusterer", "pseudo_labeler", "objectives", "finish", "components"),
     *("baselines", "composed", "name", "rounds", *SAME_NUMBERS),
 }
 """Fields of a configuration that a method's parts and rounds say again, or that change no number."""
@@ -33,7 +33,7 @@ OWN_TO_METHODS = {
 
 @dataclass(frozen=True)
 class CollectedRuns:
-    """Everything a table needs to know of one source."""
+    """Everything a table needs to know of one source, or of one target."""
 
     config: RunConfig
     table: list[Row]
@@ -46,11 +46,11 @@ class CollectedRuns:
         return [record for record in self.runs[method].records if record["method"] == method]
 
 
-def chosen_sources(request: RunRequest, names: Sequence[str], catalogue: bool = False) -> list[RunRequest]:
-    """The request once for each source, every one of them checked before anything is trained.
+def chosen_domains(request: RunRequest, names: Sequence[str], catalogue: bool = False) -> list[RunRequest]:
+    """The request once for each source, or target, every one of them checked before anything is trained.
 
     Args:
-        request: without a source.
+        request: with its partition, and without a source or target.
         names: as given; ``all``: every domain in turn; none: the data set's own default.
         catalogue: take the domains from the catalogue where the data set is in it, without looking at its files.
 
@@ -63,13 +63,13 @@ def chosen_sources(request: RunRequest, names: Sequence[str], catalogue: bool = 
     if catalogue and listed:
         domains, default = list(listed), listed[0]
         if strange := [name for name in names if canonical_name(name) not in (*listed, "all")]:
-            raise UsageError(f"--source {strange[0]}: {describe_unknown('domain', strange[0], listed)}")
+            raise UsageError(f"--{first.named} {strange[0]}: {describe_unknown('domain', strange[0], listed)}")
         wanted = domains if list(names) == ["all"] else [canonical_name(name) for name in names]
     else:
         dataset, default = load(first.config)
         wanted = list(dataset.domains) if list(names) == ["all"] else [dataset.domain(name).name for name in names]
     requests = [
-        replace(request, layer={**request.layer, "source": name}) for name in dict.fromkeys(wanted or [default])
+        replace(request, layer={**request.layer, first.named: name}) for name in dict.fromkeys(wanted or [default])
     ]
     for one in requests:
         one.plan()
@@ -77,17 +77,17 @@ def chosen_sources(request: RunRequest, names: Sequence[str], catalogue: bool = 
 
 
 def collect_runs(request: RunRequest, out: Path, reporter: RunReporter) -> CollectedRuns:
-    """One source's runs: what is in ``out`` already is reused, the rest is run into a folder below it.
+    """Runs of one source or target: what is in ``out`` already is reused, the rest is run into a folder below it.
 
     Args:
-        request: with its source named and its methods as baselines, none composed.
+        request: with that domain named and its methods as baselines, none composed.
         out: folder of run folders.
         reporter: told what is reused and what goes on.
     """
     decided = request.plan()
     there, missing = sort_methods(decided, out)
     name = dataset_name(decided.config)
-    where = f"{name}, source {decided.config.source}"
+    where = f"{name}, {decided.named} {decided.domain}"
     for path in dict.fromkeys(run.path for run in there.values()):
         labels = [plan_label(decided, name) for name, run in there.items() if run.path == path]
         reporter.note(f"{where}: {', '.join(labels)} from {path}, finished with the same configuration, not run again")
@@ -95,7 +95,7 @@ def collect_runs(request: RunRequest, out: Path, reporter: RunReporter) -> Colle
         words = {parse_method(text).name: text for text in decided.config.baselines}
         layer = {**request.layer, "baselines": [words[name] for name in missing], "composed": False}
         rest = replace(request, layer=layer)
-        path = run_place(rest.plan(), out, f"{name}-{decided.config.source}")
+        path = run_place(rest.plan(), out, f"{name}-{decided.domain}")
         done = start_or_resume(replace(rest, out=path), reporter)
         there |= dict.fromkeys(missing, done)
     tables = {run.path: {row.name: row for row in run.table()} for run in there.values()}
@@ -138,7 +138,7 @@ def comparable_settings(config: Any) -> dict[str, Any] | None:
         values = type_components(validate(dict(config))).model_dump(mode="json")
     except InvalidConfig:
         return None
-    shared = {kind: values["components"].get(kind, {}) for kind in ("dataset", "model")}
+    shared = {kind: values["components"].get(kind, {}) for kind in ("dataset", "partition", "model")}
     return {**{key: value for key, value in values.items() if key not in OWN_TO_METHODS}, "shared": shared}
 
 

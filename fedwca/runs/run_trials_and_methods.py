@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fedwca.config.compose_methods import component
 from fedwca.config.run_config import RunConfig
 from fedwca.data.dataset import FederatedDataset
 from fedwca.data.metrics import mean
-from fedwca.data.partition import Federation, partition
+from fedwca.data.partition import Federation
 from fedwca.engine.interface import TrialsInTurn
 from fedwca.engine.randomness import Keys, fold_key
 from fedwca.federated.method import Method
@@ -19,20 +20,22 @@ from fedwca.federated.source_model import TrainedSource
 from fedwca.results.checkpoints import Unit
 from fedwca.runs.checkpointer import Checkpointer, RoundState
 from fedwca.runs.reporter import NO_PROGRESS, Progress
-from fedwca.runs.round_record import count_accuracies
+from fedwca.runs.round_record import count_accuracies, split_accuracies
 from fedwca.runs.round_warnings import WarnOnce
 from fedwca.runs.run_rounds import Trial, run_rounds
 from fedwca.runs.work_schedule import Schedule
 
 
-def split_trial(config: RunConfig, dataset: FederatedDataset, source: str, index: int, trial: int) -> Federation:
+def split_trial(config: RunConfig, dataset: FederatedDataset, domain: str, index: int, trial: int) -> Federation:
     """The clients of one trial; the same for every method.
 
     Raises:
         UsageError: more clients than images.
     """
     seed = fold_key([config.seed + index, trial, "partition"]) >> 1
-    return partition(dataset, source, clients=config.clients, samples=config.samples, seed=seed)
+    deal = component("partition", config.partition, config.components)
+    found: Federation = deal(dataset, domain, clients=config.clients, samples=config.samples, seed=seed)
+    return found
 
 
 class TrialSplits:
@@ -41,11 +44,11 @@ class TrialSplits:
     Args:
         config: says how many clients and trials.
         dataset: see `fedwca.runs.load_data.load`.
-        source: name of the source domain.
+        domain: name of the one domain that is unlike the others, the source or the target.
     """
 
-    def __init__(self, config: RunConfig, dataset: FederatedDataset, source: str) -> None:
-        self.config, self.dataset, self.source = config, dataset, source
+    def __init__(self, config: RunConfig, dataset: FederatedDataset, domain: str) -> None:
+        self.config, self.dataset, self.domain = config, dataset, domain
         self._first: Federation | None = None
 
     def first(self) -> Federation:
@@ -55,13 +58,13 @@ class TrialSplits:
             UsageError: more clients than images.
         """
         if self._first is None:
-            self._first = split_trial(self.config, self.dataset, self.source, 0, 0)
+            self._first = split_trial(self.config, self.dataset, self.domain, 0, 0)
         return self._first
 
     def take(self, index: int, trial: int) -> Federation:
         """Any of them, for its rounds: it is not kept here, so that its images go when they are done."""
         if (index, trial) != (0, 0):
-            return split_trial(self.config, self.dataset, self.source, index, trial)
+            return split_trial(self.config, self.dataset, self.domain, index, trial)
         found, self._first = self.first(), None
         return found
 
@@ -127,10 +130,10 @@ class _Bench:
             point = self.keeper.restore(unit, engine, model.digest)
             if point is None:
                 point = RoundState(-1, init_server(engine))
-                first = count_accuracies(trials[i].metrics, engine)
-                accuracy[i] = mean(first)
+                first = split_accuracies(trials[i].metrics, count_accuracies(trials[i].metrics, engine))
+                accuracy[i] = mean(first["accuracy"])
                 home = {"source_accuracy": model.accuracy, "source_digest": model.digest}
-                yield {**_tag(unit), "round": -1, "accuracy": first, **home}
+                yield {**_tag(unit), "round": -1, **first, **home}
                 self.keeper.save(unit, point, engine, model.digest, last=rounds == 0)
             if point.round >= 0:
                 self.progress.earlier(point.round + 1, sizes[i])
@@ -153,7 +156,7 @@ def run_bench(
     config: RunConfig,
     methods: Sequence[tuple[Method, int]],
     dataset: FederatedDataset,
-    source: str,
+    domain: str,
     progress: Progress = NO_PROGRESS,
     keeper: Checkpointer | None = None,
     share: Schedule | None = None,
@@ -165,14 +168,14 @@ def run_bench(
         config: what to run.
         methods: with their rounds, see `fedwca.config.compose_methods.compose`.
         dataset: see `fedwca.runs.load_data.load`.
-        source: name of the source domain.
+        domain: name of the one domain that is unlike the others, the source or the target.
         progress: told how far it is.
         keeper: keeps a point after each record was taken, and says where an earlier process stopped.
         share: what this process does of it; None: all.
-        splits: clients of the same data set and source, where the first trial's have been looked at.
+        splits: clients of the same data set and domain, where the first trial's have been looked at.
     """
     keeper, share = keeper or Checkpointer(), share or Schedule()
-    splits = splits or TrialSplits(config, dataset, source)
+    splits = splits or TrialSplits(config, dataset, domain)
     federations = [(index, trial) for index in range(config.source_models) for trial in range(config.trials)]
     left = {
         at: [(method, rounds) for method, rounds in methods if not keeper.finished(Unit(*at, method.name), rounds)]
@@ -182,7 +185,7 @@ def run_bench(
     progress.earlier(finished, 0)
     if not any(left.values()):
         return
-    models = share.models(config, dataset, source, progress.source)
+    models = share.models(config, dataset, domain, progress.source)
     at_once = 1
     if len(federations) > 1:
         networks = [model.network for model in models]

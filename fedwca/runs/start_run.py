@@ -38,14 +38,13 @@ def start_run(request: RunRequest, reporter: RunReporter = SILENT, ranks: RunRan
     resolve_device(plan.config.device)
     path = request.out or new_run_path(plan.methods[-1][0].name)
     if request.reuse and (path / "config.json").is_file():
-        source = canonical_domain(plan.config.source or load(plan.config)[1])
-        refuse_other_request(path, plan.at(source))
+        refuse_other_request(path, plan.at(canonical_domain(plan.domain or load(plan.config)[1])))
         return resume_run(path, reporter, ranks)
     with RunFolder(path) as folder:
         try:
-            dataset, source = load(plan.config)
-            given = (dataset, source, started, request.keep, loggers, request.profile)
-            opened = OpenRunFolder(folder, plan.at(source), *given)
+            dataset, domain = load(plan.config)
+            given = (dataset, domain, started, request.keep, loggers, request.profile)
+            opened = OpenRunFolder(folder, plan.at(domain), *given)
             prepared = prepare_run(opened, reporter, ranks)
         except BaseException:
             if not (path / "config.json").exists():

@@ -16,7 +16,7 @@ from fedwca.errors import UsageError
 from fedwca.results.settings_without_effect import SAME_NUMBERS
 from fedwca.results.tables import Table
 from fedwca.runs.reporter import RunReporter, WarningsOnly
-from fedwca.runs.reuse_runs import chosen_sources, collect_runs
+from fedwca.runs.reuse_runs import chosen_domains, collect_runs
 from fedwca.runs.run_request import RunRequest
 from fedwca.search.criteria import CRITERIA, ORACLE, judge
 from fedwca.search.space import Options, Range, check_taken, resolve_grid
@@ -53,7 +53,7 @@ def search(wanted: Search, reporter: RunReporter) -> list[dict[str, Any]]:
     except ImportError:
         raise UsageError("fedwca sweep needs Optuna; install it with: pip install 'fedwca[sweep]'") from None
     named = wanted.request.layer.get("source")
-    (request,) = chosen_sources(wanted.request, [named] if named else [])
+    (request,) = chosen_domains(wanted.request, [named] if named else [])
     decided = request.plan()
     params = [replace(param, key=resolve_grid(param.key, decided)) for param in wanted.params]
     for param in params:
