@@ -1,4 +1,4 @@
-"""What commands print: where values came from before, tables after."""
+"""What commands print at their end: tables, summaries and profiles."""
 
 from __future__ import annotations
 
@@ -13,33 +13,11 @@ from rich.table import Table as TerminalTable
 
 from fedwca.cli.options import Format
 from fedwca.cli.wide_tables import draw_grid
-from fedwca.config.resolve_config import provenance
-from fedwca.results.profile import PHASES
-from fedwca.results.read_run import count_of
+from fedwca.results.phase_seconds import PHASES
 from fedwca.results.results_table import narrow_columns, results_table
 from fedwca.results.tables import Table, comma_separated
 from fedwca.results.write_run import to_plain
 from fedwca.runs.execute_run import FinishedRun
-from fedwca.runs.reporter import PlannedRun
-
-
-def print_plan(run: PlannedRun) -> None:
-    """What will run, on what, and where each value that was set came from."""
-    console, plan, dataset = Console(), run.plan, run.dataset
-    targets = [name for name in dataset.domains if name != run.source]
-
-    def say(text: str) -> None:
-        console.print(text, markup=False, soft_wrap=True)
-
-    each = count_of(plan.config.clients, "client")
-    say(f"{dataset.name}: source {run.source}; targets {', '.join(targets)}; {each} each; on {run.device}")
-    say("Methods: " + ", ".join(f"{method.label} ({method.name})" for method, _ in plan.methods))
-    for origin, values in provenance(plan).items():
-        say(f"From {origin}: {'; '.join(values)}")
-    say(f"Memory: {run.memory}")
-    if run.kernels:
-        say(f"Kernels: {run.kernels}")
-    say(f"Everything else is a field's default, written out in {run.folder / 'config.json'}")
 
 
 def print_finished(done: FinishedRun, as_json: bool) -> None:

@@ -13,6 +13,7 @@ from fedwca.engine.interface import Engine
 from fedwca.errors import CheckpointError
 from fedwca.federated.server import Server
 from fedwca.results.checkpoints import SavedCheckpoint, Unit
+from fedwca.runs.resume_checks import refuse_other_source_model
 
 
 @dataclass(frozen=True)
@@ -63,11 +64,7 @@ class Checkpointer:
         saved = self.begun.get(unit)
         if saved is None:
             return None
-        if saved.facts["source_digest"] != digest:
-            raise CheckpointError(
-                f"{saved.path}: began from another source model than the one there is now (other torch, other images "
-                "or another checkpoint file); run it anew"
-            )
+        refuse_other_source_model(saved, digest)
         return state_from_tensors(saved, engine)
 
     def save(self, unit: Unit, point: RoundState, engine: Engine, digest: str, last: bool) -> None:

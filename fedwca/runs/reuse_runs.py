@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,15 +10,12 @@ from typing import Any
 from fedwca.config.method_spec import parse_method
 from fedwca.config.resolve_config import RunPlan, type_components
 from fedwca.config.run_config import RunConfig, validate
-from fedwca.datasets import datasets
-from fedwca.errors import FedwcaError, InvalidConfig, UsageError
-from fedwca.registry import canonical_name, describe_unknown
+from fedwca.errors import FedwcaError, InvalidConfig
 from fedwca.results.find_runs import run_folders
 from fedwca.results.read_run import Run, data_name, read_if_run, read_run
 from fedwca.results.settings_without_effect import SAME_NUMBERS
 from fedwca.results.table_rows import Record, Row
 from fedwca.results.write_run import to_plain
-from fedwca.runs.load_data import load
 from fedwca.runs.reporter import RunReporter
 from fedwca.runs.run_request import RunRequest
 from fedwca.runs.start_run import start_run
@@ -44,36 +40,6 @@ class CollectedRuns:
     def records(self, method: str) -> list[Record]:
         """A method's rounds."""
         return [record for record in self.runs[method].records if record["method"] == method]
-
-
-def chosen_sources(request: RunRequest, names: Sequence[str], catalogue: bool = False) -> list[RunRequest]:
-    """The request once for each source, every one of them checked before anything is trained.
-
-    Args:
-        request: without a source.
-        names: as given; ``all``: every domain in turn; none: the data set's own default.
-        catalogue: take the domains from the catalogue where the data set is in it, without looking at its files.
-
-    Raises:
-        UsageError: a name is not a domain of the data set, or the parts do not fit each other.
-        DatasetMissing: see `fedwca.data`.
-    """
-    first = request.plan()
-    listed = datasets.get(first.config.dataset).domains if first.config.dataset in datasets.names() else ()
-    if catalogue and listed:
-        domains, default = list(listed), listed[0]
-        if strange := [name for name in names if canonical_name(name) not in (*listed, "all")]:
-            raise UsageError(f"--source {strange[0]}: {describe_unknown('domain', strange[0], listed)}")
-        wanted = domains if list(names) == ["all"] else [canonical_name(name) for name in names]
-    else:
-        dataset, default = load(first.config)
-        wanted = list(dataset.domains) if list(names) == ["all"] else [dataset.domain(name).name for name in names]
-    requests = [
-        replace(request, layer={**request.layer, "source": name}) for name in dict.fromkeys(wanted or [default])
-    ]
-    for one in requests:
-        one.plan()
-    return requests
 
 
 def collect_runs(request: RunRequest, out: Path, reporter: RunReporter) -> CollectedRuns:

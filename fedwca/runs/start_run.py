@@ -15,7 +15,8 @@ from fedwca.runs.load_data import load
 from fedwca.runs.log_to import build_loggers
 from fedwca.runs.prepare_run import OpenRunFolder, prepare_run
 from fedwca.runs.reporter import SILENT, RunReporter
-from fedwca.runs.resume_run import refuse_other_request, resume_run
+from fedwca.runs.resume_checks import refuse_other_request
+from fedwca.runs.resume_run import resume_run
 from fedwca.runs.run_request import ONE_PROCESS, RunRanks, RunRequest
 
 

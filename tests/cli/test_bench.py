@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from fedwca.cli import main
-from fedwca.results.profile import PHASES
+from fedwca.results.phase_seconds import PHASES
 
 from .conftest import SIZE, SMALL, Run
 
