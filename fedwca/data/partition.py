@@ -25,6 +25,10 @@ class ClientImages:
     test: Tensor
     """``[N_test, 3, H, W]``; may be empty."""
 
+    def __repr__(self) -> str:
+        train, validation, test = map(len, (self.train, self.validation, self.test))
+        return f"<ClientImages: {train} to train, {validation} kept aside, {test} to test>"
+
 
 @dataclass(frozen=True, eq=False)
 class Federation:
@@ -35,6 +39,9 @@ class Federation:
 
     def __len__(self) -> int:
         return len(self.clients)
+
+    def __repr__(self) -> str:
+        return f"<Federation of {len(self)} clients: {', '.join(dict.fromkeys(self.metrics.domains))}>"
 
 
 @dataclass(frozen=True, eq=False)
