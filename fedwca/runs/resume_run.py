@@ -10,10 +10,11 @@ from typing import Any
 from fedwca.config.compose_methods import compose
 from fedwca.config.resolve_config import RunPlan
 from fedwca.config.run_config import restore_config
+from fedwca.data.dataset import canonical_domain
 from fedwca.errors import DataError, UsageError
 from fedwca.results.compare_runs import differing_settings
 from fedwca.results.read_run import read_run
-from fedwca.results.run_schemas import read_configuration, read_records
+from fedwca.results.run_schemas import is_set_up, read_configuration, read_records
 from fedwca.results.write_run import RunFolder
 from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.execute_run import FinishedRun, execute_run
@@ -54,7 +55,10 @@ def resume_run(path: Path, reporter: RunReporter = SILENT, ranks: RunRanks = ONE
     loggers = build_loggers(about["loggers"])
     with RunFolder(path, again=True) as folder:
         dataset, source = load(config)
-        opened = OpenRunFolder(folder, plan, dataset, source, started, about["keep"], loggers, earlier=about)
+        given = (dataset, source, started, about["keep"], loggers)
+        if not is_set_up(about):
+            return execute_run(prepare_run(OpenRunFolder(folder, plan.at(source), *given), reporter, ranks), reporter)
+        opened = OpenRunFolder(folder, plan, *given, earlier=about)
         check_unchanged(opened, about, kind_of_device(resolve_device(config.device), ranks), reporter)
         return execute_run(prepare_run(opened, reporter, ranks), reporter)
 
@@ -77,16 +81,24 @@ def refuse_other_request(path: Path, plan: RunPlan) -> None:
 
     Args:
         path: folder of the run that is there.
-        plan: what is asked for now.
+        plan: what is asked for now; where it names no source, the data set's own is meant.
 
     Raises:
         UsageError: they differ; says in what.
     """
     about = read_configuration(path)
+    plan = with_canonical_source(plan)
+    if plan.config.source is None and is_set_up(about):
+        plan = plan.at(load(plan.config)[1])
     stored = {**about, "config": restore_config(about["config"]).model_dump(mode="json")}
     if different := differing_settings(stored, plan.described()):
         shown = ", ".join(f"{key} is {there} there, {here} here" for key, (there, here) in list(different.items())[:3])
         raise UsageError(f"{path}: holds a run of another configuration: {shown}; name another folder")
+
+
+def with_canonical_source(plan: RunPlan) -> RunPlan:
+    """A plan whose source domain, if it is named, is written as in `canonical_domain`, however it was asked for."""
+    return plan if plan.config.source is None else plan.at(canonical_domain(plan.config.source))
 
 
 def refuse_other_components(path: Path, about: Mapping[str, Any], plan: RunPlan) -> None:
