@@ -21,7 +21,8 @@ def load(config: RunConfig) -> tuple[FederatedDataset, str]:
     model = architecture(config)
     # Weights that are not there or do not fit are better known before minutes of decoding.
     model.build(1, pretrained=config.checkpoint is None)
-    dataset = component.load(model.stored).resized(model.stored)
+    reader = component.load_published if config.split == "published" else component.load
+    dataset = reader(model.stored).resized(model.stored)
     name = config.source or component.default_source or next(iter(dataset.domains))
     return dataset, dataset.domain(name).name
 
