@@ -104,6 +104,10 @@ class DatasetSource(Component):
             )
         return dataset
 
+    def count_images(self) -> Mapping[str, int] | None:
+        """Images that `load` will give of each domain, found without decoding one; None: that has to show it."""
+        return None
+
     def first_domain(self) -> str | None:
         """Domain of the server when the user names none, found without reading an image; None: that has to show it."""
         return self.default_source or next(iter(self.there(*self.place())), None)
