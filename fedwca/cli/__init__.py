@@ -30,6 +30,7 @@ from fedwca.cli import (
     show,
     sweep,
 )
+from fedwca.cli.empty_values import refuse_empty
 from fedwca.cli.ranks import leave_ranks, mute_rank
 from fedwca.cli.sigterm import sigterm_as_ctrl_c
 from fedwca.errors import FedwcaError
@@ -90,6 +91,7 @@ def run(arguments: Sequence[str]) -> int:
             warnings.simplefilter("default", UserWarning)
             warnings.showwarning = _show_warning
         try:
+            refuse_empty(arguments)
             app(args=arguments, prog_name="fedwca")
         except SystemExit as leave_ranks:
             return leave_ranks.code if isinstance(leave_ranks.code, int) else 1

@@ -63,9 +63,15 @@ def check_dataset(name: Name, data: Data = None) -> None:
 def show_dataset(name: Name, data: Data = None, out: Out = Path("samples.png")) -> None:
     """Draw one image of every class and domain into a PNG."""
     from fedwca.core.files import write_atomically
+    from fedwca.errors import FedwcaError, UsageError
 
+    if out.suffix.lower() != ".png":
+        raise UsageError(f"--out {out}: the picture is a PNG; name a file that ends in .png")
     dataset = _loaded(find_dataset(name, data))
-    write_atomically(out, lambda path: draw_sheet(dataset, path))
+    try:
+        write_atomically(out, lambda path: draw_sheet(dataset, path))
+    except OSError as error:
+        raise FedwcaError(f"--out {out}: cannot be written ({error.strerror or error})") from None
     Console().print(f"wrote {out}", markup=False, soft_wrap=True)
 
 

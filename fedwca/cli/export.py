@@ -11,8 +11,10 @@ import typer
 def command(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
     out: Annotated[Path, typer.Option("--out", help="File to write: .safetensors, .onnx or .pt2 (torch-export).")],
-    client: Annotated[int | None, typer.Option("--client", help="Whose model, counted from 0.")] = None,
-    cluster: Annotated[int | None, typer.Option("--cluster", help="Or a cluster's model, counted from 0.")] = None,
+    client: Annotated[int | None, typer.Option("--client", min=0, help="Whose model, counted from 0.")] = None,
+    cluster: Annotated[
+        int | None, typer.Option("--cluster", min=0, help="Or a cluster's model, counted from 0.")
+    ] = None,
     method: Annotated[str | None, typer.Option("--method", help="Method; default: the composed one.")] = None,
     to: Annotated[
         str | None, typer.Option("--to", help="safetensors, onnx or torch-export; default: by the file's suffix.")

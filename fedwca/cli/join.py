@@ -23,7 +23,9 @@ def command(
         Literal["update", "alignment"],
         typer.Option("--by", help="How its cluster is found: by its first local update, or by features alone."),
     ] = "update",
-    adapt: Annotated[int, typer.Option("--adapt", min=0, help="Epochs of local adaptation; 0: none.")] = 0,
+    adapt: Annotated[
+        int, typer.Option("--adapt", min=0, max=1_000_000, help="Epochs of local adaptation; 0: none.")
+    ] = 0,
     out: Annotated[Path | None, typer.Option("--out", help="Folder to write; default joined/<name of data>.")] = None,
     source_model: Annotated[int, typer.Option("--source-model", min=0, help="Which of several source models.")] = 0,
     trial: Annotated[int, typer.Option("--trial", min=0, help="Which of several trials.")] = 0,

@@ -49,8 +49,8 @@ def command(
     method: Annotated[
         str | None, typer.Option("--method", help="For pictures of one method: which; default: the composed one.")
     ] = None,
-    source_model: Annotated[int, typer.Option("--source-model", help="For pictures of one trial, from 0.")] = 0,
-    trial: Annotated[int, typer.Option("--trial", help="For pictures of one trial, from 0.")] = 0,
+    source_model: Annotated[int, typer.Option("--source-model", min=0, help="For pictures of one trial, from 0.")] = 0,
+    trial: Annotated[int, typer.Option("--trial", min=0, help="For pictures of one trial, from 0.")] = 0,
     how: Annotated[How, typer.Option("--how", help="For the embedding: t-SNE or principal components.")] = How.TSNE,
     dpi: Annotated[int, typer.Option("--dpi", min=20, max=600, help="Pixels per inch of PNG and GIF files.")] = 120,
     list_: Annotated[bool, typer.Option("--list", help="List the pictures and stop.")] = False,

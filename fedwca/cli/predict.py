@@ -22,11 +22,11 @@ def command(
     model: Annotated[Path, typer.Argument(help="File that `fedwca export` wrote; or a run folder, with --client.")],
     images: Annotated[list[Path], typer.Argument(help="Image files, folders of them, or .npz archives.")],
     out: Annotated[Path | None, typer.Option("--out", help="CSV file; default: standard output.")] = None,
-    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Images at once.")] = 64,
-    top: Annotated[int, typer.Option("--top", min=1, help="Classes to name for each image.")] = 1,
+    batch_size: Annotated[int, typer.Option("--batch-size", min=1, max=1_000_000, help="Images at once.")] = 64,
+    top: Annotated[int, typer.Option("--top", min=1, max=1_000_000, help="Classes to name for each image.")] = 1,
     device: Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1; auto: a GPU where there is one.")] = "cpu",
     client: Annotated[
-        int | None, typer.Option("--client", help="For a run folder: whose model, counted from 0.")
+        int | None, typer.Option("--client", min=0, help="For a run folder: whose model, counted from 0.")
     ] = None,
     method: Annotated[
         str | None, typer.Option("--method", help="For a run folder: which method; default: the composed one.")

@@ -14,7 +14,7 @@ def command(
     host: Annotated[
         str, typer.Option("--host", help="Address to listen on; 0.0.0.0 for other machines.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", help="Port to listen on.")] = PORT,
+    port: Annotated[int, typer.Option("--port", min=1, max=65_535, help="Port to listen on.")] = PORT,
     insecure: Insecure = False,
 ) -> None:
     """Start the server of a deployment (Flower's SuperLink) until Ctrl-C; with TLS and node keys unless --insecure."""

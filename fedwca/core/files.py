@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import uuid
 from collections.abc import Callable
@@ -17,8 +18,10 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
         write: writes all of it to the temporary file it is given, in the same folder and with the same suffix.
 
     Raises:
-        OSError: the folder cannot be written to. The temporary file never stays behind.
+        OSError: the path is a folder, or its folder cannot be written to. The temporary file never stays behind.
     """
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "it is a folder; name a file in it", str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.stem}-{uuid.uuid4().hex}{path.suffix}")
     try:

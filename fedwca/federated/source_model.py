@@ -14,7 +14,15 @@ import torch
 from torch import Tensor
 
 from fedwca.core.network import Architecture, Network
-from fedwca.core.tensor_files import checksum, file_digest, fill_module, open_tensors, read_tensors, write_tensors
+from fedwca.core.tensor_files import (
+    checksum,
+    file_digest,
+    fill_module,
+    open_tensors,
+    read_tensors,
+    refuse_others,
+    write_tensors,
+)
 from fedwca.core.training_settings import SourceTraining as SourceTraining
 from fedwca.data.cache import cache_dir
 from fedwca.data.dataset import Domain
@@ -215,5 +223,7 @@ def load_source(path: Path, classes: tuple[str, ...], model: Architecture, devic
         CheckpointError: the file is missing, damaged, or does not fit the architecture.
     """
     network = model.build(len(classes), pretrained=False).to(device)
-    accuracy = _fill(network, read_tensors(path, "--checkpoint takes"), path)
+    tensors = read_tensors(path, "--checkpoint takes")
+    accuracy = _fill(network, tensors, path)
+    refuse_others(network, tensors, path)
     return TrainedSource(network, accuracy, file_digest(path))

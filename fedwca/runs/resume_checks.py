@@ -8,11 +8,12 @@ from typing import Any
 
 from fedwca.config.resolve_config import RunPlan
 from fedwca.config.run_config import restore_config
-from fedwca.data.dataset import FederatedDataset
+from fedwca.data.dataset import FederatedDataset, canonical_domain
 from fedwca.errors import CheckpointError, DataError, UsageError
 from fedwca.results.checkpoints import SavedCheckpoint
 from fedwca.results.compare_runs import differing_settings
-from fedwca.results.run_schemas import read_configuration
+from fedwca.results.run_schemas import is_set_up, read_configuration
+from fedwca.runs.load_data import load
 from fedwca.runs.reporter import RunReporter
 
 
@@ -54,16 +55,24 @@ def refuse_other_request(path: Path, plan: RunPlan) -> None:
 
     Args:
         path: folder of the run that is there.
-        plan: what is asked for now.
+        plan: what is asked for now; where it names no source, the data set's own is meant.
 
     Raises:
         UsageError: they differ; says in what.
     """
     about = read_configuration(path)
+    plan = with_canonical_source(plan)
+    if plan.config.source is None and is_set_up(about):
+        plan = plan.at(load(plan.config)[1])
     stored = {**about, "config": restore_config(about["config"]).model_dump(mode="json")}
     if different := differing_settings(stored, plan.described()):
         shown = ", ".join(f"{key} is {there} there, {here} here" for key, (there, here) in list(different.items())[:3])
         raise UsageError(f"{path}: holds a run of another configuration: {shown}; name another folder")
+
+
+def with_canonical_source(plan: RunPlan) -> RunPlan:
+    """A plan whose source domain, if it is named, is written as in `canonical_domain`, however it was asked for."""
+    return plan if plan.config.source is None else plan.at(canonical_domain(plan.config.source))
 
 
 def refuse_other_components(path: Path, about: Mapping[str, Any], plan: RunPlan) -> None:

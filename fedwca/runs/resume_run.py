@@ -10,7 +10,7 @@ from fedwca.config.resolve_config import RunPlan
 from fedwca.config.run_config import restore_config
 from fedwca.errors import UsageError
 from fedwca.results.read_run import read_run
-from fedwca.results.run_schemas import read_configuration, read_records
+from fedwca.results.run_schemas import is_set_up, read_configuration, read_records
 from fedwca.results.write_run import RunFolder
 from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.execute_run import FinishedRun, execute_run
@@ -52,7 +52,10 @@ def resume_run(path: Path, reporter: RunReporter = SILENT, ranks: RunRanks = ONE
     loggers = build_loggers(about["loggers"])
     with RunFolder(path, again=True) as folder:
         dataset, source = load(config)
-        opened = OpenRunFolder(folder, plan, dataset, source, started, about["keep"], loggers, earlier=about)
+        given = (dataset, source, started, about["keep"], loggers)
+        if not is_set_up(about):
+            return execute_run(prepare_run(OpenRunFolder(folder, plan.at(source), *given), reporter, ranks), reporter)
+        opened = OpenRunFolder(folder, plan, *given, earlier=about)
         refuse_other_images(path, about, dataset)
         warn_of_other_device(about, kind_of_device(resolve_device(config.device), ranks), reporter)
         return execute_run(prepare_run(opened, reporter, ranks), reporter)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from fedwca.results.find_runs import run_folders
 from fedwca.results.read_run import Run, data_name, read_if_run, read_run
 from fedwca.results.settings_without_effect import SAME_NUMBERS
 from fedwca.results.table_rows import Record, Row
-from fedwca.results.write_run import to_plain
+from fedwca.results.write_run import is_empty_folder, to_plain
 from fedwca.runs.reporter import RunReporter
 from fedwca.runs.run_request import RunRequest
 from fedwca.runs.start_run import start_run
@@ -118,8 +117,7 @@ def run_place(decided: RunPlan, out: Path, name: str) -> Path:
         number += 1
         run = read_if_run(path)
         if run is None:
-            rounds = path / "rounds.jsonl"
-            if not path.exists() or (rounds.is_file() and rounds.stat().st_size == 0):
+            if is_empty_folder(path):
                 return path
         elif not run.complete and run.methods == wanted and comparable_settings(run.config) == same:
             return path
@@ -131,6 +129,4 @@ def start_or_resume(request: RunRequest, reporter: RunReporter) -> Run:
     begun = (request.out / "config.json").is_file()
     if begun:
         reporter.note(f"{request.out}: holds the same run, unfinished; it goes on")
-    elif request.out.exists():
-        shutil.rmtree(request.out)  # made, but nothing was run in it
     return read_run(start_run(replace(request, reuse=begun), reporter).path)

@@ -32,7 +32,8 @@ def split_trial(config: RunConfig, dataset: FederatedDataset, source: str, index
         UsageError: more clients than images.
     """
     seed = fold_key([config.seed + index, trial, "partition"]) >> 1
-    return partition(dataset, source, clients=config.clients, samples=config.samples, seed=seed)
+    published = config.split == "published"
+    return partition(dataset, source, clients=config.clients, samples=config.samples, seed=seed, published=published)
 
 
 class TrialSplits:

@@ -63,7 +63,7 @@ def search(wanted: Search, reporter: RunReporter) -> list[dict[str, Any]]:
     listed = {param.key: list(param.values) for param in params if isinstance(param, Options)}
     whole = len(listed) == len(params)
     most = math.prod(map(len, listed.values())) if whole else None
-    tries = wanted.tries or most or 20
+    tries = wanted.tries if wanted.tries is not None else most or 20
     tries = tries if most is None else min(tries, most)
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     with warnings.catch_warnings():
