@@ -25,11 +25,11 @@ def print_finished(done: FinishedRun, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(done.summary, indent=2))
         return
-    console, config, table, summary = Console(), done.plan.config, done.table, done.summary
+    console, config, summary = Console(), done.config, done.summary
     runs = config.source_models * config.trials
     spread = f"mean ± std (ddof 1) over n = {runs} runs" if runs > 1 else "n = 1 run, so there is no spread"
-    title = f"{done.dataset.name}, source {config.source}: accuracy in percent after the last round, {spread}"
-    entries = [((row.label,), summary["methods"][row.name]) for row in table]
+    title = f"{done.dataset}, source {config.source}: accuracy in percent after the last round, {spread}"
+    entries = [((entry["label"],), entry) for entry in summary["methods"].values()]
     draw_grid(results_table(title, entries, columns=narrow_columns()), console, bold="mean")
     timing = summary["timing"]
     console.print(
