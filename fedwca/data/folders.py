@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -53,10 +54,10 @@ def read_image_folder(path: Path, size: int, stretch: bool = False) -> tuple[Ima
 
 
 def _listing(path: Path, files: list[tuple[Path, int]]) -> str:
-    sha = hashlib.sha256(f"{DECODER}\0{path.resolve()}\0".encode())
+    sha = hashlib.sha256(os.fsencode(f"{DECODER}\0{path.resolve()}\0"))
     for file, _ in files:
         stat = file.stat()
-        sha.update(f"{file.relative_to(path).as_posix()}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode())
+        sha.update(os.fsencode(f"{file.relative_to(path).as_posix()}\0{stat.st_size}\0{stat.st_mtime_ns}\n"))
     return sha.hexdigest()[:32]
 
 
