@@ -7,11 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from fedwca.cli import complete
 from fedwca.cli.options import HOW, KEEP, RUN, RunOptions, option, run_options
 from fedwca.cli.ranks import run_on_ranks
+from fedwca.cli.terminal import say
 from fedwca.errors import UsageError
 
 if TYPE_CHECKING:
@@ -115,9 +114,9 @@ def bench_in_flower(request: RunRequest, as_json: bool) -> None:
     done = simulate_deployment(request)
     if as_json:
         result = {"method": done.name, "rounds": done.rounds, "accuracy": done.accuracy, "domains": done.by_domain}
-        typer.echo(json.dumps(result, indent=2))
+        say(json.dumps(result, indent=2))
         return
-    typer.echo(f"{done.label} in Flower's simulation: {done.accuracy:.1f} % after {done.rounds} rounds")
+    say(f"{done.label} in Flower's simulation: {done.accuracy:.1f} % after {done.rounds} rounds")
     for name, accuracy in done.by_domain.items():
-        typer.echo(f"  {name:<14} {accuracy:5.1f}")
-    typer.echo(f"Models and bytes by round and client are in {done.folder}/server")
+        say(f"  {name:<14} {accuracy:5.1f}")
+    say(f"Models and bytes by round and client are in {done.folder}/server")

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from fedwca.cli.terminal import say
+
 
 def command(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
@@ -39,5 +41,5 @@ def command(
     measured = (
         "accuracy not measured" if about.accuracy is None else f"{about.accuracy:.1f} % of {about.images} test images"
     )
-    typer.echo(f"{about.label}, {about.holder}, {about.domain}: {measured}")
-    typer.echo(f"wrote {out} ({kind}; its outputs were compared with the model's) and {card}")
+    say(f"{about.label}, {about.holder}, {about.domain}: {measured}")
+    say(f"wrote {out} ({kind}; its outputs were compared with the model's) and {card}")
