@@ -31,8 +31,8 @@ def main() -> None:
     rounds: list[dict[str, Any]] = []
     real = StepSchedule.__init__
 
-    def watched(plan: StepSchedule, batch: TrialBatch, *rest: Any) -> None:
-        real(plan, batch, *rest)
+    def watched(plan: StepSchedule, batch: TrialBatch, *rest: Any, **more: Any) -> None:
+        real(plan, batch, *rest, **more)
         if not plan._mixed:
             return
         images = mixed = places = 0
@@ -42,7 +42,7 @@ def main() -> None:
                     clients = range(span.first, span.stop)
                     images += span.images * len(clients)
                     places += plan.places(epoch, step, span) * len(clients)
-                    mixed += sum(plan._mixed[client][epoch][step] for client in clients)
+                    mixed += sum(plan._mixed[client][epoch - plan.epochs.start][step] for client in clients)
         found = {
             "mixed": mixed / images,
             "places": places / images,

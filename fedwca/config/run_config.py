@@ -102,7 +102,7 @@ class RunConfig(UserValues):
         """What is not as by default: enough to make it again."""
         usual = type(self).model_fields
         for name, value in self:
-            if value != usual[name].get_default(call_default_factory=True):
+            if value != usual[name].get_default(call_default_factory=True, validated_data={}):
                 yield name, value
 
     @field_validator("dataset", "model", "clusterer", "aggregator", "pseudo_labeler", mode="after")
