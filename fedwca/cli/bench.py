@@ -109,14 +109,14 @@ def bench_in_flower(request: RunRequest, as_json: bool) -> None:
     """The composed method in Flower's simulation, beside no other."""
     from fedwca.cli.deploy import need_flower
     from fedwca.deploy.make_deployment import simulate_deployment
+    from fedwca.results.tables import mean_cell
 
     need_flower()
     done = simulate_deployment(request)
     if as_json:
-        result = {"method": done.name, "rounds": done.rounds, "accuracy": done.accuracy, "domains": done.by_domain}
-        say(json.dumps(result, indent=2))
+        say(json.dumps(done.summary, indent=2))
         return
-    say(f"{done.label} in Flower's simulation: {done.accuracy:.1f} % after {done.rounds} rounds")
-    for name, accuracy in done.by_domain.items():
-        say(f"  {name:<14} {accuracy:5.1f}")
+    say(f"{done.row.label} in Flower's simulation: {mean_cell(done.row.mean)} % after {done.rounds} rounds")
+    for name, values in done.row.domains.items():
+        say(f"  {name:<14} {mean_cell(values[0]):>5}")
     say(f"Models and bytes by round and client are in {done.folder}/server")

@@ -21,23 +21,19 @@ def model_card(about: ModelDescription, file: str, kind: str) -> str:
     members = f" (clients {', '.join(map(str, about.clients))})" if len(about.clients) > 1 else ""
     rows = [
         ("Method", f"{say(about.label)} ({_code(about.method)}), rounds: {about.rounds}"),
-        (
-            "Model of",
-            about.holder + members,
-        ),
+        ("Model of", say(about.holder) + members),
         ("Domain", say(about.domain or "unknown")),
         ("Made from", f"a source model trained on labelled {say(about.source)} images of {say(about.dataset)}"),
-        ("Architecture", f"{about.model['name']}" + (f" ({say(fields)})" if fields else "")),
-        ("Configuration", f"hash `{about.config_hash}`"),
-        ("Weights", f"hash `{about.weights_hash}`"),
-        ("Written by", f"fedwca {about.fedwca}"),
+        ("Architecture", say(str(about.model["name"])) + (f" ({say(fields)})" if fields else "")),
+        ("Configuration", f"hash {_code(about.config_hash)}"),
+        ("Weights", f"hash {_code(about.weights_hash)}"),
+        ("Written by", f"fedwca {say(about.fedwca)}"),
     ]
     lines = [f"# {say(about.label)}, {say(about.holder)}", "", f"{_code(file)}: {RUN[kind]}", "", "| | |", "|---|---|"]
     lines += [f"| {name} | {value} |" for name, value in rows]
     lines += ["", "## How good", "", *_measured(about), "", "## What goes in, what comes out", "", *_use(about), ""]
-    return "\n".join(
-        [*lines, "## Caveats", "", *(f"- {note}" for note in (*map(say, about.notes), *_caveats(about))), ""]
-    )
+    notes = [*map(say, about.notes), *_caveats(about)]
+    return "\n".join([*lines, "## Caveats", "", *(f"- {note}" for note in notes), ""])
 
 
 def _code(text: str) -> str:

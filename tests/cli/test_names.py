@@ -200,7 +200,6 @@ def test_the_card_of_a_model_is_text_alone(plain: Run, odd: Path, tmp_path: Path
         "model": {"name": "lenet"},
         "rounds": 1,
         "config_hash": "x",
-        "weights_hash": "y",
     }
     names = dict.fromkeys(("weights_hash", "method", "label", "holder", "dataset", "source", "domain"), ODD)
     text = model_card(ModelDescription(classes=(ODD, "b"), **fields, **names), f"{ODD}.onnx", "onnx")
