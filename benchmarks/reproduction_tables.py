@@ -1,4 +1,4 @@
-"""The tables of docs/internals/measured-reproductions.md, from the runs in results/reproduce; no script."""
+"""The tables of docs/internals/measured-reproductions.md, from `fedwca reproduce --quick` in results/reproduce."""
 
 from __future__ import annotations
 

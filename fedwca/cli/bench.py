@@ -7,11 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from fedwca.cli import complete
 from fedwca.cli.options import HOW, KEEP, RUN, RunOptions, option, run_options
 from fedwca.cli.ranks import run_on_ranks
+from fedwca.cli.terminal import say
 from fedwca.errors import UsageError
 
 if TYPE_CHECKING:
@@ -110,14 +109,14 @@ def bench_in_flower(request: RunRequest, as_json: bool) -> None:
     """The composed method in Flower's simulation, beside no other."""
     from fedwca.cli.deploy import need_flower
     from fedwca.deploy.make_deployment import simulate_deployment
+    from fedwca.results.tables import mean_cell
 
     need_flower()
     done = simulate_deployment(request)
     if as_json:
-        result = {"method": done.name, "rounds": done.rounds, "accuracy": done.accuracy, "domains": done.by_domain}
-        typer.echo(json.dumps(result, indent=2))
+        say(json.dumps(done.summary, indent=2))
         return
-    typer.echo(f"{done.label} in Flower's simulation: {done.accuracy:.1f} % after {done.rounds} rounds")
-    for name, accuracy in done.by_domain.items():
-        typer.echo(f"  {name:<14} {accuracy:5.1f}")
-    typer.echo(f"Models and bytes by round and client are in {done.folder}/server")
+    say(f"{done.row.label} in Flower's simulation: {mean_cell(done.row.mean)} % after {done.rounds} rounds")
+    for name, values in done.row.domains.items():
+        say(f"  {name:<14} {mean_cell(values[0]):>5}")
+    say(f"Models and bytes by round and client are in {done.folder}/server")

@@ -9,6 +9,7 @@ import typer
 
 from fedwca.cli.deploy import PORT, Insecure, need_flower
 from fedwca.cli.options import refuse_infinite
+from fedwca.cli.terminal import say
 from fedwca.errors import UsageError
 
 
@@ -47,4 +48,4 @@ def command(
     folder.mkdir(parents=True, exist_ok=True)
     arguments = client_command(folder, data, server, insecure, settings)
     env = flower_environment(folder / "flwr")
-    raise typer.Exit(run_with_restarts(arguments, env, tries, lambda sentence: typer.echo(sentence, err=True)))
+    raise typer.Exit(run_with_restarts(arguments, env, tries, lambda sentence: say(sentence, err=True)))

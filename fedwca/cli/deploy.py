@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from fedwca.cli.options import RunOptions, refuse_infinite, run_options
+from fedwca.cli.terminal import say
 from fedwca.errors import FedwcaError, UsageError
 
 app = typer.Typer(help="Run a composition on real machines, over Flower.", no_args_is_help=True)
@@ -97,7 +98,7 @@ def init(
         insecure,
     )
     count = make_deployment(wanted)
-    typer.echo(next_steps(folder, count, deal is not None, insecure))
+    say(next_steps(folder, count, deal is not None, insecure))
 
 
 def next_steps(folder: Path, count: int, dealt: bool, insecure: bool) -> str:
@@ -159,16 +160,16 @@ def run_deployment(
     )
 
     env = write_connection(folder, server, insecure)
-    retry(lambda: check_answers(env), lambda sentence: typer.echo(sentence, err=True))
+    retry(lambda: check_answers(env), lambda sentence: say(sentence, err=True))
     if not insecure:
         register_clients(folder, env)
     number = submit_run(folder, env)
-    typer.echo(f"Run {number} is submitted; rounds are logged in {folder}/server/federation.log")
+    say(f"Run {number} is submitted; rounds are logged in {folder}/server/federation.log")
     ended, up, down = watch_run(number, env, timeout)
     if ended != "completed":
         raise FedwcaError(f"run {number} has {ended}; {folder}/server/federation.log says why")
-    typer.echo(f"{up:,} bytes came into the server and {down:,} went out of it, as Flower counts them")
-    typer.echo(f"Run {number} is complete; each client's model is model.safetensors in its folder")
+    say(f"{up:,} bytes came into the server and {down:,} went out of it, as Flower counts them")
+    say(f"Run {number} is complete; each client's model is model.safetensors in its folder")
 
 
 @app.command("key")
@@ -180,4 +181,4 @@ def key(path: Annotated[Path, typer.Argument(help="File of the private key; the 
     if path.exists():
         raise UsageError(f"{path} exists; a key is not overwritten")
     make_key(path)
-    typer.echo(f"Wrote {path} and {path}.pub; give the second to the server, into its folder server/keys")
+    say(f"Wrote {path} and {path}.pub; give the second to the server, into its folder server/keys")

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from fedwca.cli.terminal import say
+
 
 def command(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
@@ -36,6 +38,8 @@ def command(
     kind = kind_of(out, to)
     network, about = model_of(open_run(run, method, source_model, trial, round_), client, cluster)
     card = export(out, kind, network, about)
-    measured = "no test images" if about.accuracy is None else f"{about.accuracy:.1f} % of {about.images} test images"
-    typer.echo(f"{about.label}, {about.holder}, {about.domain}: {measured}")
-    typer.echo(f"wrote {out} ({kind}; its outputs were compared with the model's) and {card}")
+    measured = (
+        "accuracy not measured" if about.accuracy is None else f"{about.accuracy:.1f} % of {about.images} test images"
+    )
+    say(f"{about.label}, {about.holder}, {about.domain}: {measured}")
+    say(f"wrote {out} ({kind}; its outputs were compared with the model's) and {card}")

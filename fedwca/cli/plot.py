@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedwca.cli import complete
+from fedwca.cli.terminal import say
 from fedwca.errors import FedwcaError
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def command(
 
     if list_:
         for name, picture in PICTURES.items():
-            typer.echo(f"{name:<18}  {picture.about}")
+            say(f"{name:<18}  {picture.about}")
         return
     wanted = find_pictures(names or [])
     results = read_run(find_run(run))
@@ -86,14 +87,14 @@ def command(
             if names:
                 raise
             missing.append(error)
-            typer.echo(f"not drawn: {name}: {error}")
+            say(f"not drawn: {name}: {error}")
             continue
         file = folder / f"{name}.{picture.suffix or format_.value}"
         try:
             save(drawn, file, dpi)
         except OSError as error:
             raise FedwcaError(f"--to {folder}: cannot be written ({error.strerror or error})") from None
-        typer.echo(str(file))
+        say(str(file))
     if len(missing) == len(wanted):
         raise FedwcaError(f"{run}: nothing could be drawn")
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from fedwca.cli.deploy import PORT, Folder, Insecure, need_flower
+from fedwca.cli.terminal import say
 
 
 def command(
@@ -32,7 +33,7 @@ def command(
             def let_in() -> None:
                 check_answers(env)
                 count = register_clients(folder, env)
-                typer.echo(f"{count} client keys are let in; add one to {folder}/server/keys and start again for more")
+                say(f"{count} client keys are let in; add one to {folder}/server/keys and start again for more")
 
             retry(let_in)
 

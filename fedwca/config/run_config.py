@@ -11,6 +11,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError, field_
 from fedwca.config.component_registries import registry_of
 from fedwca.config.method_spec import parse_method
 from fedwca.core.dotted_keys import flatten_keys
+from fedwca.core.printable import printable
 from fedwca.core.training_settings import DROPPED, Precision, SourceTraining, Training
 from fedwca.errors import InvalidConfig, UsageError
 from fedwca.registry import UserValues, canonical_name, describe_problems, describe_unknown
@@ -119,6 +120,13 @@ class RunConfig(UserValues):
     def _kept(cls, value: object) -> object:
         if value in DROPPED:
             raise ValueError("was dropped, since it was slower in all that was measured; take auto")
+        return value
+
+    @field_validator("name", mode="after")
+    @classmethod
+    def _can_be_shown(cls, value: str | None) -> str | None:
+        if value is not None and printable(value) != value:
+            raise ValueError("has control characters; a name is text that can be shown")
         return value
 
     @field_validator("baselines", mode="after")

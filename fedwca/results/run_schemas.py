@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -66,6 +66,9 @@ class Configuration(_Values):
     keep: str = "last"
     loggers: list[dict[str, Any]] = []
     data_digest: str | None = None
+    dataset_name: Text | None = None
+    classes: list[Text] = []
+    places: dict[Literal["directory", "from_run"], str] | None = None
 
 
 class _Mean(_Values):
@@ -116,6 +119,7 @@ class RoundRecord(_Values):
     trial: int = Field(ge=0)
     round: int = Field(ge=-1)
     accuracy: Numbers
+    test_images: list[int] | None = None
     accuracy_local: Numbers | None = None
     labels: list[int] | None = None
     weights: list[Any] | None = None

@@ -8,23 +8,13 @@ from typing import Any
 
 from fedwca.config.resolve_config import RunPlan
 from fedwca.config.run_config import restore_config
-from fedwca.data.dataset import FederatedDataset, canonical_domain
-from fedwca.errors import CheckpointError, DataError, UsageError
+from fedwca.data.dataset import canonical_domain
+from fedwca.errors import CheckpointError, UsageError
 from fedwca.results.checkpoints import SavedCheckpoint
 from fedwca.results.compare_runs import differing_settings
 from fedwca.results.run_schemas import is_set_up, read_configuration
 from fedwca.runs.load_data import load
 from fedwca.runs.reporter import RunReporter
-
-
-def refuse_other_images(path: Path, about: Mapping[str, Any], dataset: FederatedDataset) -> None:
-    """Refuse to go on with other images than the run began with.
-
-    Raises:
-        DataError: they are others.
-    """
-    if dataset.digest() != about["data_digest"]:
-        raise DataError(f"{path}: the images of {dataset.name} are not those the run began with; run it anew")
 
 
 def refuse_other_source_model(saved: SavedCheckpoint, digest: str) -> None:

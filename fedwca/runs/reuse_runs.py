@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ from fedwca.results.read_run import Run, data_name, read_if_run, read_run
 from fedwca.results.settings_without_effect import SAME_NUMBERS
 from fedwca.results.table_rows import Record, Row
 from fedwca.results.write_run import is_empty_folder, to_plain
+from fedwca.runs.load_data import load
 from fedwca.runs.reporter import RunReporter
+from fedwca.runs.run_images import refuse_other_digest
 from fedwca.runs.run_request import RunRequest
 from fedwca.runs.start_run import start_run
 
@@ -51,6 +54,9 @@ def collect_runs(request: RunRequest, out: Path, reporter: RunReporter) -> Colle
     """
     decided = request.plan()
     there, missing = sort_methods(decided, out)
+    if there and missing:
+        # What is run now would stand beside numbers of other images.
+        refuse_other_images(decided.config, there.values())
     name = dataset_name(decided.config)
     where = f"{name}, source {decided.config.source}"
     for path in dict.fromkeys(run.path for run in there.values()):
@@ -66,6 +72,17 @@ def collect_runs(request: RunRequest, out: Path, reporter: RunReporter) -> Colle
     tables = {run.path: {row.name: row for row in run.table()} for run in there.values()}
     names = [method.name for method, _ in decided.methods]
     return CollectedRuns(decided.config, [tables[there[name].path][name] for name in names], there)
+
+
+def refuse_other_images(config: RunConfig, runs: Iterable[Run]) -> None:
+    """See that finished runs were made on the images there are now.
+
+    Raises:
+        DataError: one was made on others.
+    """
+    dataset, _ = load(config)
+    for run in runs:
+        refuse_other_digest(dataset, run.about, run.path)
 
 
 def dataset_name(config: RunConfig) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from fedwca.errors import FedwcaError
 from fedwca.results.checkpoints import RetentionPolicy
 from fedwca.results.run_schemas import is_set_up, read_configuration
-from fedwca.results.write_run import RunFolder
+from fedwca.results.write_run import RunFolder, to_plain
 from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.execute_run import FinishedRun, execute_run
 from fedwca.runs.load_data import load
@@ -46,9 +46,10 @@ def start_run(request: RunRequest, reporter: RunReporter = SILENT, ranks: RunRan
     with RunFolder(path) as folder:
         try:
             # First of all: whatever kills this process from here on, the folder says what it was for.
-            folder.write("config.json", describe_request(with_canonical_source(plan), request.keep, loggers))
+            about = describe_request(with_canonical_source(plan), path, request.keep, loggers)
+            folder.write("config.json", about)
             dataset, source = load(plan.config)
-            given = (dataset, source, started, request.keep, loggers, request.profile)
+            given = (dataset, source, started, to_plain(about), loggers, request.profile)
             opened = OpenRunFolder(folder, plan.at(source), *given)
             prepared = prepare_run(opened, reporter, ranks)
         except BaseException:
