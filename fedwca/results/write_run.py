@@ -13,16 +13,13 @@ from typing import Any, Self
 
 from filelock import FileLock
 
-from fedwca.core.files import write_atomically
+from fedwca.core.files import TEMPORARY, write_atomically
 from fedwca.errors import FedwcaError, UsageError
 from fedwca.results import lock
 from fedwca.results.run_schemas import SCHEMA, is_set_up, read_configuration, read_lines, read_records
 
 NEEDED = 64 * 2**20
 """Bytes that must be free before a run begins."""
-
-TEMPORARY = f".*-{'[0-9a-f]' * 32}.*"
-"""Files that a killed process left half written, see `write_atomically`."""
 
 
 class RunFolder:
