@@ -57,7 +57,8 @@ def make(name: str = "loop", classifier: str = "linear") -> Engine:
 def method(aggregator: Aggregator, trains: Trains = "classifier", labeler: PseudoLabeler | None = None) -> Method:
     finish = FinishTraining(epochs=2, lr=0.05, batch_size=8, trains=trains)
     labeler = labeler or Prototype(renew="epoch", append_one=True)
-    return Method("own", "Own", aggregator, labeler, (CrossEntropy(smoothing=0.1),), None, (Shot(),), None, finish)
+    objectives = (CrossEntropy(smoothing=0.1),)
+    return Method("own", "Own", aggregator, labeler, objectives, finish=(Shot(),), finish_training=finish)
 
 
 def play(engine: Engine, composed: Method, count: int = 2) -> tuple[Server, list[Outcome]]:
