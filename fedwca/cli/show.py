@@ -80,10 +80,10 @@ def show_command(
     console.print(table)
     kind = found.kind.replace("-", "_")
     ways = f"--{kind} {cls.name}:FIELD=VALUE"
-    if kind in KINDS:
+    if kind == "central":
+        ways = f"--set central.{cls.name}.FIELD=VALUE or --baseline NAME:FIELD=VALUE"
+    elif kind in KINDS:
         ways = f"--set {kind}.FIELD=VALUE or {cls.name}:FIELD=VALUE"
-    elif kind == "central":
-        ways = f'start = "{cls.name}:FIELD=VALUE" in a baseline file'
     console.print(f"Set one with {ways}")
 
 
