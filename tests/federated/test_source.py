@@ -281,6 +281,7 @@ def truncated(path: Path, tensors: Any) -> Path:
         "list",
         "code",
         "tensor",
+        "more tensors",
         "shape",
         "number",
         "nan",
