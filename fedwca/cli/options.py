@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -57,7 +58,7 @@ def folder(of: str) -> Any:
 
 
 SHARED = {
-    **dict.fromkeys(("dataset", "data", "source", "checkpoint", "model", "clients", "samples"), WHAT),
+    **dict.fromkeys(("dataset", "data", "source", "checkpoint", "model", "clients", "samples", "split"), WHAT),
     **dict.fromkeys(("rounds", *TRAINING_WORDS, "trials", "participation", "batch_norm", "source_models", "seed"), RUN),
     **dict.fromkeys(("device", "engine", "precision", "kernels", "workers", "trials_at_once"), RUN),
 }
@@ -66,6 +67,17 @@ PARTS = ("aggregator", "clusterer", "pseudo_labeler", "objectives")
 """Fields that are options of the commands that compose a method."""
 COMPLETED = {**{name: name for name in ("dataset", "model", *PARTS)}, "objectives": "objective"}
 """Options whose values are names, by kind."""
+
+
+def refuse_infinite(value: float | None) -> float | None:
+    """The value of an option that takes a number, if it is finite; bounds alone let NaN pass.
+
+    Raises:
+        typer.BadParameter: it is not.
+    """
+    if value is not None and not math.isfinite(value):
+        raise typer.BadParameter(f"{value} is not a finite number")
+    return value
 
 
 def _field_option(name: str, panel: str) -> Any:
@@ -176,4 +188,6 @@ def pair(text: str) -> tuple[str, str]:
             f"--set {text}: not of the form kind.field=value, such as aggregator.ta=0.05; "
             "the run's own values have options, such as --rounds 20"
         )
+    if not value.strip():
+        raise UsageError(f"--set {text}: the value is empty; leave it out for the default")
     return key.strip(), value.strip()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
+from urllib.parse import quote
 
 from fedwca.config.baselines import Baseline, baseline_for
 from fedwca.config.component_registries import registry_of
@@ -13,6 +14,9 @@ from fedwca.config.run_config import Components, RunConfig, merge
 from fedwca.errors import UsageError
 from fedwca.federated.method import Method
 from fedwca.registry import Component
+
+LONGEST_NAME = 220
+"""Letters of a method's name as checkpoints' folders have it, percent-encoded; file systems end at 255."""
 
 
 def component(kind: str, name: str, fields: Components) -> Any:
@@ -56,6 +60,8 @@ def compose(config: RunConfig) -> list[tuple[Method, int]]:
         fields = merge(config.components, found.components)
         clusterer = found.clusterer or None
         methods.append((assemble(spec.name, found.label, found, fields, clusterer), found.rounds))
+    for method, _ in methods:
+        check_name_length(method.name)
     names = [method.name for method, _ in methods]
     if twice := [name for name in names if names.count(name) > 1]:
         raise UsageError(f"two methods are called {twice[0]!r}; give one of them a label, as in mine={twice[0]}")
@@ -65,6 +71,7 @@ def compose(config: RunConfig) -> list[tuple[Method, int]]:
         return [(method, config.rounds if rounds is None else min(rounds, config.rounds)) for method, rounds in methods]
     default = registry_of("aggregator").get(config.aggregator)
     name = config.name or config.aggregator
+    check_name_length(name)
     label = config.name or default.label or name
     own = assemble(name, label, config, config.components, config.clusterer)
     if own.name in names:
@@ -77,6 +84,16 @@ def compose(config: RunConfig) -> list[tuple[Method, int]]:
             own = replace(own, label=f"{own.label} (composed)")
     methods.append((own, None))
     return [(method, config.rounds if rounds is None else min(rounds, config.rounds)) for method, rounds in methods]
+
+
+def check_name_length(name: str) -> None:
+    """Refuse a method's name that cannot be part of a file's.
+
+    Raises:
+        UsageError: it is too long.
+    """
+    if len(quote(name, safe="", errors="replace")) > LONGEST_NAME:
+        raise UsageError(f"a method's name of {len(name)} letters is too long ({name[:30]!r}…); give it a short one")
 
 
 def unused_fields(config: RunConfig, methods: list[tuple[Method, int]]) -> list[str]:

@@ -76,7 +76,7 @@ class Backbone(nn.Module):
 
 
 class Network(nn.Module):
-    """Backbone, bottleneck (fully connected, BatchNorm, dropout; no ReLU) and linear classifier.
+    """Backbone, bottleneck (fully connected, BatchNorm, where it is asked for ReLU, dropout) and linear classifier.
 
     ``extract`` gives the features ``[N, q]`` that ``classifier`` reads. Images come in as uint8, at least ``side``
     pixels high and wide, and are cropped and scaled here.
@@ -90,9 +90,11 @@ class Network(nn.Module):
         classes: int,
         classifier: Literal["linear", "wn"],
         side: int,
+        activation: Literal["none", "relu"] = "none",
     ) -> None:
         super().__init__()
         self.side = side
+        self.activation = activation
         self.backbone = backbone
         self.bottleneck = nn.Linear(backbone.width, bottleneck)
         self.norm = nn.BatchNorm1d(bottleneck)
@@ -163,6 +165,7 @@ class Network(nn.Module):
         """What comes behind the bottleneck: ``[N, q]`` to features ``[N, q]``, with its mask in training."""
         # Under autocast the bottleneck gives bfloat16; what comes behind it is in the network's own precision.
         z = self.norm(z.to(self.norm.weight.dtype))
+        z = torch.relu(z) if self.activation == "relu" else z
         return z * masks[0] if masks else z
 
     def forward(self, x: Tensor, masks: Sequence[Tensor] = ()) -> tuple[Tensor, Tensor]:
@@ -193,12 +196,14 @@ class Architecture(Component):
 
     side: PositiveInt = 32
     """Height and width in pixels of what the backbone reads."""
-    bottleneck: PositiveInt = 256
+    bottleneck: Annotated[int, Field(ge=1, le=65_536)] = 256
     """q, width of the feature that the classifier reads."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.5
     """Probability of dropping a bottleneck unit."""
     classifier: Literal["linear", "wn"] = "linear"
     """Plain linear layer, or one with weight normalisation as in SHOT."""
+    activation: Literal["none", "relu"] = "none"
+    """What follows the bottleneck's BatchNorm."""
 
     @property
     def stored(self) -> int:
@@ -218,7 +223,10 @@ class Architecture(Component):
 
     def identity(self) -> dict[str, Any]:
         """Everything that decides what `build` gives, as plain values; a file of weights by its content."""
-        return {"name": self.name, **self.model_dump(mode="json")}
+        found = {"name": self.name, **self.model_dump(mode="json")}
+        if self.activation == "none":
+            del found["activation"]  # so that source models from before there was a choice are known again
+        return found
 
     def build(self, classes: int, seed: int = 0, pretrained: bool = True) -> Network:
         """A network with initial weights drawn from ``seed``; the global generator is left as it was.
@@ -232,5 +240,7 @@ class Architecture(Component):
             backbone = self.backbone()
             if pretrained:
                 self.load_pretrained(backbone)
-            network = Network(backbone, self.bottleneck, self.dropout, classes, self.classifier, self.side)
+            network = Network(
+                backbone, self.bottleneck, self.dropout, classes, self.classifier, self.side, self.activation
+            )
         return network.to(memory_format=torch.channels_last)
