@@ -15,7 +15,7 @@ import fedwca
 ROOT = Path(fedwca.__file__).parent
 COMPONENTS = (
     *("aggregators", "clusterers", "pseudo_labelers", "objectives", "centrals"),
-    *("models", "datasets", "loggers"),
+    *("models", "datasets", "partitions", "loggers"),
 )
 BASE = {"errors", "registry"}
 VALUES = {*BASE, "core", "functional"}
@@ -30,6 +30,7 @@ ALLOWED: dict[str, set[str]] = {
     "core": {*BASE, "functional", "_deprecated"},
     **dict.fromkeys(COMPONENTS, VALUES),
     "datasets": {*BASE, "data"},
+    "partitions": {*BASE, "data"},
     "loggers": BASE,
     "data": {*BASE, "core"},
     "engine": {*VALUES, "_version", "data"},

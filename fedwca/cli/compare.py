@@ -10,6 +10,7 @@ import typer
 from fedwca.cli import complete
 from fedwca.cli.options import KEEP, WHAT, Form, Format, RunOptions, folder, option, run_options
 from fedwca.cli.ranks import need_one_process
+from fedwca.errors import UsageError
 
 
 @run_options
@@ -26,6 +27,10 @@ def command(
     source: Annotated[
         list[str] | None,
         option("--source", text="Source domain; repeat for more; 'all' for each in turn.", panel=WHAT),
+    ] = None,
+    target: Annotated[
+        list[str] | None,
+        option("--target", text="Target without labels, instead; repeat for more; 'all' for each in turn.", panel=WHAT),
     ] = None,
     reference: Annotated[
         str | None,
@@ -45,7 +50,12 @@ def command(
     from fedwca.runs.compare import run_comparison
     from fedwca.runs.run_request import RunRequest
 
-    request = RunRequest(asked.layer, asked.pairs, asked.preset, asked.file)
+    layer = asked.layer
+    if target:
+        if source:
+            raise UsageError(f"--source {source[0]} and --target {target[0]}: leave out one of both")
+        layer = {**layer, "partition": layer.get("partition", "leave_one_out")}
+    request = RunRequest(layer, asked.pairs, asked.preset, asked.file)
     reporter = ConsoleReporter(silent=form is not Format.table)
-    found = run_comparison(request, methods, source or [], reference, out, reporter)
+    found = run_comparison(request, methods, source or target or [], reference, out, reporter)
     print_in(form, comparison_table(found), found.plain(), found.flat())

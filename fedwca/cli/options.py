@@ -58,14 +58,18 @@ def folder(of: str) -> Any:
 
 
 SHARED = {
-    **dict.fromkeys(("dataset", "data", "source", "checkpoint", "model", "clients", "samples", "split"), WHAT),
+    **dict.fromkeys(("dataset", "data", "partition", "source", "target", "checkpoint", "model"), WHAT),
+    **dict.fromkeys(("clients", "samples", "split"), WHAT),
     **dict.fromkeys(("rounds", *TRAINING_WORDS, "trials", "participation", "batch_norm", "source_models", "seed"), RUN),
     **dict.fromkeys(("device", "engine", "precision", "kernels", "workers", "trials_at_once"), RUN),
 }
 """Fields of a run's configuration, or of its training, that are options of every command that makes a run, by panel."""
-PARTS = ("aggregator", "clusterer", "pseudo_labeler", "objectives")
+PARTS = ("aggregator", "clusterer", "pseudo_labeler", "objectives", "finish")
 """Fields that are options of the commands that compose a method."""
-COMPLETED = {**{name: name for name in ("dataset", "model", *PARTS)}, "objectives": "objective"}
+COMPLETED = {
+    **{name: name for name in ("dataset", "partition", "model", *PARTS)},
+    **dict.fromkeys(("objectives", "finish"), "objective"),
+}
 """Options whose values are names, by kind."""
 
 
@@ -87,7 +91,9 @@ def _field_option(name: str, panel: str) -> Any:
     if field.default is not None:
         text += f" Default: {_shown(field.default)}."
     more = {"autocompletion": complete.complete_names(kind)} if kind else {}
-    words = option(f"--{(kind or name).replace('_', '-')}", text=text, panel=panel, **more)
+    words = option(
+        f"--{('objective' if name == 'objectives' else name).replace('_', '-')}", text=text, panel=panel, **more
+    )
     return Annotated[_plain_type(field.annotation) | None, words]
 
 

@@ -12,7 +12,9 @@ from rich.table import Table as TerminalTable
 from fedwca.cli.options import Format
 from fedwca.cli.terminal import make_console, say
 from fedwca.cli.wide_tables import draw_grid
+from fedwca.results.last_phase_notes import last_phase_notes
 from fedwca.results.phase_seconds import PHASES
+from fedwca.results.read_run import special_domain
 from fedwca.results.results_table import narrow_columns, results_table
 from fedwca.results.tables import Table, comma_separated
 from fedwca.results.write_run import to_plain
@@ -27,9 +29,12 @@ def print_finished(done: FinishedRun, as_json: bool) -> None:
     console, config, summary = make_console(), done.config, done.summary
     runs = config.source_models * config.trials
     spread = f"mean ± std (ddof 1) over n = {runs} runs" if runs > 1 else "n = 1 run, so there is no spread"
-    title = f"{done.dataset}, source {config.source}: accuracy in percent after the last round, {spread}"
+    title = f"{done.dataset}, {special_domain(config.model_dump())}: accuracy in percent after the last round, {spread}"
     entries = [((entry["label"],), entry) for entry in summary["methods"].values()]
     draw_grid(results_table(title, entries, columns=narrow_columns()), console, bold="mean")
+    labels = {name: entry["label"] for name, entry in summary["methods"].items()}
+    for sentence in last_phase_notes(done.records(), labels):
+        console.print(f"{sentence}.", soft_wrap=True)
     timing = summary["timing"]
     console.print(
         f"Ran {timing['run_seconds']:.0f} s after {timing['setup_seconds']:.0f} s of set-up. Results, configuration "

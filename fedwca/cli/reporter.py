@@ -7,8 +7,8 @@ from pathlib import Path
 
 from fedwca.cli.progress import watching
 from fedwca.cli.terminal import make_console, say
+from fedwca.config.compose_methods import component
 from fedwca.config.resolve_config import RunPlan, provenance
-from fedwca.results.read_run import count_of
 from fedwca.runs.how_to_continue import say_what_is_kept
 from fedwca.runs.reporter import PlannedRun, Progress, RunReporter
 
@@ -59,13 +59,12 @@ class ConsoleReporter(RunReporter):
 def print_plan(run: PlannedRun) -> None:
     """What will run, on what, and where each value that was set came from."""
     console, plan, dataset = make_console(), run.plan, run.dataset
-    targets = [name for name in dataset.domains if name != run.source]
 
     def say(text: str) -> None:
         console.print(text, soft_wrap=True)
 
-    each = count_of(plan.config.clients, "client")
-    say(f"{dataset.name}: source {run.source}; targets {', '.join(targets)}; {each} each; on {run.device}")
+    partition = component("partition", plan.config.partition, plan.config.components)
+    say(f"{dataset.name}: {partition.describe(dataset, run.domain, plan.config.clients)}; on {run.device}")
     say("Methods: " + ", ".join(f"{method.label} ({method.name})" for method, _ in plan.methods))
     for origin, values in provenance(plan).items():
         say(f"From {origin}: {'; '.join(values)}")

@@ -85,7 +85,7 @@ def _line(run: Run) -> dict[str, Any]:
     Raises:
         FedwcaError: a file of it is damaged.
     """
-    from fedwca.results.read_run import data_name
+    from fedwca.results.read_run import data_name, special_domain
 
     config = run.config
     data = data_name(config["dataset"], config.get("data"))
@@ -93,7 +93,7 @@ def _line(run: Run) -> dict[str, Any]:
         "run": run.path.name,
         "path": str(run.path),
         "method": run.methods[run.own]["label"],
-        "data": data if config.get("source") is None else f"{data}, source {config['source']}",
+        "data": f"{data}, {special_domain(config)}" if config.get("source") or config.get("target") else data,
         "accuracy": run.accuracy,
         "time": run.time,
         "state": run.state,

@@ -11,10 +11,12 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
 from fedwca.config.component_registries import registry_of
-from fedwca.config.method_spec import MethodSpec
-from fedwca.config.run_config import Components, RunConfig, merge, spell_out
+from fedwca.config.method_spec import NOTHING, SEVERAL, MethodSpec
+from fedwca.config.run_config import SPECS, Components, merge, spell_out
 from fedwca.core.files import toml_names
-from fedwca.errors import InvalidConfig, UnknownComponent
+from fedwca.errors import InvalidConfig, UnknownComponent, UsageError
+from fedwca.partitions import Partition, partitions
+from fedwca.partitions.domains import Domains
 from fedwca.registry import canonical_name, describe_problems, describe_unknown
 
 
@@ -24,9 +26,24 @@ def baseline_folder() -> Traversable:
     return packaged if packaged.is_dir() else Path(__file__).resolve().parents[2] / "baselines"
 
 
-def baseline_names() -> list[str]:
-    """Names of all baselines, sorted."""
-    return toml_names(baseline_folder())
+def settings() -> list[str]:
+    """Settings that have baselines of their own, sorted; each is a folder, and what a partition's ``setting`` says."""
+    return sorted(folder.name for folder in baseline_folder().iterdir() if folder.is_dir())
+
+
+def baseline_names(setting: str = Domains.setting) -> list[str]:
+    """Names of a setting's baselines, sorted."""
+    return toml_names(baseline_folder() / setting)
+
+
+def every_baseline_name() -> list[str]:
+    """Names of the baselines of all settings, sorted."""
+    return sorted({name for setting in settings() for name in baseline_names(setting)})
+
+
+def settings_with(name: str) -> list[str]:
+    """Settings that have a baseline of a name."""
+    return [setting for setting in settings() if canonical_name(name) in baseline_names(setting)]
 
 
 class Baseline(BaseModel):
@@ -44,62 +61,91 @@ class Baseline(BaseModel):
     pseudo_labeler: str
     objectives: tuple[str, ...]
     clusterer: str | None = None
+    start: str | None = None
+    """Central method whose model stands in for the one that everybody starts from."""
+    finish: tuple[str, ...] = ()
+    """Objectives of a last phase, for clients without labels."""
     components: Components = {}
     """Fields that belong to the method; every other field is the run's."""
+    training: dict[str, Any] = {}
+    """How its clients train in a round, where that is not the run's to say."""
+    finish_training: dict[str, Any] = {}
+    """The same of the last phase."""
     rounds: NonNegativeInt | None = None
     """At most so many; 0: the source model as it is; None: the run's."""
 
 
-def baseline(name: str) -> Baseline:
-    """A baseline by name.
+def baseline(name: str, setting: str = Domains.setting) -> Baseline:
+    """A setting's baseline by name.
 
     Raises:
         UnknownComponent: there is no such file.
     """
     name = canonical_name(name)
-    if name not in baseline_names():
-        raise UnknownComponent(describe_unknown("baseline", name, baseline_names()))
+    if name not in baseline_names(setting):
+        raise UnknownComponent(describe_unknown("baseline", name, baseline_names(setting)))
     try:
-        return Baseline(**spell_out(tomllib.loads((baseline_folder() / f"{name}.toml").read_text())))
+        return Baseline(**spell_out(tomllib.loads((baseline_folder() / setting / f"{name}.toml").read_text())))
     except ValidationError as error:
         raise InvalidConfig(describe_problems(error, f"baseline {name}: ")) from error
 
 
-def baseline_for(spec: MethodSpec) -> Baseline:
+def baseline_for(spec: MethodSpec, partition: type[Partition] = Domains) -> Baseline:
     """The baseline that a method's word stands for: its head with the changes, or default parts around an aggregator.
+
+    Args:
+        spec: of a method.
+        partition: of the run; a bare name is that of its setting's baseline.
 
     Raises:
         UnknownComponent: the head is neither a baseline nor an aggregator.
+        UsageError: the head is a baseline of other settings alone.
     """
-    if spec.head in baseline_names():
-        found = baseline(spec.head)
-    elif spec.head in registry_of("aggregator").names():
-        found = Baseline(
-            label=registry_of("aggregator").get(spec.head).label or spec.head,
-            paper="",
-            reading="",
-            aggregator=spec.head,
-            pseudo_labeler=RunConfig.model_fields["pseudo_labeler"].default,
-            objectives=RunConfig.model_fields["objectives"].default,
+    own, aggregators = baseline_names(partition.setting), registry_of("aggregator")
+    if spec.head in own:
+        found = baseline(spec.head, partition.setting)
+    elif elsewhere := settings_with(spec.head):
+        raise UsageError(
+            f"baseline {spec.head!r} belongs to the setting {elsewhere[0]} ({_how_to_have(elsewhere[0])}); this run is "
+            f"{partition.setting}, which has {', '.join(own)}"
         )
+    elif spec.head in aggregators.names():
+        usual = baseline(partition.usual, partition.setting)
+        label = aggregators.get(spec.head).label or spec.head
+        kept = {"pseudo_labeler": usual.pseudo_labeler, "objectives": usual.objectives}
+        fields = {kind: given for kind, given in usual.components.items() if kind != "aggregator"}
+        found = Baseline(label=label, paper="", reading="", aggregator=spec.head, components=fields, **kept)
     elif spec.plain:
-        return baseline(spec.head)
+        return baseline(spec.head, partition.setting)
     else:
-        raise UnknownComponent(
-            describe_unknown("method", spec.head, [*baseline_names(), *registry_of("aggregator").names()])
-        )
+        raise UnknownComponent(describe_unknown("method", spec.head, [*own, *aggregators.names()]))
     if spec.plain:
         return found
-    changes: dict[str, Any] = {part: specs[0] for part, specs in spec.changes.items() if part != "objectives"}
-    if "objectives" in spec.changes:
-        changes["objectives"] = spec.changes["objectives"]
-    if spec.fields and "aggregator" not in changes:
+    changes: dict[str, Any] = {part: specs if part in SEVERAL else specs[0] for part, specs in spec.changes.items()}
+    if spec.fields and found.start:
+        changes["start"] = f"{found.start}:{spec.fields}"
+    elif spec.fields and "aggregator" not in changes:
         changes["aggregator"] = f"{found.aggregator}:{spec.fields}"
     given = spell_out(changes)
     # A component that stands in for the head's comes without the fields that the head's file states.
-    replaced = {"objective" if part == "objectives" else part for part in spec.changes}
-    stated = {kind: fields for kind, fields in found.components.items() if kind not in replaced}
+    staying = {named for part in SPECS if part not in spec.changes for named in _named_in(found, part)}
+    stated: Components = {}
+    for kind, named in found.components.items():
+        if left := {name: given_fields for name, given_fields in named.items() if (kind, name) in staying}:
+            stated[kind] = left
     fields = merge(stated, given.pop("components", {}))
-    shown = [spec.fields, *(f"{part}={'+'.join(specs)}" for part, specs in spec.changes.items())]
+    shown = [spec.fields, *(f"{part}={'+'.join(specs) or NOTHING}" for part, specs in spec.changes.items())]
     label = spec.label or f"{found.label} ({'; '.join(part for part in shown if part)})"
     return found.model_copy(update={**given, "components": fields, "label": label})
+
+
+def _named_in(found: Baseline, part: str) -> list[tuple[str, str]]:
+    """Kinds and names of the components in a part of a baseline."""
+    names = getattr(found, part, None) or ()
+    return [(SPECS[part], name) for name in ((names,) if isinstance(names, str) else names)]
+
+
+def _how_to_have(setting: str) -> str:
+    """Which option gives a run a setting."""
+    named = [found.named for name in partitions.names() if (found := partitions.get(name)).setting == setting]
+    return f"--{named[0]} DOMAIN" if named else "a plugin's partition"

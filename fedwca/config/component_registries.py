@@ -11,6 +11,7 @@ from fedwca.registry import Registry, canonical_name, describe_unknown
 PLURALS = {
     "dataset": "datasets",
     "model": "models",
+    "partition": "partitions",
     "clusterer": "clusterers",
     "aggregator": "aggregators",
     "pseudo_labeler": "pseudo_labelers",

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
-from fedwca.config.baselines import Baseline, baseline_for
+from pydantic import ValidationError
+
+from fedwca.config.baselines import Baseline, baseline, baseline_for
 from fedwca.config.component_registries import registry_of
-from fedwca.config.method_checks import check_clusterer_is_used, check_models_are_given
+from fedwca.config.method_checks import check_clusterer_is_used, check_fits_partition, check_models_are_given
 from fedwca.config.method_spec import parse_method
 from fedwca.config.run_config import Components, RunConfig, merge
-from fedwca.errors import UsageError
+from fedwca.core.training_settings import Training
+from fedwca.errors import InvalidConfig, UsageError
 from fedwca.federated.method import Method
-from fedwca.registry import Component
+from fedwca.partitions import Partition, partitions
+from fedwca.partitions.domains import Domains
+from fedwca.registry import Component, describe_problems
+
+T = TypeVar("T", bound=Training)
 
 LONGEST_NAME = 220
 """Letters of a method's name as checkpoints' folders have it, percent-encoded; file systems end at 255."""
@@ -24,10 +32,15 @@ def component(kind: str, name: str, fields: Components) -> Any:
     return registry_of(kind).build({"name": name, **fields.get(kind, {}).get(name, {})})
 
 
+def partition_of(config: RunConfig) -> type[Partition]:
+    """Who has which images and labels in a run, and what follows from it."""
+    return partitions.get(config.partition)
+
+
 def assemble(
     name: str, label: str | None, parts: RunConfig | Baseline, fields: Components, clusterer: str | None
 ) -> Method:
-    """A method from names of components and their fields.
+    """A method from names of components and their fields; how its clients train is the run's to say.
 
     Raises:
         UsageError: the parts do not fit each other.
@@ -40,8 +53,39 @@ def assemble(
         shown = f"{shown}, {found.label or found.name} (ORACLE)"
     labeler = component("pseudo_labeler", parts.pseudo_labeler, fields)
     objectives = tuple(component("objective", objective, fields) for objective in parts.objectives)
-    check_models_are_given(aggregator, labeler, objectives)
-    return Method(name, shown, aggregator, labeler, objectives, found)
+    finish = tuple(component("objective", objective, fields) for objective in parts.finish)
+    named = parts.start if isinstance(parts, Baseline) else None
+    start = None if named is None else component("central", named, fields)
+    if start is not None and start.oracle and "oracle" not in shown.lower():
+        shown = f"{shown} (ORACLE)"
+    check_models_are_given(aggregator, labeler, (*objectives, *finish))
+    return Method(name, shown, aggregator, labeler, objectives, found, finish, start)
+
+
+def with_training(method: Method, config: RunConfig, training: Mapping[str, Any], finish: Mapping[str, Any]) -> Method:
+    """A method with how its clients train, where that is not as in every method of the run.
+
+    Args:
+        method: to be changed.
+        config: of the run.
+        training: values for a round that win over the run's.
+        finish: values for the last phase that win over the run's.
+
+    Raises:
+        InvalidConfig: a value is out of its bounds.
+    """
+    return replace(
+        method,
+        training=_changed(config.training, training, method.name) if training else None,
+        finish_training=_changed(config.finish_training, finish, method.name) if method.finish else None,
+    )
+
+
+def _changed(run: T, own: Mapping[str, Any], name: str) -> T:
+    try:
+        return type(run)(**{**run.model_dump(), **own})
+    except ValidationError as error:
+        raise InvalidConfig(describe_problems(error, f"{name}: training.", type(run).model_fields)) from error
 
 
 def compose(config: RunConfig) -> list[tuple[Method, int]]:
@@ -53,13 +97,14 @@ def compose(config: RunConfig) -> list[tuple[Method, int]]:
     Raises:
         UsageError: parts do not fit, two methods have one name, or a field is given for a component nobody uses.
     """
-    methods = []
+    methods, partition = [], partition_of(config)
     for text in config.baselines:
         spec = parse_method(text)
-        found = baseline_for(spec)
+        found = baseline_for(spec, partition)
         fields = merge(config.components, found.components)
         clusterer = found.clusterer or None
-        methods.append((assemble(spec.name, found.label, found, fields, clusterer), found.rounds))
+        made = assemble(spec.name, found.label, found, fields, clusterer)
+        methods.append((with_training(made, config, found.training, found.finish_training), found.rounds))
     for method, _ in methods:
         check_name_length(method.name)
     names = [method.name for method, _ in methods]
@@ -68,22 +113,44 @@ def compose(config: RunConfig) -> list[tuple[Method, int]]:
     if not config.composed:
         if not methods:
             raise UsageError("no method is left to run; name at least one, such as fedavg")
-        return [(method, config.rounds if rounds is None else min(rounds, config.rounds)) for method, rounds in methods]
-    default = registry_of("aggregator").get(config.aggregator)
-    name = config.name or config.aggregator
-    check_name_length(name)
-    label = config.name or default.label or name
-    own = assemble(name, label, config, config.components, config.clusterer)
+        return [_with_rounds(config, *entry) for entry in methods]
+    own = _compose_own(config, partition)
+    check_name_length(own.name)
     if own.name in names:
         index = names.index(own.name)
         # Baselines nobody asked for by name give way: `--aggregator fedavg` is a FedAvg of the user's own making.
         unasked = config.baselines == RunConfig.model_fields["baselines"].default
-        if config.name or (not unasked and component_values(methods[index][0]) != component_values(own)):
+        if config.name or (not unasked and describe_method(methods[index][0]) != describe_method(own)):
             raise UsageError(f"two methods are called {own.name!r}; give the composed one another --name")
-        if component_values(methods.pop(index)[0]) != component_values(own):
+        if describe_method(methods.pop(index)[0]) != describe_method(own):
             own = replace(own, label=f"{own.label} (composed)")
     methods.append((own, None))
-    return [(method, config.rounds if rounds is None else min(rounds, config.rounds)) for method, rounds in methods]
+    return [_with_rounds(config, *entry) for entry in methods]
+
+
+def _compose_own(config: RunConfig, partition: type[Partition]) -> Method:
+    """The method composed of the run's own parts, by its name, or that of what it is."""
+    name, label = config.aggregator, registry_of("aggregator").get(config.aggregator).label or config.aggregator
+    if config.finish:
+        # Without its last phase it is another method, which may be run beside it.
+        objectives = [registry_of("objective").get(objective) for objective in config.finish]
+        name = "_".join([name, *config.finish])
+        label = " + ".join([label, *(objective.label or objective.name for objective in objectives)])
+    name, label = config.name or name, config.name or label
+    own = with_training(assemble(name, label, config, config.components, config.clusterer), config, {}, {})
+    if config.name or partition.setting == Domains.setting:
+        return own
+    usual, spec = baseline(partition.usual, partition.setting), parse_method(partition.usual)
+    made = assemble(spec.name, usual.label, usual, merge(config.components, usual.components), usual.clusterer)
+    made = with_training(made, config, usual.training, usual.finish_training)
+    return made if describe_method(made) == describe_method(own) else own
+
+
+def _with_rounds(config: RunConfig, method: Method, most: int | None) -> tuple[Method, int]:
+    """A method that fits the run, and its rounds, of which the last phase is one more."""
+    check_fits_partition(method, config.training, config.batch_norm, partition_of(config))
+    rounds = config.rounds if most is None else min(most, config.rounds)
+    return method, rounds + bool(method.finish)
 
 
 def check_name_length(name: str) -> None:
@@ -98,7 +165,7 @@ def check_name_length(name: str) -> None:
 
 def unused_fields(config: RunConfig, methods: list[tuple[Method, int]]) -> list[str]:
     """Keys ``kind.name.field`` given for components that no method of the run uses."""
-    used = {("dataset", config.dataset), ("model", config.model)}
+    used = {("dataset", config.dataset), ("model", config.model), ("partition", config.partition)}
     for method, _ in methods:
         used |= {(kind, part.name) for kind, part in method_parts(method)}
     return [
@@ -115,11 +182,23 @@ def method_parts(method: Method) -> list[tuple[str, Component]]:
     found: list[tuple[str, Component]] = [
         ("aggregator", method.aggregator),
         ("pseudo_labeler", method.pseudo_labeler),
-        *(("objective", objective) for objective in method.objectives),
+        *(("objective", objective) for objective in dict.fromkeys((*method.objectives, *method.finish))),
     ]
-    return found if method.clusterer is None else [("clusterer", method.clusterer), *found]
+    more: list[tuple[str, Component | None]] = [("clusterer", method.clusterer), ("central", method.start)]
+    return [*((kind, part) for kind, part in more if part is not None), *found]
 
 
 def component_values(method: Method) -> list[dict[str, Any]]:
     """A method's components as plain values, for results."""
     return [{"kind": kind, "name": part.name, **part.model_dump(mode="json")} for kind, part in method_parts(method)]
+
+
+def describe_method(method: Method) -> dict[str, Any]:
+    """A method's components, and what it has besides, as plain values; what it has not is not there."""
+    own: dict[str, Any] = {"components": component_values(method)}
+    if method.finish:
+        own["finish"] = [objective.name for objective in method.finish]
+    for name in ("training", "finish_training"):
+        if (values := getattr(method, name)) is not None:
+            own[name] = values.model_dump(mode="json")
+    return own

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fedwca.core.grouping import OneGroup
 from fedwca.core.interfaces import Aggregator, Objective, PseudoLabeler
+from fedwca.core.training_settings import Training
 from fedwca.errors import UsageError
+from fedwca.federated.method import Method
+from fedwca.partitions import Partition
 
 
 def check_clusterer_is_used(aggregator: Aggregator, clusterer: str | None) -> None:
@@ -33,4 +37,47 @@ def check_models_are_given(aggregator: Aggregator, labeler: PseudoLabeler, objec
             raise UsageError(
                 f"{part.name!r} reads the model {lacking[0]!r}, which aggregator {aggregator.name!r} does not give; it "
                 f"gives {', '.join(aggregator.references)}"
+            )
+
+
+def check_fits_partition(method: Method, training: Training, batch_norm: str, partition: type[Partition]) -> None:
+    """Refuse a method whose parts are made for another setting than the run's.
+
+    Args:
+        method: composed.
+        training: how clients train in a round, unless the method says it.
+        batch_norm: what becomes of BatchNorm's statistics.
+        partition: of the run.
+
+    Raises:
+        UsageError: names the part and what it needs.
+    """
+    what = f"method {method.name!r}: "
+    if partition.guests:
+        if method.aggregator.grouping != OneGroup():
+            raise UsageError(
+                f"{what}aggregator {method.aggregator.name!r} {method.aggregator.grouping.instead}, which is for "
+                "clients that all have images alone (--source); a target without labels needs one model of all the "
+                "others, such as mdmgb or fedavg makes"
+            )
+        if batch_norm == "local":
+            raise UsageError("--batch-norm local: a target that trains in no round has no statistics; take mixed")
+    else:
+        if method.aggregator.asks:
+            raise UsageError(
+                f"{what}aggregator {method.aggregator.name!r} weighs labelled clients for one without labels; it needs "
+                "--target"
+            )
+        if method.start is not None:
+            raise UsageError(
+                f"{what}central method {method.start.name!r} learns from several sources; it needs --target"
+            )
+        if method.finish:
+            raise UsageError(
+                f"{what}a last phase is for clients without labels beside labelled ones; it needs --target"
+            )
+    for own in (method.training or training, method.finish_training):
+        if own is not None and own.trains == "classifier" and not partition.whole:
+            raise UsageError(
+                f"{what}trains = classifier, but with --source the classifier is frozen; take all or extractor"
             )

@@ -9,7 +9,11 @@ from fedwca.core.printable import printable
 from fedwca.errors import UsageError
 from fedwca.registry import canonical_name, describe_unknown
 
-PARTS = ("aggregator", "clusterer", "pseudo_labeler", "objectives")
+PARTS = ("aggregator", "clusterer", "pseudo_labeler", "objectives", "finish")
+SEVERAL = ("objectives", "finish")
+"""Parts of which there may be more than one."""
+NOTHING = "none"
+"""What is written for a part of which there is none."""
 
 
 @dataclass(frozen=True)
@@ -23,12 +27,12 @@ class MethodSpec:
     fields: str
     """``ta=0.05,tb=0.1``: fields of the head's aggregator; may be empty."""
     changes: dict[str, tuple[str, ...]]
-    """Part to the components that stand in for the head's; several only for objectives."""
+    """Part to the components that stand in for the head's; more than one, or none, only of `SEVERAL`."""
 
     @property
     def text(self) -> str:
         """The word that `parse_method` reads back."""
-        changed = "".join(f"/{part}={'+'.join(specs)}" for part, specs in self.changes.items())
+        changed = "".join(f"/{part}={'+'.join(specs) or NOTHING}" for part, specs in self.changes.items())
         return f"{f'{self.label}=' if self.label else ''}{self.head}{f':{self.fields}' if self.fields else ''}{changed}"
 
     @property
@@ -68,8 +72,9 @@ def parse_method(text: str) -> MethodSpec:
             raise UsageError(f"method {text!r}: {describe_unknown('part', part, PARTS)}")
         if not equals or not value:
             raise UsageError(f"method {text!r}: {change!r} is not of the form part=component, such as clusterer=true")
-        specs = re.split(r"\+(?=[A-Za-z])", value) if part == "objectives" else [value]
-        changes[part] = tuple(_component(spec) for spec in specs)
+        specs = re.split(r"\+(?=[A-Za-z])", value) if part in SEVERAL else [value]
+        nothing = part == "finish" and canonical_name(value) == NOTHING
+        changes[part] = () if nothing else tuple(_component(spec) for spec in specs)
     return MethodSpec(label.strip() or None, canonical_name(head), fields, changes)
 
 

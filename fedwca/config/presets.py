@@ -6,9 +6,11 @@ import tomllib
 from importlib import resources
 from importlib.resources.abc import Traversable
 
+from fedwca.config.baselines import settings
 from fedwca.config.run_config import Layer, merge, spell_out
 from fedwca.core.files import toml_names
 from fedwca.errors import InvalidConfig
+from fedwca.partitions.domains import Domains
 from fedwca.registry import canonical_name, describe_unknown
 
 
@@ -22,18 +24,30 @@ def preset_names() -> list[str]:
     return toml_names(preset_folder())
 
 
-def preset(name: str, dataset: str, source: str | None) -> Layer:
-    """A preset's layer for a data set and source: ``[all]``, then ``[<dataset>]``, then ``[<dataset>.from.<source>]``.
+def preset(name: str, dataset: str, domain: str | None, setting: str = Domains.setting) -> Layer:
+    """A preset's layer for a data set: ``[all]``, then ``[<dataset>]``, then ``[<dataset>.from.<source>]``.
+
+    In a setting other than that of unlabeled clients ``[<setting>]`` and ``[<dataset>.<setting>]`` stand over the rest.
+
+    Args:
+        name: of the preset.
+        dataset: its name.
+        domain: the source domain, or the target.
+        setting: of the run's partition.
 
     Raises:
-        InvalidConfig: no preset has that name.
+        InvalidConfig: no preset has that name, or it says nothing for the setting.
     """
     _, tables = read_preset(name)
     own = dict(tables.get(canonical_name(dataset), {}))
-    by_source = own.pop("from", {})
+    by_source, by_setting = own.pop("from", {}), {key: own.pop(key, {}) for key in settings()}
     layer: Layer = {}
-    for part in (tables.get("all", {}), own, by_source.get(canonical_name(source or ""), {})):
+    for part in (tables.get("all", {}), own, by_source.get(canonical_name(domain or ""), {})):
         layer = merge(layer, part)
+    if setting != Domains.setting:
+        if setting not in tables:
+            raise InvalidConfig(f"preset {name} is for another setting than {setting}; take --preset default")
+        layer = merge(merge(layer, tables[setting]), by_setting[setting])
     return spell_out(layer)
 
 

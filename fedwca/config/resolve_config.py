@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedwca.config.component_registries import registry_of
-from fedwca.config.compose_methods import component_values, compose, unused_fields
+from fedwca.config.compose_methods import compose, describe_method, partition_of, unused_fields
 from fedwca.config.presets import preset
 from fedwca.config.read_config_file import read_file
 from fedwca.config.run_config import KINDS, Layer, RunConfig, merge, resolve, spell_out
@@ -17,9 +17,10 @@ from fedwca.datasets import find_dataset
 from fedwca.errors import FedwcaError, InvalidConfig, UsageError
 from fedwca.federated.method import Method
 from fedwca.federated.source_model import SourceTraining
+from fedwca.partitions import Partition, partitions
 from fedwca.registry import canonical_name, describe_unknown
 
-TABLES = {"training", "source_training"}
+TABLES = {"training", "finish_training", "source_training", "central_training"}
 
 
 @dataclass(frozen=True)
@@ -32,14 +33,24 @@ class RunPlan:
     origins: dict[str, str]
     """Dotted key to the layer its value came from; what is not here is a field's default."""
 
-    def at(self, source: str) -> RunPlan:
-        """The same run from a source domain."""
-        return replace(self, config=self.config.model_copy(update={"source": source}))
+    @property
+    def named(self) -> str:
+        """What the run calls the one domain that is unlike the others: the source, or the target."""
+        return partition_of(self.config).named
+
+    @property
+    def domain(self) -> str | None:
+        """That domain; None where only the images can say it."""
+        return domain_of(self.config)
+
+    def at(self, domain: str) -> RunPlan:
+        """The same run with that domain."""
+        return replace(self, config=self.config.model_copy(update={self.named: domain}))
 
     def described(self) -> dict[str, Any]:
         """Plain values: the configuration, what each method is made of, and where values came from."""
         methods = {
-            method.name: {"label": method.label, "rounds": rounds, "components": component_values(method)}
+            method.name: {"label": method.label, "rounds": rounds, **describe_method(method)}
             for method, rounds in self.methods
         }
         return {"config": self.config.model_dump(mode="json"), "methods": methods, "origins": self.origins}
@@ -50,7 +61,7 @@ def resolve_plan(
     pairs: Sequence[tuple[str, str]] = (),
     preset_name: str = "default",
     file: Path | None = None,
-    source: str | None = None,
+    domain: str | None = None,
 ) -> RunPlan:
     """Layers put over one another: command line over file over preset over field defaults.
 
@@ -59,8 +70,8 @@ def resolve_plan(
         pairs: ``("aggregator.ta", "0.05")`` …, part of the command line.
         preset_name: see `fedwca.config.presets.preset`.
         file: TOML or JSON.
-        source: the source domain if nobody names one; None: the data set's own default, if that is known before its
-            images are read.
+        domain: the source domain, or the target, if nobody names one; None: the data set's own default, if that is
+            known before its images are read.
 
     Raises:
         UsageError: unknown names, bad values, or parts that do not fit each other.
@@ -72,17 +83,22 @@ def resolve_plan(
         # Whoever names a folder and no data set means the folder of domains itself.
         (written if given.get("data") is None else given)["dataset"] = top["dataset"] = "folder"
 
-    def layers(source: str | None) -> dict[str, Layer]:
-        base = preset(preset_name, str(top.get("dataset", "digits_mini")), top.get("source") or source)
+    partition = chosen_partition(top)
+    if partition.name != RunConfig.model_fields["partition"].default:
+        (written if given.get(partition.named) is None else given)["partition"] = partition.name
+
+    def layers(domain: str | None) -> dict[str, Layer]:
+        dataset, domain = str(top.get("dataset", "digits_mini")), top.get(partition.named) or domain
+        base = preset(preset_name, dataset, domain, partition.setting)
         own = merge(given, parse_set_options(pairs, chosen_names(merge(base, top))))
         return {f"preset {preset_name}": base, "config": written, "CLI": own}
 
-    found = layers(source)
+    found = layers(domain)
     config, origins = resolve(found)
-    if config.source is None and (source := source or default_source(config)) is not None:
-        found = layers(source)
+    if domain_of(config) is None and (domain := domain or default_domain(config)) is not None:
+        found = layers(domain)
         config, origins = resolve(found)
-        config = config.model_copy(update={"source": source})
+        config = config.model_copy(update={partition.named: domain})
     base = found[f"preset {preset_name}"]
     if config.checkpoint is not None:
         config, origins = without_training(config, origins, base)
@@ -119,8 +135,34 @@ def _typed_fields(kind: str, name: str, fields: Mapping[str, Any]) -> dict[str, 
     return {field: values[field] for field in fields}
 
 
-def default_source(config: RunConfig) -> str | None:
-    """The source domain of a configuration that names none; None where only the images can say it."""
+def chosen_partition(values: Layer) -> type[Partition]:
+    """The partition that a user's values mean: the one that is named, or the one whose domain is.
+
+    Raises:
+        UsageError: they mean two.
+    """
+    source, target = values.get("source"), values.get("target")
+    if source is not None and target is not None:
+        raise UsageError(
+            f"--source {source} and --target {target}: a run has a labelled source at the server and clients without "
+            "labels, or a target without labels and labelled clients; leave out one of both"
+        )
+    usual = "leave_one_out" if target is not None else RunConfig.model_fields["partition"].default
+    found = partitions.get(str(values.get("partition") or usual))
+    other = "source" if found.named == "target" else "target"
+    if values.get(other) is not None:
+        raise UsageError(f"--{other} {values[other]}: partition {found.name} has a {found.named}; give --{found.named}")
+    return found
+
+
+def domain_of(config: RunConfig) -> str | None:
+    """The one domain of a run that is unlike the others, its source or its target; None where nobody names it."""
+    found: str | None = getattr(config, partition_of(config).named)
+    return found
+
+
+def default_domain(config: RunConfig) -> str | None:
+    """The domain that is unlike the others, where nobody names one; None where only the images can say it."""
     try:
         found = find_dataset(config.dataset, config.data, config.components.get("dataset", {}).get(config.dataset))
     except FedwcaError:
@@ -167,6 +209,7 @@ def chosen_names(values: Layer) -> dict[str, list[str]]:
     defaults = {"clusterer": "finch", **{k: f.default for k, f in RunConfig.model_fields.items() if k in KINDS}}
     names = {kind: [canonical_name(str(values.get(kind) or defaults.get(kind) or "finch"))] for kind in KINDS[:-1]}
     objectives = values.get("objectives") or RunConfig.model_fields["objectives"].default
+    names["central"] = []  # several methods of a run may have one each
     names["objective"] = [canonical_name(str(name)) for name in objectives]
     return names
 
@@ -197,8 +240,9 @@ def _set_option(key: str, value: str, chosen: dict[str, list[str]]) -> Layer:
         known = (*KINDS, *sorted(TABLES))
         why = "has not the right number of parts" if head in known else describe_unknown("kind", head, known)
         raise InvalidConfig(f"--set {key}={value}: {why}")
-    if len(rest) == 1 and len(chosen[head]) > 1:
-        raise InvalidConfig(f"--set {key}={value}: several are chosen; say {head}.{chosen[head][0]}.{rest[0]}")
+    if len(rest) == 1 and len(chosen[head]) != 1:
+        which = "several are chosen" if chosen[head] else "it belongs to one by name"
+        raise InvalidConfig(f"--set {key}={value}: {which}; say {head}.{(chosen[head] or ['NAME'])[0]}.{rest[0]}")
     name, field = rest if len(rest) == 2 else (chosen[head][0], rest[0])
     return {"components": {head: {name: {field: value}}}}
 

@@ -9,10 +9,17 @@ from typing import Any, Literal
 from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError, field_validator
 
 from fedwca.config.component_registries import registry_of
-from fedwca.config.method_spec import parse_method
+from fedwca.config.method_spec import NOTHING, parse_method
 from fedwca.core.dotted_keys import flatten_keys
 from fedwca.core.printable import printable
-from fedwca.core.training_settings import DROPPED, Precision, SourceTraining, Training
+from fedwca.core.training_settings import (
+    DROPPED,
+    CentralTraining,
+    FinishTraining,
+    Precision,
+    SourceTraining,
+    Training,
+)
 from fedwca.errors import InvalidConfig, UsageError
 from fedwca.registry import UserValues, canonical_name, describe_problems, describe_unknown
 
@@ -20,7 +27,9 @@ Layer = dict[str, Any]
 Components = dict[str, dict[str, dict[str, Any]]]
 TRAINING_WORDS = ("epochs", "lr", "batch_size")
 """Fields of clients' training that have a word of their own."""
-KINDS = ("dataset", "model", "clusterer", "aggregator", "pseudo_labeler", "objective")
+KINDS = ("dataset", "model", "partition", "central", "clusterer", "aggregator", "pseudo_labeler", "objective")
+SPECS = {**{kind: kind for kind in KINDS[:-1]}, "start": "central", "objectives": "objective", "finish": "objective"}
+"""Fields whose values are specs of components, with their kinds."""
 
 
 class RunConfig(UserValues):
@@ -32,6 +41,11 @@ class RunConfig(UserValues):
     """Folder with data sets as <data>/<dataset>/<domain>…; where no data set is named, the folder of domains itself."""
     source: str | None = None
     """Domain of the server's labelled images; the others are the clients'. Unset: the data set's own default."""
+    target: str | None = None
+    """Domain without labels, where the clients of all others have labels; instead of a source."""
+    partition: str = "domains"
+    """Who has which images and labels: domains (unlabeled clients, a labelled source at the server), or leave_one_out
+    (labelled clients, one target without labels), which --target means."""
     checkpoint: Path | None = None
     """Source model of your own (.safetensors or .pt state dict) instead of pre-training one."""
     model: str = "lenet"
@@ -44,6 +58,8 @@ class RunConfig(UserValues):
     """How unlabeled images get their targets."""
     objectives: tuple[str, ...] = ("shot",)
     """What clients minimise; several add up."""
+    finish: tuple[str, ...] = ()
+    """What clients without labels minimise in a last phase, after the rounds of labelled ones; none: no such phase."""
     components: Components = Field(default_factory=dict)
     """Fields of components as kind → name → field; shared by every method of the run that uses the component."""
     baselines: tuple[str, ...] = ("source_only", "local", "fedavg")
@@ -63,8 +79,12 @@ class RunConfig(UserValues):
     """Communication rounds R."""
     training: Training = Training()
     """How clients train."""
+    finish_training: FinishTraining = FinishTraining()
+    """How clients without labels train in the last phase."""
     source_training: SourceTraining = SourceTraining()
     """How the source model is trained."""
+    central_training: CentralTraining = CentralTraining()
+    """How methods train that have all domains at one place."""
     participation: float = Field(1.0, gt=0, le=1)
     """Share of the clients that take part in each round after the first; the others keep their place."""
     batch_norm: Literal["mixed", "pooled", "local", "recalibrated"] = "mixed"
@@ -105,7 +125,7 @@ class RunConfig(UserValues):
             if value != usual[name].get_default(call_default_factory=True, validated_data={}):
                 yield name, value
 
-    @field_validator("dataset", "model", "clusterer", "aggregator", "pseudo_labeler", mode="after")
+    @field_validator("dataset", "partition", "model", "clusterer", "aggregator", "pseudo_labeler", mode="after")
     @classmethod
     def _canonical(cls, value: str | None) -> str | None:
         return None if value is None else canonical_name(value)
@@ -114,6 +134,11 @@ class RunConfig(UserValues):
     @classmethod
     def _canonical_all(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(dict.fromkeys(canonical_name(name) for name in value))
+
+    @field_validator("finish", mode="after")
+    @classmethod
+    def _canonical_finish(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(name for name in cls._canonical_all(value) if name != NOTHING)
 
     @field_validator("kernels", mode="before")
     @classmethod
@@ -177,8 +202,7 @@ def spell_out(layer: Layer) -> Layer:
     """Component specs such as ``aggregator = "wca:ta=0.05"`` taken apart into a name and ``components`` fields."""
     layer = dict(layer)
     found: Components = {}
-    for kind in KINDS:
-        key = "objectives" if kind == "objective" else kind
+    for key, kind in SPECS.items():
         if layer.get(key) is None:
             continue
         specs = list(layer[key]) if kind == "objective" and isinstance(layer[key], list | tuple) else [layer[key]]

@@ -13,7 +13,10 @@ method               called by                           when                   
 ``expected``         the server that checks uploads      each round but the first                  ``reports``
 ``first``            the server                          round 0, where clients choose their group refused
 ``gather``           the server                          each round, after all uploads             means of clusters
-``learn``            the server                          each round, after ``gather``              the labels
+``answer``           clients, also those without labels  each round, after ``gather``              nothing
+``declares``         the server, before it reads them    each round, after ``gather``              nothing
+``regather``         the server                          each round, after all answers             ``gather``'s weights
+``learn``            the server                          each round, after all means               the labels
 ``deliver``          evaluation, export, final models    after each round                          the own cluster's row
 `Clusterer`
 ``__call__``         the server, where the grouping      round 0, after all uploads; before a run  must be there
@@ -33,10 +36,13 @@ method               called by                           when                   
 ===================  ==================================  ========================================  ====================
 
 What is a class variable or a property is read whenever somebody has to know: ``grouping``, ``travels``, ``reports``,
-``references`` and ``averages_groups`` of an aggregator; ``oracle``, ``neighbour_metric`` and ``layer_number`` of a
-clusterer; ``models``, ``renew`` and ``mixes`` of a labeler; ``anchors``, ``teachers``, ``views``, ``observes``,
+``references``, ``asks`` and ``averages_groups`` of an aggregator; ``oracle``, ``neighbour_metric`` and ``layer_number``
+of a clusterer; ``models``, ``renew`` and ``mixes`` of a labeler; ``anchors``, ``teachers``, ``views``, ``observes``,
 ``collects``, ``declares_uploads`` and ``penalizes`` of an objective. The last four, and ``averages_groups``, follow
 from which methods are overridden.
+
+``answer``, ``declares`` and ``regather`` are called only where ``asks`` is set and some clients have labels and
+others have none: the fresh mean is shown to all of them before it is final.
 """
 
 from __future__ import annotations
@@ -119,6 +125,9 @@ class Aggregator(Component):
     references: ClassVar[tuple[str, ...]] = ("start", "cluster", "source")
     """Models that labelers and objectives may name: what `blend` gives beside the three that are always there."""
 
+    asks: ClassVar[bool] = False
+    """Whether clients judge the fresh mean before it is final; see `answer`."""
+
     weighting: Literal["uniform", "samples"] = "uniform"
     """How a cluster's mean weighs its clients: all alike, or by their number of training images."""
 
@@ -158,6 +167,35 @@ class Aggregator(Component):
         idle = means.sum(1, keepdim=True) == 0
         kept = torch.eye(rows, dtype=means.dtype)[torch.arange(clusters) % rows]
         return torch.cat([kept * idle, means], 1)
+
+    def answer(self, predictions: Predictions, labels: Tensor | None) -> Mapping[str, Tensor]:
+        """What a client says of the fresh mean, by name: of a shape that `declares` gives.
+
+        Args:
+            predictions: of its training images by that mean, in eval mode, plain images.
+            labels: of these images ``[N]``; None of a client that has none.
+        """
+        return {}
+
+    def declares(self, classes: int, features: int) -> Mapping[str, Bounded]:
+        """What `answer` gives, by name, so that a server can refuse what does not fit.
+
+        Args:
+            classes: M.
+            features: q.
+        """
+        return {}
+
+    def regather(self, answers: Mapping[str, Tensor], gather: Tensor, present: Tensor, guests: Tensor) -> Tensor:
+        """Next server rows as mixtures ``[C, R+K]`` of (previous rows, clients), by what clients said of fresh ones.
+
+        Args:
+            answers: by name ``[K, …]``; NaN of those that are neither present nor guests.
+            gather: mixtures that the fresh rows are ``[C, R+K]``.
+            present: clients whose models and answers count ``[K]`` bool; at least one.
+            guests: clients without a model whose answers count ``[K]`` bool; at least one.
+        """
+        return gather
 
     def offer(self, state: State, round: int, rows: Tensor) -> Offer:
         """The models each client is sent at the start of a round: its own cluster's.

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, Self
 
+import torch
 from torch import Tensor
 
 State = Mapping[str, Tensor]
@@ -93,6 +94,13 @@ class Targets:
     """``[N]`` bool: whether the models that were asked agreed on the label."""
     notes: Mapping[str, Tensor] = field(default_factory=dict)
     """Further values for diagnostics; ``divisors``: what similarities were divided by, doubtful where not above 0."""
+
+    @classmethod
+    def of_labels(cls, labels: Tensor) -> Self:
+        """Those of a client whose images have labels ``[N]``: each counts in full, and nothing is mixed."""
+        nothing = torch.zeros_like(labels)
+        whole = torch.ones_like(labels, dtype=torch.float32)
+        return cls(labels, whole, nothing, torch.zeros_like(whole), torch.ones_like(labels, dtype=torch.bool))
 
 
 @dataclass(frozen=True)

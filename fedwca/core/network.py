@@ -1,4 +1,4 @@
-"""A network as source-free adaptation splits it: feature extractor (backbone, bottleneck) and a frozen classifier."""
+"""A network as domain adaptation splits it: feature extractor (backbone, bottleneck) and a classifier."""
 
 from __future__ import annotations
 
@@ -91,10 +91,13 @@ class Network(nn.Module):
         classifier: Literal["linear", "wn"],
         side: int,
         activation: Literal["none", "relu"] = "none",
+        whole: bool = False,
     ) -> None:
         super().__init__()
         self.side = side
         self.activation = activation
+        self.whole = whole
+        """Whether the classifier is trained and sent like the rest, which a partition of the data asks for."""
         self.backbone = backbone
         self.bottleneck = nn.Linear(backbone.width, bottleneck)
         self.norm = nn.BatchNorm1d(bottleneck)
@@ -228,19 +231,19 @@ class Architecture(Component):
             del found["activation"]  # so that source models from before there was a choice are known again
         return found
 
-    def build(self, classes: int, seed: int = 0, pretrained: bool = True) -> Network:
+    def build(self, classes: int, seed: int = 0, pretrained: bool = True, whole: bool = False) -> Network:
         """A network with initial weights drawn from ``seed``; the global generator is left as it was.
 
         Args:
             classes: M.
             seed: of what is not pre-trained.
             pretrained: False where all weights will be replaced, so that pre-trained ones need not be there.
+            whole: whether clients train the classifier too; it changes no weight.
         """
         with initial_weights(seed):
             backbone = self.backbone()
             if pretrained:
                 self.load_pretrained(backbone)
-            network = Network(
-                backbone, self.bottleneck, self.dropout, classes, self.classifier, self.side, self.activation
-            )
+            given = (self.bottleneck, self.dropout, classes, self.classifier, self.side, self.activation, whole)
+            network = Network(backbone, *given)
         return network.to(memory_format=torch.channels_last)

@@ -11,6 +11,8 @@ from fedwca.registry import UserValues
 Precision = Literal["fp32", "tf32", "bf16", "bf16-all"]
 """fp32; tf32: a GPU's products round their factors to ten bits; bf16: steps of training in bfloat16 where that is safe;
 bf16-all: evidence and labels too."""
+Trains = Literal["all", "classifier", "extractor"]
+"""Part of a model that training changes."""
 DROPPED = {"products", "compile"}
 """Kernels of the stacked engine in earlier releases, slower in all that was measured."""
 
@@ -34,6 +36,9 @@ class Training(UserValues):
     """Largest length of the gradient of a step, before weight decay; none does not clip."""
     cosine: PositiveInt | None = None
     """Rounds over which the learning rate falls to 0 along half a cosine; none keeps it constant."""
+    trains: Trains = "all"
+    """all; classifier: that alone, on features of the plain images without dropout, BatchNorm's statistics as they
+    are; extractor: all but the classifier."""
 
     def at(self, round: int) -> Training:
         """The training of one round, its learning rate that of the round.
@@ -48,6 +53,18 @@ class Training(UserValues):
 
         lr = cosine_learning_rate(self.lr, round, self.cosine)
         return self.model_copy(update={"lr": lr, "cosine": None})
+
+
+class FinishTraining(Training):
+    """How clients without labels train in the last phase, after the rounds of those that have labels."""
+
+    epochs: PositiveInt = 10
+    """Passes over the client's images."""
+    lr: PositiveFloat = 1e-2
+    """Learning rate of SGD."""
+    trains: Trains = "classifier"
+    """all; classifier: that alone, on features of the plain images without dropout, BatchNorm's statistics as they
+    are; extractor: all but the classifier."""
 
 
 class SourceTraining(UserValues):

@@ -12,7 +12,7 @@ from fedwca.data.cache import cache_dir, data_dir
 from fedwca.data.dataset import Domain, FederatedDataset
 from fedwca.data.folders import read_image_folder
 from fedwca.data.metrics import Metrics
-from fedwca.data.partition import ClientImages, Federation, partition
+from fedwca.data.partition import ClientImages, Federation, leave_one_out, partition
 from fedwca.data.readers import read_domains
 from fedwca.errors import DatasetMissing
 
@@ -31,6 +31,7 @@ __all__ = [
     "Metrics",
     "cache_dir",
     "data_dir",
+    "leave_one_out",
     "partition",
     "read_domains",
     "read_image_folder",

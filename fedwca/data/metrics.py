@@ -19,15 +19,24 @@ class Metrics:
         domains: true domain of each of K clients.
         train_labels: ``[N_train]`` int64 of each client.
         test_labels: ``[N_test]`` int64 of each client; may be empty.
+        counted: whether tables average a client's accuracy; None: everybody's.
     """
 
-    def __init__(self, domains: tuple[str, ...], train_labels: Sequence[Tensor], test_labels: Sequence[Tensor]) -> None:
+    def __init__(
+        self,
+        domains: tuple[str, ...],
+        train_labels: Sequence[Tensor],
+        test_labels: Sequence[Tensor],
+        counted: Sequence[bool] | None = None,
+    ) -> None:
         if not len(domains) == len(train_labels) == len(test_labels):
             raise UsageError(
                 f"metrics need domains and labels of the same clients, not {len(domains)}, {len(train_labels)} and "
                 f"{len(test_labels)}"
             )
         self._domains = domains
+        self.counted = torch.ones(len(domains), dtype=torch.bool) if counted is None else torch.tensor(counted)
+        """Clients whose accuracy tables average ``[K]`` bool: where some have labels, those without."""
         self._train_labels, self._test_labels = tuple(train_labels), tuple(test_labels)
 
     def __len__(self) -> int:
@@ -42,6 +51,10 @@ class Metrics:
         """True domain of each client as a number ``[K]`` int64, in order of appearance; for oracles."""
         names = list(dict.fromkeys(self._domains))
         return torch.tensor([names.index(name) for name in self._domains], dtype=torch.int64)
+
+    def training_truth(self, client: int) -> Tensor:
+        """Class of each of a client's training images ``[N_train]``; for oracles."""
+        return self._train_labels[client]
 
     def test_images(self) -> list[int]:
         """Test images of each client, K numbers."""

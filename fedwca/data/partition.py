@@ -1,7 +1,8 @@
-"""From a labelled data set to clients that have images only, and metrics that alone know more."""
+"""From a labelled data set to clients with what each may know of its images, and metrics that alone know more."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -11,12 +12,12 @@ from torch import Tensor
 
 from fedwca.data.dataset import Domain, FederatedDataset, Integers
 from fedwca.data.metrics import Metrics
-from fedwca.errors import UsageError
+from fedwca.errors import DataError, UsageError
 
 
 @dataclass(frozen=True, eq=False)
 class ClientImages:
-    """All that training may see of a client: uint8 images ``[N, 3, H, W]``, without labels or a domain."""
+    """All that training may see of a client: uint8 images ``[N, 3, H, W]``, labels where it has some, no domain."""
 
     train: Tensor
     """``[N_train, 3, H, W]``, at least one."""
@@ -24,6 +25,8 @@ class ClientImages:
     """``[N_validation, 3, H, W]``, kept aside; may be empty."""
     test: Tensor
     """``[N_test, 3, H, W]``; may be empty."""
+    labels: Tensor | None = None
+    """Of the training images ``[N_train]`` int64; None: it has images alone."""
 
     def __repr__(self) -> str:
         train, validation, test = map(len, (self.train, self.validation, self.test))
@@ -74,24 +77,81 @@ def partition(
             (groups, where it has groups), or a domain without published parts.
     """
     source = dataset.domain(source).name
+    if len(dataset.domains) == 1:
+        raise UsageError(f"data set {dataset.name!r} has only the source domain {source!r}; no client would be left")
+    targets = [name for name in dataset.domains if name != source]
+    return _federation(dataset, targets, clients, samples, seed, published)
+
+
+def leave_one_out(
+    dataset: FederatedDataset, target: str, *, clients: int, samples: int | None, seed: int, published: bool = False
+) -> Federation:
+    """Spread every domain over ``clients`` clients each, split 64/16/20; all have labels but those of the target.
+
+    Domains are drawn and split as `partition` does it, so a domain's clients are the same whatever its role.
+
+    Args:
+        dataset: the labelled data; its images are copied.
+        target: the domain whose clients have images alone; its labels go to the metrics, which count it alone.
+        clients: clients per domain, at least 1.
+        samples: most images per client, before the split; None: as many as there are.
+        seed: 0 or more.
+        published: take the published training and test parts in place of 64/16/20.
+
+    Raises:
+        UsageError: no such domain, a number out of bounds, no domain left, more clients than a domain has images, or a
+            domain without published parts.
+        DataError: a source has no image of a class or a client of it too few to train on, or the target has none to
+            test.
+    """
+    target = dataset.domain(target).name
+    sources = [name for name in dataset.domains if name != target]
+    if not sources:
+        raise UsageError(f"data set {dataset.name!r} has only the target domain {target!r}; no labelled one is left")
+    for name in sources:
+        counts = dataset.domains[name].counts(len(dataset.classes))
+        if lacking := [label for label, count in zip(dataset.classes, counts, strict=True) if not count]:
+            raise DataError(
+                f"source domain {name!r} has no image of class {lacking[0]!r}, and a labelled source needs some of "
+                "each; leave the domain out, or the class"
+            )
+    found = _federation(dataset, list(dataset.domains), clients, samples, seed, published, labelled=sources)
+    for client, name in zip(found.clients, found.metrics.domains, strict=True):
+        if name != target and len(client.train) < 2:
+            raise DataError(f"a client of source domain {name!r} has 1 training image; it needs 2 to train on")
+        if name == target and not len(client.test):
+            raise DataError(f"a client of target domain {name!r} has no test image; it needs 3 images or more")
+    return found
+
+
+def _federation(
+    dataset: FederatedDataset,
+    names: Sequence[str],
+    clients: int,
+    samples: int | None,
+    seed: int,
+    published: bool,
+    labelled: Sequence[str] = (),
+) -> Federation:
+    """Clients of the domains called ``names``; where some of these are ``labelled``, accuracies count the others."""
     if clients < 1 or seed < 0 or (samples is not None and samples < 1):
         raise UsageError(
             f"a partition needs clients >= 1, samples >= 1 and seed >= 0, not clients={clients}, samples={samples}, "
             f"seed={seed}"
         )
-    if len(dataset.domains) == 1:
-        raise UsageError(f"data set {dataset.name!r} has only the source domain {source!r}; no client would be left")
     images, owners, train, test = [], [], [], []
     for index, domain in enumerate(dataset.domains.values()):
-        if domain.name == source:
+        if domain.name not in names:
             continue
         for split in split_domain(domain, clients, samples, np.random.default_rng([seed, index]), published):
-            parts = (split.train, split.validation, split.test)
-            images.append(ClientImages(*(_tensor(domain, part) for part in parts)))
+            shown, kept, tested = (_tensor(domain, part) for part in (split.train, split.validation, split.test))
             owners.append(domain.name)
             train.append(torch.from_numpy(domain.labels[split.train]))
             test.append(torch.from_numpy(domain.labels[split.test]))
-    return Federation(tuple(images), Metrics(tuple(owners), tuple(train), tuple(test)))
+            labels = train[-1] if domain.name in labelled else None
+            images.append(ClientImages(shown, kept, tested, labels))
+    counted = [name not in labelled for name in owners]
+    return Federation(tuple(images), Metrics(tuple(owners), tuple(train), tuple(test), counted))
 
 
 def split_domain(

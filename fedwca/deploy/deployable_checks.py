@@ -30,6 +30,11 @@ def require_deployable(method: Method, rounds: int, network: Network) -> None:
     where = f"method {method.name!r} cannot be deployed:"
     if not rounds:
         raise UsageError(f"{where} it has no round; hand the source model out as it is")
+    if network.whole:
+        raise UsageError(
+            f"{where} its clients have labels and train the whole network, and a round of it takes two messages more "
+            "(the mean to all clients, their answers back), which deployments do not send yet; `fedwca bench` plays it"
+        )
     uploading = objectives_with_extras(method.objectives)
     if silent := [objective.name for objective in uploading if not objective.declares_uploads]:
         raise UsageError(

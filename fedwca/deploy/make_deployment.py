@@ -27,7 +27,7 @@ from fedwca.results.table_rows import Row, summarise
 from fedwca.results.write_run import to_plain
 from fedwca.runs.check_components import rehearse_components
 from fedwca.runs.choose_device import resolve_device
-from fedwca.runs.load_data import architecture, load
+from fedwca.runs.load_data import build_network, load
 from fedwca.runs.round_record import count_accuracies
 from fedwca.runs.run_request import RunRequest
 from fedwca.runs.run_trials_and_methods import split_trial
@@ -71,7 +71,7 @@ def make_deployment(wanted: DeployRequest) -> int:
     dataset, source = load(decided.config)
     config = decided.at(source).config
     method, rounds = decided.methods[-1]
-    network = architecture(config).build(len(dataset.classes))
+    network = build_network(config, len(dataset.classes))
     require_deployable(method, rounds, network)
     federation = split_trial(config, dataset, source, 0, 0) if wanted.dealt else None
     if federation is None and wanted.clients is None:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fedwca.core.network import Network
+from fedwca.core.training_settings import Trains
 from fedwca.engine.dropout import dropout_masks
 from fedwca.engine.randomness import place_counters, uniform
 from fedwca.functional import strong_augment
@@ -51,9 +52,13 @@ class StepDraws:
     """Number of the step within the training; of G clients ``[G, 1]`` int64."""
     batch: int
     """Largest number of images in a step."""
+    trains: Trains = "all"
+    """Part of the model that is trained; for the classifier alone images are plain and nothing is dropped."""
 
     def weak(self, images: Tensor, positions: Tensor) -> Tensor:
         """Images ``[B, 3, H, W]`` as training shows them."""
+        if self.trains == "classifier":
+            return self.network.prepare(images)
         return weak_views(self.network, images, self.keys("crop"), self.step, positions, 2 * self.batch)
 
     def strong(self, images: Tensor, positions: Tensor) -> Tensor:
@@ -64,6 +69,8 @@ class StepDraws:
 
     def masks(self, positions: Tensor, strong: Tensor | None = None) -> list[Tensor]:
         """Dropout masks ``[…, B, *shape]`` of plain and mixed images; behind them those of strong views, if any."""
+        if self.trains == "classifier":
+            return []
         drops = self.network.drops
         plain = dropout_masks(drops, self.keys("dropout"), self.step, positions, 2 * self.batch)
         if strong is None:

@@ -38,9 +38,10 @@ def wants_strong_views(objectives: Sequence[Objective]) -> bool:
     return any("strong" in objective.views for objective in objectives)
 
 
-def label_models(task: Task) -> list[str]:
-    """Models whose predictions `make_targets` needs, in order."""
-    return list(dict.fromkeys((*task.labeler.models, *(("start",) if observes(task.objectives) else ()))))
+def label_models(task: Task, labelled: bool) -> list[str]:
+    """Models whose predictions `make_targets` needs, in order; a client that has labels asks no labeler."""
+    read = () if labelled else task.labeler.models
+    return list(dict.fromkeys((*read, *(("start",) if observes(task.objectives) else ()))))
 
 
 def named_mixture(name: str, blend: Blend, own: Tensor) -> Tensor:
@@ -54,23 +55,33 @@ def observe(objectives: Sequence[Objective], start: Predictions) -> dict[str, Te
 
 
 def make_targets(
-    task: Task, predictions: Mapping[str, Predictions], draws: Tensor
+    task: Task, predictions: Mapping[str, Predictions], draws: Tensor, labels: Tensor | None = None
 ) -> tuple[Targets, dict[str, Tensor]]:
-    """Targets by the models the labeler reads, and what objectives observe of the start.
+    """Targets, a client's labels or what the labeler makes of predictions; and what objectives observe of the start.
 
     Args:
         task: what the client is to do.
         predictions: of the models that `label_models` names, on all of the client's images.
         draws: a uniform number for each image ``[N]``.
+        labels: the client's own ``[N]``; None: it has none, and the labeler is asked.
     """
-    targets = task.labeler({name: predictions[name] for name in task.labeler.models}, draws)
+    if labels is None:
+        targets = task.labeler({name: predictions[name] for name in task.labeler.models}, draws)
+    else:
+        targets = Targets.of_labels(labels)
     return targets, observe(task.objectives, predictions["start"]) if observes(task.objectives) else {}
 
 
-def self_labelled_loss(
-    task: Task, found: Predictions, draws: Tensor, source: Mapping[str, Tensor], shared: Mapping[str, Tensor]
+def loss_of_all(
+    task: Task,
+    found: Predictions,
+    draws: Tensor,
+    source: Mapping[str, Tensor],
+    shared: Mapping[str, Tensor],
+    labels: Tensor | None = None,
 ) -> Tensor:
-    """The task's objectives over all of a client's images, labelled by the very model that predicted them ``[]``, nats.
+    """The task's objectives over all of a client's images ``[]``, nats: with its labels, or those that the very model
+    gives that predicted them.
 
     Args:
         task: what the client is to do.
@@ -78,8 +89,9 @@ def self_labelled_loss(
         draws: a uniform number for each image ``[N]``.
         source: logits ``[N, M]`` of the source model, if it teaches.
         shared: what the server shares of uploads.
+        labels: the client's own ``[N]``; None: it has none.
     """
-    targets = task.labeler(dict.fromkeys(task.labeler.models, found), draws)
+    targets, observed = make_targets(task, dict.fromkeys((*task.labeler.models, "start"), found), draws, labels)
     batch = Batch(
         found.logits,
         found.features,
@@ -88,7 +100,7 @@ def self_labelled_loss(
         targets.weights.to(found.logits.dtype),
         dict.fromkeys(teacher_names(task.objectives), found.logits) | dict(source),
         dict.fromkeys(("weak", "strong"), found.logits),
-        observe(task.objectives, found),
+        observed,
         shared,
     )
     return torch.stack([objective(batch) for objective in task.objectives]).sum()

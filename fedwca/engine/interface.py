@@ -34,6 +34,10 @@ class ClientWork(View, Protocol):
     def passes(self) -> int:
         """Evaluation passes over each client's images so far."""
 
+    @property
+    def labels(self) -> Sequence[Tensor | None]:
+        """Labels of each client's training images ``[N]``; None of one that has none."""
+
     def clock(self, phase: str) -> AbstractContextManager[None]:
         """Adds the time spent inside to a phase."""
 
@@ -109,11 +113,13 @@ class Engine(Protocol):
     layout: Layout
     """The order of a row."""
     network: Network
-    """The source model; its classifier is shared and frozen."""
+    """The model everybody starts from; unless it is whole, its classifier is shared and frozen."""
     bank: Tensor
     """``[K, P]``, every client's own model."""
     images: list[Tensor]
     """Training images of each client ``[N, 3, H, W]`` uint8."""
+    labels: list[Tensor | None]
+    """Their labels ``[N]``; None of a client that has none."""
     sizes: Tensor
     """Training images of each client ``[K]``."""
     device: torch.device

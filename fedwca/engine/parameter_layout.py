@@ -9,7 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from fedwca.core.network import Network
+from fedwca.core.training_settings import Trains
 from fedwca.errors import CheckpointError
+
+CLASSIFIER = "classifier."
+"""What names of the classifier's tensors begin with."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,10 @@ class Slot:
 
 @dataclass(frozen=True)
 class Layout:
-    """The order of a row: trained parameters first, BatchNorm statistics after; the classifier is not in it."""
+    """The order of a row: trained parameters first, BatchNorm statistics after.
+
+    A classifier that is trained is the last of the parameters; one that is frozen is not in it.
+    """
 
     parameters: tuple[Slot, ...]
     statistics: tuple[Slot, ...]
@@ -41,8 +48,8 @@ class Layout:
 
     @classmethod
     def of(cls, network: Network) -> Layout:
-        """The layout of a network's feature extractor; a frozen backbone is no part of a row."""
-        left_out = ("classifier.", "backbone.") if network.backbone.frozen else ("classifier.",)
+        """The layout of a network; a frozen backbone, and a classifier unless the network is whole, are not in it."""
+        left_out = (*(() if network.whole else (CLASSIFIER,)), *(("backbone.",) if network.backbone.frozen else ()))
         position = 0
 
         def place(named: Any) -> tuple[Slot, ...]:
@@ -53,7 +60,8 @@ class Layout:
                 position = slots[-1].stop
             return tuple(slots)
 
-        parameters = place((n, p) for n, p in network.named_parameters() if not n.startswith(left_out))
+        taken = [(n, p) for n, p in network.named_parameters() if not n.startswith(left_out)]
+        parameters = place(sorted(taken, key=lambda named: named[0].startswith(CLASSIFIER)))
         statistics = place((n, b) for n, b in _statistics(network) if not n.startswith(left_out))
         return cls(parameters, statistics, tuple(f"backbone.{name}." for name in network.backbone.shortcuts))
 
@@ -61,6 +69,16 @@ class Layout:
     def trained(self) -> int:
         """Trained parameters: the first positions of a row."""
         return self.parameters[-1].stop
+
+    @property
+    def head(self) -> slice:
+        """Positions of the classifier in a row; none where it is frozen."""
+        own = [slot.start for slot in self.parameters if slot.name.startswith(CLASSIFIER)]
+        return slice(min(own, default=self.trained), self.trained)
+
+    def positions(self, trains: Trains) -> slice:
+        """Positions of a row that training changes."""
+        return {"all": slice(0, self.trained), "classifier": self.head, "extractor": slice(0, self.head.start)}[trains]
 
     @property
     def width(self) -> int:
@@ -86,8 +104,10 @@ class Layout:
                 state[slot.name].copy_(slot.of(row))
 
     def layers(self) -> list[list[Slot]]:
-        """Convolutions and linear layers of the main path in order, each its weight and, where it has one, its bias."""
-        counted = (slot for slot in self.parameters if not slot.name.startswith(self.shortcuts))
+        """Convolutions and linear layers of the feature extractor's main path in order, each its weight and, where it
+        has one, its bias.
+        """
+        counted = (slot for slot in self.parameters if not slot.name.startswith((*self.shortcuts, CLASSIFIER)))
         weights = [slot for slot in counted if slot.name.endswith(".weight") and len(slot.shape) >= 2]
         bias = {slot.name: slot for slot in self.parameters if slot.name.endswith(".bias")}
         paired = [(w, bias.get(w.name.removesuffix("weight") + "bias")) for w in weights]

@@ -23,7 +23,7 @@ def model_card(about: ModelDescription, file: str, kind: str) -> str:
         ("Method", f"{say(about.label)} ({_code(about.method)}), rounds: {about.rounds}"),
         ("Model of", say(about.holder) + members),
         ("Domain", say(about.domain or "unknown")),
-        ("Made from", f"a source model trained on labelled {say(about.source)} images of {say(about.dataset)}"),
+        ("Made from", f"labelled {say(about.source)} images of {say(about.dataset)}"),
         ("Architecture", say(str(about.model["name"])) + (f" ({say(fields)})" if fields else "")),
         ("Configuration", f"hash {_code(about.config_hash)}"),
         ("Weights", f"hash {_code(about.weights_hash)}"),

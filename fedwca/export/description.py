@@ -38,7 +38,7 @@ class ModelDescription(BaseModel):
     dataset: str
     """Data set of the run."""
     source: str
-    """Domain of the labelled images."""
+    """Domain of the labelled images; where clients have them, names of all such domains."""
     domain: str | None = None
     """True domain of the holder; None where nobody knows it."""
     clients: tuple[int, ...] = ()

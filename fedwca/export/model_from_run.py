@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -99,7 +100,9 @@ def recorded_accuracy(reopened: OpenedRun, members: Sequence[int]) -> MeasuredAc
     if "test_images" not in found.get(-1, {}) or reopened.round not in found:
         return None
     sizes = found[-1]["test_images"]
-    own, source = (_pooled(found[round]["accuracy"], sizes, members) for round in (reopened.round, -1))
+    own, source = (_pooled(_of_all(found[round]), sizes, members) for round in (reopened.round, -1))
+    if reopened.network.whole:  # what everybody started from is nobody's model
+        source = None
     return MeasuredAccuracy(own, source, sum(sizes[k] for k in members))
 
 
@@ -119,7 +122,14 @@ def measure_accuracy(reopened: OpenedRun, network: Network, members: Sequence[in
         found = {k: metrics.accuracy(k, classify(model, clients[k].test)) for k in members if sizes[k]}
         return _pooled(found, sizes, members)
 
-    return MeasuredAccuracy(pooled(network), pooled(source), sum(sizes[k] for k in members))
+    started = None if source.whole else pooled(source)
+    return MeasuredAccuracy(pooled(network), started, sum(sizes[k] for k in members))
+
+
+def _of_all(record: Mapping[str, Any]) -> list[float]:
+    """Accuracy of each client, whether tables count it or not."""
+    others = record.get("accuracy_sources") or record["accuracy"]
+    return [two if math.isnan(one) else one for one, two in zip(record["accuracy"], others, strict=True)]
 
 
 def _pooled(
@@ -168,13 +178,20 @@ def describe_model(reopened: OpenedRun, network: Network, **more: object) -> Mod
             "method": reopened.unit.method,
             "label": reopened.label,
             "dataset": reopened.dataset_name,
-            "source": reopened.source,
+            "source": labelled_domains(reopened),
             "rounds": reopened.round + 1,
             "config_hash": run_identity(reopened.about),
             "weights_hash": weights_hash(network),
             **more,
         }
     )
+
+
+def labelled_domains(reopened: OpenedRun) -> str:
+    """Names of the domains whose images have labels: the source, or those of all clients that have some."""
+    if reopened.source is not None:
+        return reopened.source
+    return ", ".join(dict.fromkeys(name for name in reopened.domains if name != reopened.config.target))
 
 
 def input_side(model: Architecture) -> int:

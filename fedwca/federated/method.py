@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fedwca.core.central import Central
 from fedwca.core.interfaces import Aggregator, Clusterer, Objective, PseudoLabeler
+from fedwca.core.training_settings import FinishTraining, Training
 
 
 @dataclass(frozen=True)
@@ -18,3 +20,16 @@ class Method:
     objectives: tuple[Objective, ...]
     clusterer: Clusterer | None = None
     """Only where the aggregator's grouping needs one."""
+    finish: tuple[Objective, ...] = ()
+    """What clients without labels minimise in a last phase, after the rounds of those that have labels; none: there is
+    no such phase."""
+    start: Central | None = None
+    """What trains the model that is started from, where all domains are at one place; None: the run's own."""
+    training: Training | None = None
+    """How its clients train in a round; None: as the run says."""
+    finish_training: FinishTraining | None = None
+    """How they train in the last phase; None where there is none."""
+
+    def is_last_phase(self, round: int, rounds: int) -> bool:
+        """Whether a round is the last phase: it takes the place of one more round."""
+        return bool(self.finish) and round == rounds - 1

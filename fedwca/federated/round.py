@@ -11,17 +11,20 @@ import torch
 from torch import Tensor
 
 from fedwca.core.messages import Blend, Offer, Targets
+from fedwca.core.network import Network
 from fedwca.engine.client_signatures import BankSignatures
 from fedwca.engine.client_task import Task, Training
 from fedwca.engine.device_copy import to_host_async
 from fedwca.engine.interface import ClientWork, Engine
 from fedwca.engine.randomness import Keys
+from fedwca.federated.gather_evidence import Evidence, gather_evidence
 from fedwca.federated.method import Method
 from fedwca.federated.server import (
     Server,
     assign_clusters,
     declare_extras,
     expect_uploads,
+    find_guests,
     next_state,
     offer_models,
     pool_extras,
@@ -62,6 +65,10 @@ class Outcome:
     """What the clusterer says of its clusters, as plain values; only in round 0."""
     seconds: Mapping[str, float] = field(default_factory=dict)
     """Of the server: ``group`` for checks and clusters, ``mix`` for averages."""
+    gathered: Tensor | None = None
+    """The server's rows as mixtures ``[C, R+K]`` of (previous rows, clients); None where clients were not asked."""
+    evidence: Evidence | None = None
+    """What clients said of the fresh mean; None where they were not asked."""
 
     @property
     def present(self) -> Tensor:
@@ -79,9 +86,14 @@ class Outcome:
         return stack_reports(self.uploads, len(self.labels))
 
 
-def init_server(engine: Engine) -> Server:
-    """The server before round 0: it owns the source model and nothing else; every client's own model is the source."""
-    source = engine.layout.read(engine.network)
+def init_server(engine: Engine, start: Network | None = None) -> Server:
+    """The server before round 0: it owns the source model and nothing else; every client's own model is the source.
+
+    Args:
+        engine: has the bank.
+        start: what stands in for the source model; None: the engine's.
+    """
+    source = engine.layout.read(engine.network if start is None else start)
     engine.bank.copy_(source.expand_as(engine.bank))
     return Server(source[None], {}, source)
 
@@ -105,6 +117,13 @@ class OpenRound:
     """Those that take part."""
     done: Callable[[int], None]
     """Called after each client."""
+    last_phase: bool = False
+    """Whether clients without labels adapt what they were sent, after all rounds."""
+
+    @property
+    def guests(self) -> Tensor:
+        """Clients ``[K]`` bool without labels where others have some."""
+        return find_guests(self.engine.labels)
 
     @property
     def rows(self) -> Tensor:
@@ -114,7 +133,8 @@ class OpenRound:
     def blend(self, work: ClientWork) -> Blend:
         """Where clients start, by what they find in their own images."""
         with work.clock("evidence"):
-            return self.method.aggregator.blend(self.round, work) if self.round else Blend(work.own)
+            plain = self.round == 0 or self.last_phase
+            return Blend(work.own) if plain else self.method.aggregator.blend(self.round, work)
 
     def upload(self, work: ClientWork, blend: Blend, targets: Sequence[Targets]) -> list[SimulatedUpload]:
         """What trained clients send back."""
@@ -149,7 +169,8 @@ def open_round(
         return Task(method.pseudo_labeler, method.objectives, training.at(round), draws, shared)
 
     offer = offer_models(round, server, method.aggregator, clients, engine.layout.trained)
-    chosen = sample_clients(round, clients, participation, keys)
+    members = (~find_guests(engine.labels)).nonzero()[:, 0].tolist()
+    chosen = [members[place] for place in sample_clients(round, len(members), participation, keys)]
     return OpenRound(round, server, method, engine, keys, domains, offer, shared, task, chosen, done)
 
 
@@ -173,11 +194,18 @@ def close_round(turn: OpenRound, uploads: Sequence[SimulatedUpload]) -> tuple[Se
         round, method, server.state, by_client, present, lambda: read_signatures(turn), turn.keys
     )
     grouped = time.perf_counter()
-    weights = aggregator.gather(server.state, labels, engine.sizes, present, len(server.rows))
-    rows = engine.gather(weights, server.rows)
+    gather = aggregator.gather(server.state, labels, engine.sizes, present, len(server.rows))
+    rows, evidence = engine.gather(gather, server.rows), None
+    if aggregator.asks and bool(turn.guests.any()):  # the fresh mean is judged before it is final
+        evidence = gather_evidence(turn.task, aggregator, engine, labels, rows, present | turn.guests)
+        heard, guests = evidence.counts(present), evidence.counts(turn.guests)
+        if bool(heard.any()) and bool(guests.any()):
+            gather = aggregator.regather(evidence.answers, gather, heard, guests)
+            rows = engine.gather(gather, server.rows)
     state = next_state(aggregator, server.state, labels, by_client, present)
     seconds = {"group": grouped - began, "mix": time.perf_counter() - grouped}
-    outcome = Outcome(labels, turn.offer, by_client, turn.shared, notes, seconds)
+    asked = (None, None) if evidence is None else (gather, evidence)
+    outcome = Outcome(labels, turn.offer, by_client, turn.shared, notes, seconds, *asked)
     return Server(rows, state, server.source), outcome
 
 

@@ -40,6 +40,16 @@ class Server:
     """``[P]``, the model everybody started from."""
 
 
+def find_guests(labels: Sequence[Tensor | None]) -> Tensor:
+    """Clients ``[K]`` bool that have no labels where others do: they train in no round and are in no mean.
+
+    >>> find_guests([None, torch.tensor([3])]).tolist(), find_guests([None, None]).tolist()
+    ([True, False], [False, False])
+    """
+    lacking = torch.tensor([own is None for own in labels])
+    return lacking & ~lacking.all()
+
+
 def sample_clients(round: int, clients: int, participation: float, keys: Keys) -> list[int]:
     """Clients that take part in a round: all in round 0, where clusters are made, then a drawn share of them."""
     if round == 0 or participation == 1:

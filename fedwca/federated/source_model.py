@@ -179,13 +179,29 @@ def _accuracy_of(tensors: Mapping[str, Tensor]) -> float:
     return float(tensors.get("accuracy", torch.tensor(float("nan"))))
 
 
-def load_source(path: Path, classes: tuple[str, ...], model: Architecture, device: str = "cpu") -> TrainedSource:
+def initial_model(classes: tuple[str, ...], model: Architecture, seed: int, device: str = "cpu") -> TrainedSource:
+    """The network that clients begin from where nobody trained it before: whole, its weights drawn or pre-trained.
+
+    Args:
+        classes: names of the M classes.
+        model: architecture.
+        seed: of the initial weights, as for `pretrain`.
+        device: where it is.
+    """
+    network = model.build(len(classes), seed=fold_key([seed, "weights"]) >> 1, whole=True).to(device).eval()
+    recipe = {"classes": classes, "model": model.identity(), "seed": seed, "torch": torch.__version__.partition("+")[0]}
+    return TrainedSource(network, float("nan"), digest_recipe(recipe))
+
+
+def load_source(
+    path: Path, classes: tuple[str, ...], model: Architecture, device: str = "cpu", whole: bool = False
+) -> TrainedSource:
     """A user's own source model: a state dict as .safetensors, or as a .pt file without pickled objects.
 
     Raises:
         CheckpointError: the file is missing, damaged, or does not fit the architecture.
     """
-    network = model.build(len(classes), pretrained=False).to(device)
+    network = model.build(len(classes), pretrained=False, whole=whole).to(device)
     tensors = read_tensors(path, "--checkpoint takes")
     accuracy = _accuracy_of(tensors)
     tensors.pop("accuracy", None)

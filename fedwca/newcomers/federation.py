@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from torch import Tensor
@@ -14,6 +14,7 @@ from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.client_task import Training
 from fedwca.engine.precision import Precision
 from fedwca.engine.randomness import Keys
+from fedwca.errors import UsageError
 from fedwca.federated.method import Method
 from fedwca.federated.server import Server
 from fedwca.runs.choose_device import resolve_device
@@ -76,15 +77,27 @@ class ClusterAssignment:
 
 
 def load_federation(reopened: OpenedRun) -> TrainedFederation:
-    """The federation of a run that was opened again."""
-    config, unit = reopened.config, reopened.unit
+    """The federation of a run that was opened again; where its clients have labels, newcomers do what guests did last.
+
+    Raises:
+        UsageError: clients have labels, and the method says nothing of those that have none.
+    """
+    config, unit, method = reopened.config, reopened.unit, reopened.method
+    training: Training = method.finish_training or config.training
+    if method.finish:
+        method = replace(method, objectives=method.finish)
+    elif reopened.network.whole:
+        raise UsageError(
+            f"{reopened.path}: method {method.name!r} has no last phase, so a client without labels has nothing to "
+            "adapt by; `fedwca export` gives its model as it is"
+        )
     return TrainedFederation(
-        reopened.method,
+        method,
         reopened.network,
         reopened.federation.clients,
         reopened.server,
         reopened.labels,
-        config.training,
+        training,
         Keys(config.seed + unit.source_model, unit.trial),
         BatchNormPolicy(config.batch_norm),
         resolve_device(config.device),

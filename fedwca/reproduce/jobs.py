@@ -31,7 +31,7 @@ from fedwca.results.pictures import clusters, draw_bars, draw_weights, save
 from fedwca.results.read_run import count_of
 from fedwca.results.table_rows import summarise
 from fedwca.results.tables import Table
-from fedwca.runs.compare import chosen_sources
+from fedwca.runs.compare import chosen_domains
 from fedwca.runs.load_data import load
 from fedwca.runs.reporter import RunReporter
 from fedwca.runs.reuse_runs import CollectedRuns, collect_runs, dataset_name, sort_methods
@@ -99,7 +99,7 @@ def plan_jobs(wanted: ReproductionRequest) -> list[Job]:
         request = replace(asked, layer=layer, said=setting_origins(wanted, fits, name))
         printed = published_table(table, name)
         sources = list(wanted.sources) or list(found.sources.get(name, ["all"]))
-        requests = {str(one.layer["source"]): one for one in chosen_sources(request, sources, wanted.planning)}
+        requests = {str(one.layer["source"]): one for one in chosen_domains(request, sources, wanted.planning)}
         plans = {source: one.plan() for source, one in requests.items()}
         config = next(iter(plans.values())).config
         made.append(Job(canonical_name(table), fits, requests, plans, dataset_name(config), printed, quick))

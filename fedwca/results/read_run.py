@@ -98,7 +98,8 @@ class Run:
     def title(self) -> str:
         """What was run, in a line."""
         c = self.config
-        return run_title(data_name(c["dataset"], c.get("data")), c["source"], c["clients"], c["rounds"], c["seed"])
+        name = data_name(c["dataset"], c.get("data"))
+        return run_title(name, special_domain(c), c["clients"], c["rounds"], c["seed"])
 
     @cached_property
     def domains(self) -> Sequence[str]:
@@ -193,10 +194,19 @@ def count_of(number: int, what: str) -> str:
     return f"{number} {what}" + ("" if number == 1 else "s")
 
 
-def run_title(dataset: str, source: str | None, clients: int, rounds: int, seed: int) -> str:
-    """What was run, in a line."""
-    who = f"{count_of(clients, 'client')} per target domain"
-    return f"{dataset}, source {source}, {who}, {count_of(rounds, 'round')}, seed {seed}"
+def special_domain(config: Mapping[str, Any]) -> str:
+    """The one domain of a run that is unlike the others, and what it is.
+
+    >>> special_domain({"source": "mnist"}), special_domain({"source": None, "target": "usps"})
+    ('source mnist', 'target usps')
+    """
+    return f"target {config['target']}" if config.get("target") else f"source {config.get('source')}"
+
+
+def run_title(dataset: str, special: str, clients: int, rounds: int, seed: int) -> str:
+    """What was run, in a line; ``special`` is what `special_domain` says."""
+    who = f"{count_of(clients, 'client')} per {'target ' if special.startswith('source') else ''}domain"
+    return f"{dataset}, {special}, {who}, {count_of(rounds, 'round')}, seed {seed}"
 
 
 def data_name(dataset: str, data: str | Path | None) -> str:

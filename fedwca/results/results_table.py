@@ -36,8 +36,14 @@ def _seconds(entry: Entry) -> Cell:
     return Cell(MISSING if seconds is None else f"{seconds:.0f}", seconds)
 
 
+def _before(entry: Entry) -> Cell:
+    before = entry.get("before")
+    return mean_cell(before["mean"], before["std"]) if before else Cell("")
+
+
 DIFFERENCE = ResultColumn("to FedAvg", _to_fedavg, known=lambda entry: "difference" in entry)
 COLUMNS = (
+    ResultColumn("before last phase", _before, known=lambda entry: "before" in entry),
     ResultColumn("mean", lambda entry: mean_cell(entry["mean"], entry["std"])),
     DIFFERENCE,
     ResultColumn("runs", lambda entry: Cell(str(entry["n"]), entry["n"]), narrow=False),

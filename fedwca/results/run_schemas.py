@@ -48,6 +48,7 @@ class _Method(_Values):
 class _Settings(_Values):
     dataset: Text
     source: Text | None = None
+    target: Text | None = None
     clients: int = Field(ge=1)
     rounds: int
     seed: int
@@ -81,6 +82,7 @@ class _Entry(_Mean):
     n: int
     domains: dict[str, float | None]
     domain_stds: dict[str, float | None]
+    before: _Mean | None = None
     difference: _Mean | None = None
 
 
@@ -119,6 +121,7 @@ class RoundRecord(_Values):
     trial: int = Field(ge=0)
     round: int = Field(ge=-1)
     accuracy: Numbers
+    accuracy_sources: Numbers | None = None
     test_images: list[int] | None = None
     accuracy_local: Numbers | None = None
     labels: list[int] | None = None
@@ -134,6 +137,7 @@ class RoundRecord(_Values):
     bytes_down: float = 0
     bytes_up: float = 0
     passes: int = 0
+    phase: Literal["finish"] | None = None
     seconds: dict[str, float] = {}
 
     @model_validator(mode="after")

@@ -10,6 +10,7 @@ from fedwca.core.messages import Predictions
 from fedwca.engine.cpu_cores import limit_to_one_thread
 from fedwca.engine.sequential.replica import Replica
 from fedwca.results.pictures.models import Models
+from fedwca.results.read_run import special_domain
 from fedwca.runs.open_run import open_run
 
 
@@ -41,7 +42,7 @@ def predict_for_pictures(run: Path, method: str | None = None, source_model: int
         after = [ask(found.delivered[k], client.test) for k, client in enumerate(clients)]
     config = found.config
     title = (
-        f"{found.label} after {found.round + 1} rounds: {found.dataset_name}, source {found.source}, "
+        f"{found.label} after {found.round + 1} rounds: {found.dataset_name}, {special_domain(config.model_dump())}, "
         f"seed {config.seed}; source model {source_model}, trial {trial}"
     )
     return Models(

@@ -17,7 +17,7 @@ from fedwca.engine.randomness import fold_key, uniform
 from fedwca.federated.method import Method
 from fedwca.federated.source_model import load_source
 from fedwca.runs.choose_device import resolve_device
-from fedwca.runs.load_data import architecture
+from fedwca.runs.load_data import architecture, build_network
 
 
 def rehearse_components(config: RunConfig, methods: list[tuple[Method, int]], dataset: FederatedDataset) -> None:
@@ -32,7 +32,7 @@ def rehearse_components(config: RunConfig, methods: list[tuple[Method, int]], da
         UserWarning: a clusterer asks for a layer of a frozen backbone.
     """
     model = architecture(config)
-    network = model.build(len(dataset.classes), pretrained=config.checkpoint is None)
+    network = build_network(config, len(dataset.classes), pretrained=config.checkpoint is None)
     check_precision(config.precision, network.class_vectors.dtype, torch.device(resolve_device(config.device)))
     if config.checkpoint is not None:
         load_source(config.checkpoint, dataset.classes, model)

@@ -27,6 +27,8 @@ class RoundState:
     """Cluster of each client ``[K]`` in that round; None before round 0."""
     delivery: Tensor | None = None
     """The model each client would end with, as mixtures of the server's rows ``[K, R]``; None before round 0."""
+    adapted: Tensor | None = None
+    """Clients ``[K]`` bool that end with a model of their own instead, in the bank; None before the last phase."""
 
 
 class CheckpointStore(Protocol):
@@ -100,6 +102,7 @@ def state_to_tensors(point: RoundState, engine: Engine) -> tuple[dict[str, Tenso
         **({"bank": engine.bank} if point.round >= 0 else {}),
         **({} if point.labels is None else {"labels": point.labels}),
         **({} if point.delivery is None else {"delivery": point.delivery}),
+        **({} if point.adapted is None else {"adapted": point.adapted.byte()}),
         **{f"state.{name}": value for name, value in server.state.items()},
         # What is not in a row, such as the classifier: with it a model is whole without the source model's file.
         **{f"network.{name}": value for name, value in network.items() if name not in row},
@@ -148,5 +151,6 @@ def read_round_state(
             f"{saved.path}: holds {tuple(bank.shape)} values of clients' models; this run needs {(clients, width)}"
         )
     state = {name.removeprefix("state."): placed(name) for name in tensors if name.startswith("state.")}
-    point = RoundState(saved.round, Server(rows, state, source), tensors.get("labels"), tensors.get("delivery"))
-    return point, bank
+    adapted = tensors["adapted"].bool() if "adapted" in tensors else None
+    server = Server(rows, state, source)
+    return RoundState(saved.round, server, tensors.get("labels"), tensors.get("delivery"), adapted), bank

@@ -1,4 +1,4 @@
-"""Methods beside each other over sources: runs that are missing are made, and all go into one comparison."""
+"""Methods beside each other over sources or targets: missing runs are made, and all go into one comparison."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedwca.config.method_spec import parse_method
+from fedwca.config.resolve_config import domain_of
 from fedwca.datasets import datasets
 from fedwca.errors import UsageError
 from fedwca.registry import canonical_name, describe_unknown
 from fedwca.results.comparison import Comparison
-from fedwca.results.reference_method import REFERENCE
+from fedwca.results.reference_method import reference_among
 from fedwca.runs.load_data import load
 from fedwca.runs.reporter import SILENT, RunReporter
 from fedwca.runs.reuse_runs import collect_runs, dataset_name
@@ -21,7 +22,7 @@ from fedwca.runs.run_request import RunRequest
 def run_comparison(
     request: RunRequest,
     methods: Sequence[str],
-    sources: Sequence[str],
+    domains: Sequence[str],
     reference: str | None,
     out: Path,
     reporter: RunReporter = SILENT,
@@ -31,7 +32,7 @@ def run_comparison(
     Args:
         request: what all methods have in common.
         methods: baselines, or compositions such as ``fedwca:ta=0.05``.
-        sources: source domains; ``all``: each in turn; none: the data set's own default.
+        domains: source domains, or targets; ``all``: each in turn; none: the data set's own default.
         reference: method that differences are taken to; None: fedavg if it is run.
         out: folder of run folders, one a source.
         reporter: told how it goes.
@@ -40,23 +41,23 @@ def run_comparison(
         FedwcaError: what is wrong, in a sentence.
     """
     names = [parse_method(method).name for method in methods]
-    base = parse_method(reference).name if reference else REFERENCE
+    base = parse_method(reference).name if reference else reference_among(names)
     if reference and base not in names:
         raise UsageError(f"--reference {reference}: is not one of the methods {', '.join(names)}")
     layer = {**request.layer, "baselines": list(methods), "composed": False}
-    own = dict.fromkeys(["composed", *([] if sources else ["source"])], "compare")
+    own = dict.fromkeys(["composed", *([] if domains else ["source", "target"])], "compare")
     gathered = [
-        collect_runs(one, out, reporter) for one in chosen_sources(replace(request, layer=layer, said=own), sources)
+        collect_runs(one, out, reporter) for one in chosen_domains(replace(request, layer=layer, said=own), domains)
     ]
-    tables = {str(found.config.source): found.table for found in gathered}
+    tables = {str(domain_of(found.config)): found.table for found in gathered}
     return Comparison.of(dataset_name(gathered[-1].config), tables, base)
 
 
-def chosen_sources(request: RunRequest, names: Sequence[str], catalogue: bool = False) -> list[RunRequest]:
-    """The request once for each source, every one of them checked before anything is trained.
+def chosen_domains(request: RunRequest, names: Sequence[str], catalogue: bool = False) -> list[RunRequest]:
+    """The request once for each source, or target, every one of them checked before anything is trained.
 
     Args:
-        request: without a source.
+        request: with its partition, and without a source or target.
         names: as given; ``all``: every domain in turn; none: the data set's own default.
         catalogue: take the domains from the catalogue where the data set is in it, without looking at its files.
 
@@ -69,13 +70,13 @@ def chosen_sources(request: RunRequest, names: Sequence[str], catalogue: bool = 
     if catalogue and listed:
         domains, default = list(listed), listed[0]
         if strange := [name for name in names if canonical_name(name) not in (*listed, "all")]:
-            raise UsageError(f"--source {strange[0]}: {describe_unknown('domain', strange[0], listed)}")
+            raise UsageError(f"--{first.named} {strange[0]}: {describe_unknown('domain', strange[0], listed)}")
         wanted = domains if list(names) == ["all"] else [canonical_name(name) for name in names]
     else:
         dataset, default = load(first.config)
         wanted = list(dataset.domains) if list(names) == ["all"] else [dataset.domain(name).name for name in names]
     requests = [
-        replace(request, layer={**request.layer, "source": name}) for name in dict.fromkeys(wanted or [default])
+        replace(request, layer={**request.layer, first.named: name}) for name in dict.fromkeys(wanted or [default])
     ]
     for one in requests:
         one.plan()

@@ -12,6 +12,7 @@ from fedwca.config.run_config import RunConfig
 from fedwca.engine.memory import MeasuredMemory
 from fedwca.engine.precision import matmul_precision
 from fedwca.errors import FedwcaError
+from fedwca.results.read_run import special_domain
 from fedwca.results.run_schemas import read_records
 from fedwca.results.table_rows import Row
 from fedwca.results.write_run import to_plain
@@ -44,7 +45,7 @@ def execute_run(run: PreparedRun, reporter: RunReporter) -> FinishedRun:
             log_records(run.loggers, folder.path, values, progress.warn) as log,
             matmul_precision(config.precision, run.device),
         ):
-            given = (config, run.plan.methods, splits.dataset, splits.source)
+            given = (config, run.plan.methods, splits.dataset, splits.domain)
             records = run_bench(*given, progress, run.keeper, run.schedule, splits)
             for record in run.schedule.merged(records, folder.append, progress):
                 if prepared == run.started:  # the first record comes when the source models are there
@@ -91,4 +92,5 @@ class FinishedRun:
 
     def __repr__(self) -> str:
         found = ", ".join(f"{row.label} {row.mean:.1f} %" for row in self.table)
-        return f"<FinishedRun {str(self.path)!r}: {self.dataset}, source {self.config.source}: {found}>"
+        special = special_domain(self.config.model_dump())
+        return f"<FinishedRun {str(self.path)!r}: {self.dataset}, {special}: {found}>"

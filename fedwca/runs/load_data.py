@@ -1,12 +1,14 @@
-"""The images of a run, at the size that its architecture takes."""
+"""The images of a run, at the size that its architecture takes, and networks for them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from fedwca.config.component_registries import registry_of
+from fedwca.config.compose_methods import partition_of
+from fedwca.config.resolve_config import domain_of
 from fedwca.config.run_config import RunConfig
-from fedwca.core.network import Architecture
+from fedwca.core.network import Architecture, Network
 from fedwca.data.dataset import FederatedDataset
 from fedwca.datasets import find_dataset
 from fedwca.engine.memory import free_bytes, human_size
@@ -14,12 +16,12 @@ from fedwca.errors import UsageError
 
 
 def load(config: RunConfig) -> tuple[FederatedDataset, str]:
-    """The data set at the model's image size, and the source domain's name.
+    """The data set at the model's image size, and the name of the one domain that is unlike the others.
 
     Raises:
         DatasetMissing, DataError: see `fedwca.data`.
         CheckpointError: the model's pre-trained weights are not there or do not fit.
-        UsageError: the source is not a domain of it, or its images do not fit into memory.
+        UsageError: the source, or the target, is not a domain of it, or its images do not fit into memory.
     """
     component = find_dataset(config.dataset, config.data, config.components.get("dataset", {}).get(config.dataset))
     model = architecture(config)
@@ -29,7 +31,7 @@ def load(config: RunConfig) -> tuple[FederatedDataset, str]:
         refuse_too_many_images(config, counts, model.stored)
     reader = component.load_published if config.split == "published" else component.load
     dataset = reader(model.stored).resized(model.stored)
-    name = config.source or component.default_source or next(iter(dataset.domains))
+    name = domain_of(config) or component.default_source or next(iter(dataset.domains))
     return dataset, dataset.domain(name).name
 
 
@@ -38,6 +40,18 @@ def architecture(config: RunConfig) -> Architecture:
     fields = config.components.get("model", {}).get(config.model, {})
     built: Architecture = registry_of("model").build({"name": config.model, **fields})
     return built
+
+
+def build_network(config: RunConfig, classes: int, *, seed: int = 0, pretrained: bool = True) -> Network:
+    """A fresh network of a run, whole where its partition lets clients train all of it.
+
+    Args:
+        config: names the architecture.
+        classes: M.
+        seed: of what is not pre-trained.
+        pretrained: as of `Architecture.build`.
+    """
+    return architecture(config).build(classes, seed, pretrained, whole=partition_of(config).whole)
 
 
 def refuse_too_many_images(config: RunConfig, counts: Mapping[str, int], side: int) -> None:

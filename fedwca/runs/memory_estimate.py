@@ -13,7 +13,7 @@ from fedwca.data.partition import Federation
 from fedwca.engine.memory import MemoryEstimate, estimate_memory, human_size
 from fedwca.errors import UsageError
 from fedwca.federated.method import Method
-from fedwca.runs.load_data import architecture
+from fedwca.runs.load_data import architecture, build_network
 from fedwca.runs.select_engine import clients_at_once, footprint, trials_at_once
 
 
@@ -25,7 +25,7 @@ def estimate_run(
     The server keeps a row a client where a method keeps every client alone, else one a target domain.
     """
     model = architecture(config)
-    network = model.build(classes, pretrained=False)
+    network = build_network(config, classes, pretrained=False)
     domains = len(set(federation.metrics.domains))
     groupings = [method.aggregator.grouping for method, rounds in methods if rounds]
     rows = max((grouping.rows(len(federation), domains) for grouping in groupings), default=domains)

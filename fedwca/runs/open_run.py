@@ -31,7 +31,7 @@ from fedwca.results.read_run import data_name, read_run, run_identity
 from fedwca.results.run_schemas import read_configuration
 from fedwca.runs.checkpointer import RoundState, read_round_state
 from fedwca.runs.choose_device import resolve_device
-from fedwca.runs.load_data import architecture
+from fedwca.runs.load_data import architecture, build_network
 from fedwca.runs.run_images import load_same_images, locate_paths
 from fedwca.runs.run_trials_and_methods import split_trial
 from fedwca.runs.select_engine import choose_engine
@@ -59,7 +59,7 @@ class OpenedRun:
     """Every client's own model ``[K, P]``."""
     architecture: Architecture
     network: Network
-    """The source model, with the classifier that all models share."""
+    """The source model, with the classifier that all models share unless they have each their own in their rows."""
     layout: Layout
     """Where a network's tensors are in a row."""
     classes: Sequence[str]
@@ -106,8 +106,10 @@ class OpenedRun:
         return tuple(self.about["domains"])
 
     @property
-    def source(self) -> str:
-        """Name of the source domain."""
+    def source(self) -> str | None:
+        """Name of the source domain; None where clients have labels."""
+        if self.network.whole:
+            return None
         return self.config.source or self._images[1]
 
     @property
@@ -164,6 +166,13 @@ class OpenedRun:
         """
         if self.round < 0:
             return self.bank
+        models, adapted = self._deliver(), self.point.adapted
+        if adapted is not None:
+            models[adapted] = self.bank[adapted]
+        return models
+
+    def _deliver(self) -> Tensor:
+        """What the server sends each client at the end ``[K, P]``."""
         rows, delivery = self.server.rows, self.point.delivery
         if delivery is None:  # kept by an earlier release
             delivery = self.method.aggregator.deliver(self.server.state, len(rows))
@@ -204,7 +213,7 @@ def open_run(
     # Runs of earlier releases name their classes nowhere but beside their images.
     classes = tuple(about.get("classes", ())) or load_same_images(config, about, path)[0].classes
     built = architecture(config)
-    network = built.build(len(classes), pretrained=False)
+    network = build_network(config, len(classes), pretrained=False)
     layout = Layout.of(network)
     layout.write(network, tensors["source"])
     extra = {name.removeprefix("network."): t for name, t in tensors.items() if name.startswith("network.")}

@@ -47,8 +47,8 @@ class OpenRunFolder:
     folder: RunFolder
     plan: RunPlan
     dataset: FederatedDataset
-    source: str
-    """Name of the source domain."""
+    domain: str
+    """Name of the one domain that is unlike the others: the source, or the target."""
     started: float
     """``time.perf_counter()`` when the run was asked for."""
     about: Mapping[str, Any]
@@ -70,7 +70,7 @@ def prepare_run(opened: OpenRunFolder, reporter: RunReporter, ranks: RunRanks) -
     """
     folder, plan, dataset = opened.folder, opened.plan, opened.dataset
     device = resolve_device(plan.config.device)
-    splits = TrialSplits(plan.config, dataset, opened.source)
+    splits = TrialSplits(plan.config, dataset, opened.domain)
     first = splits.first()
     if opened.earlier is None:
         rehearse_components(plan.config, plan.methods, dataset)
@@ -78,7 +78,7 @@ def prepare_run(opened: OpenRunFolder, reporter: RunReporter, ranks: RunRanks) -
     domains, digest = first.metrics.domains, dataset.digest()
     if opened.earlier is None:
         decided: dict[str, Any] = {
-            "config": {**opened.about["config"], "source": opened.source},
+            "config": {**opened.about["config"], plan.named: opened.domain},
             "dataset_name": dataset.name,
             "classes": dataset.classes,
             "domains": domains,
@@ -102,7 +102,7 @@ def prepare_run(opened: OpenRunFolder, reporter: RunReporter, ranks: RunRanks) -
         )
     told = kernels.sentence if engine_name(config) == "stacked" else ""
     reporter.planned(
-        PlannedRun(plan, dataset, opened.source, device, folder.path, memory.describe_memory(needed), told)
+        PlannedRun(plan, dataset, opened.domain, device, folder.path, memory.describe_memory(needed), told)
     )
     records = folder.records()
     if opened.earlier is not None:
@@ -214,7 +214,7 @@ class PreparedRun:
     folder: RunFolder
     plan: RunPlan
     splits: TrialSplits
-    """The data set, its source domain, and the clients of each trial."""
+    """The data set, the domain that is unlike the others, and the clients of each trial."""
     domains: Sequence[str]
     """True domain of each client, K names."""
     keeper: Checkpointer

@@ -88,12 +88,12 @@ def follow_run(world: RankWorld) -> None:
     check_versions(opening["versions"])
     config = validate(opening["config"])
     methods = compose(config)
-    dataset, source = load(config)
+    dataset, domain = load(config)
     if dataset.digest() != opening["digest"]:
         raise DataError(f"the images of {dataset.name} here are not those of rank 0; all ranks need the same")
     units = remaining_rounds(config, methods, opening["begun"])
     share = RankSchedule(world, units, opening["asked"])
     with matmul_precision(config.precision, resolve_device(config.device)):
         share.followed(
-            run_bench(config, methods, dataset, source, share.told(), Checkpointer(share, opening["begun"]), share)
+            run_bench(config, methods, dataset, domain, share.told(), Checkpointer(share, opening["begun"]), share)
         )

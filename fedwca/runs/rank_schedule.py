@@ -21,7 +21,7 @@ from fedwca.results.checkpoints import Unit
 from fedwca.results.write_run import to_plain
 from fedwca.runs.checkpointer import CheckpointStore
 from fedwca.runs.choose_device import resolve_device
-from fedwca.runs.load_data import architecture
+from fedwca.runs.load_data import build_network
 from fedwca.runs.reporter import Progress
 from fedwca.runs.select_engine import choose_engine
 from fedwca.runs.source_models import Tell, source_models
@@ -63,18 +63,18 @@ class RankSchedule(Schedule):
         """As for one process."""
         return set(deal_trials(bundles, self.world.size // self.size)[self.world.rank // self.size])
 
-    def models(self, config: RunConfig, dataset: FederatedDataset, source: str, progress: Tell) -> list[TrainedSource]:
+    def models(self, config: RunConfig, dataset: FederatedDataset, domain: str, progress: Tell) -> list[TrainedSource]:
         """Each trained by one rank, in turn, and given to all."""
         everyone = self.world.everyone
         chosen = range(self.world.rank, config.source_models, self.world.size)
-        trained = dict(zip(chosen, source_models(config, dataset, source, progress, chosen), strict=True))
+        trained = dict(zip(chosen, source_models(config, dataset, domain, progress, chosen), strict=True))
         found = []
         for index in range(config.source_models):
             root, here = index % self.world.size, trained.get(index)
             value = None if here is None else (here.network.state_dict(), here.accuracy, here.digest)
             state, accuracy, digest = everyone.give(value, root)
             if here is None:
-                network = architecture(config).build(len(dataset.classes), pretrained=False)
+                network = build_network(config, len(dataset.classes), pretrained=False)
                 network.load_state_dict(state)
                 here = TrainedSource(network.eval().to(resolve_device(config.device)), accuracy, digest)
             found.append(here)
@@ -95,7 +95,7 @@ class RankSchedule(Schedule):
                 ShardedEngine(
                     choose_engine(config, network, own_images(clients, self.team)),
                     self.team,
-                    [c.train for c in clients],
+                    clients,
                 )
                 for network, clients in given
             ]

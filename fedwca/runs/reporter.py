@@ -44,8 +44,8 @@ class PlannedRun:
 
     plan: RunPlan
     dataset: FederatedDataset
-    source: str
-    """Name of the source domain."""
+    domain: str
+    """Name of the one domain that is unlike the others: the source, or the target."""
     device: str
     folder: Path
     memory: str

@@ -45,14 +45,14 @@ def refuse_other_request(path: Path, plan: RunPlan) -> None:
 
     Args:
         path: folder of the run that is there.
-        plan: what is asked for now; where it names no source, the data set's own is meant.
+        plan: what is asked for now; where it names no source and no target, the data set's own is meant.
 
     Raises:
         UsageError: they differ; says in what.
     """
     about = read_configuration(path)
-    plan = with_canonical_source(plan)
-    if plan.config.source is None and is_set_up(about):
+    plan = with_canonical_domain(plan)
+    if plan.domain is None and is_set_up(about):
         plan = plan.at(load(plan.config)[1])
     stored = {**about, "config": restore_config(about["config"]).model_dump(mode="json")}
     if different := differing_settings(stored, plan.described()):
@@ -60,9 +60,9 @@ def refuse_other_request(path: Path, plan: RunPlan) -> None:
         raise UsageError(f"{path}: holds a run of another configuration: {shown}; name another folder")
 
 
-def with_canonical_source(plan: RunPlan) -> RunPlan:
-    """A plan whose source domain, if it is named, is written as in `canonical_domain`, however it was asked for."""
-    return plan if plan.config.source is None else plan.at(canonical_domain(plan.config.source))
+def with_canonical_domain(plan: RunPlan) -> RunPlan:
+    """A plan whose source, or target, if it is named, is written as in `canonical_domain`, however it was asked for."""
+    return plan if plan.domain is None else plan.at(canonical_domain(plan.domain))
 
 
 def refuse_other_components(path: Path, about: Mapping[str, Any], plan: RunPlan) -> None:

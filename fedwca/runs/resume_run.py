@@ -50,8 +50,8 @@ def resume_run(path: Path, reporter: RunReporter = SILENT, ranks: RunRanks = ONE
     plan = replace(plan, config=locate_paths(config, about, path))
     loggers = build_loggers(about["loggers"])
     with RunFolder(path, again=True) as folder:
-        dataset, source = load_same_images(plan.config, about, path)
-        opened = OpenRunFolder(folder, plan.at(source), dataset, source, started, about, loggers)
+        dataset, domain = load_same_images(plan.config, about, path)
+        opened = OpenRunFolder(folder, plan.at(domain), dataset, domain, started, about, loggers)
         if is_set_up(about):
             warn_of_other_device(about, kind_of_device(resolve_device(config.device), ranks), reporter)
         return execute_run(prepare_run(opened, reporter, ranks), reporter)

@@ -23,7 +23,7 @@ from fedwca.runs.run_request import RunRequest
 from fedwca.runs.start_run import start_run
 
 OWN_TO_METHODS = {
-    *("aggregator", "clusterer", "pseudo_labeler", "objectives", "components"),
+    *("aggregator", "clusterer", "pseudo_labeler", "objectives", "finish", "components"),
     *("baselines", "composed", "name", "rounds", *SAME_NUMBERS),
 }
 """Fields of a configuration that a method's parts and rounds say again, or that change no number."""
@@ -31,7 +31,7 @@ OWN_TO_METHODS = {
 
 @dataclass(frozen=True)
 class CollectedRuns:
-    """Everything a table needs to know of one source."""
+    """Everything a table needs to know of one source, or of one target."""
 
     config: RunConfig
     table: list[Row]
@@ -45,10 +45,10 @@ class CollectedRuns:
 
 
 def collect_runs(request: RunRequest, out: Path, reporter: RunReporter) -> CollectedRuns:
-    """One source's runs: what is in ``out`` already is reused, the rest is run into a folder below it.
+    """Runs of one source or target: what is in ``out`` already is reused, the rest is run into a folder below it.
 
     Args:
-        request: with its source named and its methods as baselines, none composed.
+        request: with that domain named and its methods as baselines, none composed.
         out: folder of run folders.
         reporter: told what is reused and what goes on.
     """
@@ -58,7 +58,7 @@ def collect_runs(request: RunRequest, out: Path, reporter: RunReporter) -> Colle
         # What is run now would stand beside numbers of other images.
         refuse_other_images(decided.config, there.values())
     name = dataset_name(decided.config)
-    where = f"{name}, source {decided.config.source}"
+    where = f"{name}, {decided.named} {decided.domain}"
     for path in dict.fromkeys(run.path for run in there.values()):
         labels = [plan_label(decided, name) for name, run in there.items() if run.path == path]
         reporter.note(f"{where}: {', '.join(labels)} from {path}, finished with the same configuration, not run again")
@@ -66,7 +66,7 @@ def collect_runs(request: RunRequest, out: Path, reporter: RunReporter) -> Colle
         words = {parse_method(text).name: text for text in decided.config.baselines}
         layer = {**request.layer, "baselines": [words[name] for name in missing], "composed": False}
         rest = replace(request, layer=layer)
-        path = run_place(rest.plan(), out, f"{name}-{decided.config.source}")
+        path = run_place(rest.plan(), out, f"{name}-{decided.domain}")
         done = start_or_resume(replace(rest, out=path), reporter)
         there |= dict.fromkeys(missing, done)
     tables = {run.path: {row.name: row for row in run.table()} for run in there.values()}
@@ -120,7 +120,7 @@ def comparable_settings(config: Any) -> dict[str, Any] | None:
         values = type_components(validate(dict(config))).model_dump(mode="json")
     except InvalidConfig:
         return None
-    shared = {kind: values["components"].get(kind, {}) for kind in ("dataset", "model")}
+    shared = {kind: values["components"].get(kind, {}) for kind in ("dataset", "partition", "model")}
     return {**{key: value for key, value in values.items() if key not in OWN_TO_METHODS}, "shared": shared}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -44,16 +45,27 @@ def cluster_layers(
     return found
 
 
-def measure_evidence(server: Server, method: Method, engine: Engine, training: Training) -> dict[str, list[float]]:
+def measure_evidence(
+    server: Server, method: Method, engine: Engine, training: Training, models: Tensor | None = None
+) -> dict[str, list[float]]:
     """What the models that clients end with say of the clients' own training images; no label is read.
+
+    Args:
+        server: after the last round.
+        method: what was played.
+        engine: has the images.
+        training: of the run.
+        models: those that clients end with ``[K, P]``; None: what they are delivered. Clients with labels are left out.
 
     Returns:
         ``density``: soft neighborhood density (eq. 6, nats; more is better); ``entropy``: mean entropy of the outputs
         (nats; less is better, and least for a model that always says the same); each one value a client.
     """
-    rows = server.rows
+    rows = server.rows if models is None else models
+    weights = method.aggregator.deliver(server.state, len(rows)) if models is None else torch.eye(len(rows)).double()
+    labelled = [own is not None for own in engine.labels]
     nothing = torch.zeros(0, len(rows), dtype=torch.float64)
-    offer = Offer(method.aggregator.deliver(server.state, len(rows))[:, None], nothing)
+    offer = Offer(weights[:, None], nothing)
 
     def look(work: ClientWork) -> list[tuple[float, float]]:
         found = [torch.special.entr(own.probabilities).sum(1).mean() for own in work.outputs(work.own)]
@@ -61,5 +73,6 @@ def measure_evidence(server: Server, method: Method, engine: Engine, training: T
 
     task = Task(method.pseudo_labeler, method.objectives, training, lambda purpose: 0)
     found = engine.run(SingleStep(offer, rows, lambda client: task, range(len(engine.images)), look))
-    density, entropy = zip(*found, strict=True)
+    known = [(math.nan, math.nan) if own else both for own, both in zip(labelled, found, strict=True)]
+    density, entropy = zip(*known, strict=True)
     return {"density": list(density), "entropy": list(entropy)}

@@ -15,6 +15,7 @@ from fedwca.core.messages import Targets
 from fedwca.data.metrics import Metrics
 from fedwca.engine.client_signatures import BankSignatures
 from fedwca.engine.interface import Engine
+from fedwca.federated.last_phase import Shift
 from fedwca.federated.method import Method
 from fedwca.federated.round import Outcome
 from fedwca.functional import class_entropy, first_neighbours
@@ -43,6 +44,19 @@ def count_accuracies(
     return [found.get(client, math.nan) for client in range(len(metrics))]
 
 
+def split_accuracies(metrics: Metrics, accuracies: Sequence[float]) -> dict[str, list[float]]:
+    """Accuracies as a record has them: those that tables average, NaN for the others; and the latter apart.
+
+    Args:
+        metrics: say who is counted.
+        accuracies: of each client.
+    """
+    counted = metrics.counted.tolist()
+    shown = [value if own else math.nan for value, own in zip(accuracies, counted, strict=True)]
+    others = [math.nan if own else value for value, own in zip(accuracies, counted, strict=True)]
+    return {"accuracy": shown, **({} if all(counted) else {"accuracy_sources": others})}
+
+
 def describe_round(outcome: Outcome, method: Method, metrics: Metrics, engine: Engine, first: bool) -> dict[str, Any]:
     """What a round did, as plain values.
 
@@ -51,17 +65,19 @@ def describe_round(outcome: Outcome, method: Method, metrics: Metrics, engine: E
         method: what was played.
         metrics: holds the labels that accuracies need.
         engine: for sizes.
-        first: round 0, in which the classifier travels too.
+        first: round 0, in which a classifier that is frozen travels too.
     """
     uploads, clients = outcome.uploads, len(outcome.labels)
+    evidence = outcome.evidence
     phases: dict[str, float] = {}
     for upload in uploads.values():
         for phase, seconds in upload.seconds.items():
             phases[phase] = phases.get(phase, 0.0) + seconds
 
     def each(measure: Callable[[int, Targets], float]) -> list[float]:
-        """One value a client; NaN for those that were absent."""
-        return [measure(k, uploads[k].targets) if k in uploads else math.nan for k in range(clients)]
+        """One value a client that was given pseudo-labels; NaN for those that were absent or have labels."""
+        made = [k in uploads and engine.labels[k] is None for k in range(clients)]
+        return [measure(k, uploads[k].targets) if made[k] else math.nan for k in range(clients)]
 
     grouped = method.aggregator.grouping.makes_groups(first)
     divided = all("divisors" in upload.targets.notes for upload in uploads.values())
@@ -71,6 +87,8 @@ def describe_round(outcome: Outcome, method: Method, metrics: Metrics, engine: E
         "weights": outcome.weights,
         **({"shared": outcome.offer.shared} if len(outcome.offer.shared) else {}),
         **outcome.report,
+        **({} if outcome.gathered is None else {"gathered": outcome.gathered}),
+        **({"refused": {str(k): why for k, why in evidence.refused.items()}} if evidence and evidence.refused else {}),
         "pseudo_label_accuracy": each(lambda k, t: metrics.pseudo_label_accuracy(k, t.labels.cpu(), t.weights.cpu())),
         "agreement": each(lambda k, t: float(t.matched.double().mean())),
         "mixed": each(lambda k, t: float((t.mix > 0).sum())),
@@ -79,9 +97,24 @@ def describe_round(outcome: Outcome, method: Method, metrics: Metrics, engine: E
         **({"divisor": each(lambda k, t: float(t.notes["divisors"].min()))} if divided else {}),
         "bytes_down": bytes_down(outcome, method, engine, first),
         "bytes_up": bytes_up(outcome, method, engine),
-        "passes": sum(upload.passes for upload in uploads.values()),
+        "passes": sum(upload.passes for upload in uploads.values()) + (0 if evidence is None else len(evidence.asked)),
         "seconds": {**phases, **outcome.seconds},
     }
+
+
+def describe_last_phase(described: Mapping[str, Any], shifts: Mapping[int, Shift]) -> dict[str, Any]:
+    """What the last phase did, as plain values: as a round, from which nothing is uploaded.
+
+    Args:
+        described: the same as `describe_round` says it.
+        shifts: what it did to predictions, by client.
+    """
+    moved = {
+        "agreement": {str(client): shift.agreement for client, shift in shifts.items()},
+        "before": {str(client): shift.before.tolist() for client, shift in shifts.items()},
+        "after": {str(client): shift.after.tolist() for client, shift in shifts.items()},
+    }
+    return {**described, "phase": "finish", "bytes_up": 0, "shift": moved}
 
 
 def nearest_clients(method: Method, engine: Engine, source: Tensor) -> dict[str, Any]:

@@ -38,6 +38,12 @@ class WarnOnce:
                     f"collapse {method.name}",
                     f"{method.label}: from round {record['round']} client {client} gives all its images one label",
                 )
+        for client, why in record.get("refused", {}).items():
+            self._once(
+                f"refused {client} {method.name}",
+                f"{method.label}: in round {record['round']} client {client}'s answer is refused: it {why}; the mean "
+                "is made without it",
+            )
         if warning := outcome.notes.get("warning"):
             self._once(f"clusterer {method.name}", f"{method.label}: {warning}")
         if record["round"] == 0 and method.aggregator.grouping.needs_clusterer and len(outcome.labels) > 1:

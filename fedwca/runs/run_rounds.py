@@ -12,13 +12,20 @@ from fedwca.data.metrics import Metrics, mean
 from fedwca.engine.interface import Engine, TrialsInTurn
 from fedwca.engine.randomness import Keys
 from fedwca.errors import Diverged
+from fedwca.federated.last_phase import close_last_phase, final_models, measure_shift, open_last_phase
 from fedwca.federated.method import Method
-from fedwca.federated.round import Outcome, close_round, open_round
+from fedwca.federated.round import OpenRound, Outcome, SimulatedUpload, close_round, open_round
 from fedwca.federated.server import Server
 from fedwca.runs.checkpointer import RoundState
 from fedwca.runs.reporter import Progress
 from fedwca.runs.round_diagnostics import cluster_layers, measure_evidence
-from fedwca.runs.round_record import count_accuracies, describe_round, nearest_clients
+from fedwca.runs.round_record import (
+    count_accuracies,
+    describe_last_phase,
+    describe_round,
+    nearest_clients,
+    split_accuracies,
+)
 from fedwca.runs.round_warnings import WarnOnce
 
 
@@ -63,13 +70,13 @@ def run_rounds(
         number = min(points[i].round for i in waiting) + 1
         here = [i for i in waiting if points[i].round == number - 1]
         started = time.perf_counter()
+        last_phase = method.is_last_phase(number, rounds)
         turns = {
-            i: open_round(
-                number, points[i].server, method, engines.engines[i], config.training, trials[i].keys,
-                trials[i].metrics.domain_labels(), config.participation, progress.client,
+            i: begin_round(
+                config, number, last_phase, points[i].server, method, engines.engines[i], trials[i], progress
             )
             for i in here
-        }  # fmt: skip
+        }
         uploads = engines.run(turns)
         # What they did together is shared out evenly, so that the seconds of all records add up to the clock's.
         spent = (time.perf_counter() - started) / len(here)
@@ -77,50 +84,72 @@ def run_rounds(
         for i in here:
             began = time.perf_counter()
             try:
-                server, outcome = close_round(turns[i], uploads.pop(i))
+                server, outcome = end_round(turns[i], uploads.pop(i))
             except Diverged as error:
                 raise Diverged(f"{trials[i].name}{error}") from error
             # Laid out as a checkpoint gives them back: a sum's order may depend on strides.
             state = {name: value.contiguous() for name, value in server.state.items()}
             server = Server(server.rows.contiguous(), state, server.source)
             spent_here = spent + time.perf_counter() - began
-            record = record_round(config, number, rounds, server, outcome, method, engines.engines[i], trials[i])
+            record = record_round(config, rounds, turns[i], server, outcome, trials[i])
             record["seconds"]["round"] = spent_here
             caution(record, outcome, method)
             delivery = method.aggregator.deliver(server.state, len(server.rows))
-            points[i] = RoundState(number, server, outcome.labels, delivery)
+            points[i] = RoundState(number, server, outcome.labels, delivery, turns[i].guests if last_phase else None)
             accuracies_here.append(mean(record["accuracy"]))
             yield i, record, points[i]
         progress.elsewhere(len(here) - 1)
         progress.round(number + 1, mean(accuracies_here))
 
 
-def record_round(
+def begin_round(
     config: RunConfig,
     number: int,
-    rounds: int,
+    last_phase: bool,
     server: Server,
-    outcome: Outcome,
     method: Method,
     engine: Engine,
     trial: Trial,
+    progress: Progress,
+) -> OpenRound:
+    """A round as the server begins it, or the last phase in the place of one."""
+    domains = trial.metrics.domain_labels()
+    if last_phase:
+        return open_last_phase(number, server, method, engine, trial.keys, domains, progress.client)
+    training = method.training or config.training
+    given = (server, method, engine, training, trial.keys, domains, config.participation)
+    return open_round(number, *given, done=progress.client)
+
+
+def end_round(turn: OpenRound, uploads: Sequence[SimulatedUpload]) -> tuple[Server, Outcome]:
+    """A round, or the last phase, as the server ends it."""
+    return close_last_phase(turn, uploads) if turn.last_phase else close_round(turn, uploads)
+
+
+def record_round(
+    config: RunConfig, rounds: int, turn: OpenRound, server: Server, outcome: Outcome, trial: Trial
 ) -> dict[str, Any]:
     """What is written down of a round: accuracies, what was done, and looks that decide nothing."""
+    number, method, engine = turn.round, turn.method, turn.engine
     metrics, began = trial.metrics, time.perf_counter()
     local = count_accuracies(metrics, engine, clients=list(outcome.uploads))
     accuracy = count_accuracies(metrics, engine, method.aggregator.deliver(server.state, len(server.rows)), server.rows)
+    if turn.last_phase:  # who adapted has a model of its own
+        accuracy = [local[k] if k in outcome.uploads else value for k, value in enumerate(accuracy)]
     evaluated = time.perf_counter()
+    described = describe_round(outcome, method, metrics, engine, first=number == 0)
     record = {
         "round": number,
-        "accuracy": accuracy,
+        **split_accuracies(metrics, accuracy),
         "accuracy_local": local,
-        **describe_round(outcome, method, metrics, engine, first=number == 0),
+        **(describe_last_phase(described, measure_shift(turn)) if turn.last_phase else described),
     }
     if number == 0 and method.aggregator.grouping.needs_clusterer:
         record["clustering"] |= nearest_clients(method, engine, server.source)
     if number == 0 and config.probes:
         record["probes"] = cluster_layers(config.probes, engine, server.source, metrics, trial.keys)
     if number == rounds - 1 and config.evidence:
-        record["evidence"] = measure_evidence(server, method, engine, config.training)
+        models = final_models(method, server, engine, True) if turn.last_phase else None
+        record["evidence"] = measure_evidence(server, method, engine, config.training, models)
     record["seconds"] |= {"evaluate": evaluated - began, "record": time.perf_counter() - evaluated}
     return record

@@ -7,33 +7,39 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fedwca.config.compose_methods import component
 from fedwca.config.run_config import RunConfig
 from fedwca.data.dataset import FederatedDataset
 from fedwca.data.metrics import mean
-from fedwca.data.partition import Federation, partition
-from fedwca.engine.interface import TrialsInTurn
+from fedwca.data.partition import Federation
+from fedwca.engine.interface import Engine, TrialsInTurn
 from fedwca.engine.randomness import Keys, fold_key
 from fedwca.federated.method import Method
 from fedwca.federated.round import init_server
 from fedwca.federated.source_model import TrainedSource
 from fedwca.results.checkpoints import Unit
+from fedwca.runs.central_models import central_model
 from fedwca.runs.checkpointer import Checkpointer, RoundState
 from fedwca.runs.reporter import NO_PROGRESS, Progress
-from fedwca.runs.round_record import count_accuracies
+from fedwca.runs.round_record import count_accuracies, split_accuracies
 from fedwca.runs.round_warnings import WarnOnce
 from fedwca.runs.run_rounds import Trial, run_rounds
 from fedwca.runs.work_schedule import Schedule
 
 
-def split_trial(config: RunConfig, dataset: FederatedDataset, source: str, index: int, trial: int) -> Federation:
+def split_trial(config: RunConfig, dataset: FederatedDataset, domain: str, index: int, trial: int) -> Federation:
     """The clients of one trial; the same for every method.
 
     Raises:
         UsageError: more clients than images.
     """
     seed = fold_key([config.seed + index, trial, "partition"]) >> 1
+    deal = component("partition", config.partition, config.components)
     published = config.split == "published"
-    return partition(dataset, source, clients=config.clients, samples=config.samples, seed=seed, published=published)
+    found: Federation = deal(
+        dataset, domain, clients=config.clients, samples=config.samples, seed=seed, published=published
+    )
+    return found
 
 
 class TrialSplits:
@@ -42,11 +48,11 @@ class TrialSplits:
     Args:
         config: says how many clients and trials.
         dataset: see `fedwca.runs.load_data.load`.
-        source: name of the source domain.
+        domain: name of the one domain that is unlike the others, the source or the target.
     """
 
-    def __init__(self, config: RunConfig, dataset: FederatedDataset, source: str) -> None:
-        self.config, self.dataset, self.source = config, dataset, source
+    def __init__(self, config: RunConfig, dataset: FederatedDataset, domain: str) -> None:
+        self.config, self.dataset, self.domain = config, dataset, domain
         self._first: Federation | None = None
 
     def first(self) -> Federation:
@@ -56,13 +62,13 @@ class TrialSplits:
             UsageError: more clients than images.
         """
         if self._first is None:
-            self._first = split_trial(self.config, self.dataset, self.source, 0, 0)
+            self._first = split_trial(self.config, self.dataset, self.domain, 0, 0)
         return self._first
 
     def take(self, index: int, trial: int) -> Federation:
         """Any of them, for its rounds: it is not kept here, so that its images go when they are done."""
         if (index, trial) != (0, 0):
-            return split_trial(self.config, self.dataset, self.source, index, trial)
+            return split_trial(self.config, self.dataset, self.domain, index, trial)
         found, self._first = self.first(), None
         return found
 
@@ -110,6 +116,14 @@ class _Bench:
             if units:
                 yield from self.run_method(method, rounds, units, engines, trials)
 
+    def start_of(self, method: Method, unit: Unit, engine: Engine, trial: Trial) -> TrainedSource:
+        """The model that a method starts from: the run's, or one that it trains itself."""
+        model = self.models[unit.source_model]
+        if method.start is None:
+            return model
+        seed = fold_key([self.config.seed + unit.source_model, unit.trial, "central"]) >> 1
+        return central_model(method.start, self.config, engine, trial.metrics, model, seed)
+
     def run_method(
         self,
         method: Method,
@@ -122,17 +136,19 @@ class _Bench:
         label = f"{method.label}{_which(list(units.values()), self.federations)}"
         sizes = {i: len(trials[i].metrics) for i in units}
         self.progress.begin(label, rounds, sum(sizes.values()))
-        points, accuracy = {}, dict.fromkeys(units, math.nan)
+        points, accuracy, digests = {}, dict.fromkeys(units, math.nan), {}
         for i, unit in units.items():
-            model, engine = self.models[unit.source_model], engines.engines[i]
+            engine = engines.engines[i]
+            model = self.start_of(method, unit, engine, trials[i])
+            digests[i] = model.digest
             point = self.keeper.restore(unit, engine, model.digest)
             if point is None:
-                point = RoundState(-1, init_server(engine))
-                first = count_accuracies(trials[i].metrics, engine)
-                accuracy[i] = mean(first)
+                point = RoundState(-1, init_server(engine, model.network))
+                first = split_accuracies(trials[i].metrics, count_accuracies(trials[i].metrics, engine))
+                accuracy[i] = mean(first["accuracy"])
                 home = {"source_accuracy": model.accuracy, "source_digest": model.digest}
                 images = {"test_images": trials[i].metrics.test_images()}
-                yield {**_tag(unit), "round": -1, "accuracy": first, **images, **home}
+                yield {**_tag(unit), "round": -1, **first, **images, **home}
                 self.keeper.save(unit, point, engine, model.digest, last=rounds == 0)
             if point.round >= 0:
                 self.progress.earlier(point.round + 1, sizes[i])
@@ -144,7 +160,7 @@ class _Bench:
             # Who goes together keeps the point before the last until all have ended: it is where a run that is
             # stopped in between goes on with all of them.
             last = after.round == rounds - 1 and len(units) == 1
-            self.keeper.save(unit, after, engines.engines[i], self.models[unit.source_model].digest, last)
+            self.keeper.save(unit, after, engines.engines[i], digests[i], last)
         if len(units) > 1:
             for unit in units.values():
                 self.keeper.end(unit)
@@ -155,7 +171,7 @@ def run_bench(
     config: RunConfig,
     methods: Sequence[tuple[Method, int]],
     dataset: FederatedDataset,
-    source: str,
+    domain: str,
     progress: Progress = NO_PROGRESS,
     keeper: Checkpointer | None = None,
     share: Schedule | None = None,
@@ -167,14 +183,14 @@ def run_bench(
         config: what to run.
         methods: with their rounds, see `fedwca.config.compose_methods.compose`.
         dataset: see `fedwca.runs.load_data.load`.
-        source: name of the source domain.
+        domain: name of the one domain that is unlike the others, the source or the target.
         progress: told how far it is.
         keeper: keeps a point after each record was taken, and says where an earlier process stopped.
         share: what this process does of it; None: all.
-        splits: clients of the same data set and source, where the first trial's have been looked at.
+        splits: clients of the same data set and domain, where the first trial's have been looked at.
     """
     keeper, share = keeper or Checkpointer(), share or Schedule()
-    splits = splits or TrialSplits(config, dataset, source)
+    splits = splits or TrialSplits(config, dataset, domain)
     federations = [(index, trial) for index in range(config.source_models) for trial in range(config.trials)]
     left = {
         at: [(method, rounds) for method, rounds in methods if not keeper.finished(Unit(*at, method.name), rounds)]
@@ -184,7 +200,7 @@ def run_bench(
     progress.earlier(finished, 0)
     if not any(left.values()):
         return
-    models = share.models(config, dataset, source, progress.source)
+    models = share.models(config, dataset, domain, progress.source)
     at_once = 1
     if len(federations) > 1:
         networks = [model.network for model in models]

@@ -17,7 +17,7 @@ from fedwca.engine.stacked import StackedEngine, StackedTrials, can_share_step
 from fedwca.engine.stacked.tuning.kernels import Kernels
 from fedwca.errors import UsageError
 from fedwca.runs.choose_device import resolve_device
-from fedwca.runs.load_data import architecture
+from fedwca.runs.load_data import build_network
 
 ENGINES: dict[str, type[SequentialEngine] | type[StackedEngine]] = {"loop": SequentialEngine, "stacked": StackedEngine}
 """Engines by the name that `RunConfig.engine` gives them."""
@@ -133,7 +133,7 @@ def fix_trials_at_once(config: RunConfig, classes: int, clients: Sequence[Client
     Raises:
         UsageError: see `trials_at_once`.
     """
-    network = architecture(config).build(classes, pretrained=False)
+    network = build_network(config, classes, pretrained=False)
     number = trials_at_once(config, network, clients)
     return config.model_copy(update={"trials_at_once": min(number, config.trials_at_once or most)})
 
@@ -147,7 +147,7 @@ def restore_trials_at_once(config: RunConfig, classes: int, clients: Sequence[Cl
         clients: unlabeled images of one federation.
         before: trials that went together.
     """
-    network, number = architecture(config).build(classes, pretrained=False), before
+    network, number = build_network(config, classes, pretrained=False), before
     if engine_name(config) != "stacked":
         number = 1
     elif (

@@ -16,7 +16,7 @@ from fedwca.engine.stacked.tuning.kernels import DROPPED, Kernels, default_kerne
 from fedwca.errors import UsageError
 from fedwca.federated.method import Method
 from fedwca.runs.choose_device import resolve_device
-from fedwca.runs.load_data import architecture
+from fedwca.runs.load_data import build_network
 from fedwca.runs.select_engine import clients_at_once, engine_name, fits_memory, trials_at_once
 
 
@@ -73,7 +73,7 @@ def choose_kernels(
     if config.kernels == "measure":
         return measure_kernels(config, methods, classes, clients, device)
     if config.kernels == "auto":
-        network = architecture(config).build(classes, pretrained=False)
+        network = build_network(config, classes, pretrained=False)
         return KernelChoice(default_kernels(network, device), "the default")
     return KernelChoice(config.kernels, "asked for")
 
@@ -102,7 +102,7 @@ def measure_kernels(
     """The quickest on the run's shapes: as many clients as go at a time, of all trials, a full batch of each; arguments
     as above.
     """
-    network = architecture(config).build(classes, pretrained=False).to(device)
+    network = build_network(config, classes, pretrained=False).to(device)
     count, batch = clients_at_once(config, network, clients), config.training.batch_size
     some = sorted(clients, key=lambda client: -len(client.train))[:count]
     batch = min(batch, len(some[-1].train))

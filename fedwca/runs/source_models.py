@@ -6,11 +6,12 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from fedwca.config.compose_methods import partition_of
 from fedwca.config.run_config import RunConfig
 from fedwca.data.dataset import FederatedDataset
 from fedwca.engine.cpu_cores import count_cores, limit_to_one_thread
 from fedwca.engine.precision import matmul_precision
-from fedwca.federated.source_model import TrainedSource, load_source, pretrain
+from fedwca.federated.source_model import TrainedSource, initial_model, load_source, pretrain
 from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.load_data import architecture
 
@@ -18,14 +19,14 @@ Tell = Callable[[int, int, float], None]
 
 
 def source_models(
-    config: RunConfig, dataset: FederatedDataset, source: str, progress: Tell, chosen: Sequence[int] | None = None
+    config: RunConfig, dataset: FederatedDataset, domain: str, progress: Tell, chosen: Sequence[int] | None = None
 ) -> list[TrainedSource]:
     """Source models in order, each trained on a thread of its own as far as there are cores.
 
     Args:
         config: says how many and how.
-        dataset: holds the source domain.
-        source: its name.
+        dataset: holds the source domain, where there is one.
+        domain: its name.
         progress: told (epochs done, epochs, held-out accuracy in percent), over all of them.
         chosen: which of them; None: all.
     """
@@ -40,7 +41,7 @@ def source_models(
             done[index] = epoch
             progress(sum(done), total, accuracy)
 
-        return source_model(config, dataset, source, index, tell)
+        return source_model(config, dataset, domain, index, tell)
 
     # In full float32 whatever clients compute in: source models are kept for runs of any precision.
     full = matmul_precision("fp32", resolve_device(config.device))
@@ -57,14 +58,19 @@ def source_models(
 def source_model(
     config: RunConfig,
     dataset: FederatedDataset,
-    source: str,
+    domain: str,
     index: int,
     progress: Tell = lambda epoch, epochs, accuracy: None,
 ) -> TrainedSource:
-    """The index-th source model: pre-trained, from the cache, or the user's own checkpoint."""
+    """The index-th source model: pre-trained, from the cache, or the user's own checkpoint.
+
+    Where clients train the whole network it is one that nobody has trained, or the user's own.
+    """
     model = architecture(config)
-    device = resolve_device(config.device)
+    device, whole = resolve_device(config.device), partition_of(config).whole
     if config.checkpoint is not None:
-        return load_source(config.checkpoint, dataset.classes, model, device)
-    domain, seed = dataset.domains[source], config.seed + index
-    return pretrain(domain, dataset.classes, model, config.source_training, seed, device, progress)
+        return load_source(config.checkpoint, dataset.classes, model, device, whole)
+    seed = config.seed + index
+    if whole:
+        return initial_model(dataset.classes, model, seed, device)
+    return pretrain(dataset.domains[domain], dataset.classes, model, config.source_training, seed, device, progress)

@@ -17,7 +17,7 @@ from fedwca.runs.load_data import load
 from fedwca.runs.log_to import build_loggers
 from fedwca.runs.prepare_run import OpenRunFolder, describe_request, prepare_run
 from fedwca.runs.reporter import SILENT, RunReporter
-from fedwca.runs.resume_checks import refuse_other_request, with_canonical_source
+from fedwca.runs.resume_checks import refuse_other_request, with_canonical_domain
 from fedwca.runs.resume_run import resume_run
 from fedwca.runs.run_request import ONE_PROCESS, RunRanks, RunRequest
 
@@ -46,11 +46,11 @@ def start_run(request: RunRequest, reporter: RunReporter = SILENT, ranks: RunRan
     with RunFolder(path) as folder:
         try:
             # First of all: whatever kills this process from here on, the folder says what it was for.
-            about = describe_request(with_canonical_source(plan), path, request.keep, loggers)
+            about = describe_request(with_canonical_domain(plan), path, request.keep, loggers)
             folder.write("config.json", about)
-            dataset, source = load(plan.config)
-            given = (dataset, source, started, to_plain(about), loggers, request.profile)
-            opened = OpenRunFolder(folder, plan.at(source), *given)
+            dataset, domain = load(plan.config)
+            given = (dataset, domain, started, to_plain(about), loggers, request.profile)
+            opened = OpenRunFolder(folder, plan.at(domain), *given)
             prepared = prepare_run(opened, reporter, ranks)
         except BaseException:
             folder.discard()

@@ -30,9 +30,9 @@ class Schedule:
         """Which of the units that are left, each with its rounds, this process does; a bundle goes together."""
         return {unit for bundle in bundles for unit in bundle}
 
-    def models(self, config: RunConfig, dataset: FederatedDataset, source: str, progress: Tell) -> list[TrainedSource]:
+    def models(self, config: RunConfig, dataset: FederatedDataset, domain: str, progress: Tell) -> list[TrainedSource]:
         """All source models."""
-        return source_models(config, dataset, source, progress)
+        return source_models(config, dataset, domain, progress)
 
     def trials_at_once(self, config: RunConfig, networks: Sequence[Network], clients: Sequence[ClientImages]) -> int:
         """Federations that go through each round together, see `fedwca.runs.select_engine.trials_at_once`.

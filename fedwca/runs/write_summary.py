@@ -57,7 +57,8 @@ def tabulate(plan: RunPlan, records: Sequence[dict[str, Any]], domains: Sequence
 def draw_picture(run: PreparedRun, records: Sequence[Mapping[str, Any]], results: Mapping[str, Any]) -> None:
     """Write ``overview.png``; where that fails, a warning says so, since a picture must not cost the table."""
     config, file = run.plan.config, run.folder.path / "overview.png"
-    title = run_title(run.splits.dataset.name, config.source, config.clients, rounds=config.rounds, seed=config.seed)
+    special = f"{run.plan.named} {run.plan.domain}"
+    title = run_title(run.splits.dataset.name, special, config.clients, rounds=config.rounds, seed=config.seed)
     try:
         overview(records, results, file, title)
     except Exception as error:  # whatever a plotting library makes of this machine's settings

@@ -15,7 +15,7 @@ from fedwca.data.cache import make_folder
 from fedwca.errors import UsageError
 from fedwca.results.settings_without_effect import SAME_NUMBERS
 from fedwca.results.tables import Table
-from fedwca.runs.compare import chosen_sources
+from fedwca.runs.compare import chosen_domains
 from fedwca.runs.reporter import RunReporter, WarningsOnly
 from fedwca.runs.reuse_runs import collect_runs
 from fedwca.runs.run_request import RunRequest
@@ -54,7 +54,7 @@ def search(wanted: Search, reporter: RunReporter) -> list[dict[str, Any]]:
     except ImportError:
         raise UsageError("fedwca sweep needs Optuna; install it with: pip install 'fedwca[sweep]'") from None
     named = wanted.request.layer.get("source")
-    (request,) = chosen_sources(wanted.request, [named] if named else [])
+    (request,) = chosen_domains(wanted.request, [named] if named else [])
     decided = request.plan()
     params = [replace(param, key=resolve_grid(param.key, decided)) for param in wanted.params]
     for param in params:

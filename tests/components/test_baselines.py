@@ -45,15 +45,17 @@ def test_table_5_switches_one_part_on_at_a_time(preset: str, dataset: str) -> No
     assert component_values(found[TABLE_5[-1]]) == component_values(found["fedwca"])
 
 
-def methods_table() -> str:
-    """Every baseline and its composition, as the page shows it."""
+def methods_table(setting: str) -> str:
+    """Every baseline of a setting and its composition, as the page shows it."""
+    last = "Clusterer" if setting == "ffreeda" else "Last phase"
     lines = [
-        "| Name | Label | Clusterer | Aggregator | Pseudo-labels | Objectives | Rounds | Published |",
+        f"| Name | Label | {last} | Aggregator | Pseudo-labels | Objectives | Rounds | Published |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for name in baseline_names():
-        given = tomllib.loads((baseline_folder() / f"{name}.toml").read_text())
-        parts = [given.get("clusterer"), given["aggregator"], given["pseudo_labeler"]]
+    for name in baseline_names(setting):
+        given = tomllib.loads((baseline_folder() / setting / f"{name}.toml").read_text())
+        first = given.get("clusterer") or ", ".join(given.get("finish", ()))
+        parts = [first, given["aggregator"], given["pseudo_labeler"]]
         cells = [f"`{part}`" if part else "" for part in parts]
         objectives = ", ".join(f"`{objective}`" for objective in given["objectives"])
         rounds = str(given.get("rounds", ""))
@@ -89,9 +91,10 @@ def values_table() -> str:
     return "\n".join(lines)
 
 
-@pytest.mark.parametrize("block", ["methods", "values"])
+@pytest.mark.parametrize("block", ["methods", "methods-sfda", "values"])
 def test_the_page_shows_what_is_composed(block: str) -> None:
-    expected = {"methods": methods_table, "values": values_table}[block]()
+    tables = {"methods": lambda: methods_table("ffreeda"), "methods-sfda": lambda: methods_table("sfda")}
+    expected = {**tables, "values": values_table}[block]()
     shown = PAGE.read_text().split(f"<!-- begin {block} -->\n")[1].split(f"\n<!-- end {block} -->")[0]
     assert shown == expected, f"docs/methods.md, block {block}, should be:\n{expected}"
 

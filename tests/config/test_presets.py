@@ -51,6 +51,7 @@ def test_paper(
         "nesterov": False,
         "clip": None,
         "cosine": None,
+        "trains": "all",
     }
     assert (config.source_training.lr, config.source_training.momentum) == (1e-3, 0.9)
     assert config.source_training.weight_decay == 1e-3
@@ -77,10 +78,10 @@ def test_paper_models(dataset: str, model: str, epochs: int) -> None:
 
 def test_the_source_that_nobody_names_counts_too() -> None:
     assert (
-        values(resolve_plan({"dataset": "digit-five"}, preset_name="paper", source="synth"))["aggregator"]["ta"]
+        values(resolve_plan({"dataset": "digit-five"}, preset_name="paper", domain="synth"))["aggregator"]["ta"]
         == 0.001
     )
-    named = resolve_plan({"dataset": "digit-five", "source": "mnist"}, preset_name="paper", source="synth")
+    named = resolve_plan({"dataset": "digit-five", "source": "mnist"}, preset_name="paper", domain="synth")
     assert values(named)["aggregator"]["ta"] == 0.01
 
 

@@ -86,7 +86,7 @@ def found(kind: str, world: RankWorld) -> Any:
     """What a rank of a federation of this kind ends with."""
     mail = Mail(world)
     everybody, images = world.everyone, clients()
-    sharded = ShardedEngine(engine(own_images(images, everybody)), everybody, [c.train for c in images])
+    sharded = ShardedEngine(engine(own_images(images, everybody)), everybody, images)
     if kind == "same":
         came = results(sharded)
         if world.rank:

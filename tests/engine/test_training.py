@@ -97,7 +97,7 @@ def test_equals_a_plain_loop(
     slot = torch.zeros_like(row)
     received = SentModels(torch.ones(1, 1, dtype=torch.float64), lambda weights: mix_rows(weights, row[None]), row)
     task = Task(labeler, [Shot(), *more], training, lambda purpose: KEYS(2, 0, purpose))
-    desk = ClientWorker(Replica(network, layout), images, received, 1, slot, task)
+    desk = ClientWorker(Replica(network, layout), images, None, received, 1, slot, task)
     (targets,) = desk.train(Blend(desk.own))
     plain = reference(network, images, targets, training, KEYS(2, 0, "dropout"), mu=0.5 if more else 0.0)
     moved = (slot - row).abs().max()

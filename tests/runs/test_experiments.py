@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,6 @@ from fedwca.cli import run
 from fedwca.config.run_config import RunConfig
 from fedwca.errors import UsageError
 from fedwca.runs import execute_run as execute
-from fedwca.runs import run_trials_and_methods as bench
 from fedwca.runs.reporter import RunReporter
 
 from ..shades import write_shades
@@ -71,8 +71,9 @@ def test_the_clients_of_the_first_trial_are_drawn_once(
         drawn.append(more["seed"])
         return real(*given, **more)
 
-    real = bench.partition
-    monkeypatch.setattr(bench, "partition", counted)
+    dealing = importlib.import_module("fedwca.data.partition")
+    real = dealing.partition
+    monkeypatch.setattr(dealing, "partition", counted)
     fedwca.run_experiment(out=tmp_path / "run", trials=2, composed=False, **settings)
     assert len(drawn) == len(set(drawn)) == 2
 
@@ -84,7 +85,7 @@ class Heard(RunReporter):
         self.told: list[str] = []
 
     def planned(self, run: Any) -> None:
-        self.told.append(f"planned {run.source}")
+        self.told.append(f"planned {run.domain}")
 
     def interrupted(self, done: int, folder: Path) -> None:
         self.told.append(f"interrupted {done}")

@@ -22,7 +22,7 @@ def test_a_picture_that_fails_costs_a_warning(
     config = SimpleNamespace(source="a", clients=1, rounds=1, seed=0)
     dataset = SimpleNamespace(name="shades")
     run: Any = SimpleNamespace(
-        plan=SimpleNamespace(config=config),
+        plan=SimpleNamespace(config=config, named="source", domain="a"),
         folder=SimpleNamespace(path=tmp_path),
         splits=SimpleNamespace(dataset=dataset),
     )

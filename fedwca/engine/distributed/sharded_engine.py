@@ -20,10 +20,12 @@ T = TypeVar("T")
 def own_images(clients: Sequence[ClientImages], ranks: Ranks) -> list[ClientImages]:
     """The clients, those of other ranks without images: client k is rank (k mod G)'s, so domains are spread evenly."""
     nothing = slice(0, 0)
-    return [
-        c if k % ranks.size == ranks.index else ClientImages(c.train[nothing], c.validation[nothing], c.test[nothing])
-        for k, c in enumerate(clients)
-    ]
+
+    def emptied(c: ClientImages) -> ClientImages:
+        labels = None if c.labels is None else c.labels[nothing]
+        return ClientImages(c.train[nothing], c.validation[nothing], c.test[nothing], labels)
+
+    return [c if k % ranks.size == ranks.index else emptied(c) for k, c in enumerate(clients)]
 
 
 class ShardedEngine:
@@ -35,15 +37,15 @@ class ShardedEngine:
     Args:
         within: this rank's engine for all clients, made of what `own_images` gives.
         ranks: who works on these clients.
-        images: training images of all clients ``[N, 3, H, W]``, on the CPU; for counts and for signatures of images.
+        clients: all of them, on the CPU; for counts, for signatures of images, and to know who has labels.
     """
 
-    def __init__(self, within: Engine, ranks: Ranks, images: Sequence[Tensor]) -> None:
+    def __init__(self, within: Engine, ranks: Ranks, clients: Sequence[ClientImages]) -> None:
         self.within, self.ranks = within, ranks
         self.layout, self.network, self.device = within.layout, within.network, within.device
         self.bank = within.bank
-        self.images = list(images)
-        self.sizes = torch.tensor([len(x) for x in images])
+        self.images, self.labels = [own.train for own in clients], [own.labels for own in clients]
+        self.sizes = torch.tensor([len(x) for x in self.images])
 
     def _of(self, rank: int, clients: Sequence[int]) -> list[int]:
         return [client for client in clients if client % self.ranks.size == rank]

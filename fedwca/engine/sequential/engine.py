@@ -29,8 +29,8 @@ class SequentialEngine:
     """Runs clients one at a time per worker; memory is the bank plus one client's activations per worker.
 
     Args:
-        network: the model; its classifier is shared and frozen, its other tensors only give shapes.
-        clients: unlabeled images, ``[N, 3, H, W]`` uint8.
+        network: the model; a classifier that is not trained is shared, all other tensors only give shapes.
+        clients: images, ``[N, 3, H, W]`` uint8, and labels where there are any.
         device: where models and images live.
         workers: clients at the same time; None: as many as there are cores on a CPU, one on a GPU. Threads, not
             processes: torch releases the interpreter lock, and the bank needs no copy. Results do not depend on it.
@@ -59,6 +59,7 @@ class SequentialEngine:
         self.workers = max(1, min(workers or best, len(clients)))
         layout = torch.channels_last
         self.images = [c.train.to(self.device).contiguous(memory_format=layout) for c in clients]
+        self.labels = [None if c.labels is None else c.labels.to(self.device) for c in clients]
         self._test = [c.test.to(self.device).contiguous(memory_format=layout) for c in clients]
         self.sizes = torch.tensor([len(c.train) for c in clients])
         self.bank = self.layout.read(self.network).repeat(len(clients), 1)
@@ -78,8 +79,8 @@ class SequentialEngine:
                 received = SentModels(
                     weights, lambda w: self._apply_batch_norm(client, self.mix(w, rows), replica), source
                 )
-                personal, slot = offer.personal.shape[1], self.bank[client]
-                worker = ClientWorker(replica, self.images[client], received, personal, slot, round.task(client))
+                given = (self.images[client], self.labels[client], received, offer.personal.shape[1])
+                worker = ClientWorker(replica, *given, self.bank[client], round.task(client))
                 return round.step(worker)[0]
             finally:
                 self._replicas.put(replica)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from fedwca.core.messages import Predictions
 from fedwca.core.network import Network
+from fedwca.core.training_settings import Trains
 from fedwca.engine.client_task import Training
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.precision import Phase, Precision, compute_precision
@@ -17,7 +18,7 @@ from fedwca.engine.sgd import sgd_step
 
 
 class Replica:
-    """A private copy of the network; its feature extractor's tensors are views of whatever row is bound.
+    """A private copy of the network; the tensors that are in a row are views of whatever row is bound.
 
     Training steps therefore change the bound row in place: parameters by SGD, BatchNorm statistics by the modules.
     """
@@ -27,7 +28,6 @@ class Replica:
         self.network = copy.deepcopy(network).requires_grad_(False)
         self.layout = layout
         self.drops = network.drops
-        self.class_vectors = self.network.class_vectors
         like = self.class_vectors
         self.momentum = torch.zeros(layout.trained, dtype=like.dtype, device=like.device)
         self._momenta = [slot.of(self.momentum) for slot in layout.parameters]
@@ -39,6 +39,11 @@ class Replica:
             (owners[slot.name.rpartition(".")[0]], slot.name.rpartition(".")[2], index)
             for index, slot in enumerate(layout.statistics)
         ]
+
+    @property
+    def class_vectors(self) -> Tensor:
+        """The classifier's weight rows ``[M, q]``; of the bound row where classifiers are trained."""
+        return self.network.class_vectors
 
     def bind(self, row: Tensor) -> None:
         """Put the model ``row [P]`` on the network; nothing is copied."""
@@ -90,27 +95,36 @@ class Replica:
         for norm, momentum in zip(norms, before, strict=True):
             norm.momentum = momentum
 
-    def begin(self) -> None:
+    def begin(self, trains: Trains = "all") -> None:
         """Fresh momentum and training mode: the start of a client's round."""
-        self.network.train()
+        self.prepare_training(trains)
         self.momentum.zero_()
 
+    def prepare_training(self, trains: Trains) -> None:
+        """Training mode for a part of the model; where that is the classifier, all else is as in prediction."""
+        self.network.train(trains != "classifier")
+        here = self.layout.positions(trains)
+        for slot, parameter in zip(self.layout.parameters, self._leaves, strict=True):
+            parameter.requires_grad_(here.start <= slot.start < here.stop)
+
     def step(self, loss: Tensor, pull: Tensor | None, training: Training) -> None:
-        """One SGD step on the bound row: g + wd·w, momentum without dampening, as torch.optim.SGD does it.
+        """One SGD step on what is trained of the bound row: g + wd·w, momentum without dampening, as torch.optim.SGD.
 
         Args:
             loss: what the network's outputs cost ``[]``.
             pull: further gradient of the parameters ``[P]``, for penalties on the model itself.
             training: learning rate, momentum, weight decay, and the largest length of the gradient.
         """
-        found = torch.autograd.grad(loss, self._leaves, allow_unused=True, materialize_grads=True)
+        chosen = [i for i, parameter in enumerate(self._leaves) if parameter.requires_grad]
+        leaves, momenta = [self._leaves[i] for i in chosen], [self._momenta[i] for i in chosen]
+        found = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
         with torch.no_grad():
             gradients = [gradient.contiguous() for gradient in found]
             if pull is not None:
-                for gradient, slot in zip(gradients, self.layout.parameters, strict=True):
-                    gradient.add_(slot.of(pull))
+                for gradient, i in zip(gradients, chosen, strict=True):
+                    gradient.add_(self.layout.parameters[i].of(pull))
             if training.clip is not None:
                 # As torch.nn.utils.clip_grad_norm_ does it, on the parameters of all layers together.
                 length = torch.stack([gradient.norm() for gradient in gradients]).norm()
                 torch._foreach_mul_(gradients, (training.clip / (length + 1e-6)).clamp_max(1))
-            sgd_step(self._leaves, gradients, self._momenta, training)
+            sgd_step(leaves, gradients, momenta, training)

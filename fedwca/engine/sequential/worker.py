@@ -22,10 +22,18 @@ class ClientWorker(Clock):
     """A client at work: a `View` for K = 1 that remembers passes and trains into its ``slot [P]``."""
 
     def __init__(
-        self, replica: Replica, images: Tensor, received: SentModels, personal: int, slot: Tensor, task: Task
+        self,
+        replica: Replica,
+        images: Tensor,
+        labels: Tensor | None,
+        received: SentModels,
+        personal: int,
+        slot: Tensor,
+        task: Task,
     ) -> None:
         super().__init__(slot.device)
         self.replica, self.images, self.received, self.slot, self.task = replica, images, received, slot, task
+        self.labels = [labels]
         self._identity = torch.eye(received.weights.shape[0], dtype=received.weights.dtype)
         self.own = self.model(0)
         self.shared = self._identity[personal:]
@@ -56,8 +64,8 @@ class ClientWorker(Clock):
 
     def alignment(self, mixtures: Tensor) -> Tensor:
         """Mean cosine to the nearest classifier vector, one value a mixture: ``[M, Q+S] -> [1, M]``."""
-        vectors = self.replica.class_vectors
-        values = [alignment(self._pass(self.received.mix(w)).features, vectors) for w in mixtures]
+        # The pass comes first: it puts the model, and a classifier of its own, on the replica.
+        values = [alignment(self._pass(self.received.mix(w)).features, self.replica.class_vectors) for w in mixtures]
         return torch.stack(values)[None].double().cpu()
 
     def density(self, mixtures: Tensor) -> Tensor:
@@ -66,12 +74,14 @@ class ClientWorker(Clock):
 
     @torch.no_grad()
     def loss(self, mixtures: Tensor) -> Tensor:
-        """The task's objectives over all images, labelled by the mixed model itself: ``[M, Q+S] -> [1, M]``, nats."""
+        """The task's objectives over all images, with the client's labels or those that the mixed model itself gives:
+        ``[M, Q+S] -> [1, M]``, nats.
+        """
         draws, shared = self._draws("partners"), self._shared()
         teaches = "source" in program.teacher_names(self.task.objectives)
         source = {"source": self._pass(self.received.source).logits} if teaches else {}
         values = [
-            program.self_labelled_loss(self.task, self._pass(self.received.mix(w)), draws, source, shared)
+            program.loss_of_all(self.task, self._pass(self.received.mix(w)), draws, source, shared, self.labels[0])
             for w in mixtures
         ]
         return torch.stack(values)[None].double().cpu()
@@ -101,13 +111,13 @@ class ClientWorker(Clock):
         """
         found = {
             name: self._pass(row) if name == "start" and row is not None else self.predictions(name, blend)
-            for name in program.label_models(self.task)
+            for name in program.label_models(self.task, self.labels[0] is not None)
         }
         with torch.no_grad():
-            return program.make_targets(self.task, found, self._draws(purpose))
+            return program.make_targets(self.task, found, self._draws(purpose), self.labels[0])
 
     def _shared(self) -> dict[str, Tensor]:
-        like = self.replica.class_vectors
+        like = self.slot
         return {name: value.to(like.device, like.dtype) for name, value in self.task.shared.items()}
 
     def context(self, blend: Blend) -> EpochContext:
@@ -135,13 +145,13 @@ class ClientWorker(Clock):
         started = self.mark()
         step = 0
         self.replica.bind(row)
-        self.replica.begin()
+        self.replica.begin(training.trains)
         for epoch in range(training.epochs):
             if epoch and task.labeler.renew == "epoch":
                 targets, observed = self.label(blend, f"partners {epoch}", row)
                 context = replace(context, targets=targets, observed=observed)
                 self.replica.bind(row)
-                self.replica.network.train()
+                self.replica.prepare_training(training.trains)
             order = permutation(task.keys(f"order {epoch}"), len(self.images))
             # What each step mixes decides shapes, so it is read once an epoch and not once a step.
             mixed = (context.targets.mix > 0).cpu()[order].split(training.batch_size)
@@ -170,7 +180,7 @@ class ClientWorker(Clock):
             step: its number.
         """
         training, targets, objectives = self.task.training, context.targets, self.task.objectives
-        draws = StepDraws(self.replica.network, self.task.keys, step, training.batch_size)
+        draws = StepDraws(self.replica.network, self.task.keys, step, training.batch_size, training.trains)
         everyone = positions = torch.arange(len(here), device=here.device)
         images = pick_images(self.images, here)
         x = draws.weak(images, everyone)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from fedwca.core.messages import Predictions
 from fedwca.engine.client_task import Task
@@ -25,13 +26,22 @@ class ClientBatch:
 
     Args:
         network: runs their models.
-        images: their images.
+        images: of all clients.
         clients: their numbers.
+        labels: of all clients' images, as far as they have any.
     """
 
-    def __init__(self, network: StackedNetwork, images: PackedImages, clients: Sequence[int]) -> None:
+    def __init__(
+        self,
+        network: StackedNetwork,
+        images: PackedImages,
+        clients: Sequence[int],
+        labels: Sequence[Tensor | None] = (),
+    ) -> None:
         self.network, self.images, self.layout = network, images, network.layout
         self.clients = list(clients)
+        self.labels = [labels[client] for client in clients] if labels else [None] * len(clients)
+        """Of each client's images ``[N]``; None of one that has none."""
         self.sizes = [images.sizes[client] for client in self.clients]
         self.device = images.images.device
         self.numbers = to_device(self.clients, self.device)
@@ -40,6 +50,19 @@ class ClientBatch:
         # About as many images a pass as one client alone would do at four passes at once, spread over the clients.
         passes = 4 if self.device.type == "cpu" else 16
         self.chunk = max(2, passes * network.network.chunk // max(1, len(self.clients)))
+
+    def padded_labels(self) -> Tensor | None:
+        """Labels side by side ``[G, N]``, what stands behind a client's last image being 0; None where nobody has any.
+
+        Raises:
+            FedwcaError: some have labels and others have none, so they are not trained alike.
+        """
+        known = [own for own in self.labels if own is not None]
+        if not known:
+            return None
+        if len(known) < len(self.labels):
+            raise FedwcaError("clients with labels and clients without are not trained in one step")
+        return pad_sequence(known, batch_first=True)
 
     def named(self, models: Tensor) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Trained parameters and BatchNorm statistics of models ``[G, P]`` by name, as views."""
@@ -131,9 +154,9 @@ class TrialBatch:
         """Images of each client ``[G]``."""
         self._starts: Tensor = self.join([batch.images.starts[batch.numbers] for batch in batches])
         networks = [batch.network.origin for batch in batches]
-        alike = all(network.classifier is networks[0].classifier for network in networks)
+        alike = first.network.network.whole or all(one.classifier is networks[0].classifier for one in networks)
         self.heads = None if alike else StackedClassifiers.of(networks, self._counts)[self._order]
-        """Their classifiers; None: one for all."""
+        """Their frozen classifiers; None: one for all, or each model has its own among its parameters."""
 
     @property
     def several(self) -> bool:

@@ -32,8 +32,8 @@ class StackedEngine:
     Results are those of `fedwca.engine.sequential.engine.SequentialEngine` within rounding.
 
     Args:
-        network: the model; its classifier is shared and frozen, its other tensors only give shapes.
-        clients: unlabeled images, ``[N, 3, H, W]`` uint8; all of them are kept on the device.
+        network: the model; a classifier that is not trained is shared, all other tensors only give shapes.
+        clients: images, ``[N, 3, H, W]`` uint8, and labels where there are any; all of them are kept on the device.
         device: where models and images live.
         workers: clients at the same time, a slice; None: all of them.
         batch_norm: what becomes of BatchNorm's running statistics when models are mixed.
@@ -65,6 +65,7 @@ class StackedEngine:
         self._train = train or PackedImages([client.train for client in clients], self.device)
         self._test = PackedImages([client.test for client in clients], self.device)
         self.images = self._train.each()
+        self.labels = [None if client.labels is None else client.labels.to(self.device) for client in clients]
         self.sizes = torch.tensor(self._train.sizes)
         self.bank = self.layout.read(self.network).repeat(len(clients), 1)
         self.workers = max(1, min(workers or len(clients), len(clients)))
@@ -101,7 +102,8 @@ class StackedEngine:
         ordered = sorted(clients, key=lambda client: -images.sizes[client])
         width = at_once or self.workers
         slices = [ordered[i : i + width] for i in range(0, len(ordered), width)]
-        return [ClientBatch(self.stacked, images, some) for some in slices]
+        labels = self.labels if images is self._train else ()
+        return [ClientBatch(self.stacked, images, some, labels) for some in slices]
 
     def mix(self, weights: Tensor, rows: Tensor) -> Tensor:
         """Mixtures of models ``[..., R] @ [R, P]``, BatchNorm statistics as ``batch_norm`` says."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedwca.core.network import Network
 from fedwca.engine.device_copy import to_device
-from fedwca.engine.parameter_layout import Layout
+from fedwca.engine.parameter_layout import CLASSIFIER, Layout
 from fedwca.engine.precision import Phase, Precision, compute_precision
 from fedwca.engine.stacked.tuning.kernels import Kernels, channels_last_batch
 
@@ -85,7 +85,7 @@ def replace_batch_norm(network: Network) -> dict[str, MaskedBatchNorm]:
 
 @dataclass(frozen=True)
 class StackedClassifiers:
-    """Frozen classifiers of G models that began from different source models."""
+    """Classifiers of G models: frozen ones of different source models, or those that are trained."""
 
     weight: Tensor
     """``[G, q, M]``, transposed."""
@@ -101,12 +101,28 @@ class StackedClassifiers:
         bias = torch.stack([network.classifier.bias.detach() for network in networks])
         return cls(weight[rows].transpose(1, 2).contiguous(), bias[rows][:, None])
 
+    @classmethod
+    def among(cls, parameters: Mapping[str, Tensor]) -> StackedClassifiers:
+        """Those of models whose classifiers are trained, by their parameters ``[G, …]``."""
+        own = _named_below(CLASSIFIER, parameters)
+        if "weight" in own:
+            weight = own["weight"]
+        else:  # torch's weight normalisation, which has no rule for many models at once
+            length, direction = own["parametrizations.weight.original0"], own["parametrizations.weight.original1"]
+            weight = direction * (length / direction.norm(dim=-1, keepdim=True))
+        return cls(weight.transpose(1, 2), own["bias"][:, None])
+
     def __getitem__(self, rows: slice | Tensor) -> StackedClassifiers:
         return StackedClassifiers(self.weight[rows], self.bias[rows])
 
     def __call__(self, features: Tensor) -> Tensor:
         """``[G, B, q]`` to logits ``[G, B, M]``."""
         return torch.baddbmm(self.bias, features, self.weight)
+
+
+def _named_below(prefix: str, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Parameters of a part of a network, by their names in it."""
+    return {name.removeprefix(prefix): value for name, value in parameters.items() if name.startswith(prefix)}
 
 
 class _Extractor(nn.Module):
@@ -183,7 +199,8 @@ class StackedNetwork:
             training: whether BatchNorm uses and measures the batch.
             momentum: share of the batch in new statistics ``[G]``; None: as the modules say.
             phase: what it is for, which decides the precision; None: in full.
-            heads: each model's own classifier; None: that of the network for all.
+            heads: each model's own frozen classifier; None: that of the network for all. One that is trained is among
+                the parameters.
         """
         for norm in self.norms.values():
             norm.train(training)
@@ -192,6 +209,8 @@ class StackedNetwork:
         x = channels_last_batch(batch.x) if self.kernels == "channels-last" else batch.x
         with nullcontext() if phase is None else compute_precision(self.precision, phase, x.device):
             features, fresh = self._each(parameters, statistics, x, tuple(batch.masks), some, share)
+        if self.network.whole:
+            heads = StackedClassifiers.among(parameters)
         return self.network.classifier(features) if heads is None else heads(features), features, fresh
 
     def _each(
@@ -226,7 +245,7 @@ class StackedNetwork:
             return features, fresh
 
         if self.by_hand:
-            own = {name.removeprefix("backbone."): value for name, value in parameters.items()}
+            own = _named_below("backbone.", parameters)
             z = self.network.backbone.together(own, x, masks[:-1])
             weight, bias = parameters["bottleneck.weight"], parameters["bottleneck.bias"]
             x, masks = torch.baddbmm(bias[:, None], z, weight.transpose(1, 2)), masks[-1:]

@@ -87,23 +87,29 @@ def train_step(
         number: steps that each of them has taken in this round ``[g]``.
     """
     rows, layout, training = slice(group.first, group.stop), batch.layout, batch.task.training
-    leaf, parameters, statistics = split_leaves(layout, models[rows])
+    trained = layout.positions(training.trains)
+    leaf, parameters, statistics = split_leaves(layout, models[rows], trained)
+    own, rest = models[rows], layout.trained
+    whole = (
+        leaf if training.trains == "all" else torch.cat([own[:, : trained.start], leaf, own[:, trained.stop : rest]], 1)
+    )
     shown, mixed = _show_images(batch, context, rows, places, here, number)
     logits, features, fresh = batch.network(
         parameters,
         statistics,
         shown,
-        training=True,
+        training=training.trains != "classifier",
         phase="train",
         heads=None if batch.heads is None else batch.heads[rows],
     )
     # A client's loss depends on no other client's model, so the gradient of the sum is every client's own.
-    losses = _losses(batch, context, rows, here, mixed, logits, features) + _penalties(batch.task, leaf, context, rows)
+    losses = _losses(batch, context, rows, here, mixed, logits, features) + _penalties(batch.task, whole, context, rows)
     gradient = torch.autograd.grad(losses.sum(), leaf)[0]
     if training.clip is not None:
         gradient = gradient * (training.clip / (gradient.norm(dim=1, keepdim=True) + 1e-6)).clamp_max(1)
     # A row is one long parameter.
-    sgd_step(models[rows, : layout.trained].unbind(), gradient.unbind(), momentum[rows].unbind(), training)
+    moved = (models[rows, trained].unbind(), gradient.unbind(), momentum[rows, trained].unbind())
+    sgd_step(*moved, training)
     for slot in layout.statistics:
         if slot.name in fresh:
             slot.of(models[rows]).copy_(fresh[slot.name])
@@ -124,7 +130,8 @@ def _show_images(
 ) -> tuple[StackedInput, _MixedPlaces]:
     """What clients see in a step: plain images, mixed ones, strong views, in this order."""
     network, task, most = batch.network.network, batch.task, batch.task.training.batch_size
-    draws = StepDraws(network, lambda purpose: batch.keys(purpose)[rows, None, None], number[:, None], most)
+    keys = lambda purpose: batch.keys(purpose)[rows, None, None]  # noqa: E731
+    draws = StepDraws(network, keys, number[:, None], most, task.training.trains)
     everyone = torch.arange(here.shape[1], device=here.device).expand(len(here), -1)
     images = batch.take(rows, here)
     x = torch.unflatten(draws.weak(images, everyone), 0, here.shape)
@@ -210,10 +217,22 @@ def _of(values: Tensor, rows: slice, here: Tensor) -> Tensor:
     return values.gather(1, index.expand(*here.shape, *values.shape[2:]))
 
 
-def split_leaves(layout: Layout, rows: Tensor) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
-    """Of models ``[g, P]``: trained values as one leaf, the same by name ``[g, …]``, BatchNorm statistics by name."""
-    leaf, slots = rows[:, : layout.trained].detach().requires_grad_(), layout.parameters
+def split_leaves(
+    layout: Layout, rows: Tensor, trained: slice | None = None
+) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
+    """Of models ``[g, P]``: trained values as one leaf; parameters ``[g, …]`` and BatchNorm statistics by name.
+
+    Args:
+        layout: of a row.
+        rows: the models.
+        trained: positions of the values that are trained; None: all parameters.
+    """
+    trained, slots = trained or layout.positions("all"), layout.parameters
+    leaf = rows[:, trained].detach().requires_grad_()
     # Split, not sliced: its gradient is put together once instead of added up from one whole row a tensor.
-    parts = leaf.split([slot.stop - slot.start for slot in slots], 1)
+    inside = [trained.start <= slot.start < trained.stop for slot in slots]
+    sizes = [slot.stop - slot.start for slot, own in zip(slots, inside, strict=True) if own]
+    pieces = iter(leaf.split(sizes, 1))
+    parts = [next(pieces) if own else rows[:, slot.start : slot.stop] for slot, own in zip(slots, inside, strict=True)]
     named = {slot.name: part.unflatten(1, slot.shape) for slot, part in zip(slots, parts, strict=True)}
     return leaf, named, {slot.name: slot.of(rows) for slot in layout.statistics}

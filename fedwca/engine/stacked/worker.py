@@ -19,6 +19,7 @@ from fedwca.engine.client_task import Task
 from fedwca.engine.device_copy import to_device, to_host_async
 from fedwca.engine.randomness import keys_tensor, uniform
 from fedwca.engine.stacked.client_batch import ClientBatch, TrialBatch
+from fedwca.engine.stacked.network import StackedClassifiers
 from fedwca.engine.stacked.targets import StackedContext, split_targets, targets_tree
 from fedwca.engine.stacked.train import Capture, train
 from fedwca.engine.stacked.vmap import Tree, join_trees, map_tree, vmap_or_loop
@@ -70,7 +71,7 @@ class StackedWorker(Clock):
     ) -> None:
         super().__init__(batch.device)
         self.batch, self.received, self.bank, self.tasks, self.capture = batch, received, bank, tasks, capture
-        self.weights, self.vectors = received.weights, batch.network.network.class_vectors
+        self.weights, self.labels = received.weights, batch.labels
         sent = self.weights.shape[1]
         self._identity = torch.eye(sent, dtype=self.weights.dtype, device=self.weights.device)
         self.own = self.model(0)
@@ -110,14 +111,18 @@ class StackedWorker(Clock):
         self.passes += 1
         return self.batch.outputs_of_one(model, "evidence")
 
-    def _passes_by(self, mixtures: Tensor) -> Iterator[Predictions]:
-        """A pass by each of the mixtures ``[M, Q+S]`` at every client; by one model for all where it is one."""
+    def _passes_by(self, mixtures: Tensor) -> Iterator[tuple[Predictions, Tensor]]:
+        """A pass by each of the mixtures ``[M, Q+S]`` at every client, by one model for all where it is one; and the
+        models ``[G, P]``.
+        """
         common = self.received.resolve_common if mixtures is self.shared else None
         for mixture in mixtures:
             if common is not None:
-                yield self._pass_of_one(common(mixture @ self.weights[0]))
+                model = common(mixture @ self.weights[0])
+                yield self._pass_of_one(model), model.expand(len(self.tasks), -1)
             else:
-                yield self._pass(self.received.mix(mixture.expand(len(self.tasks), -1)))
+                models = self.received.mix(mixture.expand(len(self.tasks), -1))
+                yield self._pass(models), models
 
     def _each(self, what: str, function: Any, trees: Tree, chunk: int | None = None) -> list[Tree]:
         """A function of each client's samples, for the clients of one size after those of another.
@@ -140,11 +145,21 @@ class StackedWorker(Clock):
 
     def alignment(self, mixtures: Tensor) -> Tensor:
         """Mean cosine to the nearest classifier vector: ``[M, Q+S] -> [G, M]``."""
-        values = [
-            torch.cat(self._each("alignment", lambda f: alignment(f, self.vectors), found.features))
-            for found in self._passes_by(mixtures)
-        ]
+        values = [self._aligned(found.features, models) for found, models in self._passes_by(mixtures)]
         return torch.stack(values, 1).to(self.weights)
+
+    def _aligned(self, features: Tensor, models: Tensor) -> Tensor:
+        """Alignment ``[G]`` of features ``[G, N, q]`` with the classifiers of the models ``[G, P]`` that gave them."""
+        network = self.batch.network
+        if not network.network.whole:
+            vectors = network.network.class_vectors
+            return torch.cat(self._each("alignment", lambda own: alignment(own, vectors), features))
+        every = StackedClassifiers.among(self.batch.named(models)[0]).weight.transpose(1, 2)
+        parts = [
+            vmap_or_loop("alignment", alignment, features[g.first : g.stop, : g.images], every[g.first : g.stop])
+            for g in self.batch.alike
+        ]
+        return torch.cat(parts)
 
     def density(self, mixtures: Tensor) -> Tensor:
         """Soft neighborhood density of the mixed models: ``[G, Q+S] -> [G]``, nats."""
@@ -154,18 +169,20 @@ class StackedWorker(Clock):
 
     @torch.no_grad()
     def loss(self, mixtures: Tensor) -> Tensor:
-        """The task's objectives over all images, labelled by the mixed model itself: ``[M, Q+S] -> [G, M]``, nats."""
-        task, draws, shared = self.task, self._draws("partners"), self._shared()
+        """The task's objectives over all images, with the clients' labels or those that the mixed model itself gives:
+        ``[M, Q+S] -> [G, M]``, nats.
+        """
+        task, draws, shared, labels = self.task, self._draws("partners"), self._shared(), self._known_labels()
         teaches = "source" in program.teacher_names(task.objectives)
         source = {"source": self._pass_of_one(self.received.source).logits} if teaches else {}
 
         def value(tree: dict[str, Any]) -> Tensor:
             found = Predictions(tree["logits"], tree["features"])
-            return program.self_labelled_loss(task, found, tree["draws"], tree["source"], shared)
+            return program.loss_of_all(task, found, tree["draws"], tree["source"], shared, tree.get("labels"))
 
         values = []
-        for p in self._passes_by(mixtures):
-            tree = {"logits": p.logits, "features": p.features, "draws": draws, "source": source}
+        for p, _ in self._passes_by(mixtures):
+            tree = {"logits": p.logits, "features": p.features, "draws": draws, "source": source, **labels}
             values.append(torch.cat(self._each("the loss", value, tree)))
         return torch.stack(values, 1).to(self.weights)
 
@@ -188,9 +205,14 @@ class StackedWorker(Clock):
         places = torch.arange(max(1, *self.batch.sizes), device=self._device)
         return uniform(self._keys[purpose][:, None], places[None])
 
+    def _known_labels(self) -> dict[str, Tensor]:
+        """The clients' labels ``[G, N]`` as an entry of a tree; nothing where they have none."""
+        labels = self.batch.padded_labels()
+        return {} if labels is None else {"labels": labels}
+
     def _shared(self) -> dict[str, Tensor]:
         """What the server shares of uploads, where and as models are."""
-        like = self.vectors
+        like = self.bank
         return {name: to_device(value.to(like.dtype), like.device) for name, value in self.task.shared.items()}
 
     def label(
@@ -203,20 +225,21 @@ class StackedWorker(Clock):
             purpose: of the draws.
             models: stand in for the starts once training has moved them ``[G, P]``.
         """
-        task = self.task
+        task, labels = self.task, self._known_labels()
         found = {
             name: self._pass(models) if name == "start" and models is not None else self.predictions(name, blend)
-            for name in program.label_models(task)
+            for name in program.label_models(task, bool(labels))
         }
 
         def one(tree: dict[str, Any]) -> dict[str, Any]:
             said = {name: Predictions(*both) for name, both in tree["said"].items()}
-            targets, observed = program.make_targets(task, said, tree["draws"])
+            targets, observed = program.make_targets(task, said, tree["draws"], tree.get("labels"))
             return {"targets": targets_tree(targets), "observed": observed}
 
         said = {name: (p.logits, p.features) for name, p in found.items()}
         with torch.no_grad():
-            parts = self._each(f"labels by {task.labeler.name!r}", one, {"said": said, "draws": self._draws(purpose)})
+            tree = {"said": said, "draws": self._draws(purpose), **labels}
+            parts = self._each(f"labels by {task.labeler.name!r}", one, tree)
         return join_trees([part["targets"] for part in parts]), join_trees([part["observed"] for part in parts])
 
     def context(self, blend: Blend) -> StackedContext:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from fedwca.data.metrics import mean
+from fedwca.results.last_phase_notes import last_phase_notes
 from fedwca.results.read_run import Run
 from fedwca.results.table_rows import Record
 
@@ -25,6 +26,7 @@ def run_warnings(run: Run) -> list[str]:
         )
     if not run.records and run.results:
         found.append("rounds.jsonl is not in the folder, so there is nothing here about single rounds or clients.")
+    found += [f"{sentence}." for sentence in last_phase_notes(run.records, run.labels)]
     for name, label in run.labels.items():
         records = run.rounds(name)
         found += [f"{label}: {text}" for text in _of(records)]

@@ -1,0 +1,129 @@
+"""The last phase: clients without labels adapt the model that those with labels trained, each for itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedwca.core.messages import Offer
+from fedwca.engine.client_task import Task
+from fedwca.engine.interface import ClientWork, Engine, SingleStep
+from fedwca.engine.randomness import Keys
+from fedwca.federated.method import Method
+from fedwca.federated.round import OpenRound, Outcome, SimulatedUpload, expect_simulated
+from fedwca.federated.server import Server, find_guests
+from fedwca.federated.upload_checks import validate_uploads
+
+
+def open_last_phase(
+    round: int,
+    server: Server,
+    method: Method,
+    engine: Engine,
+    keys: Keys,
+    domains: Tensor,
+    done: Callable[[int], None] = lambda client: None,
+) -> OpenRound:
+    """Send the guests what they end the rounds with; they train it towards their labeler's labels.
+
+    Args:
+        round: its number, that of one more round.
+        server: what the server holds after the last round.
+        method: has objectives and a training for it.
+        engine: owns the clients' images and the bank, where adapted models are left.
+        keys: where random numbers come from.
+        domains: true domains ``[K]``.
+        done: called after each client.
+    """
+    training = method.finish_training
+    assert training is not None
+
+    def task(client: int) -> Task:
+        draws = lambda purpose: keys(round, client, purpose)  # noqa: E731
+        return Task(method.pseudo_labeler, method.finish, training, draws)
+
+    clients = find_guests(engine.labels).nonzero()[:, 0].tolist()
+    offer = offer_delivered(method, server)
+    return OpenRound(round, server, method, engine, keys, domains, offer, {}, task, clients, done, last_phase=True)
+
+
+def offer_delivered(method: Method, server: Server) -> Offer:
+    """The model each client ends the rounds with, as its only one."""
+    rows = len(server.rows)
+    return Offer(method.aggregator.deliver(server.state, rows)[:, None], torch.zeros(0, rows, dtype=torch.float64))
+
+
+def close_last_phase(turn: OpenRound, uploads: Sequence[SimulatedUpload]) -> tuple[Server, Outcome]:
+    """What the last phase left: the server as it was, adapted models in the engine's bank.
+
+    Args:
+        turn: as it was opened.
+        uploads: of its clients, in order; none of it leaves them.
+
+    Raises:
+        Diverged: an adapted model has values that are not finite.
+    """
+    began = time.perf_counter()
+    by_client = dict(zip(turn.clients, uploads, strict=True))
+    validate_uploads(turn.engine.bank, by_client, expect_simulated(turn))
+    seconds = {"group": time.perf_counter() - began, "mix": 0.0}
+    return turn.server, Outcome(turn.server.state["labels"], turn.offer, by_client, seconds=seconds)
+
+
+def final_models(method: Method, server: Server, engine: Engine, finished: bool) -> Tensor:
+    """The model each client ends with ``[K, P]``: what it is delivered, or what it made of that in the last phase.
+
+    Args:
+        method: delivers.
+        server: after a round.
+        engine: its bank holds adapted models.
+        finished: whether the last phase is over.
+    """
+    models = engine.deliver(method.aggregator.deliver(server.state, len(server.rows)), server.rows)
+    if finished:
+        guests = find_guests(engine.labels).to(models.device)
+        models[guests] = engine.bank[guests]
+    return models
+
+
+@dataclass(frozen=True)
+class Shift:
+    """What the last phase did to a client's predictions of its training images; no label is read."""
+
+    agreement: float
+    """Share of the images whose class stayed, from 0 to 1."""
+    before: Tensor
+    """Images of each class ``[M]`` as the delivered model sees them."""
+    after: Tensor
+    """The same of the adapted model."""
+
+
+def measure_shift(turn: OpenRound) -> dict[int, Shift]:
+    """How predictions of the guests' training images moved, by client.
+
+    Args:
+        turn: the last phase, after it; adapted models are in the engine's bank.
+    """
+    engine, classes = turn.engine, turn.engine.network.classifier.out_features
+
+    def look(work: ClientWork) -> list[Tensor]:
+        return [own.logits.argmax(1).cpu() for own in work.outputs(work.own)]
+
+    def ask(offer: Offer, rows: Tensor) -> list[Tensor]:
+        return engine.run(SingleStep(offer, rows, turn.task, turn.clients, look))
+
+    every = torch.eye(len(engine.bank), dtype=torch.float64)
+    before = ask(turn.offer, turn.rows)
+    after = ask(Offer(every[:, None], every[:0]), engine.bank.clone())
+    return {
+        client: Shift(
+            float((one == other).double().mean()),
+            one.bincount(minlength=classes),
+            other.bincount(minlength=classes),
+        )
+        for client, one, other in zip(turn.clients, before, after, strict=True)
+    }

@@ -1,0 +1,63 @@
+"""Partitions by name: who has which images and labels, and what follows from it; each file beside this one is one.
+
+A setting is a partition. Everything else asks it, or the federation it makes, and never its name.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from fedwca.registry import Component, Registry
+
+if TYPE_CHECKING:
+    from fedwca.data import FederatedDataset, Federation
+
+
+class Partition(Component):
+    """Deals a data set's images, and labels, out to clients."""
+
+    setting: ClassVar[str]
+    """Folder of the baselines that are made for it."""
+    usual: ClassVar[str]
+    """The one of them whose labeler and objectives an aggregator gets that is named alone."""
+    named: ClassVar[Literal["source", "target"]]
+    """What a run calls the one domain that is unlike the others; the field of its configuration that names it."""
+    whole: ClassVar[bool] = False
+    """Whether clients train the whole network, from weights that nobody has trained before; else its features alone,
+    from a model that was trained at the server."""
+    guests: ClassVar[bool] = False
+    """Whether some clients have labels, which train, and others have none: guests, who are asked, adapted, measured."""
+
+    @abstractmethod
+    def __call__(
+        self,
+        dataset: FederatedDataset,
+        domain: str,
+        *,
+        clients: int,
+        samples: int | None,
+        seed: int,
+        published: bool = False,
+    ) -> Federation:
+        """The federation of a trial.
+
+        Args:
+            dataset: the labelled data; its images are copied.
+            domain: the one domain that is unlike the others.
+            clients: clients per domain, at least 1.
+            samples: most images per client; None: as many as there are.
+            seed: 0 or more.
+            published: take the published training and test parts, where the data say them.
+
+        Raises:
+            UsageError: no such domain, or too few domains or images.
+        """
+
+    @abstractmethod
+    def describe(self, dataset: FederatedDataset, domain: str, clients: int) -> str:
+        """Who has what, in a line; arguments as of a call."""
+
+
+partitions: Registry[Partition] = Registry("partition", __name__, requires=("__call__", "describe"))
+register = partitions

@@ -1,0 +1,47 @@
+"""All domains are labelled but one, whose clients have images alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fedwca.partitions import Partition, register
+
+if TYPE_CHECKING:
+    from fedwca.data import FederatedDataset, Federation
+
+
+@register("leave_one_out")
+class LeaveOneOut(Partition):
+    """Several labelled sources and one target without labels (SFDA): sources train one model together for the target.
+
+    Source: Federated source domain adaptation with MDMGB, sec. 3.
+    """
+
+    label = "labelled sources, one unlabeled target"
+    paper = "SFDA with MDMGB, sec. 3"
+    setting = "sfda"
+    usual = "sfda"
+    named = "target"
+    whole = True
+    guests = True
+
+    def __call__(
+        self,
+        dataset: FederatedDataset,
+        domain: str,
+        *,
+        clients: int,
+        samples: int | None,
+        seed: int,
+        published: bool = False,
+    ) -> Federation:
+        """See `fedwca.data.partition.leave_one_out`."""
+        from fedwca.data.partition import leave_one_out
+
+        return leave_one_out(dataset, domain, clients=clients, samples=samples, seed=seed, published=published)
+
+    def describe(self, dataset: FederatedDataset, domain: str, clients: int) -> str:
+        """Target and sources."""
+        sources = ", ".join(name for name in dataset.domains if name != domain)
+        each = f"{clients} client{'' if clients == 1 else 's'} each"
+        return f"target {domain}, without labels; labelled sources {sources}; {each}"

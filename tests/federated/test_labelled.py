@@ -1,0 +1,221 @@
+"""Clients with labels beside one without: who trains towards what, who is averaged, asked and adapted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from fedwca.aggregators.fedavg import FedAvg
+from fedwca.aggregators.mdmgb import MDMGB
+from fedwca.core.interfaces import Aggregator, PseudoLabeler
+from fedwca.core.messages import Predictions, Targets
+from fedwca.core.training_settings import FinishTraining, Trains
+from fedwca.data.partition import ClientImages
+from fedwca.engine.client_task import Training
+from fedwca.engine.interface import Engine
+from fedwca.engine.randomness import Keys
+from fedwca.engine.sequential.engine import SequentialEngine
+from fedwca.engine.stacked import StackedEngine
+from fedwca.federated.last_phase import close_last_phase, final_models, measure_shift, open_last_phase
+from fedwca.federated.method import Method
+from fedwca.federated.round import Outcome, init_server, run_round
+from fedwca.federated.server import Server
+from fedwca.functional import centroid_weights
+from fedwca.models.lenet import LeNet
+from fedwca.objectives.cross_entropy import CrossEntropy
+from fedwca.objectives.shot import Shot
+from fedwca.pseudo_labelers.prototype import Prototype
+from tests.engine.test_stacked import Thin, some
+
+GUEST = 1
+SIZES = (12, 14, 9, 17)
+DOMAINS = torch.arange(len(SIZES))
+TRAINING = Training(epochs=2, lr=0.01, batch_size=8)
+ENGINES = {"loop": SequentialEngine, "stacked": StackedEngine}
+
+
+def labels(n: int) -> Tensor:
+    return torch.arange(n) % 3
+
+
+def clients() -> list[ClientImages]:
+    return [
+        ClientImages(some(n, k), some(0, k), some(4, k), None if k == GUEST else labels(n)) for k, n in enumerate(SIZES)
+    ]
+
+
+def make(name: str = "loop", classifier: str = "linear") -> Engine:
+    network = Thin(bottleneck=8, classifier=classifier).build(3, seed=1, whole=True).double()
+    return ENGINES[name](network, clients())
+
+
+def method(aggregator: Aggregator, trains: Trains = "classifier", labeler: PseudoLabeler | None = None) -> Method:
+    finish = FinishTraining(epochs=2, lr=0.05, batch_size=8, trains=trains)
+    labeler = labeler or Prototype(renew="epoch", append_one=True)
+    objectives = (CrossEntropy(smoothing=0.1),)
+    return Method("own", "Own", aggregator, labeler, objectives, finish=(Shot(),), finish_training=finish)
+
+
+def play(engine: Engine, composed: Method, count: int = 2) -> tuple[Server, list[Outcome]]:
+    server, outcomes = init_server(engine), []
+    for number in range(count):
+        server, outcome = run_round(number, server, composed, engine, TRAINING, Keys(1), DOMAINS)
+        outcomes.append(outcome)
+    return server, outcomes
+
+
+class NoLabels(PseudoLabeler):
+    """A labeler that nobody may ask."""
+
+    def __call__(self, predictions: Mapping[str, Predictions], draws: Tensor, mask: Tensor | None = None) -> Targets:
+        raise AssertionError("a client with labels asked a labeler")
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_labelled_clients_train_towards_their_labels_and_ask_nobody(name: str) -> None:
+    engine = make(name)
+    _, outcomes = play(engine, method(FedAvg(), labeler=NoLabels()), 1)
+    assert sorted(outcomes[0].uploads) == [0, 2, 3]
+    for client, upload in outcomes[0].uploads.items():
+        assert torch.equal(upload.targets.labels, labels(SIZES[client]))
+    trained = {k: not torch.equal(engine.bank[k], engine.layout.read(engine.network)) for k in range(4)}
+    assert trained == {0: True, 1: False, 2: True, 3: True}
+
+
+def test_a_guest_of_huge_norm_changes_no_mean() -> None:
+    one, other = make(), make()
+    server, _ = play(one, method(MDMGB()), 1)
+    held = init_server(other)
+    other.bank[GUEST] = 1e20
+    again, _ = run_round(0, held, method(MDMGB()), other, TRAINING, Keys(1), DOMAINS)
+    assert torch.equal(server.rows, again.rows)
+
+
+@pytest.mark.parametrize("classifier", ["linear", "wn"])
+def test_a_trained_classifier_is_the_last_of_a_row_and_moves(classifier: str) -> None:
+    engine = make(classifier=classifier)
+    layout, before = engine.layout, engine.layout.read(engine.network)
+    head = [slot.name for slot in layout.parameters if slot.start >= layout.head.start]
+    assert head
+    assert all(slot.startswith("classifier.") for slot in head)
+    assert layout.head.stop == layout.trained
+    frozen = LeNet(bottleneck=8, classifier=classifier).build(3, seed=1)
+    assert [len(layer) for layer in layout.layers()] == [2, 2, 2]
+    assert type(layout).of(frozen).head == slice(type(layout).of(frozen).trained, type(layout).of(frozen).trained)
+    server, _ = play(engine, method(FedAvg()), 1)
+    assert not torch.equal(server.rows[0, layout.head], before[layout.head])
+
+
+@pytest.mark.parametrize("aggregator", [FedAvg(), MDMGB(), MDMGB(temperature=0.5, centroids="labels")], ids=repr)
+@pytest.mark.parametrize("classifier", ["linear", "wn"])
+@pytest.mark.parametrize("trains", ["all", "classifier", "extractor"])
+def test_engines_agree(aggregator: Aggregator, classifier: str, trains: Trains) -> None:
+    composed, found = method(aggregator, trains), []
+    for name in ENGINES:
+        engine = make(name, classifier)
+        server, outcomes = play(engine, composed)
+        turn = open_last_phase(2, server, composed, engine, Keys(1), DOMAINS)
+        kept, _ = close_last_phase(turn, engine.run(turn))
+        assert torch.equal(kept.rows, server.rows)
+        found.append((final_models(composed, server, engine, finished=True), outcomes[-1].gathered))
+    (models, gathered), (others, other) = found
+    torch.testing.assert_close(models, others)
+    if aggregator.asks:
+        assert gathered is not None
+        assert other is not None
+        torch.testing.assert_close(gathered, other)
+
+
+@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize("trains", ["classifier", "extractor"])
+def test_the_other_part_keeps_its_bits(name: str, trains: Trains) -> None:
+    engine, composed = make(name), method(FedAvg(), trains)
+    server, _ = play(engine, composed)
+    turn = open_last_phase(2, server, composed, engine, Keys(1), DOMAINS)
+    engine.run(turn)
+    row, head = engine.bank[GUEST], engine.layout.head
+    still = torch.ones(len(row), dtype=torch.bool)
+    still[head] = False
+    if trains == "extractor":
+        still = ~still
+    assert torch.equal(row[still], server.rows[0][still])
+    assert not torch.equal(row[~still], server.rows[0][~still])
+
+
+def test_weights_are_those_of_centroids_under_the_uniform_mean() -> None:
+    engine = make()
+    server, (outcome,) = play(engine, method(MDMGB()), 1)
+    asked, gathered = outcome.evidence, outcome.gathered
+    assert asked is not None
+    assert gathered is not None
+    found = asked.answers["centroids"]
+    assert found.shape == (4, 3, 9)
+    alpha = centroid_weights(found[[0, 2, 3]], found[GUEST])
+    assert gathered.tolist() == [[0.0, float(alpha[0]), 0.0, float(alpha[1]), float(alpha[2])]]
+    torch.testing.assert_close(server.rows[0], gathered[0, 1:].to(engine.bank) @ engine.bank)
+
+
+def test_several_guests_count_by_their_mean_likeness() -> None:
+    draws = torch.randn(4, 3, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    present, guests = torch.tensor([True, True, False, False]), torch.tensor([False, False, True, True])
+    answers, gather = {"centroids": draws}, torch.zeros(1, 5, dtype=torch.float64)
+    weights = MDMGB().regather(answers, gather, present, guests)
+    cosine = torch.cosine_similarity(draws[:2, None], draws[None, 2:], dim=-1).sum(-1).mean(1) + 3
+    torch.testing.assert_close(weights[0, 1:3], cosine / cosine.sum())
+    assert weights[0, [0, 3, 4]].tolist() == [0, 0, 0]
+
+
+class Wrong(MDMGB):
+    """Says something else at clients of a given number of images."""
+
+    images: int
+    shape: tuple[int, ...] = (3, 9)
+    value: float = math.nan
+
+    def answer(self, predictions: Predictions, labels: Tensor | None) -> Mapping[str, Tensor]:
+        if len(predictions.logits) == self.images:
+            return {"centroids": torch.full(self.shape, self.value)}
+        return super().answer(predictions, labels)
+
+
+@pytest.mark.parametrize(
+    ("values", "client", "why"),
+    [
+        ({"images": SIZES[2]}, 2, "not finite"),
+        ({"images": SIZES[3], "shape": (2, 9), "value": 1.0}, 3, "right is"),
+        ({"images": SIZES[GUEST]}, GUEST, "not finite"),
+    ],
+)
+def test_an_answer_that_is_not_in_order_is_left_out_and_the_round_goes_on(
+    values: dict[str, object], client: int, why: str
+) -> None:
+    _, (outcome,) = play(make(), method(Wrong(**values)), 1)
+    assert outcome.evidence is not None
+    assert outcome.gathered is not None
+    assert list(outcome.evidence.refused) == [client]
+    assert why in outcome.evidence.refused[client]
+    weights = outcome.gathered[0, 1:]
+    assert float(weights.sum()) == pytest.approx(1)
+    if client == GUEST:  # nobody is left to compare with
+        torch.testing.assert_close(weights, torch.tensor([1, 0, 1, 1]).double() / 3)
+    else:
+        assert float(weights[client]) == 0
+        assert int((weights > 0).sum()) == 2
+
+
+def test_what_the_last_phase_did_is_read_from_images_alone() -> None:
+    engine, composed = make(), method(FedAvg())
+    server, _ = play(engine, composed)
+    turn = open_last_phase(2, server, composed, engine, Keys(1), DOMAINS)
+    engine.run(turn)
+    (shift,) = measure_shift(turn).values()
+    assert int(shift.before.sum()) == int(shift.after.sum()) == SIZES[GUEST]
+    assert 0 <= shift.agreement <= 1
+    same = replace(turn, offer=turn.offer)
+    engine.bank[GUEST] = server.rows[0]
+    assert measure_shift(same)[GUEST].agreement == 1

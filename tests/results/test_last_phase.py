@@ -1,0 +1,40 @@
+"""What is said of a last phase: by accuracy, which needs labels, and by predicted classes, which do not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fedwca.results.last_phase_notes import last_phase_notes
+from fedwca.results.table_rows import summarise, table_rows
+
+
+def records(before: float, after: float, classes: tuple[list[int], list[int]]) -> list[dict[str, Any]]:
+    unit = {"method": "own", "source_model": 0, "trial": 0}
+    shift = {"agreement": {"1": 0.6}, "before": {"1": classes[0]}, "after": {"1": classes[1]}}
+    nothing = float("nan")
+    return [
+        {**unit, "round": 0, "accuracy": [nothing, before]},
+        {**unit, "round": 1, "accuracy": [nothing, after], "phase": "finish", "shift": shift},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("after", "classes", "said"),
+    [
+        (50.0, [9, 1], "the target's unlabeled images tell so: 90 % of them are given one class (50 % before"),
+        (50.0, [5, 5], "nothing in the target's unlabeled images tells so"),
+        (70.0, [9, 1], "is to be doubted without labels"),
+        (70.0, [5, 5], ""),
+    ],
+)
+def test_harm_is_said_with_what_could_be_known_of_it(after: float, classes: list[int], said: str) -> None:
+    found = last_phase_notes(records(60.0, after, ([5, 5], classes)), {"own": "Own"})
+    assert [said in sentence for sentence in found] == ([True] if said else [])
+
+
+def test_a_table_has_both_and_only_who_is_counted() -> None:
+    (row,) = table_rows(records(60.0, 70.0, ([5, 5], [5, 5])), {"own": "Own"}, ["source", "target"])
+    assert (row.mean, dict(row.before), list(row.domains)) == (70.0, {(0, 0): 60.0}, ["target"])
+    assert summarise([row])["own"]["before"] == {"mean": 60.0, "std": None}

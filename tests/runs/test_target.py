@@ -1,0 +1,262 @@
+"""Runs with labelled clients and a target without labels: what is refused, recorded, resumed, opened and printed."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fedwca.config.resolve_config import resolve_plan
+from fedwca.data.dataset import Domain, FederatedDataset
+from fedwca.data.partition import leave_one_out, partition
+from fedwca.errors import DataError, UsageError
+from fedwca.federated import round as rounds
+from fedwca.runs import run_rounds
+from fedwca.runs.compare import run_comparison
+from fedwca.runs.open_run import open_run
+from fedwca.runs.python_api import resume_experiment, run_experiment
+from fedwca.runs.run_request import RunRequest
+from tests.cli.conftest import call
+
+SMALL: dict[str, Any] = {
+    "target": "neon",
+    "samples": 25,
+    "rounds": 2,
+    "batch_size": 8,
+    "baselines": ["fedavg_labelled", "mdmgb"],
+    "device": "cpu",
+}
+OVERRIDES = {"model.bottleneck": 8, "finish_training.epochs": 2}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("target") / "run"
+    return run_experiment(**SMALL, overrides=OVERRIDES, out=out, keep="all").path
+
+
+def records(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (path / "rounds.jsonl").read_text().splitlines()]
+
+
+def without_times(path: Path) -> list[dict[str, Any]]:
+    return [{key: value for key, value in record.items() if key != "seconds"} for record in records(path)]
+
+
+def test_no_other_word_is_needed() -> None:
+    made = resolve_plan({"target": "neon"})
+    assert (made.config.partition, made.config.source, made.named, made.domain) == (
+        "leave_one_out",
+        None,
+        "target",
+        "neon",
+    )
+    method, count = made.methods[-1]
+    assert (method.name, method.label, count) == ("sfda", "SFDA", made.config.rounds + 1)
+    assert (method.aggregator.name, [o.name for o in method.finish]) == ("mdmgb", ["shot"])
+    assert method.finish_training is not None
+    assert method.finish_training.trains == "classifier"
+    assert {"fedavg_labelled", "sfda_uniform"} <= {method.name for method, _ in made.methods}
+    again = resolve_plan(json.loads(made.config.model_dump_json()))
+    assert again.described()["methods"] == made.described()["methods"]
+
+
+def test_a_method_in_a_word_has_a_last_phase() -> None:
+    word = "mine=sfda/finish=shot:lam=0.3"
+    made = resolve_plan({"target": "neon", "baselines": [word, "sfda/finish=none", "sfda_ls_pl"], "composed": False})
+    (mine, more), (none, fewer), (fast, _) = made.methods
+    assert (mine.finish[0].model_dump()["lam"], more - fewer, none.finish) == (0.3, 1, ())
+    assert mine.objectives[0].model_dump() == {"smoothing": 0.1}
+    assert fast.training is not None
+    assert fast.finish_training is not None
+    assert (fast.training.lr, fast.finish_training.lr, fast.training.epochs) == (0.05, 0.05, 1)
+
+
+@pytest.mark.parametrize(
+    ("layer", "sentence"),
+    [
+        ({"target": "neon", "source": "photo"}, "leave out one of both"),
+        ({"target": "neon", "baselines": ["fedwca"]}, "belongs to the setting ffreeda (--source DOMAIN)"),
+        ({"baselines": ["sfda"]}, "belongs to the setting sfda (--target DOMAIN)"),
+        ({"target": "neon", "aggregator": "wca"}, "'wca' makes its groups by itself"),
+        ({"target": "neon", "aggregator": "local"}, "keeps every client alone"),
+        ({"aggregator": "mdmgb"}, "it needs --target"),
+        ({"finish": ["shot"]}, "it needs --target"),
+        ({"training": {"trains": "classifier"}}, "with --source the classifier is frozen"),
+        ({"target": "neon", "batch_norm": "local"}, "--batch-norm local"),
+        ({"target": "neon", "clusterer": "finch"}, "clusterer 'finch' is not used"),
+        ({"partition": "leave_one_out", "source": "photo"}, "has a target; give --target"),
+        ({"partition": "leave_two_out"}, "no partition 'leave_two_out'; did you mean 'leave_one_out'?"),
+    ],
+    ids=str,
+)
+def test_what_does_not_go_together_is_said(layer: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        resolve_plan(layer)
+    assert sentence in str(caught.value)
+
+
+def test_a_preset_of_the_other_setting_is_refused() -> None:
+    with pytest.raises(UsageError, match="preset paper is for another setting"):
+        resolve_plan({"target": "usps", "dataset": "digit-five"}, preset_name="paper")
+
+
+def small_set(**sizes: int) -> FederatedDataset:
+    domains = {}
+    for name, size in sizes.items():
+        labels = np.arange(size, dtype=np.int64) % 2
+        domains[name] = Domain(name, np.zeros((size, 4, 4, 3), np.uint8), labels)
+    return FederatedDataset("toy", ("a", "b"), domains)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "error", "sentence"),
+    [
+        ({"one": 9}, UsageError, "has only the target domain 'one'"),
+        ({"one": 9, "two": 1}, DataError, "'two' has no image of class 'b'"),
+        ({"one": 2, "two": 9}, DataError, "'one' has no test image"),
+        ({"one": 9, "two": 2}, None, ""),
+    ],
+    ids=str,
+)
+def test_domains_that_are_too_small_are_refused(sizes: dict[str, int], error: Any, sentence: str) -> None:
+    if error is None:
+        assert len(leave_one_out(small_set(**sizes), "one", clients=1, samples=None, seed=0)) == 2
+        return
+    with pytest.raises(error, match=sentence):
+        leave_one_out(small_set(**sizes), "one", clients=1, samples=None, seed=0)
+
+
+def test_a_client_of_one_image_is_refused() -> None:
+    with pytest.raises(DataError, match="1 training image; it needs 2"):
+        leave_one_out(small_set(one=9, two=2), "one", clients=2, samples=None, seed=0)
+
+
+def test_a_domain_is_split_alike_whatever_its_role() -> None:
+    data = small_set(one=30, two=40, three=50)
+    one = leave_one_out(data, "two", clients=2, samples=None, seed=3)
+    other = partition(data, "one", clients=2, samples=None, seed=3)
+    assert [client.labels is None for client in one.clients] == [False, False, True, True, False, False]
+    assert one.metrics.counted.tolist() == [False, False, True, True, False, False]
+    for mine, theirs in zip(one.clients[2:], other.clients, strict=True):
+        assert torch.equal(mine.train, theirs.train)
+
+
+def test_records_keep_the_target_apart_and_say_what_the_last_phase_did(run: Path) -> None:
+    by_round = {(r["method"], r["round"]): r for r in records(run)}
+    last = by_round["sfda", 2]
+    assert (last["phase"], last["bytes_up"]) == ("finish", 0)
+    assert [value is None for value in last["accuracy"]] == [True, True, True, True, False]
+    assert [value is None for value in last["accuracy_sources"]] == [False, False, False, False, True]
+    (gathered,) = by_round["sfda", 1]["gathered"]
+    assert gathered[0] == gathered[-1] == 0
+    assert sum(gathered) == pytest.approx(1)
+    assert "phase" not in by_round["sfda", 1]
+    assert ("mdmgb", 2) not in by_round
+    assert by_round["sfda", 1]["pseudo_label_accuracy"] == [None] * 5
+    assert by_round["sfda", 1]["accuracy"] == by_round["mdmgb", 1]["accuracy"]
+    entry = json.loads((run / "summary.json").read_text())["methods"]["sfda"]
+    assert list(entry["domains"]) == ["neon"]
+    assert entry["before"]["mean"] == by_round["sfda", 1]["accuracy"][-1]
+    assert entry["difference"]["to"] == "fedavg_labelled"
+
+
+def test_bytes_are_those_of_two_models_down_and_centroids_up(run: Path) -> None:
+    opened = open_run(run, "mdmgb")
+    values, sources, classes, features = opened.layout.width, 4, 10, 8
+    for record in records(run):
+        if record["method"] == "mdmgb" and record["round"] >= 0:
+            assert record["bytes_down"] == 4 * values * (2 * sources + 1)
+            assert record["bytes_up"] == 4 * (sources * values + (sources + 1) * classes * (features + 1))
+            assert record["passes"] == sources + 1
+
+
+@pytest.mark.parametrize("where", ["between two gathers", "in the last phase"])
+def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
+    run: Path, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, name = (rounds, "gather_evidence") if where == "between two gathers" else (run_rounds, "close_last_phase")
+    calls, real = [], getattr(home, name)
+
+    def stop(*given: Any, **more: Any) -> Any:
+        calls.append(given)
+        if len(calls) == (2 if where == "between two gathers" else 1):
+            raise KeyboardInterrupt
+        return real(*given, **more)
+
+    monkeypatch.setattr(home, name, stop)
+    with pytest.raises(KeyboardInterrupt):
+        run_experiment(**SMALL, overrides=OVERRIDES, out=tmp_path / "run", keep="all")
+    monkeypatch.setattr(home, name, real)
+    done = resume_experiment(tmp_path / "run")
+    assert without_times(done.path) == without_times(run)
+    for method in ("mdmgb", "sfda"):
+        one, other = open_run(run, method), open_run(done.path, method)
+        assert torch.equal(one.delivered, other.delivered)
+
+
+def test_the_model_that_is_handed_on_is_the_adapted_one(run: Path) -> None:
+    opened, before = open_run(run, "sfda"), open_run(run, "sfda", round=2)
+    assert torch.equal(opened.delivered[:4], before.delivered[:4])
+    head = opened.layout.head
+    assert not torch.equal(opened.delivered[4, head], before.delivered[4, head])
+    assert torch.equal(opened.delivered[4, : head.start], before.delivered[4, : head.start])
+    out = run.parent / "model.safetensors"
+    result = call("export", str(run), "--method", "sfda", "--client", "4", "--out", str(out))
+    assert result.code == 0, result.err
+    card = next(run.parent.glob("*.md")).read_text()
+    assert "labelled handwritten, photo, printed, street images" in card
+
+
+def test_labels_of_the_target_reach_the_metrics_alone(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fedwca.datasets.digits_mini import DigitsMini
+
+    real = DigitsMini.load
+
+    def permuted(self: DigitsMini, size: int = 32) -> FederatedDataset:
+        found = real(self, size)
+        one = found.domains["neon"]
+        other = Domain(one.name, one.images, (one.labels + 3) % 10, one.groups)
+        return FederatedDataset(found.name, found.classes, {**found.domains, "neon": other})
+
+    monkeypatch.setattr(DigitsMini, "load", permuted)
+    other = run_experiment(**SMALL, overrides=OVERRIDES, out=tmp_path / "run", keep="all").path
+    measured = {"accuracy", "accuracy_local", "pseudo_label_accuracy", "seconds", "source_digest"}
+
+    def rest(path: Path) -> list[dict[str, Any]]:
+        return [{key: value for key, value in record.items() if key not in measured} for record in records(path)]
+
+    assert rest(other) == rest(run)
+    assert torch.equal(open_run(other, "sfda").bank, open_run(run, "sfda").bank)
+
+
+def test_compare_goes_over_targets(tmp_path: Path) -> None:
+    layer = {key: value for key, value in SMALL.items() if key not in ("target", "baselines", "batch_size")}
+    layer |= {"partition": "leave_one_out", "rounds": 1, "training": {"batch_size": 8}}
+    request = RunRequest(layer, [("model.bottleneck", "8")])
+    found = run_comparison(request, ["fedavg_labelled", "mdmgb"], ["neon", "photo"], None, tmp_path)
+    assert (found.sources, found.reference) == (("neon", "photo"), "fedavg_labelled")
+    assert not math.isnan(found.sample("mdmgb").mean)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        (["--target", "neom"], 2, "did you mean 'neon'?"),
+        (["--target", "neon", "--source", "photo"], 2, "leave out one of both"),
+        (["--target", "neon", "--baseline", "fedavg"], 2, "fedavg_labelled"),
+    ],
+    ids=str,
+)
+def test_bad_words_are_said_in_a_sentence(words: list[str], code: int, sentence: str) -> None:
+    result = call("bench", *words)
+    assert result.code == code
+    assert sentence in result.err
+    assert "Traceback" not in result.err
