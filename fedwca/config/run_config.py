@@ -65,7 +65,10 @@ class RunConfig(BaseModel):
     clients: PositiveInt = 4
     """Clients per target domain."""
     samples: PositiveInt | None = None
-    """At most so many images per client, before the 64/16/20 split; unset: all there are."""
+    """At most so many images per client, before they are split; unset: all there are."""
+    split: Literal["random", "published"] = "random"
+    """How a client's images are split: random, 64/16/20 for training, validation and test; published: the data set's
+    own training and test part."""
     rounds: PositiveInt = 10
     """Communication rounds R."""
     training: Training = Training()

@@ -75,7 +75,7 @@ class Backbone(nn.Module):
 
 
 class Network(nn.Module):
-    """Backbone, bottleneck (fully connected, BatchNorm, dropout; no ReLU) and linear classifier.
+    """Backbone, bottleneck (fully connected, BatchNorm, where it is asked for ReLU, dropout) and linear classifier.
 
     ``extract`` gives the features ``[N, q]`` that ``classifier`` reads. Images come in as uint8, at least ``side``
     pixels high and wide, and are cropped and scaled here.
@@ -89,10 +89,12 @@ class Network(nn.Module):
         classes: int,
         classifier: Literal["linear", "wn"],
         side: int,
+        activation: Literal["none", "relu"] = "none",
         whole: bool = False,
     ) -> None:
         super().__init__()
         self.side = side
+        self.activation = activation
         self.whole = whole
         """Whether the classifier is trained and sent like the rest, which a partition of the data asks for."""
         self.backbone = backbone
@@ -165,6 +167,7 @@ class Network(nn.Module):
         """What comes behind the bottleneck: ``[N, q]`` to features ``[N, q]``, with its mask in training."""
         # Under autocast the bottleneck gives bfloat16; what comes behind it is in the network's own precision.
         z = self.norm(z.to(self.norm.weight.dtype))
+        z = torch.relu(z) if self.activation == "relu" else z
         return z * masks[0] if masks else z
 
     def forward(self, x: Tensor, masks: Sequence[Tensor] = ()) -> tuple[Tensor, Tensor]:
@@ -192,6 +195,8 @@ class Architecture(Component):
     """Probability of dropping a bottleneck unit."""
     classifier: Literal["linear", "wn"] = "linear"
     """Plain linear layer, or one with weight normalisation as in SHOT."""
+    activation: Literal["none", "relu"] = "none"
+    """What follows the bottleneck's BatchNorm."""
 
     @property
     def stored(self) -> int:
@@ -211,7 +216,10 @@ class Architecture(Component):
 
     def identity(self) -> dict[str, Any]:
         """Everything that decides what `build` gives, as plain values; a file of weights by its content."""
-        return {"name": self.name, **self.model_dump(mode="json")}
+        found = {"name": self.name, **self.model_dump(mode="json")}
+        if self.activation == "none":
+            del found["activation"]  # so that source models from before there was a choice are known again
+        return found
 
     def build(self, classes: int, seed: int = 0, pretrained: bool = True, whole: bool = False) -> Network:
         """A network with initial weights drawn from ``seed``; the global generator is left as it was.
@@ -228,5 +236,7 @@ class Architecture(Component):
             backbone = self.backbone()
             if pretrained:
                 self.load_pretrained(backbone)
-            network = Network(backbone, self.bottleneck, self.dropout, classes, self.classifier, self.side, whole)
+            network = Network(
+                backbone, self.bottleneck, self.dropout, classes, self.classifier, self.side, self.activation, whole
+            )
         return network.to(memory_format=torch.channels_last)

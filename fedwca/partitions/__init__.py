@@ -31,7 +31,14 @@ class Partition(Component):
 
     @abstractmethod
     def __call__(
-        self, dataset: FederatedDataset, domain: str, *, clients: int, samples: int | None, seed: int
+        self,
+        dataset: FederatedDataset,
+        domain: str,
+        *,
+        clients: int,
+        samples: int | None,
+        seed: int,
+        published: bool = False,
     ) -> Federation:
         """The federation of a trial.
 
@@ -41,6 +48,7 @@ class Partition(Component):
             clients: clients per domain, at least 1.
             samples: most images per client; None: as many as there are.
             seed: 0 or more.
+            published: whether a client's images are split as the data set is published, into training and test part.
 
         Raises:
             UsageError: no such domain, or too few domains or images.

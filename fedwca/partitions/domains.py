@@ -24,12 +24,19 @@ class Domains(Partition):
     named = "source"
 
     def __call__(
-        self, dataset: FederatedDataset, domain: str, *, clients: int, samples: int | None, seed: int
+        self,
+        dataset: FederatedDataset,
+        domain: str,
+        *,
+        clients: int,
+        samples: int | None,
+        seed: int,
+        published: bool = False,
     ) -> Federation:
         """See `fedwca.data.partition.partition`."""
         from fedwca.data.partition import partition
 
-        return partition(dataset, domain, clients=clients, samples=samples, seed=seed)
+        return partition(dataset, domain, clients=clients, samples=samples, seed=seed, published=published)
 
     def describe(self, dataset: FederatedDataset, domain: str, clients: int) -> str:
         """Source and targets."""

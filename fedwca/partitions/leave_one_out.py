@@ -26,12 +26,19 @@ class LeaveOneOut(Partition):
     guests = True
 
     def __call__(
-        self, dataset: FederatedDataset, domain: str, *, clients: int, samples: int | None, seed: int
+        self,
+        dataset: FederatedDataset,
+        domain: str,
+        *,
+        clients: int,
+        samples: int | None,
+        seed: int,
+        published: bool = False,
     ) -> Federation:
         """See `fedwca.data.partition.leave_one_out`."""
         from fedwca.data.partition import leave_one_out
 
-        return leave_one_out(dataset, domain, clients=clients, samples=samples, seed=seed)
+        return leave_one_out(dataset, domain, clients=clients, samples=samples, seed=seed, published=published)
 
     def describe(self, dataset: FederatedDataset, domain: str, clients: int) -> str:
         """Target and sources."""

@@ -34,7 +34,10 @@ def split_trial(config: RunConfig, dataset: FederatedDataset, domain: str, index
     """
     seed = fold_key([config.seed + index, trial, "partition"]) >> 1
     deal = component("partition", config.partition, config.components)
-    found: Federation = deal(dataset, domain, clients=config.clients, samples=config.samples, seed=seed)
+    published = config.split == "published"
+    found: Federation = deal(
+        dataset, domain, clients=config.clients, samples=config.samples, seed=seed, published=published
+    )
     return found
 
 

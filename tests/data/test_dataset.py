@@ -24,6 +24,17 @@ def test_a_domain_is_checked_when_made(images: np.ndarray, labels: np.ndarray, s
         Domain("x", images, labels)
 
 
+def test_parts_are_0_or_1_and_one_for_each_image() -> None:
+    images, labels = np.zeros((2, 4, 4, 3), np.uint8), np.zeros(2, np.int64)
+    assert Domain("x", images, labels, part=np.array([0, 1])).part is not None
+    with pytest.raises(DataError, match=r"part of domain 'x' must be 0 \(training\) or 1 \(test\)"):
+        Domain("x", images, labels, part=np.array([1, 2]))
+    with pytest.raises(DataError, match="has 2 images but 3 part"):
+        Domain("x", images, labels, part=np.array([0, 1, 1]))
+    with pytest.raises(DataError, match=r"part of domain 'x' must be int64 \[N\]"):
+        Domain("x", images, labels, part=np.array([0.0, 1.0]))
+
+
 def test_a_data_set_is_checked_when_made() -> None:
     one = domain("a", 3)
     for classes, domains in ((("0",), {}), ((), {"a": one}), (("0", "0"), {"a": one}), (("0", "1", "2"), {"b": one})):
