@@ -44,7 +44,7 @@ def estimate_run(
 SMALLER = {
     "bank": "fewer --clients or a smaller --model",
     "rows": "fewer --clients or a smaller --model",
-    "images": "fewer --samples or smaller images (model.side)",
+    "images": "fewer --samples, or a smaller --set model.side where the model has one",
     "work": "a smaller --batch-size or --workers 1",
 }
 
