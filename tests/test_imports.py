@@ -14,14 +14,8 @@ import fedwca
 
 ROOT = Path(fedwca.__file__).parent
 COMPONENTS = (
-    "aggregators",
-    "clusterers",
-    "pseudo_labelers",
-    "objectives",
-    "models",
-    "datasets",
-    "partitions",
-    "loggers",
+    *("aggregators", "clusterers", "pseudo_labelers", "objectives", "centrals"),
+    *("models", "datasets", "partitions", "loggers"),
 )
 BASE = {"errors", "registry"}
 VALUES = {*BASE, "core", "functional"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fedwca.config.baselines import baseline_names
+from fedwca.config.baselines import every_baseline_name
 from fedwca.config.component_registries import registry_of
 from fedwca.config.presets import preset_names
 
@@ -20,7 +20,7 @@ def complete_names(kind: str) -> Callable[[str], list[str]]:
 
 def baselines(incomplete: str) -> list[str]:
     """Completion for baselines."""
-    return _matching(baseline_names(), incomplete)
+    return _matching(every_baseline_name(), incomplete)
 
 
 def presets(incomplete: str) -> list[str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fnmatch
 import json
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -23,14 +25,14 @@ def list_command(
     """
     known = {
         **{plural: registry_of(plural).names for plural in PLURALS.values()},
-        "baselines": _baselines,
+        **_baselines(),
         "presets": _presets,
     }
     if kind is not None:
         plural = PLURALS.get(canonical_name(kind), canonical_name(kind))
         if plural not in known:
             registry_of(kind)
-        known = {plural: known[plural]}
+        known = {key: find for key, find in known.items() if key.partition("_of_")[0] == plural}
     names = {plural: fnmatch.filter(find(), canonical_name(pattern)) for plural, find in known.items()}
     if as_json:
         typer.echo(json.dumps(names, indent=2))
@@ -77,8 +79,12 @@ def show_command(
         table.add_row(field, _text(info.get("default")), _values(info), info.get("description", "").replace("\n", " "))
     console.print(table)
     kind = found.kind.replace("-", "_")
-    ways = f"--set {kind}.FIELD=VALUE or {cls.name}:FIELD=VALUE"
-    console.print(f"Set one with {ways if kind in KINDS else f'--{kind} {cls.name}:FIELD=VALUE'}", markup=False)
+    ways = f"--{kind} {cls.name}:FIELD=VALUE"
+    if kind in KINDS:
+        ways = f"--set {kind}.FIELD=VALUE or {cls.name}:FIELD=VALUE"
+    elif kind == "central":
+        ways = f'start = "{cls.name}:FIELD=VALUE" in a baseline file'
+    console.print(f"Set one with {ways}", markup=False)
 
 
 def _values(info: dict[str, Any]) -> str:
@@ -100,9 +106,10 @@ def _text(value: Any) -> str:
 
 
 def _show_baseline(name: str, as_json: bool) -> None:
-    from fedwca.config.baselines import baseline
+    from fedwca.config.baselines import baseline, settings_with
 
-    found = baseline(name)
+    # One that no setting has is said by the usual one.
+    found = baseline(name, *settings_with(name)[:1])
     if as_json:
         typer.echo(found.model_dump_json(indent=2))
         return
@@ -124,10 +131,16 @@ def _show_preset(name: str, as_json: bool) -> None:
     typer.echo(json.dumps(tables, indent=2) if as_json else text.rstrip())
 
 
-def _baselines() -> list[str]:
-    from fedwca.config.baselines import baseline_names
+def _baselines() -> dict[str, Callable[[], list[str]]]:
+    """Baselines of the usual setting, then those of others under ``baselines_of_<setting>``."""
+    from fedwca.config.baselines import baseline_names, settings
+    from fedwca.partitions.domains import Domains
 
-    return baseline_names()
+    others = [setting for setting in settings() if setting != Domains.setting]
+    return {
+        "baselines": baseline_names,
+        **{f"baselines_of_{setting}": partial(baseline_names, setting) for setting in others},
+    }
 
 
 def _presets() -> list[str]:

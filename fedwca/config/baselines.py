@@ -61,6 +61,8 @@ class Baseline(BaseModel):
     pseudo_labeler: str
     objectives: tuple[str, ...]
     clusterer: str | None = None
+    start: str | None = None
+    """Central method whose model stands in for the one that everybody starts from."""
     finish: tuple[str, ...] = ()
     """Objectives of a last phase, for clients without labels."""
     components: Components = {}
@@ -120,7 +122,9 @@ def baseline_for(spec: MethodSpec, partition: type[Partition] = Domains) -> Base
     if spec.plain:
         return found
     changes: dict[str, Any] = {part: specs if part in SEVERAL else specs[0] for part, specs in spec.changes.items()}
-    if spec.fields and "aggregator" not in changes:
+    if spec.fields and found.start:
+        changes["start"] = f"{found.start}:{spec.fields}"
+    elif spec.fields and "aggregator" not in changes:
         changes["aggregator"] = f"{found.aggregator}:{spec.fields}"
     given = spell_out(changes)
     # A component that stands in for the head's comes without the fields that the head's file states.

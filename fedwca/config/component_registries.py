@@ -10,12 +10,13 @@ from fedwca.registry import Registry, canonical_name, describe_unknown
 
 PLURALS = {
     "dataset": "datasets",
-    "partition": "partitions",
     "model": "models",
+    "partition": "partitions",
     "clusterer": "clusterers",
     "aggregator": "aggregators",
     "pseudo_labeler": "pseudo_labelers",
     "objective": "objectives",
+    "central": "centrals",
     "logger": "loggers",
 }
 

@@ -50,8 +50,12 @@ def assemble(
     labeler = component("pseudo_labeler", parts.pseudo_labeler, fields)
     objectives = tuple(component("objective", objective, fields) for objective in parts.objectives)
     finish = tuple(component("objective", objective, fields) for objective in parts.finish)
+    named = parts.start if isinstance(parts, Baseline) else None
+    start = None if named is None else component("central", named, fields)
+    if start is not None and start.oracle and "oracle" not in shown.lower():
+        shown = f"{shown} (ORACLE)"
     check_models_are_given(aggregator, labeler, (*objectives, *finish))
-    return Method(name, shown, aggregator, labeler, objectives, found, finish)
+    return Method(name, shown, aggregator, labeler, objectives, found, finish, start)
 
 
 def with_training(method: Method, config: RunConfig, training: Mapping[str, Any], finish: Mapping[str, Any]) -> Method:
@@ -163,7 +167,8 @@ def method_parts(method: Method) -> list[tuple[str, Component]]:
         ("pseudo_labeler", method.pseudo_labeler),
         *(("objective", objective) for objective in dict.fromkeys((*method.objectives, *method.finish))),
     ]
-    return found if method.clusterer is None else [("clusterer", method.clusterer), *found]
+    more: list[tuple[str, Component | None]] = [("clusterer", method.clusterer), ("central", method.start)]
+    return [*((kind, part) for kind, part in more if part is not None), *found]
 
 
 def component_values(method: Method) -> list[dict[str, Any]]:

@@ -68,6 +68,10 @@ def check_fits_partition(method: Method, training: Training, batch_norm: str, pa
                 f"{what}aggregator {method.aggregator.name!r} weighs labelled clients for one without labels; it needs "
                 "--target"
             )
+        if method.start is not None:
+            raise UsageError(
+                f"{what}central method {method.start.name!r} learns from several sources; it needs --target"
+            )
         if method.finish:
             raise UsageError(
                 f"{what}a last phase is for clients without labels beside labelled ones; it needs --target"

@@ -20,7 +20,7 @@ from fedwca.federated.source_model import SourceTraining
 from fedwca.partitions import Partition, partitions
 from fedwca.registry import canonical_name, describe_unknown
 
-TABLES = {"training", "finish_training", "source_training"}
+TABLES = {"training", "finish_training", "source_training", "central_training"}
 
 
 @dataclass(frozen=True)
@@ -209,6 +209,7 @@ def chosen_names(values: Layer) -> dict[str, list[str]]:
     defaults = {"clusterer": "finch", **{k: f.default for k, f in RunConfig.model_fields.items() if k in KINDS}}
     names = {kind: [canonical_name(str(values.get(kind) or defaults.get(kind) or "finch"))] for kind in KINDS[:-1]}
     objectives = values.get("objectives") or RunConfig.model_fields["objectives"].default
+    names["central"] = []  # several methods of a run may have one each
     names["objective"] = [canonical_name(str(name)) for name in objectives]
     return names
 
@@ -232,8 +233,9 @@ def parse_set_options(pairs: Sequence[tuple[str, str]], chosen: dict[str, list[s
             known = (*KINDS, *sorted(TABLES))
             why = "has not the right number of parts" if head in known else describe_unknown("kind", head, known)
             raise InvalidConfig(f"--set {key}={value}: {why}")
-        if len(rest) == 1 and len(chosen[head]) > 1:
-            raise InvalidConfig(f"--set {key}={value}: several are chosen; say {head}.{chosen[head][0]}.{rest[0]}")
+        if len(rest) == 1 and len(chosen[head]) != 1:
+            which = "several are chosen" if chosen[head] else "it belongs to one by name"
+            raise InvalidConfig(f"--set {key}={value}: {which}; say {head}.{(chosen[head] or ['NAME'])[0]}.{rest[0]}")
         name, field = rest if len(rest) == 2 else (chosen[head][0], rest[0])
         layer = merge(layer, {"components": {head: {name: {field: value}}}})
     return layer

@@ -11,7 +11,14 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, 
 from fedwca.config.component_registries import registry_of
 from fedwca.config.method_spec import NOTHING, parse_method
 from fedwca.core.dotted_keys import flatten_keys
-from fedwca.core.training_settings import DROPPED, FinishTraining, Precision, SourceTraining, Training
+from fedwca.core.training_settings import (
+    DROPPED,
+    CentralTraining,
+    FinishTraining,
+    Precision,
+    SourceTraining,
+    Training,
+)
 from fedwca.errors import InvalidConfig, UsageError
 from fedwca.registry import canonical_name, describe_problems, describe_unknown
 
@@ -19,8 +26,8 @@ Layer = dict[str, Any]
 Components = dict[str, dict[str, dict[str, Any]]]
 TRAINING_WORDS = ("epochs", "lr", "batch_size")
 """Fields of clients' training that have a word of their own."""
-KINDS = ("dataset", "model", "partition", "clusterer", "aggregator", "pseudo_labeler", "objective")
-SPECS = {**{kind: kind for kind in KINDS[:-1]}, "objectives": "objective", "finish": "objective"}
+KINDS = ("dataset", "model", "partition", "central", "clusterer", "aggregator", "pseudo_labeler", "objective")
+SPECS = {**{kind: kind for kind in KINDS[:-1]}, "start": "central", "objectives": "objective", "finish": "objective"}
 """Fields whose values are specs of components, with their kinds."""
 
 
@@ -77,6 +84,8 @@ class RunConfig(BaseModel):
     """How clients without labels train in the last phase."""
     source_training: SourceTraining = SourceTraining()
     """How the source model is trained."""
+    central_training: CentralTraining = CentralTraining()
+    """How methods train that have all domains at one place."""
     participation: float = Field(1.0, gt=0, le=1)
     """Share of the clients that take part in each round after the first; the others keep their place."""
     batch_norm: Literal["mixed", "pooled", "local", "recalibrated"] = "mixed"

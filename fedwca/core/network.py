@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, cast
 
@@ -184,6 +185,15 @@ class Network(nn.Module):
 _BUILDING = threading.Lock()
 
 
+@contextmanager
+def initial_weights(seed: int) -> Iterator[None]:
+    """Draw initial weights of the modules made inside from ``seed``; the global generator is left as it was."""
+    # torch initialises from one global generator: whoever builds has it alone, on whatever thread.
+    with _BUILDING, torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        yield
+
+
 class Architecture(Component):
     """Builds networks; fields describe everything behind the backbone."""
 
@@ -230,9 +240,7 @@ class Architecture(Component):
             pretrained: False where all weights will be replaced, so that pre-trained ones need not be there.
             whole: whether clients train the classifier too; it changes no weight.
         """
-        # torch initialises from one global generator: whoever builds has it alone, on whatever thread.
-        with _BUILDING, torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(seed)
+        with initial_weights(seed):
             backbone = self.backbone()
             if pretrained:
                 self.load_pretrained(backbone)

@@ -52,6 +52,10 @@ class Metrics:
         names = list(dict.fromkeys(self._domains))
         return torch.tensor([names.index(name) for name in self._domains], dtype=torch.int64)
 
+    def training_truth(self, client: int) -> Tensor:
+        """Class of each of a client's training images ``[N_train]``; for oracles."""
+        return self._train_labels[client]
+
     def truth(self, client: int) -> Tensor:
         """Class of each of a client's test images ``[N_test]``; for pictures of what went wrong."""
         return self._test_labels[client]

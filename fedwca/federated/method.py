@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fedwca.core.central import Central
 from fedwca.core.interfaces import Aggregator, Clusterer, Objective, PseudoLabeler
 from fedwca.core.training_settings import FinishTraining, Training
 
@@ -22,6 +23,8 @@ class Method:
     finish: tuple[Objective, ...] = ()
     """What clients without labels minimise in a last phase, after the rounds of those that have labels; none: there is
     no such phase."""
+    start: Central | None = None
+    """What trains the model that is started from, where all domains are at one place; None: the run's own."""
     training: Training | None = None
     """How its clients train in a round; None: as the run says."""
     finish_training: FinishTraining | None = None

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fedwca.core.messages import Blend, Offer, Targets
+from fedwca.core.network import Network
 from fedwca.engine.client_signatures import BankSignatures
 from fedwca.engine.client_task import Task, Training
 from fedwca.engine.device_copy import to_host_async
@@ -85,9 +86,14 @@ class Outcome:
         return stack_reports(self.uploads, len(self.labels))
 
 
-def init_server(engine: Engine) -> Server:
-    """The server before round 0: it owns the source model and nothing else; every client's own model is the source."""
-    source = engine.layout.read(engine.network)
+def init_server(engine: Engine, start: Network | None = None) -> Server:
+    """The server before round 0: it owns the source model and nothing else; every client's own model is the source.
+
+    Args:
+        engine: has the bank.
+        start: what stands in for the source model; None: the engine's.
+    """
+    source = engine.layout.read(engine.network if start is None else start)
     engine.bank.copy_(source.expand_as(engine.bank))
     return Server(source[None], {}, source)
 

@@ -155,7 +155,8 @@ def _count_shards(counts: Positions, shards: int) -> Positions:
     if shards < len(counts):
         raise UsageError(f"{shards} shards are too few for {len(counts)} classes; give clients more of them")
     if shards % len(counts) == 0:
-        return np.full(len(counts), shards // len(counts))
+        even: Positions = np.full(len(counts), shards // len(counts), np.int64)
+        return even
     exact = shards * counts / counts.sum()
     numbers = np.maximum(1, np.floor(exact).astype(np.int64))
     while numbers.sum() < shards:

@@ -12,12 +12,13 @@ from fedwca.config.run_config import RunConfig
 from fedwca.data.dataset import FederatedDataset
 from fedwca.data.metrics import mean
 from fedwca.data.partition import Federation
-from fedwca.engine.interface import TrialsInTurn
+from fedwca.engine.interface import Engine, TrialsInTurn
 from fedwca.engine.randomness import Keys, fold_key
 from fedwca.federated.method import Method
 from fedwca.federated.round import init_server
 from fedwca.federated.source_model import TrainedSource
 from fedwca.results.checkpoints import Unit
+from fedwca.runs.central_models import central_model
 from fedwca.runs.checkpointer import Checkpointer, RoundState
 from fedwca.runs.reporter import NO_PROGRESS, Progress
 from fedwca.runs.round_record import count_accuracies, split_accuracies
@@ -115,6 +116,14 @@ class _Bench:
             if units:
                 yield from self.run_method(method, rounds, units, engines, trials)
 
+    def start_of(self, method: Method, unit: Unit, engine: Engine, trial: Trial) -> TrainedSource:
+        """The model that a method starts from: the run's, or one that it trains itself."""
+        model = self.models[unit.source_model]
+        if method.start is None:
+            return model
+        seed = fold_key([self.config.seed + unit.source_model, unit.trial, "central"]) >> 1
+        return central_model(method.start, self.config, engine, trial.metrics, model, seed)
+
     def run_method(
         self,
         method: Method,
@@ -127,12 +136,14 @@ class _Bench:
         label = f"{method.label}{_which(list(units.values()), self.federations)}"
         sizes = {i: len(trials[i].metrics) for i in units}
         self.progress.begin(label, rounds, sum(sizes.values()))
-        points, accuracy = {}, dict.fromkeys(units, math.nan)
+        points, accuracy, digests = {}, dict.fromkeys(units, math.nan), {}
         for i, unit in units.items():
-            model, engine = self.models[unit.source_model], engines.engines[i]
+            engine = engines.engines[i]
+            model = self.start_of(method, unit, engine, trials[i])
+            digests[i] = model.digest
             point = self.keeper.restore(unit, engine, model.digest)
             if point is None:
-                point = RoundState(-1, init_server(engine))
+                point = RoundState(-1, init_server(engine, model.network))
                 first = split_accuracies(trials[i].metrics, count_accuracies(trials[i].metrics, engine))
                 accuracy[i] = mean(first["accuracy"])
                 home = {"source_accuracy": model.accuracy, "source_digest": model.digest}
@@ -148,7 +159,7 @@ class _Bench:
             # Who goes together keeps the point before the last until all have ended: it is where a run that is
             # stopped in between goes on with all of them.
             last = after.round == rounds - 1 and len(units) == 1
-            self.keeper.save(unit, after, engines.engines[i], self.models[unit.source_model].digest, last)
+            self.keeper.save(unit, after, engines.engines[i], digests[i], last)
         if len(units) > 1:
             for unit in units.values():
                 self.keeper.end(unit)

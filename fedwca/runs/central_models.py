@@ -1,0 +1,45 @@
+"""Models of methods that have all domains at one place, trained on the clients' images of a trial."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fedwca.config.run_config import RunConfig
+from fedwca.core.central import Central
+from fedwca.data.metrics import Metrics
+from fedwca.engine.interface import Engine
+from fedwca.federated.central_training import CentralImages, train_central
+from fedwca.federated.source_model import TrainedSource
+from fedwca.runs.choose_device import resolve_device
+
+
+def central_model(
+    central: Central, config: RunConfig, engine: Engine, metrics: Metrics, start: TrainedSource, seed: int
+) -> TrainedSource:
+    """The model that a central method makes of a trial's training images, from the cache where it is there.
+
+    Args:
+        central: the method.
+        config: how it trains, and where.
+        engine: has the clients' images and labels.
+        metrics: know domains, and the labels that an oracle is shown.
+        start: the model to begin with.
+        seed: of the trial.
+    """
+    members: dict[str, list[int]] = {}
+    for client, name in enumerate(metrics.domains):
+        members.setdefault(name, []).append(client)
+    sources = [some for some in members.values() if engine.labels[some[0]] is not None]
+    targets = [k for some in members.values() for k in some if engine.labels[k] is None]
+
+    def images(clients: list[int]) -> Tensor:
+        return torch.cat([engine.images[k] for k in clients]).cpu()
+
+    data = CentralImages(
+        tuple(images(some) for some in sources),
+        tuple(torch.cat([own.cpu() for k in some if (own := engine.labels[k]) is not None]) for some in sources),
+        images(targets),
+        torch.cat([metrics.training_truth(k) for k in targets]) if central.oracle else None,
+    )
+    return train_central(central, data, start, config.central_training, seed, resolve_device(config.device))
