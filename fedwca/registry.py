@@ -13,15 +13,43 @@ from collections.abc import Callable, Iterable
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
 from fedwca.errors import InvalidConfig, UnknownComponent, UsageError
 
+LARGEST = 2**31 - 1
+"""The largest whole number that a field takes; beyond it, libraries below count otherwise."""
+LONGEST = 4096
+"""Letters of the longest text that a field takes, as of a path."""
 
-class Component(BaseModel):
+
+class UserValues(BaseModel):
+    """Frozen values that a user sets: numbers are finite and no larger than can be counted with, text is not empty."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _is_said(cls, value: object, info: ValidationInfo) -> object:
+        """Refuse text of nothing: it is no name, no path and no number, and no way to ask for the default."""
+        default = cls.model_fields[str(info.field_name)].default
+        for text in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(text, str) and not text.strip() and default != "":
+                raise ValueError("is empty; leave it out for the default")
+            if isinstance(text, str) and len(text) > LONGEST:
+                raise ValueError(f"has {len(text)} letters; {LONGEST} are the most")
+        return value
+
+    @field_validator("*")
+    @classmethod
+    def _can_be_counted_with(cls, value: object) -> object:
+        if isinstance(value, int) and abs(value) > LARGEST:
+            raise ValueError(f"is too large; {LARGEST} is the most")
+        return value
+
+
+class Component(UserValues):
     """A frozen value whose fields are its hyper-parameters; it holds no state."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     name: ClassVar[str] = ""
     """The name it is registered under; set by the registry."""
@@ -72,14 +100,20 @@ def describe_problems(error: ValidationError, prefix: str = "", fields: Iterable
         if item["type"] == "extra_forbidden":
             close = difflib.get_close_matches(str(item["loc"][-1]), list(fields), 1)
             what = "there is no such field" + (f"; did you mean {close[0]!r}?" if close else "")
-        given = item["input"]
-        shown = f" (given {given!r})" if isinstance(given, str | int | float | bool) and where else ""
+        shown = (
+            f" (given {_shortened(item['input'])})" if isinstance(item["input"], str | int | float) and where else ""
+        )
         if where and where == at:
             lines[-1] += f", or: {what}"
         else:
             lines.append(f"{prefix}{where}: {what}{shown}" if where else what)
         at = where
     return "; ".join(lines)
+
+
+def _shortened(given: object) -> str:
+    text = repr(given)
+    return text if len(text) <= 100 else f"{text[:100]}…"
 
 
 def _has(cls: type, method: str) -> bool:
@@ -174,12 +208,19 @@ class Registry(Generic[T]):
             return canonical_name(name), fields
         if not isinstance(spec, str):
             raise InvalidConfig(f"{self.kind}: needs a name or a table, not {spec!r}")
-        name, _, tail = spec.partition(":")
-        pairs = [pair.partition("=") for pair in tail.split(",") if pair]
-        bad = [key for key, equals, _ in pairs if not equals]
-        if bad:
-            raise InvalidConfig(f"{self.kind} {spec!r}: {bad[0]!r} is not of the form field=value")
-        return canonical_name(name), {key.strip().replace("-", "_"): value.strip() for key, _, value in pairs}
+        name, colon, tail = spec.partition(":")
+        if not name.strip():
+            raise InvalidConfig(f"{self.kind} {spec!r}: needs a name, such as {self.names()[0]!r}; or leave it out")
+        fields = {}
+        for pair in tail.split(",") if colon else ():
+            key, equals, value = pair.partition("=")
+            key, value = key.strip().replace("-", "_"), value.strip()
+            if not (equals and key and value):
+                raise InvalidConfig(f"{self.kind} {spec!r}: {pair!r} is not of the form field=value")
+            if key in fields:
+                raise InvalidConfig(f"{self.kind} {spec!r}: {key!r} is given twice")
+            fields[key] = value
+        return canonical_name(name), fields
 
     def build(self, spec: str | dict[str, Any] | T) -> T:
         """The component that ``spec`` describes (see `parse`).

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
+from typer.rich_utils import rich_format_error
 
 from fedwca._version import __version__
 from fedwca.cli import (
@@ -30,13 +31,16 @@ from fedwca.cli import (
     show,
     sweep,
 )
+from fedwca.cli.empty_values import refuse_empty
 from fedwca.cli.ranks import leave_ranks, mute_rank
 from fedwca.cli.sigterm import sigterm_as_ctrl_c
+from fedwca.cli.terminal import prepare_streams, say
+from fedwca.core.printable import printable
 from fedwca.errors import FedwcaError
 
 app = typer.Typer(
     name="fedwca",
-    help="Federated learning when nobody has labels: FedWCA, its rivals, and the bench that compares them.",
+    help="Federated learning when nobody has labels: FedWCA, and the methods it is compared with.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -59,12 +63,15 @@ app.add_typer(deploy.app, name="deploy")
 app.command("server")(server.command)
 app.command("client")(client.command)
 
+WrongArguments: type[typer.BadParameter] = next(  # of the parser that typer brings, or of click
+    kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
+)
 MAKE_RUNS = ("bench", "resume", "compare", "reproduce", "sweep")
 
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"fedwca {__version__}")
+        say(f"fedwca {__version__}")
         raise typer.Exit
 
 
@@ -76,7 +83,7 @@ def options(
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show a traceback with errors; works anywhere.")] = False,
 ) -> None:
-    """Federated learning when nobody has labels: FedWCA, its rivals, and the bench that compares them."""
+    """Federated learning when nobody has labels: FedWCA, and the methods it is compared with."""
     if context.invoked_subcommand in MAKE_RUNS:
         context.with_resource(sigterm_as_ctrl_c())
 
@@ -90,38 +97,52 @@ def run(arguments: Sequence[str]) -> int:
             warnings.simplefilter("default", UserWarning)
             warnings.showwarning = _show_warning
         try:
-            app(args=arguments, prog_name="fedwca")
-        except SystemExit as leave_ranks:
-            return leave_ranks.code if isinstance(leave_ranks.code, int) else 1
+            return _dispatch(arguments)
         except FedwcaError as error:
             if debug:
                 raise
-            typer.echo(f"Error: {error}", err=True)
+            say(f"Error: {error}", err=True)
             return error.exit_code
         except BrokenPipeError:
             # The reader has gone (| head); nothing is left to say, not even at shutdown.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 1
         except KeyboardInterrupt:
-            typer.echo("Stopped.", err=True)
+            say("Stopped.", err=True)
             return 130
         except Exception as error:
             if debug:
                 raise
-            typer.echo(
+            say(
                 f"Error: unexpected {type(error).__name__}: {error}. Please run again with --debug and report it.",
                 err=True,
             )
             return 1
-    return 0
+
+
+def _dispatch(arguments: Sequence[str]) -> int:
+    """Find the command and run it; returns the exit code."""
+    refuse_empty(arguments)
+    try:
+        return app(args=arguments, prog_name="fedwca", standalone_mode=False) or 0
+    except SystemExit as left:
+        return left.code if isinstance(left.code, int) else 1
+    except WrongArguments as error:
+        error.message = printable(error.message, lines=True)
+        rich_format_error(error)
+        return error.exit_code
+    except typer.Abort:
+        say("Stopped.", err=True)
+        return 1
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
-    typer.echo(f"Warning: {message}", err=True)
+    say(f"Warning: {message}", err=True)
 
 
 def main() -> None:
     """Entry point of the ``fedwca`` command."""
+    prepare_streams()
     unsaid = mute_rank()
     try:
         code = run(sys.argv[1:])

@@ -7,11 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from fedwca.cli import complete
 from fedwca.cli.options import HOW, KEEP, RUN, RunOptions, option, run_options
 from fedwca.cli.ranks import run_on_ranks
+from fedwca.cli.terminal import say
 from fedwca.errors import UsageError
 
 if TYPE_CHECKING:
@@ -38,6 +37,14 @@ def command(
         str | None, option("--name", text="Name of the composed method; default: its aggregator.", panel=KEEP)
     ] = None,
     out: Annotated[Path | None, option("--out", text="Run folder; default runs/<time>-<name>.", panel=KEEP)] = None,
+    resume: Annotated[
+        bool,
+        option(
+            "--resume",
+            text="Begin the run in --out, or go on with it: for jobs that start themselves again.",
+            panel=KEEP,
+        ),
+    ] = False,
     keep: Annotated[
         str,
         option("--keep", text="Checkpoints of each method that stay: last (default), all, none or N.", panel=KEEP),
@@ -77,8 +84,10 @@ def command(
         layer["baselines"] = [word for word in baseline if word != "none"]
     if name is not None:
         layer["name"] = name
+    if resume and (out is None or backend is not None):
+        raise UsageError("--resume needs --out, the folder to go on in; a run in Flower's simulation cannot go on")
     request = RunRequest(
-        layer, asked.pairs, asked.preset, asked.file, out, keep=keep, loggers=logger or (), profile=profile
+        layer, asked.pairs, asked.preset, asked.file, out, keep, logger or (), reuse=resume, profile=profile
     )
     if backend == "flower":
         bench_in_flower(request, as_json)
@@ -100,14 +109,14 @@ def bench_in_flower(request: RunRequest, as_json: bool) -> None:
     """The composed method in Flower's simulation, beside no other."""
     from fedwca.cli.deploy import need_flower
     from fedwca.deploy.make_deployment import simulate_deployment
+    from fedwca.results.tables import mean_cell
 
     need_flower()
     done = simulate_deployment(request)
     if as_json:
-        result = {"method": done.name, "rounds": done.rounds, "accuracy": done.accuracy, "domains": done.by_domain}
-        typer.echo(json.dumps(result, indent=2))
+        say(json.dumps(done.summary, indent=2))
         return
-    typer.echo(f"{done.label} in Flower's simulation: {done.accuracy:.1f} % after {done.rounds} rounds")
-    for name, accuracy in done.by_domain.items():
-        typer.echo(f"  {name:<14} {accuracy:5.1f}")
-    typer.echo(f"Models and bytes by round and client are in {done.folder}/server")
+    say(f"{done.row.label} in Flower's simulation: {mean_cell(done.row.mean)} % after {done.rounds} rounds")
+    for name, values in done.row.domains.items():
+        say(f"  {name:<14} {mean_cell(values[0]):>5}")
+    say(f"Models and bytes by round and client are in {done.folder}/server")

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from fedwca.cli.deploy import PORT, Insecure, need_flower
+from fedwca.cli.options import refuse_infinite
+from fedwca.cli.terminal import say
 from fedwca.errors import UsageError
 
 
@@ -15,11 +17,19 @@ def command(
     folder: Annotated[Path, typer.Argument(help="The client's own folder: key, ca.crt, and what it keeps.")],
     data: Annotated[Path, typer.Option("--data", help="Images without labels: a folder, or .npz.")],
     server: Annotated[str, typer.Option("--server", help="Where the server is.")] = f"127.0.0.1:{PORT}",
-    seat: Annotated[int | None, typer.Option("--seat", help="Number of this client, where numbers matter.")] = None,
+    seat: Annotated[
+        int | None, typer.Option("--seat", min=0, help="Number of this client, where numbers matter.")
+    ] = None,
     device: Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1.")] = "cpu",
-    clip: Annotated[float | None, typer.Option("--clip", min=0, help="Largest L2 norm of an update.")] = None,
-    noise: Annotated[float, typer.Option("--noise", min=0, help="Noise on updates, in units of --clip.")] = 0.0,
-    tries: Annotated[int, typer.Option("--tries", min=1, help="Failed starts in a row before it gives up.")] = 120,
+    clip: Annotated[
+        float | None, typer.Option("--clip", min=0, callback=refuse_infinite, help="Largest L2 norm of an update.")
+    ] = None,
+    noise: Annotated[
+        float, typer.Option("--noise", min=0, callback=refuse_infinite, help="Noise on updates, in units of --clip.")
+    ] = 0.0,
+    tries: Annotated[
+        int, typer.Option("--tries", min=1, max=1_000_000, help="Failed starts in a row before it gives up.")
+    ] = 120,
     insecure: Insecure = False,
 ) -> None:
     """Start a client (Flower's SuperNode) until Ctrl-C. Its images never leave it; see docs/deploy.md for what does."""
@@ -38,4 +48,4 @@ def command(
     folder.mkdir(parents=True, exist_ok=True)
     arguments = client_command(folder, data, server, insecure, settings)
     env = flower_environment(folder / "flwr")
-    raise typer.Exit(run_with_restarts(arguments, env, tries, lambda sentence: typer.echo(sentence, err=True)))
+    raise typer.Exit(run_with_restarts(arguments, env, tries, lambda sentence: say(sentence, err=True)))

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Column, Table
 
+from fedwca.cli.terminal import make_console
 from fedwca.datasets import DatasetSource, datasets, find_dataset
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def list_datasets() -> None:
         cls = datasets.get(name)
         shown = [str(len(cls.classes)), f"{sum(cls.counts.values()):,}"] if cls.classes else ["any", "any"]
         table.add_row(name, ", ".join(cls.domains) or "any", *shown, cls.where or cls.source_url)
-    Console().print(table)
+    make_console().print(table)
 
 
 @app.command("check")
@@ -52,21 +52,27 @@ def check_dataset(name: Name, data: Data = None) -> None:
     table.add_row("images", *(f"{sum(counts):,}" for counts in columns.values()))
     if source.counts:
         table.add_row("expected", *(f"{source.counts[name]:,}" for name in columns))
-    console = Console()
+    console = make_console()
     console.print(table)
     if verified:
-        console.print(f"MD5 as published: {', '.join(verified)}", markup=False, soft_wrap=True)
-    console.print(f"digest of {dataset.name}: {dataset.digest()}", markup=False, soft_wrap=True)
+        console.print(f"MD5 as published: {', '.join(verified)}", soft_wrap=True)
+    console.print(f"digest of {dataset.name}: {dataset.digest()}", soft_wrap=True)
 
 
 @app.command("show")
 def show_dataset(name: Name, data: Data = None, out: Out = Path("samples.png")) -> None:
     """Draw one image of every class and domain into a PNG."""
     from fedwca.core.files import write_atomically
+    from fedwca.errors import FedwcaError, UsageError
 
+    if out.suffix.lower() != ".png":
+        raise UsageError(f"--out {out}: the picture is a PNG; name a file that ends in .png")
     dataset = _loaded(find_dataset(name, data))
-    write_atomically(out, lambda path: draw_sheet(dataset, path))
-    Console().print(f"wrote {out}", markup=False, soft_wrap=True)
+    try:
+        write_atomically(out, lambda path: draw_sheet(dataset, path))
+    except OSError as error:
+        raise FedwcaError(f"--out {out}: cannot be written ({error.strerror or error})") from None
+    make_console().print(f"wrote {out}", soft_wrap=True)
 
 
 def _loaded(source: DatasetSource) -> FederatedDataset:
@@ -77,7 +83,7 @@ def _loaded(source: DatasetSource) -> FederatedDataset:
         warnings.simplefilter("always", DatasetWarning)
         dataset = source.load()
     for item in caught:
-        Console(stderr=True).print(f"warning: {item.message}", style="yellow", markup=False)
+        make_console(stderr=True).print(f"warning: {item.message}", style="yellow")
     return dataset
 
 

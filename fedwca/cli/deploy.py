@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+import re
 from functools import partial
 from pathlib import Path
 from shlex import quote
@@ -9,7 +11,8 @@ from typing import Annotated
 
 import typer
 
-from fedwca.cli.options import RunOptions, run_options
+from fedwca.cli.options import RunOptions, refuse_infinite, run_options
+from fedwca.cli.terminal import say
 from fedwca.errors import FedwcaError, UsageError
 
 app = typer.Typer(help="Run a composition on real machines, over Flower.", no_args_is_help=True)
@@ -38,11 +41,15 @@ def need_flower() -> None:
 def init(
     asked: RunOptions,
     folder: Folder,
-    clients: Annotated[int | None, typer.Option("--clients", help="Clients in all; needed without --deal.")] = None,
+    clients: Annotated[
+        int | None, typer.Option("--clients", min=1, max=100_000, help="Clients in all; needed without --deal.")
+    ] = None,
     baseline: Annotated[str | None, typer.Option("--baseline", help="Deploy this baseline as it is.")] = None,
     deal: Annotated[
         int | None,
-        typer.Option("--deal", help="Write the images of so many simulated clients per target domain, to try it out."),
+        typer.Option(
+            "--deal", min=1, help="Write the images of so many simulated clients per target domain, to try it out."
+        ),
     ] = None,
     rule: Annotated[
         list[str] | None,
@@ -64,6 +71,13 @@ def init(
 
     For example: fedwca deploy init trial --aggregator wca --deal 2 --rounds 3
     """
+    if deal is not None and clients is not None:
+        raise UsageError("--clients and --deal both say how many clients there are; leave one of them out")
+    rules = [_rule(text) for text in rule or []]
+    if twice := [key for number, (key, _) in enumerate(rules) if key in dict(rules[:number])]:
+        raise UsageError(f"--rule {twice[0]} is given twice")
+    for name in host or []:
+        _check_host(name)
     need_flower()
     from fedwca.deploy.make_deployment import DeployRequest, make_deployment
     from fedwca.runs.run_request import RunRequest
@@ -75,7 +89,7 @@ def init(
         baseline,
         clients,
         deal is not None,
-        [_rule(text) for text in rule or []],
+        rules,
         {
             **{"transport": "half" if half else "full", "top": top, "feedback": feedback},
             **{"deadline": deadline, "join": join, "rejoin": insecure},
@@ -84,7 +98,7 @@ def init(
         insecure,
     )
     count = make_deployment(wanted)
-    typer.echo(next_steps(folder, count, deal is not None, insecure))
+    say(next_steps(folder, count, deal is not None, insecure))
 
 
 def next_steps(folder: Path, count: int, dealt: bool, insecure: bool) -> str:
@@ -105,16 +119,33 @@ def next_steps(folder: Path, count: int, dealt: bool, insecure: bool) -> str:
 
 def _rule(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
-    if not equals:
+    if not equals or not value.strip():
         raise UsageError(f"--rule {text}: not of the form name=value, such as robust=median")
     return key.strip().replace("-", "_"), value.strip()
+
+
+def _check_host(name: str) -> None:
+    """Refuse what is no name or address of a machine.
+
+    Raises:
+        UsageError: says what is one.
+    """
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        if len(name) > 253 or not all(re.fullmatch(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)", part) for part in name.split(".")):
+            raise UsageError(
+                f"--host {name!r}: neither a name nor an address, such as fl.example.org or 10.0.0.5"
+            ) from None
 
 
 @app.command("run")
 def run_deployment(
     folder: Folder,
     server: Annotated[str, typer.Option("--server", help="Where the server is.")] = f"127.0.0.1:{PORT}",
-    timeout: Annotated[float, typer.Option("--timeout", help="Seconds after which it is given up.")] = 86_400.0,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=1, callback=refuse_infinite, help="Seconds after which it is given up.")
+    ] = 86_400.0,
     insecure: Insecure = False,
 ) -> None:
     """Submit the deployment to the running server, wait, and fail if it failed."""
@@ -129,16 +160,16 @@ def run_deployment(
     )
 
     env = write_connection(folder, server, insecure)
-    retry(lambda: check_answers(env), lambda sentence: typer.echo(sentence, err=True))
+    retry(lambda: check_answers(env), lambda sentence: say(sentence, err=True))
     if not insecure:
         register_clients(folder, env)
     number = submit_run(folder, env)
-    typer.echo(f"Run {number} is submitted; rounds are logged in {folder}/server/federation.log")
+    say(f"Run {number} is submitted; rounds are logged in {folder}/server/federation.log")
     ended, up, down = watch_run(number, env, timeout)
     if ended != "completed":
         raise FedwcaError(f"run {number} has {ended}; {folder}/server/federation.log says why")
-    typer.echo(f"{up:,} bytes came into the server and {down:,} went out of it, as Flower counts them")
-    typer.echo(f"Run {number} is complete; each client's model is model.safetensors in its folder")
+    say(f"{up:,} bytes came into the server and {down:,} went out of it, as Flower counts them")
+    say(f"Run {number} is complete; each client's model is model.safetensors in its folder")
 
 
 @app.command("key")
@@ -150,4 +181,4 @@ def key(path: Annotated[Path, typer.Argument(help="File of the private key; the 
     if path.exists():
         raise UsageError(f"{path} exists; a key is not overwritten")
     make_key(path)
-    typer.echo(f"Wrote {path} and {path}.pub; give the second to the server, into its folder server/keys")
+    say(f"Wrote {path} and {path}.pub; give the second to the server, into its folder server/keys")

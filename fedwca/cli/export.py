@@ -7,12 +7,16 @@ from typing import Annotated
 
 import typer
 
+from fedwca.cli.terminal import say
+
 
 def command(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
     out: Annotated[Path, typer.Option("--out", help="File to write: .safetensors, .onnx or .pt2 (torch-export).")],
-    client: Annotated[int | None, typer.Option("--client", help="Whose model, counted from 0.")] = None,
-    cluster: Annotated[int | None, typer.Option("--cluster", help="Or a cluster's model, counted from 0.")] = None,
+    client: Annotated[int | None, typer.Option("--client", min=0, help="Whose model, counted from 0.")] = None,
+    cluster: Annotated[
+        int | None, typer.Option("--cluster", min=0, help="Or a cluster's model, counted from 0.")
+    ] = None,
     method: Annotated[str | None, typer.Option("--method", help="Method; default: the composed one.")] = None,
     to: Annotated[
         str | None, typer.Option("--to", help="safetensors, onnx or torch-export; default: by the file's suffix.")
@@ -34,6 +38,8 @@ def command(
     kind = kind_of(out, to)
     network, about = model_of(open_run(run, method, source_model, trial, round_), client, cluster)
     card = export(out, kind, network, about)
-    measured = "no test images" if about.accuracy is None else f"{about.accuracy:.1f} % of {about.images} test images"
-    typer.echo(f"{about.label}, {about.holder}, {about.domain}: {measured}")
-    typer.echo(f"wrote {out} ({kind}; its outputs were compared with the model's) and {card}")
+    measured = (
+        "accuracy not measured" if about.accuracy is None else f"{about.accuracy:.1f} % of {about.images} test images"
+    )
+    say(f"{about.label}, {about.holder}, {about.domain}: {measured}")
+    say(f"wrote {out} ({kind}; its outputs were compared with the model's) and {card}")

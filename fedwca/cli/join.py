@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from fedwca.cli.terminal import say
 from fedwca.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -23,7 +24,9 @@ def command(
         Literal["update", "alignment"],
         typer.Option("--by", help="How its cluster is found: by its first local update, or by features alone."),
     ] = "update",
-    adapt: Annotated[int, typer.Option("--adapt", min=0, help="Epochs of local adaptation; 0: none.")] = 0,
+    adapt: Annotated[
+        int, typer.Option("--adapt", min=0, max=1_000_000, help="Epochs of local adaptation; 0: none.")
+    ] = 0,
     out: Annotated[Path | None, typer.Option("--out", help="Folder to write; default joined/<name of data>.")] = None,
     source_model: Annotated[int, typer.Option("--source-model", min=0, help="Which of several source models.")] = 0,
     trial: Annotated[int, typer.Option("--trial", min=0, help="Which of several trials.")] = 0,
@@ -58,7 +61,7 @@ def command(
             f"--data {data}: no image could be read ({found[0].error if found else 'the archive is empty'})"
         )
     if len(pixels) < len(found):
-        typer.echo(f"Warning: {len(found) - len(pixels)} of {len(found)} images could not be read", err=True)
+        say(f"Warning: {len(found) - len(pixels)} of {len(found)} images could not be read", err=True)
     joined = join(load_federation(reopened), stack_images(pixels), by, adapt)
     about = newcomer_note(reopened, joined, len(pixels))
     card = export(folder / FILES[0], "safetensors", joined.network, about)
@@ -66,8 +69,8 @@ def command(
     write(folder / FILES[2], answers, 1)
     print_joined(joined)
     classes = [answer.best[0][0] for some in answers for answer in some if answer.best]
-    typer.echo("Labels: " + ", ".join(f"{classes.count(name)} × {name}" for name in about.classes if name in classes))
-    typer.echo(f"wrote {folder / FILES[0]}, {card} and {folder / FILES[2]}")
+    say("Labels: " + ", ".join(f"{classes.count(name)} × {name}" for name in about.classes if name in classes))
+    say(f"wrote {folder / FILES[0]}, {card} and {folder / FILES[2]}")
 
 
 def print_joined(joined: JoinedClient) -> None:
@@ -75,21 +78,21 @@ def print_joined(joined: JoinedClient) -> None:
     choice = joined.choice
     unit = {"update": "distance", "alignment": "alignment (cosine)", "loss": "loss (nats)"}.get(choice.by, "")
     if choice.by == "alone":
-        typer.echo("Cluster 0: there is no other")
+        say("Cluster 0: there is no other")
     else:
         near = f"; nearest client {choice.member}" if choice.by == "update" else ""
-        typer.echo(f"Cluster {choice.cluster}, by {choice.by}: {unit} {score(choice.scores[choice.cluster])}{near}")
+        say(f"Cluster {choice.cluster}, by {choice.by}: {unit} {score(choice.scores[choice.cluster])}{near}")
         if (second := choice.runner_up) is not None and choice.margin is not None:
-            typer.echo(
+            say(
                 f"Runner-up cluster {second}: {unit} {score(choice.scores[second])}, {score(choice.margin)} "
                 f"{'less' if choice.by == 'alignment' else 'more'}"
             )
     shares = ", ".join(f"cluster {row} {float(share):.3f}" for row, share in enumerate(joined.weights))
-    typer.echo(f"Start: {shares}")
+    say(f"Start: {shares}")
     for name, value in joined.report.items():
-        typer.echo(f"{name}: {', '.join(f'{float(share):.3f}' for share in value)}")
+        say(f"{name}: {', '.join(f'{float(share):.3f}' for share in value)}")
     if joined.epochs:
-        typer.echo(f"Adapted for {joined.epochs} epoch{'s' * (joined.epochs > 1)}")
+        say(f"Adapted for {joined.epochs} epoch{'s' * (joined.epochs > 1)}")
 
 
 def score(value: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -70,6 +71,17 @@ COMPLETED = {
     **dict.fromkeys(("objectives", "finish"), "objective"),
 }
 """Options whose values are names, by kind."""
+
+
+def refuse_infinite(value: float | None) -> float | None:
+    """The value of an option that takes a number, if it is finite; bounds alone let NaN pass.
+
+    Raises:
+        typer.BadParameter: it is not.
+    """
+    if value is not None and not math.isfinite(value):
+        raise typer.BadParameter(f"{value} is not a finite number")
+    return value
 
 
 def _field_option(name: str, panel: str) -> Any:
@@ -182,4 +194,6 @@ def pair(text: str) -> tuple[str, str]:
             f"--set {text}: not of the form kind.field=value, such as aggregator.ta=0.05; "
             "the run's own values have options, such as --rounds 20"
         )
+    if not value.strip():
+        raise UsageError(f"--set {text}: the value is empty; leave it out for the default")
     return key.strip(), value.strip()

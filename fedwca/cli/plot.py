@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedwca.cli import complete
+from fedwca.cli.terminal import say
 from fedwca.errors import FedwcaError
 
 if TYPE_CHECKING:
@@ -49,8 +50,8 @@ def command(
     method: Annotated[
         str | None, typer.Option("--method", help="For pictures of one method: which; default: the composed one.")
     ] = None,
-    source_model: Annotated[int, typer.Option("--source-model", help="For pictures of one trial, from 0.")] = 0,
-    trial: Annotated[int, typer.Option("--trial", help="For pictures of one trial, from 0.")] = 0,
+    source_model: Annotated[int, typer.Option("--source-model", min=0, help="For pictures of one trial, from 0.")] = 0,
+    trial: Annotated[int, typer.Option("--trial", min=0, help="For pictures of one trial, from 0.")] = 0,
     how: Annotated[How, typer.Option("--how", help="For the embedding: t-SNE or principal components.")] = How.TSNE,
     dpi: Annotated[int, typer.Option("--dpi", min=20, max=600, help="Pixels per inch of PNG and GIF files.")] = 120,
     list_: Annotated[bool, typer.Option("--list", help="List the pictures and stop.")] = False,
@@ -67,7 +68,7 @@ def command(
 
     if list_:
         for name, picture in PICTURES.items():
-            typer.echo(f"{name:<18}  {picture.about}")
+            say(f"{name:<18}  {picture.about}")
         return
     wanted = find_pictures(names or [])
     results = read_run(find_run(run))
@@ -86,14 +87,14 @@ def command(
             if names:
                 raise
             missing.append(error)
-            typer.echo(f"not drawn: {name}: {error}")
+            say(f"not drawn: {name}: {error}")
             continue
         file = folder / f"{name}.{picture.suffix or format_.value}"
         try:
             save(drawn, file, dpi)
         except OSError as error:
             raise FedwcaError(f"--to {folder}: cannot be written ({error.strerror or error})") from None
-        typer.echo(str(file))
+        say(str(file))
     if len(missing) == len(wanted):
         raise FedwcaError(f"{run}: nothing could be drawn")
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fedwca.cli.terminal import make_console, say
 from fedwca.errors import FedwcaError, UsageError
 
 if TYPE_CHECKING:
@@ -22,11 +23,11 @@ def command(
     model: Annotated[Path, typer.Argument(help="File that `fedwca export` wrote; or a run folder, with --client.")],
     images: Annotated[list[Path], typer.Argument(help="Image files, folders of them, or .npz archives.")],
     out: Annotated[Path | None, typer.Option("--out", help="CSV file; default: standard output.")] = None,
-    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Images at once.")] = 64,
-    top: Annotated[int, typer.Option("--top", min=1, help="Classes to name for each image.")] = 1,
+    batch_size: Annotated[int, typer.Option("--batch-size", min=1, max=1_000_000, help="Images at once.")] = 64,
+    top: Annotated[int, typer.Option("--top", min=1, max=1_000_000, help="Classes to name for each image.")] = 1,
     device: Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1; auto: a GPU where there is one.")] = "cpu",
     client: Annotated[
-        int | None, typer.Option("--client", help="For a run folder: whose model, counted from 0.")
+        int | None, typer.Option("--client", min=0, help="For a run folder: whose model, counted from 0.")
     ] = None,
     method: Annotated[
         str | None, typer.Option("--method", help="For a run folder: which method; default: the composed one.")
@@ -61,9 +62,9 @@ def command(
         answers = predict(opened, load_pictures(files, opened.about.side), batch_size, top)
         read, lost = write(out, count_progress(answers, tell), min(top, len(opened.about.classes)))
     if out is not None:
-        typer.echo(f"wrote {out}: {read} image{'s' * (read != 1)}")
+        say(f"wrote {out}: {read} image{'s' * (read != 1)}")
     if lost:
-        typer.echo(f"Warning: {lost} of {read + lost} could not be read; the column error says why", err=True)
+        say(f"Warning: {lost} of {read + lost} could not be read; the column error says why", err=True)
     if not read:
         raise FedwcaError("no image could be read")
 
@@ -86,6 +87,7 @@ def write(out: Path | None, answers: Iterable[list[Answer]], top: int) -> tuple[
         FedwcaError: the file cannot be written.
     """
     from fedwca.core.files import write_atomically
+    from fedwca.core.printable import spreadsheet_cell
 
     counts = [0, 0]
 
@@ -97,7 +99,8 @@ def write(out: Path | None, answers: Iterable[list[Answer]], top: int) -> tuple[
             for answer in some:
                 counts[not answer.best] += 1
                 cells = [cell for name, value in answer.best for cell in (name, f"{value:.6f}")]
-                table.writerow([answer.file, *(cells or [""] * 2 * top), answer.error])
+                row = [answer.file, *(cells or [""] * 2 * top), answer.error]
+                table.writerow(map(spreadsheet_cell, row))
             file.flush()
 
     def whole(path: Path) -> None:
@@ -124,10 +127,9 @@ def count_progress(answers: Iterable[list[Answer]], tell: Any) -> Iterator[list[
 @contextmanager
 def counting(files: int) -> Iterator[Any]:
     """A bar with images per second on stderr while inside; nothing if nobody watches."""
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    console = Console(stderr=True)
+    console = make_console(stderr=True)
     if not console.is_terminal:
         yield lambda some: None
         return

@@ -1,4 +1,4 @@
-"""What commands print: where values came from before, tables after."""
+"""What commands print at their end: tables, summaries and profiles."""
 
 from __future__ import annotations
 
@@ -7,64 +7,41 @@ from collections.abc import Mapping, Sequence
 from shlex import quote
 from typing import Any
 
-import typer
-from rich.console import Console
 from rich.table import Table as TerminalTable
 
 from fedwca.cli.options import Format
+from fedwca.cli.terminal import make_console, say
 from fedwca.cli.wide_tables import draw_grid
-from fedwca.config.compose_methods import component
-from fedwca.config.resolve_config import provenance
-from fedwca.results.profile import PHASES
+from fedwca.results.phase_seconds import PHASES
+from fedwca.results.read_run import special_domain
 from fedwca.results.results_table import narrow_columns, results_table
 from fedwca.results.tables import Table, comma_separated
 from fedwca.results.write_run import to_plain
 from fedwca.runs.execute_run import FinishedRun
-from fedwca.runs.reporter import PlannedRun
-
-
-def print_plan(run: PlannedRun) -> None:
-    """What will run, on what, and where each value that was set came from."""
-    console, plan, dataset = Console(), run.plan, run.dataset
-
-    def say(text: str) -> None:
-        console.print(text, markup=False, soft_wrap=True)
-
-    partition = component("partition", plan.config.partition, plan.config.components)
-    say(f"{dataset.name}: {partition.describe(dataset, run.domain, plan.config.clients)}; on {run.device}")
-    say("Methods: " + ", ".join(f"{method.label} ({method.name})" for method, _ in plan.methods))
-    for origin, values in provenance(plan).items():
-        say(f"From {origin}: {'; '.join(values)}")
-    say(f"Memory: {run.memory}")
-    if run.kernels:
-        say(f"Kernels: {run.kernels}")
-    say(f"Everything else is a field's default, written out in {run.folder / 'config.json'}")
 
 
 def print_finished(done: FinishedRun, as_json: bool) -> None:
     """The JSON summary, or a row per method, a column per target domain, mean ± std over runs, to FedAvg."""
     if as_json:
-        typer.echo(json.dumps(done.summary, indent=2))
+        say(json.dumps(done.summary, indent=2))
         return
-    console, config, table, summary = Console(), done.plan.config, done.table, done.summary
+    console, config, summary = make_console(), done.config, done.summary
     runs = config.source_models * config.trials
     spread = f"mean ± std (ddof 1) over n = {runs} runs" if runs > 1 else "n = 1 run, so there is no spread"
-    special = f"{done.plan.named} {done.plan.domain}"
-    title = f"{done.dataset.name}, {special}: accuracy in percent after the last round, {spread}"
-    entries = [((row.label,), summary["methods"][row.name]) for row in table]
+    title = f"{done.dataset}, {special_domain(config.model_dump())}: accuracy in percent after the last round, {spread}"
+    entries = [((entry["label"],), entry) for entry in summary["methods"].values()]
     draw_grid(results_table(title, entries, columns=narrow_columns()), console, bold="mean")
     timing = summary["timing"]
     console.print(
         f"Ran {timing['run_seconds']:.0f} s after {timing['setup_seconds']:.0f} s of set-up. Results, configuration "
         f"and pictures: {done.path}\nA page of it: fedwca report {quote(str(done.path))}",
-        markup=False,
         soft_wrap=True,
     )
 
 
 def print_profile(profile: Mapping[str, Any]) -> None:
     """A row per method, a column per phase, seconds a round."""
-    console = Console()
+    console = make_console()
     grid = TerminalTable(title="Seconds a round; evidence, label and train are summed over clients")
     for column in ("method", "round", *PHASES):
         grid.add_column(column, justify="left" if column == "method" else "right")
@@ -73,22 +50,22 @@ def print_profile(profile: Mapping[str, Any]) -> None:
         grid.add_row(name, *(f"{value:.3f}" for value in each))
     console.print(grid)
     if profile["trace"]:
-        console.print(f"Trace of a round of {profile['of']}: {profile['trace']}, for chrome://tracing", markup=False)
+        console.print(f"Trace of a round of {profile['of']}: {profile['trace']}, for chrome://tracing")
 
 
 def print_in(form: Format, grid: Table, whole: Any, entries: Sequence[Mapping[str, Any]]) -> None:
     """A table in the form that was asked for: ``whole`` as JSON, ``entries`` as CSV, else the grid."""
     match form:
         case Format.json:
-            typer.echo(json.dumps(to_plain(whole), indent=2))
+            say(json.dumps(to_plain(whole), indent=2))
         case Format.csv:
-            typer.echo(comma_separated(to_plain(entries)))
+            say(comma_separated(to_plain(entries)))
         case Format.markdown:
-            typer.echo(grid.markdown())
+            say(grid.markdown())
         case Format.latex:
-            typer.echo(grid.latex())
+            say(grid.latex())
         case Format.table:
-            console = Console()
+            console = make_console()
             draw_grid(grid, console)
             for note in grid.notes:
-                console.print(note, markup=False, soft_wrap=True)
+                console.print(note, soft_wrap=True)

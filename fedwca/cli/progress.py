@@ -7,12 +7,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
+from fedwca.cli.terminal import make_console, say
 from fedwca.config.resolve_config import RunPlan
+from fedwca.core.printable import printable
 from fedwca.runs.reporter import Progress
 
 EVERY = 5.0
@@ -29,7 +30,7 @@ def watching(decided: RunPlan, quiet: bool) -> Iterator[Progress]:
         decided: what will run.
         quiet: say no more than warnings.
     """
-    console = Console(stderr=True)
+    console = make_console(stderr=True)
     if quiet:
         yield Progress(warn=_warn)
     elif not console.is_terminal:
@@ -37,10 +38,10 @@ def watching(decided: RunPlan, quiet: bool) -> Iterator[Progress]:
     else:
         narrow = console.width < NARROW
         bars = Bars(
-            TextColumn("{task.description:<16}" if narrow else "{task.description:<28}"),
+            TextColumn("{task.description:<16}" if narrow else "{task.description:<28}", markup=False),
             BarColumn(bar_width=10 if narrow else 40),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[note]}"),
+            TextColumn("{task.fields[note]}", markup=False),
             *(() if narrow else (TimeElapsedColumn(),)),
             TextColumn("left"),
             TimeRemainingColumn(),
@@ -51,7 +52,7 @@ def watching(decided: RunPlan, quiet: bool) -> Iterator[Progress]:
 
 
 def _warn(message: str) -> None:
-    typer.echo(f"Warning: {message}", err=True)
+    say(f"Warning: {message}", err=True)
 
 
 def _total(decided: RunPlan) -> int:
@@ -80,7 +81,7 @@ class _Lines:
 
     def on_source(self, epoch: int, epochs: int, accuracy: float) -> None:
         if epoch == epochs or self._due():
-            typer.echo(f"source model: epoch {epoch} of {epochs}, {accuracy:.1f} % at home", err=True)
+            say(f"source model: epoch {epoch} of {epochs}, {accuracy:.1f} % at home", err=True)
 
     def on_begin(self, label: str, rounds: int, clients: int) -> None:
         self.label, self.rounds, self.said = label, rounds, -math.inf
@@ -97,12 +98,10 @@ class _Lines:
         self.done, self.here = self.done + 1, self.here + 1
         if self._due():
             left = (time.monotonic() - self.started) / self.here * (self.total - self.done)
-            typer.echo(
-                f"{self.label}: round {done} of {self.rounds}, {accuracy:.1f} %; about {left:.0f} s left", err=True
-            )
+            say(f"{self.label}: round {done} of {self.rounds}, {accuracy:.1f} %; about {left:.0f} s left", err=True)
 
     def on_end(self, label: str, accuracy: float) -> None:
-        typer.echo(_ended(label, accuracy), err=True)
+        say(_ended(label, accuracy), err=True)
 
 
 def _ended(label: str, accuracy: float) -> str:
@@ -131,7 +130,7 @@ class _Bars:
         self.bars.update(self.source, completed=epoch, note=f"{accuracy:.1f} % at home", visible=True)
 
     def on_begin(self, label: str, rounds: int, clients: int) -> None:
-        self.clients, self._accuracy = clients, ""
+        self.clients, self._accuracy, label = clients, "", printable(label)
         self.bars.reset(self.now, total=max(1, rounds * clients), visible=rounds > 0, description=label, note="")
 
     def on_earlier(self, rounds: int, clients: int) -> None:
@@ -156,7 +155,7 @@ class _Bars:
         self.bars.advance(self.all)
 
     def on_end(self, label: str, accuracy: float) -> None:
-        self.console.print(_ended(label, accuracy), markup=False)
+        self.console.print(_ended(label, accuracy))
 
     def on_warn(self, message: str) -> None:
-        self.console.print(f"Warning: {message}", markup=False)
+        self.console.print(f"Warning: {message}")

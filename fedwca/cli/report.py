@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from fedwca.cli.terminal import say
 from fedwca.errors import FedwcaError, UsageError
 
 
@@ -41,9 +42,9 @@ def command(
     if open_ and chosen != "html":
         raise UsageError(f"--open shows a page in a browser; with --format {chosen} there is none")
     if out is None and chosen != "html":
-        typer.echo(render_report(runs, chosen), nl=False)
+        say(render_report(runs, chosen), nl=False)
         return
     file = write_report(runs, out, chosen)
-    typer.echo(str(file))
+    say(str(file))
     if open_ and typer.launch(file.resolve().as_uri()) != 0:
         raise FedwcaError(f"no browser could be started; the page is in {file}")

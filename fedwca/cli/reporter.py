@@ -5,11 +5,10 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-import typer
-
-from fedwca.cli.printing import print_plan
 from fedwca.cli.progress import watching
-from fedwca.config.resolve_config import RunPlan
+from fedwca.cli.terminal import make_console, say
+from fedwca.config.compose_methods import component
+from fedwca.config.resolve_config import RunPlan, provenance
 from fedwca.runs.how_to_continue import say_what_is_kept
 from fedwca.runs.reporter import PlannedRun, Progress, RunReporter
 
@@ -33,25 +32,43 @@ class ConsoleReporter(RunReporter):
     def resumed(self, done: int, rounds: int) -> None:
         """Say where it goes on."""
         if not self.silent:
-            typer.echo(f"Going on after {done} of {rounds} rounds")
+            say(f"Going on after {done} of {rounds} rounds")
 
     def nothing_left(self, folder: Path) -> None:
         """Say so."""
         if not (self.silent or self.quiet):
-            typer.echo(f"{folder} is finished; nothing is left to do", err=True)
+            say(f"{folder} is finished; nothing is left to do", err=True)
 
     def interrupted(self, done: int, folder: Path) -> None:
         """Say what is kept and how it goes on."""
-        typer.echo(say_what_is_kept(done, folder), err=True)
+        say(say_what_is_kept(done, folder), err=True)
 
     def note(self, sentence: str) -> None:
         """On stderr, whoever reads stdout."""
-        typer.echo(sentence, err=True)
+        say(sentence, err=True)
 
     def warn(self, sentence: str) -> None:
         """On stderr, whoever reads stdout."""
-        typer.echo(f"Warning: {sentence}", err=True)
+        say(f"Warning: {sentence}", err=True)
 
     def watch(self, plan: RunPlan) -> AbstractContextManager[Progress]:
         """Bars or lines, or warnings alone."""
         return watching(plan, self.silent or self.quiet)
+
+
+def print_plan(run: PlannedRun) -> None:
+    """What will run, on what, and where each value that was set came from."""
+    console, plan, dataset = make_console(), run.plan, run.dataset
+
+    def say(text: str) -> None:
+        console.print(text, soft_wrap=True)
+
+    partition = component("partition", plan.config.partition, plan.config.components)
+    say(f"{dataset.name}: {partition.describe(dataset, run.domain, plan.config.clients)}; on {run.device}")
+    say("Methods: " + ", ".join(f"{method.label} ({method.name})" for method, _ in plan.methods))
+    for origin, values in provenance(plan).items():
+        say(f"From {origin}: {'; '.join(values)}")
+    say(f"Memory: {run.memory}")
+    if run.kernels:
+        say(f"Kernels: {run.kernels}")
+    say(f"Everything else is a field's default, written out in {run.folder / 'config.json'}")

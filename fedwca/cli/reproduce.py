@@ -9,6 +9,7 @@ import typer
 
 from fedwca.cli.options import KEEP, WHAT, Form, Format, RunOptions, folder, option, run_options
 from fedwca.cli.ranks import need_one_process
+from fedwca.cli.terminal import say
 
 
 def _known() -> list[str]:
@@ -80,5 +81,5 @@ def command(
     for job in planned:
         result = run_job(job, out, reporter)
         for path in result.figures:
-            typer.echo(f"{job.title}: {path}", err=form in (Format.csv, Format.json))
+            say(f"{job.title}: {path}", err=form in (Format.csv, Format.json))
         print_in(form, result.grid, {"title": job.title, "values": result.values}, result.values)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich import box
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Column, Table
+
+from fedwca.cli.terminal import make_console, say
+from fedwca.core.printable import printable
 
 if TYPE_CHECKING:
     from fedwca.results.read_run import Run
@@ -48,15 +49,15 @@ def list_runs(
             lines.append(_line(read_run(folder)))
         except FedwcaError as error:  # one damaged run does not hide the others
             damaged.append({"run": folder.name, "path": str(folder), "state": "damaged", "problem": str(error)})
-            typer.echo(f"Warning: {error}", err=True)
+            say(f"Warning: {error}", err=True)
     lines = [*damaged, *sorted(lines, key=lambda line: line["time"])]
     if as_json:
-        typer.echo(json.dumps([_as_json(line) for line in lines], indent=2))
+        say(json.dumps([_as_json(line) for line in lines], indent=2))
         return
     if not lines:
-        typer.echo(f"No runs in {root}/")
+        say(f"No runs in {root}/")
         return
-    console = Console()
+    console = make_console()
     narrow = console.width < 110
     table = Table(
         # A name is there to be copied, so it is broken only where it would leave the others no room.
@@ -74,7 +75,7 @@ def list_runs(
     for line in lines:
         begun = f"{line['time']:%Y-%m-%d %H:%M}" if "time" in line else MISSING
         cells = (line["run"], *(line.get(key, MISSING) for key in ("method", "data")), mean_cell(line.get("accuracy")))
-        table.add_row(*map(escape, (*cells, begun, line["state"])))
+        table.add_row(*map(printable, (*cells, begun, line["state"])))
     console.print(table)
 
 
@@ -119,19 +120,19 @@ def show_run(context: typer.Context, run: Name, as_json: Json = False) -> None:
     count = found.about["config"]["source_models"] * found.about["config"]["trials"]
     if as_json:
         about = {**_as_json(_line(found)), "config": found.about["config"], "methods": methods, "rounds_done": done}
-        typer.echo(json.dumps(about, indent=2))
+        say(json.dumps(about, indent=2))
         return
-    console = Console()
+    console = make_console()
     line = _line(found)
-    console.print(f"{found.path}: {line['data']}; {line['state']}; begun {found.time:%Y-%m-%d %H:%M}", markup=False)
+    console.print(f"{found.path}: {line['data']}; {line['state']}; begun {found.time:%Y-%m-%d %H:%M}")
     table = Table("method", Column("mean", justify="right"), Column("rounds", justify="right"))
     for name, method in found.about["methods"].items():
         # A run may have been kept without its rounds.
-        rounds = f"{done.get(name, 0)} of {method['rounds'] * count}" if records else "not kept"
-        table.add_row(escape(method["label"]), mean_cell(methods.get(name, {}).get("mean")), rounds)
+        rounds = f"{done.get(name, 0)} of {method['rounds'] * count}" if records or not found.complete else "not kept"
+        table.add_row(printable(method["label"]), mean_cell(methods.get(name, {}).get("mean")), rounds)
     console.print(table)
     if found.state == "stopped":
-        console.print(f"Continue it with: fedwca resume {quote(str(found.path))}", markup=False, soft_wrap=True)
+        console.print(f"Continue it with: fedwca resume {quote(str(found.path))}", soft_wrap=True)
 
 
 @app.command("diff")
@@ -147,14 +148,14 @@ def diff_runs(context: typer.Context, a: Name, b: Name, as_json: Json = False) -
     means = [run.summary.get("methods", {}) for run in (one, other)]
     accuracy = {name: (means[0][name]["mean"], means[1][name]["mean"]) for name in means[0] if name in means[1]}
     if as_json:
-        typer.echo(json.dumps({"settings": settings, "accuracy": accuracy}, indent=2))
+        say(json.dumps({"settings": settings, "accuracy": accuracy}, indent=2))
         return
-    table = Table("", *(Column(escape(run.path.name), overflow="fold") for run in (one, other)))
+    table = Table("", *(Column(printable(run.path.name), overflow="fold") for run in (one, other)))
     for key, (first, second) in settings.items():
-        table.add_row(*map(escape, (key, str(first), str(second))))
+        table.add_row(*map(printable, (key, str(first), str(second))))
     for name, values in accuracy.items():
-        table.add_row(escape(f"accuracy of {name}"), *map(mean_cell, values))
-    Console().print(table)
+        table.add_row(printable(f"accuracy of {name}"), *map(mean_cell, values))
+    make_console().print(table)
 
 
 @app.command("export")
@@ -172,7 +173,7 @@ def export_run(
     path = find_run(run, context.obj)
     target = out or path / f"rounds.{to}"
     export_table(flatten_records(read_records(path), read_configuration(path).get("domains", ())), to, target)
-    typer.echo(f"wrote {target}")
+    say(f"wrote {target}")
 
 
 @app.command("rm")
@@ -189,9 +190,9 @@ def remove_command(
     path = find_run(run, context.obj)
     if read_run(path).state == "running":
         raise UsageError(f"{path}: a process is at work on this run; stop it first")
-    if not yes and not typer.confirm(f"Remove {path} and everything in it?"):
-        typer.echo("Kept.")
+    if not yes and not typer.confirm(printable(f"Remove {path} and everything in it?")):
+        say("Kept.")
         raise typer.Exit(1)
-    typer.echo(f"removing {path}")
+    say(f"removing {path}")
     remove_run(path)
-    typer.echo(f"removed {path}")
+    say(f"removed {path}")

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from fedwca.cli.deploy import PORT, Folder, Insecure, need_flower
+from fedwca.cli.terminal import say
 
 
 def command(
@@ -14,7 +15,7 @@ def command(
     host: Annotated[
         str, typer.Option("--host", help="Address to listen on; 0.0.0.0 for other machines.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", help="Port to listen on.")] = PORT,
+    port: Annotated[int, typer.Option("--port", min=1, max=65_535, help="Port to listen on.")] = PORT,
     insecure: Insecure = False,
 ) -> None:
     """Start the server of a deployment (Flower's SuperLink) until Ctrl-C; with TLS and node keys unless --insecure."""
@@ -32,7 +33,7 @@ def command(
             def let_in() -> None:
                 check_answers(env)
                 count = register_clients(folder, env)
-                typer.echo(f"{count} client keys are let in; add one to {folder}/server/keys and start again for more")
+                say(f"{count} client keys are let in; add one to {folder}/server/keys and start again for more")
 
             retry(let_in)
 

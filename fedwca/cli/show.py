@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fedwca.cli.terminal import make_console, say
 from fedwca.config.component_registries import PLURALS, registry_of
 from fedwca.registry import canonical_name
 
@@ -35,11 +36,11 @@ def list_command(
         known = {key: find for key, find in known.items() if key.partition("_of_")[0] == plural}
     names = {plural: fnmatch.filter(find(), canonical_name(pattern)) for plural, find in known.items()}
     if as_json:
-        typer.echo(json.dumps(names, indent=2))
+        say(json.dumps(names, indent=2))
         return
     from fedwca.cli.wide_tables import align_heads
 
-    typer.echo("\n".join(align_heads(list(names), [", ".join(found) for found in names.values()])))
+    say("\n".join(align_heads(list(names), [", ".join(found) for found in names.values()])))
 
 
 def show_command(
@@ -59,18 +60,17 @@ def show_command(
     schema = cls.model_json_schema()
     if as_json:
         about = {"kind": found.kind, "name": cls.name, "paper": cls.paper, "about": cls.__doc__}
-        typer.echo(json.dumps({**about, "fields": schema.get("properties", {})}, indent=2))
+        say(json.dumps({**about, "fields": schema.get("properties", {})}, indent=2))
         return
-    from rich.console import Console
     from rich.table import Table
 
     from fedwca.config.run_config import KINDS
 
-    console = Console()
-    console.print(f"[bold]{found.kind} {cls.name}[/bold]" + (f"  {cls.label}" if cls.label else ""))
-    console.print((cls.__doc__ or "").strip().replace("\n    ", "\n"), markup=False)
+    console = make_console()
+    console.print(f"{found.kind} {cls.name}" + (f"  {cls.label}" if cls.label else ""), style="bold")
+    console.print((cls.__doc__ or "").strip().replace("\n    ", "\n"))
     if cls.paper:
-        console.print(f"Paper: {cls.paper}", markup=False)
+        console.print(f"Paper: {cls.paper}")
     if not schema.get("properties"):
         console.print("It has no fields.")
         return
@@ -84,7 +84,7 @@ def show_command(
         ways = f"--set {kind}.FIELD=VALUE or {cls.name}:FIELD=VALUE"
     elif kind == "central":
         ways = f'start = "{cls.name}:FIELD=VALUE" in a baseline file'
-    console.print(f"Set one with {ways}", markup=False)
+    console.print(f"Set one with {ways}")
 
 
 def _values(info: dict[str, Any]) -> str:
@@ -111,7 +111,7 @@ def _show_baseline(name: str, as_json: bool) -> None:
     # One that no setting has is said by the usual one.
     found = baseline(name, *settings_with(name)[:1])
     if as_json:
-        typer.echo(found.model_dump_json(indent=2))
+        say(found.model_dump_json(indent=2))
         return
     from fedwca.core.dotted_keys import flatten_keys
 
@@ -121,14 +121,14 @@ def _show_baseline(name: str, as_json: bool) -> None:
         else:
             shown = ", ".join(value) if isinstance(value, tuple | list) else str(value).strip()
         if shown:
-            typer.echo(f"{field}: {shown}")
+            say(f"{field}: {shown}")
 
 
 def _show_preset(name: str, as_json: bool) -> None:
     from fedwca.config.presets import read_preset
 
     text, tables = read_preset(canonical_name(name))
-    typer.echo(json.dumps(tables, indent=2) if as_json else text.rstrip())
+    say(json.dumps(tables, indent=2) if as_json else text.rstrip())
 
 
 def _baselines() -> dict[str, Callable[[], list[str]]]:

@@ -56,6 +56,8 @@ def command(
             "--tries",
             text="Values tried in all, earlier ones included; default: the whole grid, else 20.",
             panel=SEARCH,
+            min=1,
+            max=1_000_000,
         ),
     ] = None,
     out: Annotated[Path, folder("study and its runs")] = Path("runs/sweep"),

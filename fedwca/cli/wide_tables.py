@@ -8,10 +8,11 @@ import textwrap
 from collections.abc import Sequence
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table as TerminalTable
 
+from fedwca.core.printable import printable
 from fedwca.results.tables import Table
 
 
@@ -59,7 +60,7 @@ def parts(grid: Table, width: int) -> list[Table]:
 
 
 def _widths(grid: Table) -> list[int]:
-    return [max(map(len, cells)) for cells in zip(grid.columns, *grid.rows, strict=True)]
+    return [max(cell_len(printable(cell)) for cell in cells) for cells in zip(grid.columns, *grid.rows, strict=True)]
 
 
 def _table(grid: Table, tight: bool, bold: str) -> TerminalTable:
@@ -68,12 +69,12 @@ def _table(grid: Table, tight: bool, bold: str) -> TerminalTable:
         if tight
         else TerminalTable()
     )
-    look.title = escape(grid.title) or None
+    look.title = printable(grid.title) or None
     for index, column in enumerate(grid.columns):
         style = "bold" if column == bold else ""
-        look.add_column(escape(column), justify="right" if index else "left", style=style, no_wrap=True)
+        look.add_column(printable(column), justify="right" if index else "left", style=style, no_wrap=True)
     for row in grid.rows:
-        look.add_row(*map(escape, row))
+        look.add_row(*map(printable, row))
     return look
 
 

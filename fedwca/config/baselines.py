@@ -128,11 +128,11 @@ def baseline_for(spec: MethodSpec, partition: type[Partition] = Domains) -> Base
         changes["aggregator"] = f"{found.aggregator}:{spec.fields}"
     given = spell_out(changes)
     # A component that stands in for the head's comes without the fields that the head's file states.
-    kept = {named for part in SPECS if part not in spec.changes for named in _named_in(found, part)}
+    staying = {named for part in SPECS if part not in spec.changes for named in _named_in(found, part)}
     stated: Components = {}
-    for kind, names in found.components.items():
-        if own := {name: fields for name, fields in names.items() if (kind, name) in kept}:
-            stated[kind] = own
+    for kind, named in found.components.items():
+        if left := {name: given_fields for name, given_fields in named.items() if (kind, name) in staying}:
+            stated[kind] = left
     fields = merge(stated, given.pop("components", {}))
     shown = [spec.fields, *(f"{part}={'+'.join(specs) or NOTHING}" for part, specs in spec.changes.items())]
     label = spec.label or f"{found.label} ({'; '.join(part for part in shown if part)})"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from pydantic import ValidationError
 
@@ -21,6 +22,9 @@ from fedwca.partitions.domains import Domains
 from fedwca.registry import Component, describe_problems
 
 T = TypeVar("T", bound=Training)
+
+LONGEST_NAME = 220
+"""Letters of a method's name as checkpoints' folders have it, percent-encoded; file systems end at 255."""
 
 
 def component(kind: str, name: str, fields: Components) -> Any:
@@ -101,6 +105,8 @@ def compose(config: RunConfig) -> list[tuple[Method, int]]:
         clusterer = found.clusterer or None
         made = assemble(spec.name, found.label, found, fields, clusterer)
         methods.append((with_training(made, config, found.training, found.finish_training), found.rounds))
+    for method, _ in methods:
+        check_name_length(method.name)
     names = [method.name for method, _ in methods]
     if twice := [name for name in names if names.count(name) > 1]:
         raise UsageError(f"two methods are called {twice[0]!r}; give one of them a label, as in mine={twice[0]}")
@@ -109,6 +115,7 @@ def compose(config: RunConfig) -> list[tuple[Method, int]]:
             raise UsageError("no method is left to run; name at least one, such as fedavg")
         return [_with_rounds(config, *entry) for entry in methods]
     own = _compose_own(config, partition)
+    check_name_length(own.name)
     if own.name in names:
         index = names.index(own.name)
         # Baselines nobody asked for by name give way: `--aggregator fedavg` is a FedAvg of the user's own making.
@@ -144,6 +151,16 @@ def _with_rounds(config: RunConfig, method: Method, most: int | None) -> tuple[M
     check_fits_partition(method, config.training, config.batch_norm, partition_of(config))
     rounds = config.rounds if most is None else min(most, config.rounds)
     return method, rounds + bool(method.finish)
+
+
+def check_name_length(name: str) -> None:
+    """Refuse a method's name that cannot be part of a file's.
+
+    Raises:
+        UsageError: it is too long.
+    """
+    if len(quote(name, safe="", errors="replace")) > LONGEST_NAME:
+        raise UsageError(f"a method's name of {len(name)} letters is too long ({name[:30]!r}…); give it a short one")
 
 
 def unused_fields(config: RunConfig, methods: list[tuple[Method, int]]) -> list[str]:

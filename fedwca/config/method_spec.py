@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from fedwca.core.printable import printable
 from fedwca.errors import UsageError
 from fedwca.registry import canonical_name, describe_unknown
 
@@ -56,6 +57,8 @@ def parse_method(text: str) -> MethodSpec:
     Raises:
         UsageError: a change is not of the form part=component.
     """
+    if printable(text.strip()) != text.strip():
+        raise UsageError(f"method {text!r}: has control characters; a name is text that can be shown")
     first, *rest = text.strip().split("/")
     start, _, fields = first.partition(":")
     label, equals, head = start.rpartition("=")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from pathlib import Path
+from typing import Any
 
 from fedwca.config.run_config import Layer, RunConfig, spell_out
 from fedwca.errors import InvalidConfig
@@ -19,7 +20,7 @@ def read_file(path: Path) -> Layer:
     """
     try:
         text = path.read_text()
-        values = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+        values = json.loads(text, object_pairs_hook=_each_once) if path.suffix == ".json" else tomllib.loads(text)
     except OSError as error:
         raise InvalidConfig(f"--config {path}: {error.strerror or error}") from None
     except ValueError as error:
@@ -29,7 +30,18 @@ def read_file(path: Path) -> Layer:
     values = values.get("config", values) if isinstance(values, dict) else values
     if not isinstance(values, dict):
         raise InvalidConfig(f"--config {path}: needs a table of fields, such as rounds = 10")
+    if not values:
+        raise InvalidConfig(f"--config {path}: holds no value; it needs some, such as rounds = 10")
     strange = sorted(set(values) - set(RunConfig.model_fields))
     if strange:
         raise InvalidConfig(f"--config {path}: {describe_unknown('field', strange[0], RunConfig.model_fields)}")
     return spell_out(values)
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON table; ValueError where a key is in it twice, of which Python would take the last."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"{next(key for key in keys if keys.count(key) > 1)!r} is given twice")
+    return found

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError, field_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError, field_validator
 
 from fedwca.config.component_registries import registry_of
 from fedwca.config.method_spec import NOTHING, parse_method
 from fedwca.core.dotted_keys import flatten_keys
+from fedwca.core.printable import printable
 from fedwca.core.training_settings import (
     DROPPED,
     CentralTraining,
@@ -20,7 +21,7 @@ from fedwca.core.training_settings import (
     Training,
 )
 from fedwca.errors import InvalidConfig, UsageError
-from fedwca.registry import canonical_name, describe_problems, describe_unknown
+from fedwca.registry import UserValues, canonical_name, describe_problems, describe_unknown
 
 Layer = dict[str, Any]
 Components = dict[str, dict[str, dict[str, Any]]]
@@ -31,10 +32,8 @@ SPECS = {**{kind: kind for kind in KINDS[:-1]}, "start": "central", "objectives"
 """Fields whose values are specs of components, with their kinds."""
 
 
-class RunConfig(BaseModel):
+class RunConfig(UserValues):
     """Everything that decides a run's numbers; survives a JSON round trip."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     dataset: str = "digits_mini"
     """Data set; digits-mini needs no download."""
@@ -123,7 +122,7 @@ class RunConfig(BaseModel):
         """What is not as by default: enough to make it again."""
         usual = type(self).model_fields
         for name, value in self:
-            if value != usual[name].get_default(call_default_factory=True):
+            if value != usual[name].get_default(call_default_factory=True, validated_data={}):
                 yield name, value
 
     @field_validator("dataset", "partition", "model", "clusterer", "aggregator", "pseudo_labeler", mode="after")
@@ -146,6 +145,13 @@ class RunConfig(BaseModel):
     def _kept(cls, value: object) -> object:
         if value in DROPPED:
             raise ValueError("was dropped, since it was slower in all that was measured; take auto")
+        return value
+
+    @field_validator("name", mode="after")
+    @classmethod
+    def _can_be_shown(cls, value: str | None) -> str | None:
+        if value is not None and printable(value) != value:
+            raise ValueError("has control characters; a name is text that can be shown")
         return value
 
     @field_validator("baselines", mode="after")
@@ -204,8 +210,10 @@ def spell_out(layer: Layer) -> Layer:
         for spec in specs:
             name, fields = registry_of(kind).parse(spec)
             names.append(name)
-            if fields:
-                found.setdefault(kind, {}).setdefault(name, {}).update(fields)
+            known = found.setdefault(kind, {}).setdefault(name, {}) if fields else {}
+            if twice := [field for field in fields if field in known]:
+                raise InvalidConfig(f"{kind} {name}: {twice[0]!r} is given twice")
+            known.update(fields)
         layer[key] = names if kind == "objective" else names[0]
     given = layer.get("components", {})
     if not isinstance(given, Mapping):

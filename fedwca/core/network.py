@@ -199,7 +199,7 @@ class Architecture(Component):
 
     side: PositiveInt = 32
     """Height and width in pixels of what the backbone reads."""
-    bottleneck: PositiveInt = 256
+    bottleneck: Annotated[int, Field(ge=1, le=65_536)] = 256
     """q, width of the feature that the classifier reads."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.5
     """Probability of dropping a bottleneck unit."""
@@ -244,7 +244,6 @@ class Architecture(Component):
             backbone = self.backbone()
             if pretrained:
                 self.load_pretrained(backbone)
-            network = Network(
-                backbone, self.bottleneck, self.dropout, classes, self.classifier, self.side, self.activation, whole
-            )
+            given = (self.bottleneck, self.dropout, classes, self.classifier, self.side, self.activation, whole)
+            network = Network(backbone, *given)
         return network.to(memory_format=torch.channels_last)

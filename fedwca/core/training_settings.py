@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+
+from fedwca.registry import UserValues
 
 Precision = Literal["fp32", "tf32", "bf16", "bf16-all"]
 """fp32; tf32: a GPU's products round their factors to ten bits; bf16: steps of training in bfloat16 where that is safe;
@@ -15,10 +17,8 @@ DROPPED = {"products", "compile"}
 """Kernels of the stacked engine in earlier releases, slower in all that was measured."""
 
 
-class Training(BaseModel):
+class Training(UserValues):
     """How a client trains: SGD with a fresh momentum every round."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     epochs: PositiveInt = 5
     """E, passes over the client's images in a round."""
@@ -26,7 +26,7 @@ class Training(BaseModel):
     """Learning rate of SGD."""
     batch_size: int = Field(64, ge=2)
     """Images per step; the last, smaller batch is kept unless it holds a single image (BatchNorm needs two)."""
-    momentum: NonNegativeFloat = 0.9
+    momentum: float = Field(0.9, ge=0, lt=1)
     """Factor of the momentum."""
     weight_decay: NonNegativeFloat = 1e-3
     """L2 decay of all trained parameters."""
@@ -67,10 +67,8 @@ class FinishTraining(Training):
     are; extractor: all but the classifier."""
 
 
-class SourceTraining(BaseModel):
+class SourceTraining(UserValues):
     """How the source model is trained: cross-entropy, SGD with momentum, constant learning rate."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     epochs: NonNegativeInt = 30
     """Passes over the source's training part; the state with the best held-out accuracy is kept."""
@@ -78,7 +76,7 @@ class SourceTraining(BaseModel):
     """Learning rate."""
     batch_size: int = Field(64, ge=2)
     """Images per step; a last batch of less than half of it is left out of the epoch."""
-    momentum: NonNegativeFloat = 0.9
+    momentum: float = Field(0.9, ge=0, lt=1)
     """Heavy-ball momentum."""
     weight_decay: NonNegativeFloat = 1e-3
     """L2 decay."""
@@ -88,10 +86,8 @@ class SourceTraining(BaseModel):
     """Share of the source images kept aside to choose the epoch and to report the accuracy."""
 
 
-class CentralTraining(BaseModel):
+class CentralTraining(UserValues):
     """How a model is trained where all domains are at one place: SGD with momentum, constant learning rate."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     epochs: PositiveInt = 20
     """Passes over the largest source; the model after the last is taken."""

@@ -60,6 +60,10 @@ def read_npz(path: Path) -> Archive:
     names = found.get("classes")
     if names is not None and (names.dtype.kind != "U" or names.ndim != 1):
         raise _wrong(path, "classes", "names [M]", names)
+    if names is not None and not all(str(name).strip() for name in names):
+        raise DataError(f"{path}: classes holds an empty name")
+    if names is not None and not len(names):
+        raise DataError(f"{path}: classes is empty; it needs a name for each label, or is left out")
     return Archive(
         np.repeat(images[..., None], 3, axis=3) if images.ndim == 3 else images,
         labels,

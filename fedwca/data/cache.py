@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from fedwca.errors import FedwcaError
+from fedwca.errors import FedwcaError, UsageError
 
 
 def cache_dir() -> Path:
@@ -14,10 +14,23 @@ def cache_dir() -> Path:
 
     ``FEDWCA_CACHE`` where set, else the platform's own: ``fedwca`` in ``%LOCALAPPDATA%`` on Windows, in
     ``~/Library/Caches`` on a Mac, and in ``$XDG_CACHE_HOME`` or ``~/.cache`` elsewhere.
+
+    Raises:
+        UsageError: the variable names a file.
     """
     if chosen := os.environ.get("FEDWCA_CACHE"):
-        return Path(chosen).expanduser()
+        folder = _expanded("FEDWCA_CACHE", chosen)
+        if folder.exists() and not folder.is_dir():
+            raise UsageError(f"FEDWCA_CACHE: {folder} is a file; name a folder, which need not exist yet")
+        return folder
     return _platform_cache(sys.platform) / "fedwca"
+
+
+def _expanded(variable: str, chosen: str) -> Path:
+    try:
+        return Path(chosen).expanduser()
+    except RuntimeError as error:
+        raise UsageError(f"{variable}: {chosen}: {error}") from None
 
 
 def _platform_cache(platform: str) -> Path:
@@ -31,7 +44,7 @@ def _platform_cache(platform: str) -> Path:
 def data_dir() -> Path:
     """The folder data sets are looked for in: ``FEDWCA_DATA`` where set, else ``data`` in `cache_dir`."""
     chosen = os.environ.get("FEDWCA_DATA")
-    return Path(chosen).expanduser() if chosen else cache_dir() / "data"
+    return _expanded("FEDWCA_DATA", chosen) if chosen else cache_dir() / "data"
 
 
 def make_folder(path: Path) -> None:

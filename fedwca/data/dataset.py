@@ -62,6 +62,10 @@ class Domain:
     def __len__(self) -> int:
         return len(self.images)
 
+    def __repr__(self) -> str:
+        count, height, width, _ = self.images.shape
+        return f"<Domain {self.name!r}: {count} images of {height}×{width}>"
+
     def counts(self, classes: int) -> list[int]:
         """Images of each class."""
         counts: list[int] = np.bincount(self.labels, minlength=classes).tolist()
@@ -97,6 +101,10 @@ class FederatedDataset:
             if low < 0 or high > last:
                 raise DataError(f"{where}, domain {name!r}: labels must be 0 to {last}, not {low} to {high}")
         object.__setattr__(self, "domains", MappingProxyType(dict(self.domains)))
+
+    def __repr__(self) -> str:
+        found = ", ".join(f"{name} ({len(domain)})" for name, domain in self.domains.items())
+        return f"<FederatedDataset {self.name!r}: {len(self.classes)} classes, images by domain: {found}>"
 
     @cached_property
     def _digest(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -65,10 +66,10 @@ def decode_cached(folder: Path, files: list[Path], size: int, stretch: bool = Fa
 
 
 def _listing(path: Path, files: list[Path]) -> str:
-    sha = hashlib.sha256(f"{DECODER}\0{path.resolve()}\0".encode())
+    sha = hashlib.sha256(os.fsencode(f"{DECODER}\0{path.resolve()}\0"))
     for file in files:
         stat = file.stat()
-        sha.update(f"{file.relative_to(path).as_posix()}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode())
+        sha.update(os.fsencode(f"{file.relative_to(path).as_posix()}\0{stat.st_size}\0{stat.st_mtime_ns}\n"))
     return sha.hexdigest()[:32]
 
 

@@ -56,6 +56,10 @@ class Metrics:
         """Class of each of a client's training images ``[N_train]``; for oracles."""
         return self._train_labels[client]
 
+    def test_images(self) -> list[int]:
+        """Test images of each client, K numbers."""
+        return [len(labels) for labels in self._test_labels]
+
     def truth(self, client: int) -> Tensor:
         """Class of each of a client's test images ``[N_test]``; for pictures of what went wrong."""
         return self._test_labels[client]

@@ -28,6 +28,10 @@ class ClientImages:
     labels: Tensor | None = None
     """Of the training images ``[N_train]`` int64; None: it has images alone."""
 
+    def __repr__(self) -> str:
+        train, validation, test = map(len, (self.train, self.validation, self.test))
+        return f"<ClientImages: {train} to train, {validation} kept aside, {test} to test>"
+
 
 @dataclass(frozen=True, eq=False)
 class Federation:
@@ -38,6 +42,9 @@ class Federation:
 
     def __len__(self) -> int:
         return len(self.clients)
+
+    def __repr__(self) -> str:
+        return f"<Federation of {len(self)} clients: {', '.join(dict.fromkeys(self.metrics.domains))}>"
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,9 +79,8 @@ def partition(
     source = dataset.domain(source).name
     if len(dataset.domains) == 1:
         raise UsageError(f"data set {dataset.name!r} has only the source domain {source!r}; no client would be left")
-    return _federation(
-        dataset, [name for name in dataset.domains if name != source], clients, samples, seed, (), published
-    )
+    targets = [name for name in dataset.domains if name != source]
+    return _federation(dataset, targets, clients, samples, seed, published)
 
 
 def leave_one_out(
@@ -93,8 +99,8 @@ def leave_one_out(
         published: take the published training and test parts in place of 64/16/20.
 
     Raises:
-        UsageError: no such domain, a number out of bounds, no domain left, or more clients than a domain has images, or
-            a domain without published parts.
+        UsageError: no such domain, a number out of bounds, no domain left, more clients than a domain has images, or a
+            domain without published parts.
         DataError: a source has no image of a class or a client of it too few to train on, or the target has none to
             test.
     """
@@ -109,7 +115,7 @@ def leave_one_out(
                 f"source domain {name!r} has no image of class {lacking[0]!r}, and a labelled source needs some of "
                 "each; leave the domain out, or the class"
             )
-    found = _federation(dataset, list(dataset.domains), clients, samples, seed, sources, published)
+    found = _federation(dataset, list(dataset.domains), clients, samples, seed, published, labelled=sources)
     for client, name in zip(found.clients, found.metrics.domains, strict=True):
         if name != target and len(client.train) < 2:
             raise DataError(f"a client of source domain {name!r} has 1 training image; it needs 2 to train on")
@@ -124,8 +130,8 @@ def _federation(
     clients: int,
     samples: int | None,
     seed: int,
+    published: bool,
     labelled: Sequence[str] = (),
-    published: bool = False,
 ) -> Federation:
     """Clients of the domains called ``names``; where some of these are ``labelled``, accuracies count the others."""
     if clients < 1 or seed < 0 or (samples is not None and samples < 1):
@@ -138,12 +144,12 @@ def _federation(
         if domain.name not in names:
             continue
         for split in split_domain(domain, clients, samples, np.random.default_rng([seed, index]), published):
-            parts = (split.train, split.validation, split.test)
+            shown, kept, tested = (_tensor(domain, part) for part in (split.train, split.validation, split.test))
             owners.append(domain.name)
             train.append(torch.from_numpy(domain.labels[split.train]))
             test.append(torch.from_numpy(domain.labels[split.test]))
             labels = train[-1] if domain.name in labelled else None
-            images.append(ClientImages(*(_tensor(domain, part) for part in parts), labels))
+            images.append(ClientImages(shown, kept, tested, labels))
     counted = [name not in labelled for name in owners]
     return Federation(tuple(images), Metrics(tuple(owners), tuple(train), tuple(test), counted))
 

@@ -5,10 +5,12 @@ How one domain is read is in `fedwca.data.archives` and `fedwca.data.folders`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from fedwca.core.printable import printable
 from fedwca.data.archives import Archive, read_npz
 from fedwca.data.dataset import Domain, FederatedDataset, canonical_domain, sorted_classes
 from fedwca.data.folders import is_hidden, read_image_folder
@@ -34,7 +36,7 @@ def find_domains(folder: Path) -> dict[str, Path]:
         if is_hidden(path):
             continue
         if path.suffix == ".npz" or (path.is_dir() and any(inner.is_dir() for inner in path.iterdir())):
-            found[canonical_domain(path.stem if path.suffix == ".npz" else path.name)] = path
+            found[canonical_domain(printable(path.stem if path.suffix == ".npz" else path.name))] = path
     return dict(sorted(found.items()))
 
 
@@ -85,7 +87,7 @@ def read_domains(
         domain: read_npz(path) if path.suffix == ".npz" else Archive(*read_image_folder(path, size, stretch))
         for domain, path in ((domain, found[domain]) for domain in wanted)
     }
-    return assemble_dataset(canonical_domain(name or folder.name), archives, classes, gaps).resized(size)
+    return assemble_dataset(canonical_domain(printable(name or folder.name)), archives, classes, gaps).resized(size)
 
 
 def assemble_dataset(
@@ -98,6 +100,11 @@ def assemble_dataset(
     Raises:
         DataError: named classes differ (says which is missing where), or a label has no name.
     """
+    # A name is what can be shown of it, in the run's files too.
+    archives = {
+        domain: replace(archive, classes=archive.classes and tuple(map(printable, archive.classes)))
+        for domain, archive in archives.items()
+    }
     named = {domain: archive.classes for domain, archive in archives.items() if archive.classes is not None}
     union = set().union(*named.values())
     absent = {domain: sorted(union - set(own)) for domain, own in named.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
+from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError
 
 from fedwca.config.component_registries import registry_of
 from fedwca.core.interfaces import Aggregator, Objective, PseudoLabeler
@@ -15,15 +15,13 @@ from fedwca.engine.client_task import Training
 from fedwca.engine.precision import Precision
 from fedwca.errors import InvalidConfig
 from fedwca.federated.method import Method
-from fedwca.registry import Registry, describe_problems
+from fedwca.registry import Registry, UserValues, describe_problems
 
 Spec = dict[str, Any]
 
 
-class Composition(BaseModel):
+class Composition(UserValues):
     """The part of a run that clients carry out; nothing about data, clusters or other clients."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     model: Spec
     """Architecture: its name and fields."""

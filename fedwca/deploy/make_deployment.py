@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,6 +23,8 @@ from fedwca.engine.precision import matmul_precision
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.errors import InvalidConfig, UsageError
 from fedwca.registry import describe_problems
+from fedwca.results.table_rows import Row, summarise
+from fedwca.results.write_run import to_plain
 from fedwca.runs.check_components import rehearse_components
 from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.load_data import build_network, load
@@ -100,14 +103,13 @@ def make_deployment(wanted: DeployRequest) -> int:
 class SimulatedDeployment:
     """What a method came to in Flower's simulation."""
 
-    name: str
-    label: str
+    row: Row
+    """The method's, as in the table of a run."""
     rounds: int
-    accuracy: float
-    """Mean over clients after the last round, in percent."""
-    by_domain: Mapping[str, float]
     folder: Path
     """That of a deployment."""
+    summary: Mapping[str, Any]
+    """The shape of a run's ``summary.json``."""
 
 
 def simulate_deployment(request: RunRequest) -> SimulatedDeployment:
@@ -118,11 +120,13 @@ def simulate_deployment(request: RunRequest) -> SimulatedDeployment:
     """
     import torch
 
+    began = time.perf_counter()
     folder = request.out or new_run_path("flower")
     # Nobody's model goes anywhere, so one that is alone does no harm.
     rules, more = [("alone", "warn")], {"join": 120.0}
     make_deployment(DeployRequest(folder, request, dealt=True, rules=rules, more=more, insecure=True))
     federation = DeploymentConfig.read(folder / "server" / CONFIG_NAME)
+    ready = time.perf_counter()
     session = simulate(federation, folder / "server", folder / "data")
     config, server = validate(federation.config), session.state.server
     dataset, source = load(config)
@@ -137,8 +141,17 @@ def simulate_deployment(request: RunRequest) -> SimulatedDeployment:
         weights = torch.eye(len(dealt.clients), dtype=torch.float64)
         rows = torch.stack([read_final(folder / "server" / f"client-{k}", loop.layout) for k in range(len(weights))])
     found = count_accuracies(dealt.metrics, loop, weights, rows)
-    domains = dealt.metrics.by_domain(found)
-    return SimulatedDeployment(session.method.name, session.method.label, config.rounds, mean(found), domains, folder)
+    by_domain = {domain: [value] for domain, value in dealt.metrics.by_domain(found).items()}
+    row = Row(session.method.name, session.method.label, {(0, 0): mean(found)}, by_domain)
+    now = time.perf_counter()
+    timing = {"total_seconds": now - began, "setup_seconds": ready - began, "run_seconds": now - ready}
+    summary = {
+        "methods": summarise([row]),
+        "config": config.model_dump(mode="json"),
+        "timing": {**timing, "methods": {row.name: now - ready}},
+        "complete": True,
+    }
+    return SimulatedDeployment(row, config.rounds, folder, to_plain(summary))
 
 
 def baseline_components(name: str | None) -> Layer:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import Field, PositiveInt, ValidationInfo, field_validator
 
 from fedwca.deploy.defences import Robust
+from fedwca.registry import UserValues
 
 
-class Rules(BaseModel):
+class Rules(UserValues):
     """How a federation treats its clients; none of it changes the method."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     clients: PositiveInt
     """K, places; a client that joins late takes a free one."""
@@ -26,3 +25,12 @@ class Rules(BaseModel):
     """Updates longer than so many times the round's median are refused; None: no bound."""
     robust: Robust = "mean"
     """Cluster means: plain, by coordinate the median, or trimmed by a quarter on each side."""
+
+    @field_validator("least")
+    @classmethod
+    def _can_be_reached(cls, least: int, info: ValidationInfo) -> int:
+        clients = info.data.get("clients")
+        # Without a word of the user's, a deployment of one client waits for one.
+        if clients is not None and least > clients:
+            raise ValueError(f"is more than the {clients} clients that there are")
+        return least

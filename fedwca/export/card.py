@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from fedwca.core.printable import printable
 from fedwca.export.description import ModelDescription
+from fedwca.results.tables import escape_markdown
 
 RUN = {
     "safetensors": "Weights for the architecture of fedwca; read with `fedwca predict` or `fedwca.export`.",
@@ -15,24 +17,28 @@ RUN = {
 def model_card(about: ModelDescription, file: str, kind: str) -> str:
     """A model card in Markdown."""
     fields = ", ".join(f"{key} {value}" for key, value in about.model.items() if key != "name")
+    say = escape_markdown
     members = f" (clients {', '.join(map(str, about.clients))})" if len(about.clients) > 1 else ""
     rows = [
-        ("Method", f"{about.label} (`{about.method}`), rounds: {about.rounds}"),
-        (
-            "Model of",
-            about.holder + members,
-        ),
-        ("Domain", about.domain or "unknown"),
-        ("Made from", f"labelled {about.source} images of {about.dataset}"),
-        ("Architecture", f"{about.model['name']}" + (f" ({fields})" if fields else "")),
-        ("Configuration", f"hash `{about.config_hash}`"),
-        ("Weights", f"hash `{about.weights_hash}`"),
-        ("Written by", f"fedwca {about.fedwca}"),
+        ("Method", f"{say(about.label)} ({_code(about.method)}), rounds: {about.rounds}"),
+        ("Model of", say(about.holder) + members),
+        ("Domain", say(about.domain or "unknown")),
+        ("Made from", f"labelled {say(about.source)} images of {say(about.dataset)}"),
+        ("Architecture", say(str(about.model["name"])) + (f" ({say(fields)})" if fields else "")),
+        ("Configuration", f"hash {_code(about.config_hash)}"),
+        ("Weights", f"hash {_code(about.weights_hash)}"),
+        ("Written by", f"fedwca {say(about.fedwca)}"),
     ]
-    lines = [f"# {about.label}, {about.holder}", "", f"`{file}`: {RUN[kind]}", "", "| | |", "|---|---|"]
+    lines = [f"# {say(about.label)}, {say(about.holder)}", "", f"{_code(file)}: {RUN[kind]}", "", "| | |", "|---|---|"]
     lines += [f"| {name} | {value} |" for name, value in rows]
     lines += ["", "## How good", "", *_measured(about), "", "## What goes in, what comes out", "", *_use(about), ""]
-    return "\n".join([*lines, "## Caveats", "", *(f"- {note}" for note in (*about.notes, *_caveats(about))), ""])
+    notes = [*map(say, about.notes), *_caveats(about)]
+    return "\n".join([*lines, "## Caveats", "", *(f"- {note}" for note in notes), ""])
+
+
+def _code(text: str) -> str:
+    """Text in a code span of a table's cell."""
+    return f"`{printable(text).replace('`', chr(39)).replace('|', chr(92) + '|')}`"
 
 
 def _measured(about: ModelDescription) -> list[str]:
@@ -45,17 +51,22 @@ def _measured(about: ModelDescription) -> list[str]:
     ]
     if about.source_accuracy is not None:
         lines.append(f"| the source model | {about.source_accuracy:.1f} % | {about.images} |")
-    return [*lines, "", f"On the holder's own test images ({about.domain}); n is the number of images."]
+    return [
+        *lines,
+        "",
+        f"On the holder's own test images ({escape_markdown(about.domain or 'unknown')}); n is the number of images.",
+    ]
 
 
 def _use(about: ModelDescription) -> list[str]:
+    classes = ", ".join(map(escape_markdown, about.classes))
     return [
         f"- In: RGB pixels 0 to 255 as uint8, channels first, {about.side} × {about.side}. Do not normalise: that is "
         "inside the model.",
         "- Resizing is outside. Image files: turned as their EXIF orientation says, made RGB (transparent parts "
         f"white), scaled until the shorter side has {about.side} pixels (bilinear, antialiased), cropped around the "
         "centre. Arrays: stretched to that size.",
-        f"- Out: one logit for each of {len(about.classes)} classes, in this order: {', '.join(about.classes)}. Their "
+        f"- Out: one logit for each of {len(about.classes)} classes, in this order: {classes}. Their "
         "softmax is the probabilities.",
     ]
 

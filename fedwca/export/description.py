@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fedwca.errors import CheckpointError
 
@@ -23,9 +23,9 @@ class ModelDescription(BaseModel):
     """Version of this description."""
     fedwca: str
     """Version that wrote it."""
-    classes: tuple[str, ...]
+    classes: tuple[str, ...] = Field(min_length=1)
     """Names of the outputs, in order."""
-    side: int
+    side: int = Field(ge=1, le=4096)
     """Height and width of the images that go in, in pixels."""
     model: dict[str, Any]
     """Architecture: name and fields."""

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fedwca.core.network import Network
-from fedwca.core.tensor_files import open_tensors
+from fedwca.core.tensor_files import fill_module, open_tensors, refuse_others
 from fedwca.errors import CheckpointError, UnknownComponent, UsageError
 from fedwca.export.description import KEY, ModelDescription
 from fedwca.export.inference import InferenceModel
@@ -82,8 +82,10 @@ def _safetensors(path: Path, device: str) -> LoadedModel:
         network = models.build(about.model).build(len(about.classes), pretrained=False)
     except UnknownComponent as error:
         raise CheckpointError(f"{path}: its architecture is not installed here ({error})") from None
-    network.load_state_dict(file.tensors())
-    return serve_model(network, about, device)
+    tensors = file.tensors()
+    fill_module(network, tensors, path)
+    refuse_others(network, tensors, path)
+    return serve_model(network.eval(), about, device)
 
 
 def _onnx(path: Path, device: str) -> LoadedModel:

@@ -8,6 +8,7 @@ from itertools import islice
 
 from torch import Tensor
 
+from fedwca.errors import CheckpointError
 from fedwca.export.load_model import LoadedModel
 from fedwca.export.read_images import LoadedImage, stack_images
 
@@ -40,6 +41,9 @@ def predict(model: LoadedModel, found: Iterable[LoadedImage], batch: int = 64, t
 
 def _named(model: LoadedModel, images: Tensor, top: int) -> list[tuple[tuple[str, float], ...]]:
     classes = model.about.classes
-    values, indices = model.probabilities(images).topk(min(top, len(classes)), dim=1)
+    logits = model.logits(images)
+    if logits.shape != (len(images), len(classes)) or not bool(logits.isfinite().all()):
+        raise CheckpointError("the model gives values that are not finite, or not one for each of its classes")
+    values, indices = logits.softmax(1).topk(min(top, len(classes)), dim=1)
     rows = zip(values.tolist(), indices.tolist(), strict=True)
     return [tuple((classes[i], value) for value, i in zip(row, which, strict=True)) for row, which in rows]

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedwca.core.printable import printable
 from fedwca.data.archives import read_arrays
 from fedwca.data.dataset import Images, resize_images
 from fedwca.data.folders import is_hidden
@@ -71,23 +72,14 @@ def load_pictures(files: Sequence[Path], side: int) -> Iterator[LoadedImage]:
         try:
             if file.suffix.lower() == ".npz":
                 return _archive(file, side)
-            return [LoadedImage(printable(file), decode_image(file, side))]
+            return [LoadedImage(printable(str(file)), decode_image(file, side))]
         except DataError as error:
-            return [LoadedImage(printable(file), None, printable(error))]
+            return [LoadedImage(printable(str(file)), None, printable(str(error)))]
 
     with ThreadPoolExecutor(4) as pool:
         for start in range(0, len(files), 64):  # so that a slow reader does not let all images pile up
             for found in pool.map(one, files[start : start + 64]):
                 yield from found
-
-
-def printable(name: object) -> str:
-    r"""A name as text that can be written anywhere: bytes of a file's name that are not UTF-8 become ``�``.
-
-    >>> printable(Path("fa\udce7ade.png"))
-    'fa�ade.png'
-    """
-    return str(name).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _archive(file: Path, side: int) -> list[LoadedImage]:
@@ -102,7 +94,8 @@ def _archive(file: Path, side: int) -> list[LoadedImage]:
     if images.ndim == 3:
         images = np.repeat(images[..., None], 3, axis=3)
     return [
-        LoadedImage(f"{printable(file)}[{index}]", pixels) for index, pixels in enumerate(resize_images(images, side))
+        LoadedImage(f"{printable(str(file))}[{index}]", pixels)
+        for index, pixels in enumerate(resize_images(images, side))
     ]
 
 

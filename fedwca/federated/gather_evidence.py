@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -12,8 +12,9 @@ from torch.nn.functional import one_hot
 
 from fedwca.core.interfaces import Aggregator
 from fedwca.core.messages import Bounded, Offer
+from fedwca.engine.client_task import Task
 from fedwca.engine.device_copy import to_host_async
-from fedwca.engine.interface import ClientWork, Engine, RoundWork, SingleStep
+from fedwca.engine.interface import ClientWork, Engine, SingleStep
 from fedwca.federated.server import stack_by_client
 from fedwca.federated.upload_checks import extra_problem
 
@@ -38,14 +39,14 @@ class Evidence:
 
 
 def gather_evidence(
-    round: RoundWork[object], aggregator: Aggregator, engine: Engine, labels: Tensor, rows: Tensor, asked: Tensor
+    task: Callable[[int], Task], aggregator: Aggregator, engine: Engine, labels: Tensor, rows: Tensor, asked: Tensor
 ) -> Evidence:
     """Show clients their cluster's fresh row, and take what `Aggregator.answer` says of it.
 
     An answer that is not of the declared shape, or not finite, is refused; the others count.
 
     Args:
-        round: the round; gives tasks.
+        task: what each client is to do in the round.
         aggregator: asks.
         engine: has the clients' images and labels.
         labels: cluster of each client ``[K]``.
@@ -62,7 +63,7 @@ def gather_evidence(
             found = [aggregator.answer(predictions, own) for predictions, own in said]
         return [{name: to_host_async(value) for name, value in one.items()} for one in found]
 
-    given = engine.run(SingleStep(offer, rows, round.task, clients, answer))
+    given = engine.run(SingleStep(offer, rows, task, clients, answer))
     declared = aggregator.declares(engine.network.classifier.out_features, engine.network.bottleneck.out_features)
     refused = {k: why for k, own in zip(clients, given, strict=True) if (why := evidence_problem(own, declared))}
     whole = {name: torch.full(bound.shape, math.nan) for name, bound in declared.items()}

@@ -197,7 +197,7 @@ def close_round(turn: OpenRound, uploads: Sequence[SimulatedUpload]) -> tuple[Se
     gather = aggregator.gather(server.state, labels, engine.sizes, present, len(server.rows))
     rows, evidence = engine.gather(gather, server.rows), None
     if aggregator.asks and bool(turn.guests.any()):  # the fresh mean is judged before it is final
-        evidence = gather_evidence(turn, aggregator, engine, labels, rows, present | turn.guests)
+        evidence = gather_evidence(turn.task, aggregator, engine, labels, rows, present | turn.guests)
         heard, guests = evidence.counts(present), evidence.counts(turn.guests)
         if bool(heard.any()) and bool(guests.any()):
             gather = aggregator.regather(evidence.answers, gather, heard, guests)

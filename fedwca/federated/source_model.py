@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fedwca.core.network import Architecture, Network
-from fedwca.core.tensor_files import file_digest, fill_module, read_tensors
+from fedwca.core.tensor_files import file_digest, fill_module, read_tensors, refuse_others
 from fedwca.core.training_settings import SourceTraining as SourceTraining
 from fedwca.data.cache import cache_dir
 from fedwca.data.dataset import Domain
@@ -203,5 +203,8 @@ def load_source(
     """
     network = model.build(len(classes), pretrained=False, whole=whole).to(device)
     tensors = read_tensors(path, "--checkpoint takes")
+    accuracy = _accuracy_of(tensors)
+    tensors.pop("accuracy", None)
     fill_module(network, tensors, path)
-    return TrainedSource(network.eval(), _accuracy_of(tensors), file_digest(path))
+    refuse_others(network, tensors, path)
+    return TrainedSource(network.eval(), accuracy, file_digest(path))

@@ -41,7 +41,7 @@ class Residual(Backbone):
 class ResNet(Architecture):
     """A torchvision ResNet with pre-trained weights; images are kept at 8/7 of ``side`` and cropped."""
 
-    side: Annotated[int, Field(ge=32)] = 224
+    side: Annotated[int, Field(ge=32, le=4096)] = 224
     """Height and width in pixels of the crops that the backbone reads."""
     weights: Literal["imagenet", "none"] | Path = "imagenet"
     """imagenet: torchvision's, downloaded once; none: random; or a .pth, .pt or .safetensors state dict."""

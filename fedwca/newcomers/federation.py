@@ -17,6 +17,7 @@ from fedwca.engine.randomness import Keys
 from fedwca.errors import UsageError
 from fedwca.federated.method import Method
 from fedwca.federated.server import Server
+from fedwca.runs.choose_device import resolve_device
 
 if TYPE_CHECKING:
     from fedwca.runs.open_run import OpenedRun
@@ -81,10 +82,11 @@ def load_federation(reopened: OpenedRun) -> TrainedFederation:
     Raises:
         UsageError: clients have labels, and the method says nothing of those that have none.
     """
-    config, unit, method, training = reopened.config, reopened.unit, reopened.method, reopened.config.training
-    if method.finish_training is not None:
-        method, training = replace(method, objectives=method.finish), method.finish_training
-    elif any(client.labels is not None for client in reopened.federation.clients):
+    config, unit, method = reopened.config, reopened.unit, reopened.method
+    training: Training = method.finish_training or config.training
+    if method.finish:
+        method = replace(method, objectives=method.finish)
+    elif reopened.network.whole:
         raise UsageError(
             f"{reopened.path}: method {method.name!r} has no last phase, so a client without labels has nothing to "
             "adapt by; `fedwca export` gives its model as it is"
@@ -98,7 +100,7 @@ def load_federation(reopened: OpenedRun) -> TrainedFederation:
         training,
         Keys(config.seed + unit.source_model, unit.trial),
         BatchNormPolicy(config.batch_norm),
-        str(reopened.engine.device),
+        resolve_device(config.device),
         config.workers,
         config.precision,
     )

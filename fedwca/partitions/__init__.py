@@ -48,7 +48,7 @@ class Partition(Component):
             clients: clients per domain, at least 1.
             samples: most images per client; None: as many as there are.
             seed: 0 or more.
-            published: whether a client's images are split as the data set is published, into training and test part.
+            published: take the published training and test parts, where the data say them.
 
         Raises:
             UsageError: no such domain, or too few domains or images.

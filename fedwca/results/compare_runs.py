@@ -34,6 +34,8 @@ def _leaves(about: Mapping[str, Any]) -> dict[str, Any]:
         found.pop(name, None)
     for name, method in about["methods"].items():
         found[f"{name}.rounds"] = method["rounds"]
+        more = {key: method[key] for key in ("finish", "training", "finish_training") if key in method}
+        found |= dict(flatten_keys(to_plain(more), f"{name}."))
         for part in to_plain(method["components"]):
             fields = {key: value for key, value in part.items() if key not in ("kind", "name")}
             found |= dict(flatten_keys(fields, f"{name}.{part['kind']}.{part['name']}."))

@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from fedwca.core.printable import printable
 from fedwca.errors import FedwcaError
 from fedwca.results.lock import is_locked
 from fedwca.results.run_schemas import read_configuration, read_environment, read_records, read_summary
@@ -210,7 +211,7 @@ def run_title(dataset: str, special: str, clients: int, rounds: int, seed: int) 
 
 def data_name(dataset: str, data: str | Path | None) -> str:
     """What tables, titles and folders call the data: its name, or that of the folder of domains."""
-    return (Path(data).name if dataset == "folder" and data else "") or dataset
+    return printable((Path(data).name if dataset == "folder" and data else "") or dataset)
 
 
 def read_run(run: Path) -> Run:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedwca.core.files import write_atomically
+from fedwca.core.printable import spreadsheet_cell
 from fedwca.errors import FedwcaError, UsageError
 
 FORMATS = ("csv", "parquet")
@@ -55,10 +56,10 @@ def export_table(table: Sequence[Mapping[str, Any]], form: str, path: Path) -> N
 
 
 def _csv(table: Sequence[Mapping[str, Any]], path: Path) -> None:
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(table[0]))
-        writer.writeheader()
-        writer.writerows(table)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(map(spreadsheet_cell, table[0]))
+        writer.writerows(map(spreadsheet_cell, row.values()) for row in table)
 
 
 def _parquet(table: Sequence[Mapping[str, Any]], path: Path) -> None:

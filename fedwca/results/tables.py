@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+from fedwca.core.printable import printable, spreadsheet_cell
 from fedwca.results.statistics import Difference, Sample
 
 MISSING = "–"
@@ -87,8 +88,9 @@ def escape_markdown(text: str) -> str:
     >>> print(escape_markdown("a|b <i> &amp; c & d"))
     a\|b &lt;i> &amp;amp; c & d
     """
-    text = re.sub(r"&(?=#?\w+;)", "&amp;", " ".join(text.split("\n")))
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+    text = re.sub(r"&(?=#?\w+;)", "&amp;", printable(" ".join(text.split("\n"))))
+    text = re.sub(r"([\\|`*\[\]]|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", text)
+    return text.replace("<", "&lt;")
 
 
 def escape_latex(text: str) -> str:
@@ -97,7 +99,7 @@ def escape_latex(text: str) -> str:
     >>> print(escape_latex("80.6 ± 2.4 % of {a_b}"))
     80.6 $\pm$ 2.4 \% of \{a\_b\}
     """
-    return "".join(LATEX.get(letter, letter) for letter in text)
+    return "".join(LATEX.get(letter, letter) for letter in printable(" ".join(text.split("\n"))))
 
 
 def comma_separated(entries: Sequence[Mapping[str, Any]]) -> str:
@@ -108,10 +110,10 @@ def comma_separated(entries: Sequence[Mapping[str, Any]]) -> str:
     ]
     text = io.StringIO()
     writer = csv.DictWriter(text, header, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
+    writer.writerow({name: spreadsheet_cell(name) for name in header})
     for entry in entries:
         inner = {f"{key}_{name}": value for key in nested for name, value in (entry[key] or {}).items()}
-        writer.writerow({**entry, **inner})
+        writer.writerow({key: spreadsheet_cell(value) for key, value in {**entry, **inner}.items()})
     return text.getvalue().rstrip("\n")
 
 

@@ -24,6 +24,8 @@ def resolve_device(name: str) -> str:
         raise UsageError(f"--device {name}: no such device; take auto, cpu, cuda or cuda:1") from None
     if device.type not in ("cpu", "cuda"):
         raise UsageError(f"--device {name}: only cpu and cuda are supported")
+    if device.type == "cpu" and device.index is not None:
+        raise UsageError(f"--device {name}: there is one CPU; take --device cpu")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise UsageError(
             f"--device {name}: this machine has {torch.cuda.device_count()} CUDA devices; take --device cpu"

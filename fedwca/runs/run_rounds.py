@@ -94,7 +94,8 @@ def run_rounds(
             record = record_round(config, rounds, turns[i], server, outcome, trials[i])
             record["seconds"]["round"] = spent_here
             caution(record, outcome, method)
-            points[i] = RoundState(number, server, outcome.labels)
+            delivery = method.aggregator.deliver(server.state, len(server.rows))
+            points[i] = RoundState(number, server, outcome.labels, delivery, turns[i].guests if last_phase else None)
             accuracies_here.append(mean(record["accuracy"]))
             yield i, record, points[i]
         progress.elsewhere(len(here) - 1)

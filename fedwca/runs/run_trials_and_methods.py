@@ -147,7 +147,8 @@ class _Bench:
                 first = split_accuracies(trials[i].metrics, count_accuracies(trials[i].metrics, engine))
                 accuracy[i] = mean(first["accuracy"])
                 home = {"source_accuracy": model.accuracy, "source_digest": model.digest}
-                yield {**_tag(unit), "round": -1, **first, **home}
+                images = {"test_images": trials[i].metrics.test_images()}
+                yield {**_tag(unit), "round": -1, **first, **images, **home}
                 self.keeper.save(unit, point, engine, model.digest, last=rounds == 0)
             if point.round >= 0:
                 self.progress.earlier(point.round + 1, sizes[i])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from dataclasses import dataclass
 from importlib import resources
+from math import inf
 from typing import Any
 
 from fedwca.config.compose_methods import method_parts
@@ -51,9 +52,12 @@ def parse_space(text: str) -> Options | Range:
         raise UsageError(f"--param {text}: not of the form kind.field=0.001..0.1:log or kind.field=0.01,0.1")
     ends, _, scale = tail.partition(":")
     if ".." not in ends:
-        return Options(key, tuple(_value(value.strip()) for value in tail.split(",") if value.strip()))
+        values = [value.strip() for value in tail.split(",")]
+        if not all(values):
+            raise UsageError(f"--param {text}: a value is empty; it needs some between commas, as in 0.01,0.1")
+        return Options(key, tuple(dict.fromkeys(map(_value, values))))
     low, high = (_value(end.strip()) for end in ends.split("..", 1))
-    if not isinstance(low, int | float) or not isinstance(high, int | float) or not low < high:
+    if not isinstance(low, int | float) or not isinstance(high, int | float) or not -inf < low < high < inf:
         raise UsageError(f"--param {text}: needs two numbers, the smaller first, as in 0.001..0.1")
     if scale not in ("", "log") or (scale == "log" and low <= 0):
         raise UsageError(f"--param {text}: the scale is 'log' or left out, and log needs numbers above 0")

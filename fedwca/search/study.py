@@ -15,8 +15,9 @@ from fedwca.data.cache import make_folder
 from fedwca.errors import UsageError
 from fedwca.results.settings_without_effect import SAME_NUMBERS
 from fedwca.results.tables import Table
+from fedwca.runs.compare import chosen_domains
 from fedwca.runs.reporter import RunReporter, WarningsOnly
-from fedwca.runs.reuse_runs import chosen_domains, collect_runs
+from fedwca.runs.reuse_runs import collect_runs
 from fedwca.runs.run_request import RunRequest
 from fedwca.search.criteria import CRITERIA, ORACLE, judge
 from fedwca.search.space import Options, Range, check_taken, resolve_grid
@@ -62,7 +63,7 @@ def search(wanted: Search, reporter: RunReporter) -> list[dict[str, Any]]:
     listed = {param.key: list(param.values) for param in params if isinstance(param, Options)}
     whole = len(listed) == len(params)
     most = math.prod(map(len, listed.values())) if whole else None
-    tries = wanted.tries or most or 20
+    tries = wanted.tries if wanted.tries is not None else most or 20
     tries = tries if most is None else min(tries, most)
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     with warnings.catch_warnings():

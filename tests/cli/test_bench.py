@@ -20,7 +20,7 @@ import pytest
 
 from fedwca.cli import main
 from fedwca.config.run_config import restore_config
-from fedwca.results.profile import PHASES
+from fedwca.results.phase_seconds import PHASES
 from fedwca.runs.load_data import load
 from fedwca.runs.run_trials_and_methods import split_trial
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedwca.data import Domain, FederatedDataset
+from fedwca.data import Domain, FederatedDataset, partition
 from fedwca.errors import DataError
 
 from .examples import dataset, domain
@@ -40,6 +40,15 @@ def test_a_data_set_is_checked_when_made() -> None:
     for classes, domains in ((("0",), {}), ((), {"a": one}), (("0", "0"), {"a": one}), (("0", "1", "2"), {"b": one})):
         with pytest.raises(DataError, match="data set 'x'"):
             FederatedDataset("x", classes, domains)
+
+
+def test_what_holds_images_is_shown_in_a_line() -> None:
+    data = dataset(domain("a", 9), domain("b", 30))
+    federation = partition(data, "a", clients=2, samples=None, seed=0)
+    assert repr(data.domains["a"]) == "<Domain 'a': 9 images of 4×4>"
+    assert repr(data) == "<FederatedDataset 'toy': 10 classes, images by domain: a (9), b (30)>"
+    assert repr(federation) == "<Federation of 2 clients: b>"
+    assert repr(federation.clients[0]) == "<ClientImages: 10 to train, 2 kept aside, 3 to test>"
 
 
 def test_digest_depends_on_content_alone() -> None:

@@ -234,7 +234,7 @@ def test_labels_of_the_target_reach_the_metrics_alone(
         return [{key: value for key, value in record.items() if key not in measured} for record in records(path)]
 
     assert rest(other) == rest(run)
-    assert torch.equal(open_run(other, "sfda").engine.bank, open_run(run, "sfda").engine.bank)
+    assert torch.equal(open_run(other, "sfda").bank, open_run(run, "sfda").bank)
 
 
 def test_compare_goes_over_targets(tmp_path: Path) -> None:

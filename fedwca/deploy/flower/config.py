@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
+from pydantic import Field, PositiveFloat, PositiveInt, ValidationError
 
 from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import validate
@@ -16,16 +16,14 @@ from fedwca.deploy.server_rules import Rules
 from fedwca.deploy.session import Session
 from fedwca.errors import InvalidConfig
 from fedwca.federated.source_model import load_source
-from fedwca.registry import describe_problems
+from fedwca.registry import UserValues, describe_problems
 from fedwca.runs.load_data import architecture
 
 CONFIG_NAME = "federation.json"
 
 
-class DeploymentConfig(BaseModel):
+class DeploymentConfig(UserValues):
     """``federation.json`` of an app folder; stays with the server."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     config: dict[str, Any]
     """Of the composition, as `fedwca bench` resolves it."""

@@ -65,9 +65,9 @@ def draw_curve(axis: Any, records: list[Record], look: dict[str, Any], label: st
         return math.nan
     middle = [statistics.fmean(value) for value in values.values()]
     if list(values) == [0]:
-        axis.axhline(middle[0], **{**look, "linestyle": "--", "marker": ""}, label=label)
+        axis.axhline(middle[0], **{**look, "linestyle": "--", "marker": ""}, label=style.legend_label(label))
         return middle[0]
-    axis.plot(list(values), middle, label=label, **{**look, "markevery": max(1, len(values) // 12)})
+    axis.plot(list(values), middle, label=style.legend_label(label), **{**look, "markevery": max(1, len(values) // 12)})
     spread = [deviation(value) or 0.0 for value in values.values()]
     if any(spread):
         low = [m - s for m, s in zip(middle, spread, strict=True)]

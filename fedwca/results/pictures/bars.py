@@ -70,7 +70,7 @@ def draw_method_bars(
         places,
         heights,
         width * 0.94,
-        label=entry["label"],
+        label=style.legend_label(entry["label"]),
         color=look["color"],
         hatch=look["hatch"],
         edgecolor="white",

@@ -28,12 +28,20 @@ def cost(run: Run) -> Any:
     for axis, (what, unit) in zip(axes, PANELS.items(), strict=True):
         for name in names:
             points = cumulative_cost(run, name, what)
+            label = style.legend_label(run.labels[name])
             look = style.line_style(looks[name], name == names[-1])
             if len(points) == 1:
-                axis.axhline(points[0][1], **{**look, "linestyle": "--", "marker": ""}, label=run.labels[name])
+                axis.axhline(
+                    points[0][1],
+                    **{**look, "linestyle": "--", "marker": ""},
+                    label=label,
+                )
             elif points:
                 axis.plot(
-                    *zip(*points, strict=True), label=run.labels[name], markevery=max(1, len(points) // 12), **look
+                    *zip(*points, strict=True),
+                    label=label,
+                    markevery=max(1, len(points) // 12),
+                    **look,
                 )
         axis.set(xlabel=unit, title=f"Accuracy against {what}")
         axis.set_xlim(left=0)

@@ -53,7 +53,7 @@ def embedding(
         _by_class(axes[0, column], flat, true, classes, size)
         for domain, look in style.domain_looks(domains).items():
             x, y = flat[names == domain].T
-            axes[1, column].scatter(x, y, s=size, alpha=0.75, linewidths=0, label=domain, **look)
+            axes[1, column].scatter(x, y, s=size, alpha=0.75, linewidths=0, label=style.legend_label(domain), **look)
         axes[0, column].set_title(f"{which}, by true class", fontsize=10)
         axes[1, column].set_title(f"{which}, by true domain", fontsize=10)
     for axis in axes.flat:
@@ -72,8 +72,10 @@ def _by_class(axis: Any, flat: Any, true: Any, classes: Sequence[str], size: int
     palette = (style.OWN, *style.COLOURS, "#8C6D1F", "#5B2A86")
     for number, name in enumerate(classes):
         x, y = flat[true == number].T
-        mark = f"${name}$" if len(name) == 1 and name.isalnum() else style.MARKERS[number]
-        axis.scatter(x, y, s=size * 1.3, color=palette[number], marker=mark, linewidths=0, label=name)
+        mark = f"${name}$" if len(name) == 1 and name.isascii() and name.isalnum() else style.MARKERS[number]
+        axis.scatter(
+            x, y, s=size * 1.3, color=palette[number], marker=mark, linewidths=0, label=style.legend_label(name)
+        )
 
 
 def project_to_plane(features: Any, how: Literal["pca", "tsne"]) -> Any:

@@ -39,7 +39,9 @@ def neighbours(
     for domain, look in looks.items():
         own = [where[k] for k in range(len(domains)) if domains[k] == domain]
         xs, ys = zip(*own, strict=True)
-        axis.scatter(xs, ys, s=330, **look, label=domain, zorder=3, edgecolors="white", linewidths=1.2)
+        axis.scatter(
+            xs, ys, s=330, **look, label=style.legend_label(domain), zorder=3, edgecolors="white", linewidths=1.2
+        )
     for client, (x, y) in enumerate(where):
         axis.text(x, y, str(client), ha="center", va="center", fontsize=8, color="white", weight="bold", zorder=4)
     for number, part in enumerate(parts):

@@ -6,10 +6,12 @@ import os
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fedwca.core.files import write_atomically
+from fedwca.core.printable import printable
 from fedwca.errors import FedwcaError
 
 # Okabe and Ito's palette without its yellow, which a white page swallows; neighbours differ in lightness too.
@@ -87,6 +89,11 @@ def domain_looks(domains: Iterable[str], marks: Sequence[str] = MARKERS) -> dict
     }
 
 
+def legend_label(name: str) -> str:
+    """A name as a legend takes it: matplotlib leaves out those that begin with an underscore."""
+    return f" {name}" if name.startswith("_") else name
+
+
 def legend(made: Any, axis: Any, count: int, scale: float = 1.0) -> None:
     """One legend below a figure, in as many columns as fit, so that it never lies on data."""
     handles, labels = axis.get_legend_handles_labels()
@@ -116,14 +123,37 @@ def count_names(values: Sequence[str], most: int = 3) -> str:
 
 def save(picture: Any, path: Path, dpi: int = 120) -> None:
     """Write a figure or an animation whole, as the path's suffix says; the same picture gives the same file."""
-    if hasattr(picture, "savefig"):
-        from matplotlib import rc_context
+    from matplotlib import rc_context
 
+    with rc_context({"svg.hashsalt": "fedwca", "svg.fonttype": "none", "text.parse_math": False}):
+        _write(picture, path, dpi)
+
+
+def _write(picture: Any, path: Path, dpi: int) -> None:
+    if hasattr(picture, "savefig"):
+        _show_as_text(picture)
         suffix = path.suffix.removeprefix(".")
         stamp = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(suffix, {})
-        with rc_context({"svg.hashsalt": "fedwca", "svg.fonttype": "none"}):
-            write_atomically(path, lambda file: picture.savefig(file, dpi=dpi, format=suffix, metadata=stamp))
+        write_atomically(path, lambda file: picture.savefig(file, dpi=dpi, format=suffix, metadata=stamp))
         return
     from matplotlib.animation import PillowWriter
 
     write_atomically(path, lambda file: picture.save(str(file), writer=PillowWriter(fps=2), dpi=dpi))
+
+
+def _printable_tick(formatter: Any, value: float, position: int | None = None) -> str:
+    return printable(formatter(value, position))
+
+
+def _show_as_text(made: Any) -> None:
+    """Show every name in a figure as it is: no formula between dollar signs, no control characters."""
+    from matplotlib.text import Text
+    from matplotlib.ticker import FuncFormatter
+
+    for axes in made.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            if isinstance(formatter := axis.get_major_formatter(), FuncFormatter):  # of ticks with names
+                axis.set_major_formatter(FuncFormatter(partial(_printable_tick, formatter)))
+    for text in made.findobj(Text):
+        text.set_parse_math(False)
+        text.set_text(printable(text.get_text(), lines=True))

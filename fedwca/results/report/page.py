@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from html import escape
+from html import escape as escape_html
 from importlib.resources import files
 from string import Template
 from typing import Any
 
 from fedwca.core.dotted_keys import flatten_keys
+from fedwca.core.printable import printable
 from fedwca.results.read_run import Run
 from fedwca.results.report.page_data import page_data
 from fedwca.results.report.page_tables import summary_table, titles
@@ -38,6 +39,11 @@ def page(runs: Sequence[Run], names: Sequence[str]) -> str:
         "data": embed_json(page_data(runs, names)),
     }
     return Template((here / "page.html").read_text(encoding="utf-8")).substitute(parts)
+
+
+def escape(text: str) -> str:
+    """Text as the page shows it, whatever is in it."""
+    return escape_html(printable(text, lines=True))
 
 
 def embed_json(value: Any) -> str:

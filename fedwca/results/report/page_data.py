@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
+from fedwca.core.printable import printable
 from fedwca.results.pictures.accuracy import mean_by_round
 from fedwca.results.pictures.style import looks
 from fedwca.results.read_run import Run
@@ -28,7 +29,7 @@ def _of(run: Run, name: str, room: int) -> dict[str, Any]:
     methods = [
         {
             "name": method,
-            "label": label,
+            "label": printable(label),
             "colour": found[method]["color"],
             "dash": {"-": "", "--": "6 4", ":": "2 3"}[found[method]["linestyle"]],
             "curve": _curve(run.rounds(method)),
@@ -42,7 +43,13 @@ def _of(run: Run, name: str, room: int) -> dict[str, Any]:
         if units and room < 0:
             break
         units.append({"source_model": one[0], "trial": one[1], "methods": unit})
-    return {"name": name, "methods": methods, "domains": list(run.domains), "units": units, "all": len(run.runs)}
+    return {
+        "name": printable(name),
+        "methods": methods,
+        "domains": [*map(printable, run.domains)],
+        "units": units,
+        "all": len(run.runs),
+    }
 
 
 def _curve(records: list[Record]) -> list[list[float | None]]:

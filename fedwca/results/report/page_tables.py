@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from fedwca.core.printable import printable
 from fedwca.results.read_run import Run
 from fedwca.results.results_table import results_table
 from fedwca.results.tables import Table, escape_markdown
@@ -35,7 +36,7 @@ def document(runs: Sequence[Run], names: Sequence[str], latex: bool = False) -> 
     """The summary table under a line for each run, as Markdown or LaTeX."""
     table, about = summary_table(runs, names), titles(runs, names)
     if latex:
-        return "".join(f"% {' '.join(text.split())}\n" for text in about) + "\n" + table.latex() + "\n"
+        return "".join(f"% {printable(' '.join(text.split()))}\n" for text in about) + "\n" + table.latex() + "\n"
     table = replace(table, title="", notes=(table.title + ".",))
     return "".join(escape_markdown(text) + "\n\n" for text in about) + table.markdown() + "\n"
 

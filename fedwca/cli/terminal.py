@@ -1,0 +1,41 @@
+"""The one way to a terminal: whatever names hold, nothing in them is taken for markup or moves the cursor."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from fedwca.core.printable import ENCODING_ERRORS, printable
+
+
+class PlainConsole(Console):
+    """A console whose strings are text alone; styles come from what prints them."""
+
+    def render_str(self, text: str, **more: Any) -> Text:
+        """Text as it is, without markup, emoji codes or control characters."""
+        return super().render_str(printable(text, lines=True), **{**more, "markup": False, "emoji": False})
+
+
+def make_console(stderr: bool = False) -> Console:
+    """A console on stdout or stderr."""
+    return PlainConsole(stderr=stderr, markup=False, emoji=False)
+
+
+def say(text: object, err: bool = False, nl: bool = True) -> None:
+    """Print a line, or with ``err`` say it on stderr."""
+    typer.echo(printable(str(text), lines=True), err=err, nl=nl)
+
+
+def prepare_streams() -> None:
+    """Make stdout and stderr take any text: what an encoding lacks is written out, what is closed takes nothing."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115, PTH123  # for as long as the process lives
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors=ENCODING_ERRORS)

@@ -1,0 +1,221 @@
+"""What commands print with ``--json`` or ``--format json``, as types; the published schema is made from them.
+
+Fields are added, never renamed or taken away, while `VERSION` stays.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.json_schema import models_json_schema
+
+VERSION = 1
+"""Of these shapes; raised when a reader of the older ones would misunderstand."""
+SCHEMA_FILE = "output.schema.json"
+"""The published schema, beside this module."""
+
+Percent = Annotated[float | None, Field(description="Percent; null where nothing could be measured.")]
+
+
+class _Printed(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
+
+
+class TrialMean(_Printed):
+    """One run of a method."""
+
+    source_model: int
+    trial: int
+    mean: Percent
+
+
+class PairedMeans(_Printed):
+    """A method's difference to another, in points of percent."""
+
+    to: str
+    """Name of the other method."""
+    mean: float | None
+    std: float | None
+    n: int
+
+
+class MethodResults(_Printed):
+    """A method after the last round of each of its runs."""
+
+    label: str
+    """How tables call it."""
+    mean: Percent
+    """Mean over runs of the mean over clients."""
+    std: float | None
+    """Standard deviation over runs (ddof 1); null for a single run."""
+    n: int
+    """Runs: source models × trials."""
+    domains: dict[str, Percent]
+    """By target domain."""
+    domain_stds: dict[str, float | None]
+    runs: list[TrialMean] = []
+    difference: PairedMeans | None = None
+
+
+class Timing(_Printed):
+    """Seconds."""
+
+    total_seconds: float
+    setup_seconds: float
+    run_seconds: float
+    methods: dict[str, float]
+
+
+class RunSummary(_Printed):
+    """``fedwca bench --json``, with any ``--backend``, and ``fedwca resume --json``: what ``summary.json`` holds."""
+
+    methods: dict[str, MethodResults]
+    """By name; the composed method is last."""
+    config: dict[str, Any]
+    """The resolved configuration."""
+    timing: Timing
+    complete: bool
+    """Whether the run came to its end."""
+
+
+class ListedRun(_Printed):
+    """A run that can be read."""
+
+    run: str
+    """Name of its folder."""
+    path: str
+    method: str
+    """Label of the composed method."""
+    data: str
+    accuracy: Percent
+    time: str
+    """When it began, ISO 8601."""
+    state: Literal["done", "stopped", "running"]
+
+
+class DamagedRun(_Printed):
+    """A run that cannot be read."""
+
+    run: str
+    path: str
+    state: Literal["damaged"]
+    problem: str
+    """What is wrong, in a sentence."""
+
+
+class ShownRun(ListedRun):
+    """``fedwca runs show --json``."""
+
+    config: dict[str, Any]
+    methods: dict[str, MethodResults]
+    """Empty before there is a summary."""
+    rounds_done: dict[str, int]
+    """By method, over all its runs."""
+
+
+class RunDifferences(_Printed):
+    """``fedwca runs diff --json``: values of the one and of the other."""
+
+    settings: dict[str, tuple[Any, Any]]
+    accuracy: dict[str, tuple[Percent, Percent]]
+
+
+class ShownComponent(_Printed):
+    """``fedwca show KIND NAME --json``."""
+
+    kind: str
+    name: str
+    paper: str
+    about: str | None
+    fields: dict[str, dict[str, Any]]
+    """By name, each as JSON schema has it."""
+
+
+class ShownBaseline(_Printed):
+    """``fedwca show baseline NAME --json``."""
+
+    label: str
+    paper: str
+    reading: str
+    aggregator: str
+    pseudo_labeler: str
+    objectives: list[str]
+    clusterer: str | None
+    components: dict[str, dict[str, dict[str, Any]]]
+    rounds: int | None
+
+
+class PrintedDifference(_Printed):
+    """A paired difference to the reference, with its 95 % interval and Wilcoxon's p."""
+
+    mean: float
+    std: float | None
+    n: int
+    low: float | None
+    high: float | None
+    p: float | None
+
+
+class ComparisonRow(_Printed):
+    """A method over one source, or over all."""
+
+    method: str
+    label: str
+    source: str
+    mean: Percent
+    std: float | None
+    n: int
+    difference: PrintedDifference | None
+
+
+class SourceTrialMean(TrialMean):
+    """One run of a method from a source."""
+
+    source: str
+
+
+class PrintedComparison(_Printed):
+    """``fedwca compare --format json``."""
+
+    dataset: str
+    reference: str | None
+    rows: list[ComparisonRow]
+    runs: dict[str, list[SourceTrialMean]]
+
+
+class PrintedReproduction(_Printed):
+    """``fedwca reproduce --format json``, one for each table or figure, one after the other."""
+
+    title: str
+    values: list[dict[str, Any]]
+
+
+class PrintedSearch(_Printed):
+    """``fedwca sweep --format json``."""
+
+    criterion: str
+    direction: Literal["maximize", "minimize"]
+    tries: list[dict[str, Any]]
+    """The best first: the number, the values tried by key, and the criterion by its name."""
+
+
+SHAPES: tuple[type[_Printed], ...] = (
+    *(RunSummary, ListedRun, DamagedRun, ShownRun, RunDifferences, ShownComponent, ShownBaseline),
+    *(PrintedComparison, PrintedReproduction, PrintedSearch),
+)
+
+
+def output_schema() -> str:
+    """The JSON schema of all shapes, each under ``$defs``, as the published file has it."""
+    _, found = models_json_schema([(shape, "validation") for shape in SHAPES], title="What fedwca prints as JSON")
+    return json.dumps(
+        {"$schema": "https://json-schema.org/draft/2020-12/schema", "version": VERSION, **found}, indent=2
+    )
+
+
+def published_schema() -> str:
+    """The schema in the package: `output_schema` of the release."""
+    return (resources.files("fedwca.results") / SCHEMA_FILE).read_text(encoding="utf-8")

@@ -1,0 +1,42 @@
+"""Bytes that go down to clients and up to the server in a round."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from fedwca.engine.interface import Engine
+from fedwca.federated.method import Method
+from fedwca.federated.round import Outcome
+
+
+def bytes_down(outcome: Outcome, method: Method, engine: Engine, first: bool) -> int:
+    """Bytes that all clients of a round receive: models, shared values, and a frozen classifier in round 0; and the
+    fresh mean, where they are asked what they say of it.
+    """
+    values = 0
+    if method.aggregator.travels or first:
+        frozen = first and not engine.network.whole
+        classifier = sum(p.numel() for p in engine.network.classifier.parameters()) if frozen else 0
+        values = outcome.offer.models * engine.layout.width + classifier
+    values += count_values(outcome.shared)
+    judged = 0 if outcome.evidence is None else len(outcome.evidence.asked) * engine.layout.width
+    return engine.bank.element_size() * (len(outcome.uploads) * values + judged)
+
+
+def bytes_up(outcome: Outcome, method: Method, engine: Engine) -> int:
+    """Bytes that all clients of a round send: their models with reports on those they received, extra values, and what
+    they say of the fresh mean.
+    """
+    one = next(iter(outcome.uploads.values()))
+    values = count_values(one.extras)
+    if method.aggregator.travels:
+        values += engine.layout.width + count_values(one.report)
+    said = 0 if outcome.evidence is None else len(outcome.evidence.asked) * outcome.evidence.values
+    return engine.bank.element_size() * (len(outcome.uploads) * values + said)
+
+
+def count_values(tensors: Mapping[str, Tensor]) -> int:
+    """Values of all tensors together."""
+    return sum(tensor.numel() for tensor in tensors.values())

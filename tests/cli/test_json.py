@@ -1,0 +1,99 @@
+"""What is printed as JSON has the published shape."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fedwca.results import json_output as shapes
+
+from .conftest import SMALL, Run, call
+
+ROOT = Path(__file__).parents[2]
+
+
+def shaped(found: Run, shape: Any) -> Any:
+    """What a command printed, as its shape has it."""
+    assert found.code == 0, found.err
+    assert found.out.isascii()
+    return shape.model_validate_json(found.out)
+
+
+def test_the_published_schema_is_that_of_the_types() -> None:
+    text = shapes.output_schema() + "\n"
+    assert shapes.published_schema() == text, "write it anew: output_schema()"
+    assert (ROOT / "docs" / "output.schema.json").read_text() == text
+
+
+def test_every_shape_is_in_the_schema_and_on_the_page() -> None:
+    known = json.loads(shapes.published_schema())["$defs"]
+    page = (ROOT / "docs" / "json.md").read_text()
+    for shape in shapes.SHAPES:
+        assert shape.__name__ in known
+        assert f"`{shape.__name__}`" in page
+
+
+def test_a_run_and_its_continuation_print_the_summary(bench: Callable[..., Run]) -> None:
+    found = bench("--json")
+    summary = shaped(found, shapes.RunSummary)
+    assert summary.methods["wca"].runs[0].mean == pytest.approx(summary.methods["wca"].mean)
+    assert json.loads(found.out) == found.summary
+    assert shaped(call("resume", str(found.folder), "--json"), shapes.RunSummary) == summary
+
+
+def test_lists_of_runs_have_their_shapes(plain: Run, tmp_path: Path) -> None:
+    root = plain.folder.parent
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "config.json").write_text("{")
+    (tmp_path / "fine").symlink_to(plain.folder)
+    found = call("runs", "--root", str(tmp_path), "--json")
+    damaged, fine = json.loads(found.out)
+    shapes.DamagedRun.model_validate(damaged)
+    shapes.ListedRun.model_validate(fine)
+    shown = shaped(call("runs", "show", str(plain.folder), "--json"), shapes.ShownRun)
+    assert list(shown.methods) == list(plain.summary["methods"])
+    assert root == plain.folder.parent
+    shaped_json = call("runs", "diff", str(plain.folder), str(plain.folder), "--json")
+    shapes.RunDifferences.model_validate_json(shaped_json.out)
+
+
+def test_components_and_baselines_have_their_shapes() -> None:
+    assert shaped(call("show", "aggregator", "wca", "--json"), shapes.ShownComponent).kind == "aggregator"
+    assert shaped(call("show", "baseline", "fedwca", "--json"), shapes.ShownBaseline).label == "FedWCA"
+
+
+def test_a_comparison_has_its_shape(shades: Path, tmp_path: Path) -> None:
+    small = ["--data", str(shades), *SMALL, "--rounds", "1", "--source", "all", "--out", str(tmp_path)]
+    found = call("compare", "fedavg", "local", *small, "--format", "json")
+    assert shaped(found, shapes.PrintedComparison).reference == "fedavg"
+
+
+def test_a_simulation_prints_the_shape_of_a_run(shades: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The backend's own test needs Flower; here its rounds are played in this process."""
+    from fedwca.cli import deploy
+    from fedwca.deploy import make_deployment
+    from fedwca.deploy.client import Client
+    from fedwca.deploy.flower.config import DeploymentConfig
+    from fedwca.deploy.in_process import run_in_process
+    from fedwca.deploy.session import Session
+
+    def play(federation: DeploymentConfig, server: Path, data: Path) -> Session:
+        session = federation.session(server / "source.safetensors")
+        dealt = [np.load(data / f"client-{k}.npz")["images"] for k in range(federation.rules.clients)]
+        images = [torch.from_numpy(x).permute(0, 3, 1, 2) for x in dealt]
+        clients = [Client(lambda side, x=x: x) for x in images]
+        run_in_process(session, clients, federation.rounds)
+        return session
+
+    monkeypatch.setattr(deploy, "need_flower", lambda: None)
+    monkeypatch.setattr(make_deployment, "simulate", play)
+    arguments = ["--data", str(shades), *SMALL, "--backend", "flower", "--out", str(tmp_path / "x")]
+    summary = shaped(call("bench", *arguments, "--json"), shapes.RunSummary)
+    assert list(summary.methods) == ["wca"]
+    assert len(summary.methods["wca"].runs) == 1

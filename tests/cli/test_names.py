@@ -1,0 +1,220 @@
+"""Names from files and command lines, shown harmless wherever they are shown."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedwca.core.printable import printable
+from fedwca.results.rounds_as_table import export_table
+from fedwca.results.tables import Table, comma_separated
+
+from ..shades import write_shades
+from .conftest import SMALL, Run, call
+
+ODD = "[/b][red]$x^{$ \x1b[31m\u202e<script>alert(1)</script>`*_|&#=1+1"
+"""Markup of rich, of mathtext, of HTML and Markdown; an escape sequence; a change of direction."""
+
+
+def is_harmless(text: str) -> bool:
+    return printable(text, lines=True) == text
+
+
+@pytest.fixture(scope="session")
+def odd(plain: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run folder in which every name was edited."""
+    root = tmp_path_factory.mktemp("odd")
+    folder = root / "run [x]\x1b[31m"
+    shutil.copytree(plain.folder, folder)
+    about = json.loads((folder / "config.json").read_text())
+    for method in about["methods"].values():
+        method["label"] = f"=cmd {ODD} {method['label']}"
+    about["config"]["source"] = f"{ODD} source"
+    about["domains"] = [f"-{ODD} {name}" for name in about["domains"]]
+    (folder / "config.json").write_text(json.dumps(about))
+    summary = json.loads((folder / "summary.json").read_text())
+    for entry in summary["methods"].values():
+        entry["label"] = f"={ODD} {entry['label']}"
+        for key in ("domains", "domain_stds"):
+            entry[key] = {f"-{ODD} {name}": value for name, value in entry[key].items()}
+    (folder / "summary.json").write_text(json.dumps(summary))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["runs", "--root", "ROOT"],
+        ["runs", "show", "RUN"],
+        ["runs", "diff", "RUN", "PLAIN"],
+        ["report", "RUN", "--format", "md"],
+        ["report", "RUN", "--format", "latex"],
+        ["report", "RUN", "PLAIN", "--format", "md"],
+        ["plot", "RUN", "bars", "accuracy", "overview", "cost", "--to", "TO"],
+        ["report", "RUN", "--out", "TO/x.html"],
+    ],
+    ids=" ".join,
+)
+def test_a_run_with_odd_names_is_shown_harmless(odd: Path, plain: Run, command: list[str], tmp_path: Path) -> None:
+    places = {"ROOT": str(odd.parent), "RUN": str(odd), "PLAIN": str(plain.folder)}
+    words = [places.get(word, word.replace("TO", str(tmp_path))) for word in command]
+    found = call(*words, columns=600)
+    assert found.code == 0, found.err
+    assert is_harmless(found.out)
+    assert is_harmless(found.err)
+    if command[0] == "runs" or (command[0] == "report" and "md" in command):
+        assert "\\x1b" in found.out
+    if command[0] == "runs":
+        assert "[/b][red]$x^{$" in found.out
+    for file in tmp_path.glob("*.html"):
+        text = file.read_text()
+        assert is_harmless(text)
+        assert "<script>alert" not in text
+        data = json.loads(text.partition('id="data">')[2].partition("</script>")[0])
+        assert all(is_harmless(method["label"]) for method in data[0]["methods"])
+        assert all(is_harmless(name) for name in data[0]["domains"])
+
+
+def test_brackets_of_a_label_stay(shades: Path, tmp_path: Path) -> None:
+    out = tmp_path / "runs" / "one"
+    arguments = ["--data", str(shades), *SMALL, "--baseline", "none", "--rounds", "1", "--name", "FedWCA [ours]"]
+    found = call("bench", *arguments, "--out", str(out))
+    assert found.code == 0, found.err
+    assert "FedWCA [ours]" in found.out
+    for command in (["runs", "--root", str(out.parent)], ["runs", "show", str(out)]):
+        assert "FedWCA [ours]" in call(*command).out
+
+
+def test_a_name_with_control_characters_is_refused(shades: Path) -> None:
+    found = call("bench", "--data", str(shades), "--name", "a\x1bb")
+    assert found.code == 2
+    assert "control characters" in found.err
+    assert is_harmless(found.err)
+    found = call("compare", "a\u202eb=fedavg", "--data", str(shades))
+    assert found.code == 2
+    assert is_harmless(found.err)
+
+
+@pytest.mark.parametrize("words", [["--\x1b[31mx"], ["nosuch\x1b[31m"], ["list", "a", "b", "\x1b[31m"]])
+def test_an_argument_is_told_harmless(words: list[str]) -> None:
+    found = call(*words)
+    assert found.code == 2
+    assert "\x1b" not in found.err
+
+
+def test_domains_and_classes_of_folders_become_names_that_can_be_shown(tmp_path: Path) -> None:
+    write_shades(tmp_path / "data")
+    for archive in (tmp_path / "data").iterdir():
+        archive.rename(archive.with_name(f"[{archive.stem}]\x1b.npz"))
+    found = call("data", "check", "folder", "--data", str(tmp_path / "data"))
+    assert found.code == 0, found.err
+    assert is_harmless(found.out)
+    assert "]\\x1b" in found.out
+    out = tmp_path / "run"
+    found = call("bench", "--data", str(tmp_path / "data"), *SMALL, "--rounds", "1", "--out", str(out))
+    assert found.code == 0, found.err
+    assert is_harmless(found.out)
+
+
+def test_folders_whose_names_are_not_utf8_are_read(tmp_path: Path) -> None:
+    from PIL import Image
+
+    for domain in ("one", os.fsdecode(b"tw\xe7o")):
+        for label in ("circle", os.fsdecode(b"squ\xe7re")):
+            folder = tmp_path / "data" / domain / label
+            folder.mkdir(parents=True)
+            for number in range(4):
+                Image.new("RGB", (8, 8), (number, 0, 0)).save(folder / f"{number}.png")
+    found = call("data", "check", "folder", "--data", str(tmp_path / "data"))
+    assert found.code == 0, found.err
+    assert "tw\\udce7o" in found.out
+    assert "squ\\udce7re" in found.out
+
+
+def test_no_cell_of_a_csv_is_a_formula(tmp_path: Path) -> None:
+    entries = [{"method": "=1+1", "mean": -3.5, "@x": "+2", "note": "a\x1b[2J\nb"}]
+    (row,) = csv.DictReader(io.StringIO(comma_separated(entries)))
+    assert row == {"method": "'=1+1", "mean": "-3.5", "'@x": "'+2", "note": "a\\x1b[2J\\nb"}
+    export_table(entries, "csv", tmp_path / "x.csv")
+    (row,) = csv.DictReader((tmp_path / "x.csv").read_text().splitlines())
+    assert row["method"] == "'=1+1"
+    assert row["mean"] == "-3.5"
+
+
+def test_a_markdown_table_links_nothing() -> None:
+    text = Table("", ("method",), [["[a](javascript:x) `b` *c* __d__ e_f <img>"]]).markdown()
+    assert r"\[a\](javascript:x) \`b\` \*c\* \_\_d\_\_ e_f &lt;img>" in text
+
+
+def run_command(*words: str, close: int | None = None, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [sys.executable, "-m", "fedwca", *words],
+        env={**os.environ, **environment},
+        capture_output=close is None,
+        preexec_fn=None if close is None else lambda: os.close(close),
+        check=False,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
+def test_any_text_is_said_in_any_encoding(plain: Run, encoding: str, tmp_path: Path) -> None:
+    shutil.copytree(plain.folder, tmp_path / "runs" / "nosüch")
+    (tmp_path / "runs" / "nosüch" / "summary.json").unlink()
+    found = run_command("runs", "--root", str(tmp_path / "runs"), PYTHONIOENCODING=encoding)
+    assert found.returncode == 0, found.stderr
+    assert b"stopped" in found.stdout
+    found = run_command("runs", "show", "nosüch–", PYTHONIOENCODING=encoding)
+    assert found.returncode == 2
+    assert b"nos" in found.stderr
+    assert b"unexpected" not in found.stderr
+
+
+def test_a_closed_stdout_is_none_to_worry_about() -> None:
+    assert run_command("list", close=1).returncode == 0
+
+
+def test_a_legend_names_every_method() -> None:
+    from fedwca.results.pictures.bars import draw_bars
+
+    entry = {"label": "_mine", "mean": 1.0, "std": None, "n": 1, "domains": {"a": 1.0}, "domain_stds": {"a": None}}
+    (legend,) = draw_bars({"mine": entry}, "title").legends
+    assert [text.get_text().strip() for text in legend.get_texts()] == ["_mine"]
+
+
+def test_the_card_of_a_model_is_text_alone(plain: Run, odd: Path, tmp_path: Path) -> None:
+    from fedwca.export.card import model_card
+    from fedwca.export.description import ModelDescription
+
+    fields = {
+        "fedwca": "1",
+        "side": 32,
+        "model": {"name": "lenet"},
+        "rounds": 1,
+        "config_hash": "x",
+    }
+    names = dict.fromkeys(("weights_hash", "method", "label", "holder", "dataset", "source", "domain"), ODD)
+    text = model_card(ModelDescription(classes=(ODD, "b"), **fields, **names), f"{ODD}.onnx", "onnx")
+    assert is_harmless(text)
+    assert "<script" not in text.replace("`", "").replace("\\|", "|") or "&lt;script" in text
+    assert text.count("\n| Method | ") == 1
+
+
+def test_there_is_one_way_to_the_terminal() -> None:
+    """What prints otherwise could show a name as it is."""
+    import fedwca
+
+    package = Path(fedwca.__file__).parent
+    for file in package.rglob("*.py"):
+        text = file.read_text()
+        if file.name != "terminal.py":
+            assert "typer.echo(" not in text, file
+            assert " Console(" not in text, file

@@ -1,0 +1,184 @@
+"""Values as they are given: bounds mean something, nothing is not a value, and no field is given twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from fedwca.models.lenet import LeNet
+
+from .conftest import Run, call
+
+HUGE = "9" * 25
+
+
+def refused(found: Run, *words: str) -> None:
+    assert found.code == 2, found.err
+    assert found.err.count("\n") == 1 or found.err.startswith("Usage"), found.err
+    assert "unexpected" not in found.err
+    for word in words:
+        assert word in found.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--lr", "inf"], ["training.lr", "finite"]),
+        (["--lr", "nan"], ["training.lr"]),
+        (["--set", "training.momentum=2"], ["training.momentum", "less than 1"]),
+        (["--set", "training.weight_decay=inf"], ["weight_decay"]),
+        (["--aggregator", "wca:ta=inf"], ["wca.ta", "finite"]),
+        (["--batch-size", HUGE], ["batch_size", "too large"]),
+        (["--clients", HUGE], ["clients", "too large"]),
+        (["--model", "lenet:bottleneck=1000000000"], ["lenet.bottleneck"]),
+        (["--seed", HUGE], ["seed", "too large"]),
+        (["--device", "cpu:1"], ["--device cpu:1", "one CPU"]),
+    ],
+)
+def test_a_number_beyond_its_bounds_is_refused(
+    bench: Callable[..., Run], arguments: list[str], words: list[str]
+) -> None:
+    refused(bench(*arguments, small=False), *words)
+
+
+@pytest.mark.parametrize("option", ["--clusterer", "--source", "--name", "--out", "--aggregator", "--config"])
+@pytest.mark.parametrize("value", ["", " "])
+def test_an_empty_value_is_not_a_default(bench: Callable[..., Run], option: str, value: str) -> None:
+    refused(bench(option, value, small=False), option, "empty")
+
+
+def test_an_empty_value_is_none_in_any_other_form(shades: Path, tmp_path: Path) -> None:
+    refused(call("bench", "--source="), "--source", "empty")
+    refused(call("compare", "fedavg", "--reference", ""), "--reference", "empty")
+    refused(call("join", "run", "--data", str(tmp_path), "--out", ""), "--out", "empty")
+    refused(call("bench", "--clusterer", ":"), "clusterer ':'", "needs a name")
+    refused(call("bench", "--set", "training.lr="), "--set training.lr=", "empty")
+    file = tmp_path / "settings.toml"
+    file.write_text('source = ""\n')
+    refused(call("bench", "--config", str(file)), "source", "empty")
+    file.write_text("")
+    refused(call("bench", "--config", str(file)), str(file), "no value")
+    refused(call("bench", "--config", "/dev/null"), "/dev/null")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--aggregator", "wca:ta=0.1,ta=0.2"],
+        ["--set", "aggregator.ta=0.1", "--set", "aggregator.ta=0.2"],
+        ["--set", "aggregator.ta=0.1", "--set", "aggregator.wca.ta=0.2"],
+        ["--objective", "shot:lam=1", "--objective", "shot:lam=2"],
+    ],
+)
+def test_a_field_given_twice_is_an_error(bench: Callable[..., Run], arguments: list[str]) -> None:
+    refused(bench(*arguments, small=False), "given twice")
+
+
+def test_a_field_given_twice_in_a_file_is_an_error(tmp_path: Path) -> None:
+    file = tmp_path / "settings.json"
+    file.write_text('{"rounds": 1, "rounds": 2}')
+    refused(call("bench", "--config", str(file)), "'rounds'", "twice")
+
+
+def test_a_field_without_a_value_is_an_error(bench: Callable[..., Run]) -> None:
+    refused(bench("--aggregator", "wca:ta=0.1,,tb=1", small=False), "field=value")
+    refused(bench("--aggregator", "wca:", small=False), "field=value")
+
+
+@pytest.mark.parametrize("tries", ["0", "-1", HUGE])
+def test_a_sweep_of_no_tries_is_refused(tmp_path: Path, tries: str) -> None:
+    out = tmp_path / "sweep"
+    found = call("sweep", "--param", "training.lr=0.1,0.2", "--tries", tries, "--out", str(out))
+    refused(found, "--tries")
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("values", [",,", "0.1,", "1..inf", "nan..1"])
+def test_a_sweep_over_nothing_leaves_no_study(tmp_path: Path, values: str) -> None:
+    out = tmp_path / "sweep"
+    refused(call("sweep", "--param", f"training.lr={values}", "--out", str(out)), "--param training.lr=")
+    assert not out.exists()
+
+
+def test_a_run_is_in_its_folder_whatever_its_name_is(
+    shades: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    small = ["--clients", "1", "--rounds", "1", "--epochs", "1", "--set", "source_training.epochs=0"]
+    found = call("bench", "--data", str(shades), *small, "--baseline", "none", "--name", "../../../x\x1b[2J")
+    assert found.code == 0, found.err
+    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert folder.name.endswith("-.._.._.._x_2J")
+    refused(call("bench", "--data", str(shades), *small, "--name", "x" * 5000), "name", "5000 letters")
+    assert len(list((tmp_path / "runs").iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["data", "show", "shades"], ["report", "RUN"], ["runs", "export", "RUN"]],
+)
+def test_a_folder_is_no_file_to_write(
+    plain: Run, shades: Path, command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.png").mkdir()
+    out = "a.png" if command[0] == "data" else "."
+    more = ["--data", str(shades.parent)] if command[0] == "data" else []
+    found = call(*[str(plain.folder) if word == "RUN" else word for word in command], *more, "--out", out)
+    assert found.code in (1, 2)
+    assert "folder" in found.err
+    assert "unexpected" not in found.err
+
+
+def test_a_sheet_of_samples_is_a_png(shades: Path, tmp_path: Path) -> None:
+    found = call("data", "show", "shades", "--data", str(shades.parent), "--out", str(tmp_path / "x.docx"))
+    refused(found, "--out", ".png")
+
+
+def test_a_checkpoint_with_more_than_the_model_has_is_refused(bench: Callable[..., Run], tmp_path: Path) -> None:
+    state = {name: tensor.contiguous() for name, tensor in LeNet(bottleneck=8).build(2).state_dict().items()}
+    file = tmp_path / "model.safetensors"
+    save_file({**state, "more": torch.zeros(3)}, file)
+    out = tmp_path / "run"
+    arguments = ["--checkpoint", str(file), "--rounds", "1", "--set", "model.bottleneck=8", "--out", str(out)]
+    found = bench(*arguments, small=False)
+    assert found.code == 1
+    assert "'more'" in found.err
+    save_file({name: tensor.to(torch.complex64) for name, tensor in state.items()}, file)
+    assert "complex64" in bench(*arguments, small=False).err
+
+
+def test_an_archive_with_an_empty_list_of_classes_is_refused(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        images, labels = np.zeros((4, 8, 8, 3), np.uint8), np.arange(4) % 2
+        np.savez(tmp_path / f"{name}.npz", images=images, labels=labels, classes=np.array([], dtype="U3"))
+    found = call("data", "check", "folder", "--data", str(tmp_path))
+    assert found.code == 1
+    assert "classes is empty" in found.err
+
+
+def test_a_cache_that_is_a_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEDWCA_CACHE", str(tmp_path / "file"))
+    (tmp_path / "file").write_text("")
+    refused(call("bench", "--rounds", "1"), "FEDWCA_CACHE", "is a file")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--host", "a b"], ["--host"]),
+        (["--host", "-x"], ["--host"]),
+        (["--deal", "1", "--clients", "2"], ["--clients and --deal"]),
+        (["--clients", "2", "--rule", "least=2", "--rule", "least=1"], ["least is given twice"]),
+        (["--clients", "0"], ["--clients"]),
+    ],
+)
+def test_a_deployment_of_odd_values_is_refused(tmp_path: Path, arguments: list[str], words: list[str]) -> None:
+    refused(call("deploy", "init", str(tmp_path / "x"), *arguments), *words)
+    assert not (tmp_path / "x").exists()
