@@ -69,10 +69,8 @@ class SourceTraining(UserValues):
     """Share of the source images kept aside to choose the epoch and to report the accuracy."""
 
 
-class CentralTraining(BaseModel):
+class CentralTraining(UserValues):
     """How a model is trained where all domains are at one place: SGD with momentum, constant learning rate."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     epochs: PositiveInt = 20
     """Passes over the largest source; the model after the last is taken."""
