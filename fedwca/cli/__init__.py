@@ -90,17 +90,20 @@ def run(arguments: Sequence[str]) -> int:
             warnings.simplefilter("default", UserWarning)
             warnings.showwarning = _show_warning
         try:
-            app(args=arguments, prog_name="fedwca")
-        except SystemExit as leave_ranks:
-            return leave_ranks.code if isinstance(leave_ranks.code, int) else 1
+            return _run_and_flush(arguments)
         except FedwcaError as error:
             if debug:
                 raise
             typer.echo(f"Error: {error}", err=True)
             return error.exit_code
         except BrokenPipeError:
-            # The reader has gone (| head); nothing is left to say, not even at shutdown.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _drop_output()  # the reader has gone (| head); nothing is left to say
+            return 1
+        except OSError as error:
+            if debug:
+                raise
+            _drop_output()
+            typer.echo(f"Error: {_say_what_failed(error)}", err=True)
             return 1
         except KeyboardInterrupt:
             typer.echo("Stopped.", err=True)
@@ -113,7 +116,32 @@ def run(arguments: Sequence[str]) -> int:
                 err=True,
             )
             return 1
-    return 0
+
+
+def _run_and_flush(arguments: Sequence[str]) -> int:
+    """Exit code of a command whose output has been seen to where it goes."""
+    try:
+        app(args=arguments, prog_name="fedwca")
+        code: Any = 0
+    except SystemExit as left:
+        code = left.code
+    if sys.stdout is not None:
+        sys.stdout.flush()
+    return code if isinstance(code, int) else 1
+
+
+def _drop_output() -> None:
+    """Where the output cannot be written, what is left of it goes nowhere, not even at shutdown."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _say_what_failed(error: OSError) -> str:
+    """The system's error in a sentence; files that are written and read name themselves, streams cannot."""
+    why = error.strerror or str(error)
+    return f"{error.filename}: {why}" if error.filename else f"the output cannot be written ({why})"
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from shlex import quote
 from typing import Any
@@ -14,6 +15,7 @@ from rich.table import Table as TerminalTable
 from fedwca.cli.options import Format
 from fedwca.cli.wide_tables import draw_grid
 from fedwca.config.resolve_config import provenance
+from fedwca.errors import FedwcaError
 from fedwca.results.profile import PHASES
 from fedwca.results.read_run import count_of
 from fedwca.results.results_table import narrow_columns, results_table
@@ -43,7 +45,24 @@ def print_plan(run: PlannedRun) -> None:
 
 
 def print_finished(done: FinishedRun, as_json: bool) -> None:
-    """The JSON summary, or a row per method, a column per target domain, mean ± std over runs, to FedAvg."""
+    """The JSON summary, or a row per method, a column per target domain, mean ± std over runs, to FedAvg.
+
+    Raises:
+        FedwcaError: the output cannot be written; says where the results are.
+    """
+    try:
+        _print_results(done, as_json)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        why = error.strerror or error
+        raise FedwcaError(
+            f"the output cannot be written ({why}); the run is whole, its results are in {done.path}"
+        ) from None
+
+
+def _print_results(done: FinishedRun, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(done.summary, indent=2))
         return

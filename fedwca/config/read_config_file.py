@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 
 from fedwca.config.run_config import Layer, RunConfig, spell_out
+from fedwca.core.input_files import refuse_special
 from fedwca.errors import InvalidConfig
 from fedwca.registry import describe_unknown
 
@@ -18,6 +19,7 @@ def read_file(path: Path) -> Layer:
         InvalidConfig: the file is not there or not readable.
     """
     try:
+        refuse_special(path)
         text = path.read_text()
         values = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except OSError as error:

@@ -29,9 +29,9 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
         write: writes all of it to the temporary file it is given, in the same folder and with the same suffix.
 
     Raises:
-        OSError: the folder cannot be written to. The temporary file never stays behind.
+        OSError: the file cannot be written; names it. Neither the temporary file nor an empty folder stays behind.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    made = _make_folders(path.parent)
     _remove_abandoned(path)
     temporary = path.with_name(f".{path.stem}-{uuid.uuid4().hex}{path.suffix}")
     try:
@@ -40,8 +40,21 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
             with temporary.open("rb+") as file:
                 os.fsync(file.fileno())
             temporary.replace(path)
-    finally:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        for folder in made:
+            with suppress(OSError):  # somebody else writes there
+                folder.rmdir()
+        if isinstance(error, OSError) and error.filename is None and error.errno is not None:
+            error.filename = str(path)  # the system says of a full disk only that it is full
+        raise
+
+
+def _make_folders(path: Path) -> list[Path]:
+    """Make a folder and those above it; returns those that were not there, the innermost first."""
+    made = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    return made
 
 
 @contextmanager
