@@ -14,6 +14,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from fedwca.core.files import write_atomically
+from fedwca.core.input_files import refuse_special
 from fedwca.errors import CheckpointError
 
 
@@ -62,6 +63,7 @@ def open_tensors(path: Path) -> TensorFile:
         CheckpointError: it is missing, cut off or damaged.
     """
     try:
+        refuse_special(path)
         with safe_open(str(path), "pt") as file:
             return TensorFile(path, file.metadata() or {})
     except (SafetensorError, OSError) as error:
@@ -147,6 +149,7 @@ def read_tensors(path: Path, taker: str) -> dict[str, Tensor]:
     if path.suffix == ".safetensors":
         return open_tensors(path).tensors()
     try:
+        refuse_special(path)
         return _read_torch(path)
     except Exception as error:  # torch raises whatever a damaged file leads it to
         raise _unreadable(path, error) from error
@@ -211,6 +214,7 @@ def file_digest(path: Path) -> str:
         CheckpointError: the file cannot be read.
     """
     try:
+        refuse_special(path)
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()[:16]
     except OSError as error:

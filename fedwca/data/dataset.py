@@ -20,6 +20,10 @@ Images = NDArray[np.uint8]
 Integers = NDArray[np.int64]
 
 
+class DatasetWarning(UserWarning):
+    """A data set is usable but not what its name promises, such as a subset of a published one."""
+
+
 @dataclass(frozen=True, eq=False)
 class Domain:
     """Labelled images that look alike.

@@ -28,6 +28,7 @@ from fedwca.runs import memory_estimate as memory
 from fedwca.runs.check_components import rehearse_components
 from fedwca.runs.checkpointer import Checkpointer
 from fedwca.runs.choose_device import resolve_device
+from fedwca.runs.disk_estimate import refuse_full_disk
 from fedwca.runs.find_resume_points import rewind_run, units_of
 from fedwca.runs.rank_lifecycle import lead_run
 from fedwca.runs.reporter import PlannedRun, RunReporter
@@ -73,6 +74,7 @@ def prepare_run(opened: OpenRunFolder, reporter: RunReporter, ranks: RunRanks) -
     splits = TrialSplits(plan.config, dataset, opened.domain)
     first = splits.first()
     if opened.earlier is None:
+        refuse_full_disk(folder.path, plan, opened.about["keep"], len(first), len(dataset.classes))
         rehearse_components(plan.config, plan.methods, dataset)
     config, kernels, needed = size_run(opened, first, device, ranks, reporter)
     domains, digest = first.metrics.domains, dataset.digest()
