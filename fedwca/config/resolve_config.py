@@ -73,7 +73,10 @@ def resolve_plan(
         (written if given.get("data") is None else given)["dataset"] = top["dataset"] = "folder"
 
     def layers(source: str | None) -> dict[str, Layer]:
-        base = preset(preset_name, str(top.get("dataset", "digits_mini")), top.get("source") or source)
+        # Whatever a file holds is looked up as text here, and checked with the whole configuration.
+        asked = top.get("source") or source
+        dataset = str(top.get("dataset", "digits_mini"))
+        base = preset(preset_name, dataset, None if asked is None else str(asked))
         own = merge(given, parse_set_options(pairs, chosen_names(merge(base, top))))
         return {f"preset {preset_name}": base, "config": written, "CLI": own}
 

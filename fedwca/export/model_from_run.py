@@ -11,11 +11,10 @@ import torch
 from torch import Tensor
 
 from fedwca._version import __version__
+from fedwca.core.model_description import ModelDescription, weights_hash
 from fedwca.core.network import Architecture, Network
 from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.errors import UsageError
-from fedwca.export.description import ModelDescription
-from fedwca.export.inference import weights_hash
 from fedwca.federated.method import Method
 from fedwca.newcomers.join import JoinedClient
 from fedwca.results.read_run import run_identity
@@ -111,7 +110,7 @@ def describe_model(reopened: OpenedRun, network: Network, method: Method, **more
             "source": reopened.source,
             "rounds": reopened.round + 1,
             "config_hash": run_identity(read_configuration(reopened.path)),
-            "weights_hash": weights_hash(network),
+            "weights_hash": weights_hash(network.state_dict()),
             **more,
         }
     )
