@@ -66,8 +66,12 @@ def problems(case: Case, ended: Ended, before: Files, after: Files) -> list[str]
     if ended.code == 2:
         found += [f"wrote {name} though the request is wrong" for name in new if Path(name).parts[0] != "cache"][:1]
     elif ended.code == 1 and not silent:
-        # What stays of a failure stands in what was asked for, or what was said.
-        named = (name for name in new if Path(name).parts[0] not in {*words.replace("=", " ").split(), "runs", "cache"})
+        # What stays of a failure stands in what was asked for, or what was said; a model's card is beside the model.
+        named = (
+            name
+            for name in new
+            if Path(name).parts[0] not in {*words.replace("=", " ").split(), "x.safetensors.md", "runs", "cache"}
+        )
         found += [f"left {name}, which nothing names" for name in named if Path(name).parts[0] not in said + words][:1]
     for kept in case.kept:
         changed = [
