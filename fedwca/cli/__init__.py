@@ -170,7 +170,11 @@ def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__
 def main() -> None:
     """Entry point of the ``fedwca`` command."""
     prepare_streams()
-    unsaid = mute_rank()
+    try:
+        unsaid = mute_rank()
+    except FedwcaError as error:
+        say(f"Error: {error}", err=True)
+        sys.exit(error.exit_code)
     try:
         code = run(sys.argv[1:])
     except FedwcaError as error:  # only with --debug

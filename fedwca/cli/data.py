@@ -65,7 +65,7 @@ def check_dataset(name: Name, data: Data = None) -> None:
 
 @app.command("show")
 def show_dataset(name: Name, data: Data = None, out: Out = Path("samples.png")) -> None:
-    """Draw one image of every class and domain into a PNG."""
+    """Draw two images of every class and domain into a PNG."""
     from fedwca.core.files import write_atomically
     from fedwca.errors import FedwcaError, UsageError
 

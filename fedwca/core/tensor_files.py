@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import pickle
+import warnings
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -151,12 +153,19 @@ def read_tensors(path: Path, taker: str) -> dict[str, Tensor]:
     try:
         refuse_special(path)
         return _read_torch(path)
+    except pickle.UnpicklingError as error:  # torch's own words advise to run what is in it
+        raise CheckpointError(
+            f"{path}: holds pickled objects beside tensors, which could run code, or is damaged; {taker} a "
+            ".safetensors or .pth state dict of tensors alone"
+        ) from error
     except Exception as error:  # torch raises whatever a damaged file leads it to
         raise _unreadable(path, error) from error
 
 
 def _read_torch(path: Path) -> dict[str, Tensor]:
-    state = torch.load(path, map_location="cpu", weights_only=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about pickles, which are refused
+        state = torch.load(path, map_location="cpu", weights_only=True)
     state = state.get("state_dict", state)
     tensors = {name: tensor for name, tensor in state.items() if isinstance(tensor, Tensor)}
     return {name.removeprefix("module."): tensor for name, tensor in tensors.items()}
