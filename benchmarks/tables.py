@@ -14,6 +14,7 @@ from typing import Any
 import federation_tables
 import readings
 import reproduction_tables
+import sfda_tables
 import speed_tables
 
 from fedwca.results.results_table import COLUMNS, DIFFERENCE, Entry, ResultColumn, results_table
@@ -25,7 +26,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 INTERNALS = ("performance", "engines", "measured-methods", "measured-federations", "measured-reproductions")
 PAGES = (
     "README.md",
-    *(f"docs/{name}.md" for name in ("benchmarks", "data", "operate")),
+    *(f"docs/{name}.md" for name in ("benchmarks", "data", "operate", "several-sources")),
     *(f"docs/internals/{name}.md" for name in INTERNALS),
 )
 
@@ -163,6 +164,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "federation-defences": federation_tables.defences,
     "federation-noise": federation_tables.noise,
     **reproduction_tables.BLOCKS,
+    **sfda_tables.BLOCKS,
 }
 
 

@@ -36,5 +36,5 @@ class Dann(Central):
         sources, target = torch.cat(step.features), step.target_features
         reversed_ = gradient_reversal(torch.cat([sources, target]), self.scale * reversal_scale(step.progress))
         chances = step.parts(reversed_).log_softmax(-1)
-        domain = -(chances[: len(sources), 0].mean() + chances[len(sources) :, 1].mean()) / 2
+        domain: Tensor = -(chances[: len(sources), 0].mean() + chances[len(sources) :, 1].mean()) / 2
         return step.cross_entropy() + domain

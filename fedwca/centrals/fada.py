@@ -6,6 +6,7 @@ A re-implementation without official code, unverified: no number of the publicat
 from __future__ import annotations
 
 import math
+from typing import cast
 
 import torch
 from pydantic import NonNegativeFloat, PositiveInt
@@ -51,26 +52,25 @@ class Fada(Central):
     def __call__(self, step: DomainBatch) -> Tensor:
         """The losses ``[K]`` of one step."""
         fade = reversal_scale(step.progress)
-        assert isinstance(step.parts, nn.ModuleList)
+        every = cast(list[_SourceNets], list(step.parts.children()))
         return torch.stack(
             [
                 nn.functional.cross_entropy(logits, labels)
                 + self._align(nets, features, step.target_features, fade)
                 + self._disentangle(nets, features, labels, fade)
-                for nets, features, logits, labels in zip(
-                    step.parts, step.features, step.logits, step.labels, strict=True
-                )
+                for nets, features, logits, labels in zip(every, step.features, step.logits, step.labels, strict=True)
             ]
         )
 
-    def _align(self, nets: nn.Module, source: Tensor, target: Tensor, fade: float) -> Tensor:
+    def _align(self, nets: _SourceNets, source: Tensor, target: Tensor, fade: float) -> Tensor:
         """Loss of the domain classifier, the network's turned round (eqs. 4 and 5)."""
         chances = nets.domain(gradient_reversal(torch.cat([source, target]), self.align * fade)).log_softmax(-1)
-        return -(chances[: len(source), 0].mean() + chances[len(source) :, 1].mean()) / 2
+        loss: Tensor = -(chances[: len(source), 0].mean() + chances[len(source) :, 1].mean()) / 2
+        return loss
 
-    def _disentangle(self, nets: nn.Module, features: Tensor, labels: Tensor, fade: float) -> Tensor:
+    def _disentangle(self, nets: _SourceNets, features: Tensor, labels: Tensor, fade: float) -> Tensor:
         """Losses of the two halves that features are taken apart into (eqs. 6 and 7)."""
-        halves = nets.disentangler(features)
+        halves: Tensor = nets.disentangler(features)
         common, own = halves.chunk(2, -1)
         useful = nn.functional.cross_entropy(nets.classifier(common), labels)
         again = (nets.reconstructor(halves) - features.detach()).square().mean()
@@ -78,8 +78,9 @@ class Fada(Central):
         useless = nn.functional.cross_entropy(nets.identifier(own), labels)
         joint = nets.statistic(torch.cat([common, own], -1)).mean()
         apart = nets.statistic(torch.cat([common, own.roll(1, 0)], -1))[:, 0]
-        information = joint - apart.logsumexp(0) + math.log(len(apart))
-        return useful + self.reconstruct * again + useless - information
+        information: Tensor = joint - apart.logsumexp(0) + math.log(len(apart))
+        loss: Tensor = useful + self.reconstruct * again + useless - information
+        return loss
 
     def mix(self, before: Tensor, after: Tensor, classes: int) -> Tensor:
         """The softmax of what each source's step takes off the gap of the target's clusters (eq. 2)."""

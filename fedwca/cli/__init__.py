@@ -97,15 +97,20 @@ def run(arguments: Sequence[str]) -> int:
             warnings.simplefilter("default", UserWarning)
             warnings.showwarning = _show_warning
         try:
-            return _dispatch(arguments)
+            return _run_and_flush(arguments)
         except FedwcaError as error:
             if debug:
                 raise
             say(f"Error: {error}", err=True)
             return error.exit_code
         except BrokenPipeError:
-            # The reader has gone (| head); nothing is left to say, not even at shutdown.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _drop_output()  # the reader has gone (| head); nothing is left to say
+            return 1
+        except OSError as error:
+            if debug:
+                raise
+            _drop_output()
+            say(f"Error: {_say_what_failed(error)}", err=True)
             return 1
         except KeyboardInterrupt:
             say("Stopped.", err=True)
@@ -118,6 +123,14 @@ def run(arguments: Sequence[str]) -> int:
                 err=True,
             )
             return 1
+
+
+def _run_and_flush(arguments: Sequence[str]) -> int:
+    """Exit code of a command whose output has been seen to where it goes."""
+    code = _dispatch(arguments)
+    if sys.stdout is not None:
+        sys.stdout.flush()
+    return code
 
 
 def _dispatch(arguments: Sequence[str]) -> int:
@@ -136,6 +149,20 @@ def _dispatch(arguments: Sequence[str]) -> int:
         return 1
 
 
+def _drop_output() -> None:
+    """Where the output cannot be written, what is left of it goes nowhere, not even at shutdown."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _say_what_failed(error: OSError) -> str:
+    """The system's error in a sentence; files that are written and read name themselves, streams cannot."""
+    why = error.strerror or str(error)
+    return f"{error.filename}: {why}" if error.filename else f"the output cannot be written ({why})"
+
+
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
     say(f"Warning: {message}", err=True)
 
@@ -143,7 +170,11 @@ def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__
 def main() -> None:
     """Entry point of the ``fedwca`` command."""
     prepare_streams()
-    unsaid = mute_rank()
+    try:
+        unsaid = mute_rank()
+    except FedwcaError as error:
+        say(f"Error: {error}", err=True)
+        sys.exit(error.exit_code)
     try:
         code = run(sys.argv[1:])
     except FedwcaError as error:  # only with --debug

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,14 +39,19 @@ def command(
     if noise and not clip:
         raise UsageError("--noise is in units of --clip, which is not given")
     need_flower()
-    from fedwca.deploy.flower.processes import client_command, flower_environment, run_with_restarts
+    from fedwca.deploy.flower.processes import (
+        check_reachable,
+        client_command,
+        flower_environment,
+        run_with_restarts,
+    )
 
     settings: dict[str, Any] = {"device": device}
     if seat is not None:
         settings["seat"] = seat
     if clip:
         settings |= {"clip": clip, "noise": noise}
-    folder.mkdir(parents=True, exist_ok=True)
     arguments = client_command(folder, data, server, insecure, settings)
     env = flower_environment(folder / "flwr")
-    raise typer.Exit(run_with_restarts(arguments, env, tries, lambda sentence: say(sentence, err=True)))
+    told = partial(say, err=True)
+    raise typer.Exit(run_with_restarts(arguments, env, tries, told, lambda: check_reachable(server)))

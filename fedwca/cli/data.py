@@ -45,10 +45,14 @@ def check_dataset(name: Name, data: Data = None) -> None:
     dataset = _loaded(source)
     columns = {name: domain.counts(len(dataset.classes)) for name, domain in dataset.domains.items()}
     table = Table("class", *(Column(name, justify="right") for name in columns))
+    empty = [label for label in range(len(dataset.classes)) if not any(counts[label] for counts in columns.values())]
+    left_out = set(empty) if 2 * len(empty) > len(dataset.classes) else set()  # a row each would hide the others
     for label, title in enumerate(dataset.classes):
-        table.add_row(
-            title, *(f"{counts[label]:,}" for counts in columns.values()), end_section=title == dataset.classes[-1]
-        )
+        if label not in left_out:
+            table.add_row(title, *(f"{counts[label]:,}" for counts in columns.values()))
+    if left_out:
+        table.add_row(f"{len(left_out):,} more", *("0" for _ in columns))
+    table.add_section()
     table.add_row("images", *(f"{sum(counts):,}" for counts in columns.values()))
     if source.counts:
         table.add_row("expected", *(f"{source.counts[name]:,}" for name in columns))
@@ -61,7 +65,7 @@ def check_dataset(name: Name, data: Data = None) -> None:
 
 @app.command("show")
 def show_dataset(name: Name, data: Data = None, out: Out = Path("samples.png")) -> None:
-    """Draw one image of every class and domain into a PNG."""
+    """Draw two images of every class and domain into a PNG."""
     from fedwca.core.files import write_atomically
     from fedwca.errors import FedwcaError, UsageError
 

@@ -159,6 +159,8 @@ def run_deployment(
         write_connection,
     )
 
+    if not (folder / "app" / "pyproject.toml").is_file():
+        raise UsageError(f"{folder}: holds no deployment; make one with fedwca deploy init")
     env = write_connection(folder, server, insecure)
     retry(lambda: check_answers(env), lambda sentence: say(sentence, err=True))
     if not insecure:

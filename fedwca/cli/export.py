@@ -8,10 +8,11 @@ from typing import Annotated
 import typer
 
 from fedwca.cli.terminal import say
+from fedwca.errors import UsageError
 
 
 def command(
-    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    run: Annotated[Path, typer.Argument(help="Run folder; or a .safetensors model, to write it in another format.")],
     out: Annotated[Path, typer.Option("--out", help="File to write: .safetensors, .onnx or .pt2 (torch-export).")],
     client: Annotated[int | None, typer.Option("--client", min=0, help="Whose model, counted from 0.")] = None,
     cluster: Annotated[
@@ -31,12 +32,18 @@ def command(
 
     For example: fedwca export runs/first --client 0 --out client0.onnx
     """
+    from fedwca.export.load_model import read_exported
     from fedwca.export.model_from_run import model_of
     from fedwca.export.write_model import export, kind_of
     from fedwca.runs.open_run import open_run
 
     kind = kind_of(out, to)
-    network, about = model_of(open_run(run, method, source_model, trial, round_), client, cluster)
+    if run.is_file():
+        if any(asked is not None for asked in (client, cluster, method, round_)) or source_model or trial:
+            raise UsageError(f"{run}: is one model already; options that choose one are for run folders")
+        network, about = read_exported(run)
+    else:
+        network, about = model_of(open_run(run, method, source_model, trial, round_), client, cluster)
     card = export(out, kind, network, about)
     measured = (
         "accuracy not measured" if about.accuracy is None else f"{about.accuracy:.1f} % of {about.images} test images"

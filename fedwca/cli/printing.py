@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from shlex import quote
 from typing import Any
@@ -12,6 +13,7 @@ from rich.table import Table as TerminalTable
 from fedwca.cli.options import Format
 from fedwca.cli.terminal import make_console, say
 from fedwca.cli.wide_tables import draw_grid
+from fedwca.errors import FedwcaError
 from fedwca.results.last_phase_notes import last_phase_notes
 from fedwca.results.phase_seconds import PHASES
 from fedwca.results.read_run import special_domain
@@ -22,7 +24,24 @@ from fedwca.runs.execute_run import FinishedRun
 
 
 def print_finished(done: FinishedRun, as_json: bool) -> None:
-    """The JSON summary, or a row per method, a column per target domain, mean ± std over runs, to FedAvg."""
+    """The JSON summary, or a row per method, a column per target domain, mean ± std over runs, to FedAvg.
+
+    Raises:
+        FedwcaError: the output cannot be written; says where the results are.
+    """
+    try:
+        _print_results(done, as_json)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        why = error.strerror or error
+        raise FedwcaError(
+            f"the output cannot be written ({why}); the run is whole, its results are in {done.path}"
+        ) from None
+
+
+def _print_results(done: FinishedRun, as_json: bool) -> None:
     if as_json:
         say(json.dumps(done.summary, indent=2))
         return

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from fedwca.core.number_variables import number_in_environment
 from fedwca.errors import RankFailed, UsageError
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ _joined: list[RankWorld] = []
 
 def is_distributed() -> bool:
     """Whether `torchrun` started more than this process."""
-    return int(os.environ.get("WORLD_SIZE", 1)) > 1
+    return number_in_environment("WORLD_SIZE", 1) > 1
 
 
 def need_one_process(command: str) -> None:
@@ -71,7 +72,7 @@ def joined_ranks(per_trial: int | None = None) -> Iterator[RankWorld | None]:
     Raises:
         UsageError: the ranks cannot be divided so.
     """
-    ranks = int(os.environ.get("WORLD_SIZE", 1))
+    ranks = number_in_environment("WORLD_SIZE", 1)
     if per_trial is not None and (per_trial < 1 or ranks % per_trial):
         raise UsageError(
             f"--ranks-per-trial {per_trial}: does not divide the {ranks} ranks that there are"
@@ -80,6 +81,14 @@ def joined_ranks(per_trial: int | None = None) -> Iterator[RankWorld | None]:
     if not is_distributed():
         yield None
         return
+    if missing := [name for name in ("RANK", "MASTER_ADDR", "MASTER_PORT") if name not in os.environ]:
+        raise UsageError(
+            f"WORLD_SIZE is {ranks}, but {', '.join(missing)} not set: torchrun sets them all; start with it, or unset "
+            "WORLD_SIZE for a process on its own"
+        )
+    if number_in_environment("RANK", 0) >= ranks:
+        raise UsageError(f"RANK is {os.environ['RANK']}, but WORLD_SIZE is {ranks}: ranks are counted from 0")
+    number_in_environment("MASTER_PORT", 0)
     import torch.distributed as dist
 
     from fedwca.engine.distributed.process_group import join_ranks

@@ -25,7 +25,8 @@ def command(
         str,
         typer.Argument(
             metavar="TABLE",
-            help="table2 to table6, table10 to table14, figure4 to figure6; of several labelled sources sfda-table4.",
+            help="table2 to table6, table10 to table14, figure4 to figure6; of several labelled sources sfda-table1 to "
+            "sfda-table4 and sfda-parts.",
             autocompletion=_known,
         ),
     ],
@@ -35,12 +36,15 @@ def command(
     source: Annotated[
         list[str] | None, option("--source", text="Source domain; repeat for more; default: the paper's.", panel=WHAT)
     ] = None,
+    target: Annotated[
+        list[str] | None, option("--target", text="Domain without labels; repeat for more; default: all.", panel=WHAT)
+    ] = None,
     row: Annotated[
         list[str] | None, option("--row", text="Row of the table; repeat for more; default: all.", panel=WHAT)
     ] = None,
     preset: Annotated[
-        str, typer.Option("--preset", help="Values below everything else.", rich_help_panel=KEEP)
-    ] = "paper",
+        str | None, option("--preset", text="Values below everything else; default: the table's.", panel=KEEP)
+    ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Fewer images, rounds and runs; not comparable with the printed numbers.")
     ] = False,
@@ -57,7 +61,7 @@ def command(
     from fedwca.cli.printing import print_in
     from fedwca.cli.reporter import ConsoleReporter
     from fedwca.reproduce.definitions import definition
-    from fedwca.reproduce.jobs import ReproductionRequest, announce_jobs, plan_jobs, run_job
+    from fedwca.reproduce.jobs import ReproductionRequest, announce_jobs, domains_named, plan_jobs, run_job
     from fedwca.reproduce.message_counts import message_table
     from fedwca.runs.run_request import RunRequest
 
@@ -67,10 +71,9 @@ def command(
         print_in(form, grid, {"title": grid.title, "values": entries}, entries)
         return
     found.check(table)
-    request = RunRequest(asked.layer, asked.pairs, preset, asked.file)
-    planned = plan_jobs(
-        ReproductionRequest(table, found, request, dataset or [], source or [], quick, planning=dry_run)
-    )
+    request = RunRequest(asked.layer, asked.pairs, preset or found.preset, asked.file)
+    domains = domains_named(found.rules.named, {"source": source or [], "target": target or []})
+    planned = plan_jobs(ReproductionRequest(table, found, request, dataset or [], domains, quick, planning=dry_run))
     reporter = ConsoleReporter(silent=form is not Format.table)
     announce_jobs(planned, out, reporter)
     if dry_run:

@@ -44,9 +44,10 @@ def preset(name: str, dataset: str, domain: str | None, setting: str = Domains.s
     layer: Layer = {}
     for part in (tables.get("all", {}), own, by_source.get(canonical_name(domain or ""), {})):
         layer = merge(layer, part)
+    usual = any(key not in settings() and set(table) - set(settings()) for key, table in tables.items())
+    if setting not in tables and not (setting == Domains.setting and usual):
+        raise InvalidConfig(f"preset {name} is for another setting than {setting}; take --preset default")
     if setting != Domains.setting:
-        if setting not in tables:
-            raise InvalidConfig(f"preset {name} is for another setting than {setting}; take --preset default")
         layer = merge(merge(layer, tables[setting]), by_setting[setting])
     return spell_out(layer)
 

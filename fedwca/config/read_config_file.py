@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedwca.config.run_config import Layer, RunConfig, spell_out
+from fedwca.core.input_files import refuse_special
 from fedwca.errors import InvalidConfig
 from fedwca.registry import describe_unknown
 
@@ -19,6 +20,7 @@ def read_file(path: Path) -> Layer:
         InvalidConfig: the file is not there or not readable.
     """
     try:
+        refuse_special(path)
         text = path.read_text()
         values = json.loads(text, object_pairs_hook=_each_once) if path.suffix == ".json" else tomllib.loads(text)
     except OSError as error:

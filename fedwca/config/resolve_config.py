@@ -88,8 +88,9 @@ def resolve_plan(
         (written if given.get(partition.named) is None else given)["partition"] = partition.name
 
     def layers(domain: str | None) -> dict[str, Layer]:
-        dataset, domain = str(top.get("dataset", "digits_mini")), top.get(partition.named) or domain
-        base = preset(preset_name, dataset, domain, partition.setting)
+        # Whatever a file holds is looked up as text here, and checked with the whole configuration.
+        dataset, asked = str(top.get("dataset", "digits_mini")), top.get(partition.named) or domain
+        base = preset(preset_name, dataset, None if asked is None else str(asked), partition.setting)
         own = merge(given, parse_set_options(pairs, chosen_names(merge(base, top))))
         return {f"preset {preset_name}": base, "config": written, "CLI": own}
 

@@ -30,11 +30,12 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
         write: writes all of it to the temporary file it is given, in the same folder and with the same suffix.
 
     Raises:
-        OSError: the path is a folder, or its folder cannot be written to. The temporary file never stays behind.
+        OSError: the path is a folder, or the file cannot be written; names it. Neither the temporary file nor an empty
+            folder stays behind.
     """
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "it is a folder; name a file in it", str(path))
-    path.parent.mkdir(parents=True, exist_ok=True)
+    made = _make_folders(path.parent)
     _remove_abandoned(path)
     temporary = path.with_name(f".{path.stem}-{uuid.uuid4().hex}{path.suffix}")
     try:
@@ -43,8 +44,21 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
             with temporary.open("rb+") as file:
                 os.fsync(file.fileno())
             temporary.replace(path)
-    finally:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        for folder in made:
+            with suppress(OSError):  # somebody else writes there
+                folder.rmdir()
+        if isinstance(error, OSError) and error.filename is None and error.errno is not None:
+            error.filename = str(path)  # the system says of a full disk only that it is full
+        raise
+
+
+def _make_folders(path: Path) -> list[Path]:
+    """Make a folder and those above it; returns those that were not there, the innermost first."""
+    made = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    return made
 
 
 @contextmanager

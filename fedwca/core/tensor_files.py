@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import pickle
+import warnings
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +16,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from fedwca.core.files import write_atomically
+from fedwca.core.input_files import refuse_special
 from fedwca.errors import CheckpointError
 
 
@@ -62,6 +65,7 @@ def open_tensors(path: Path) -> TensorFile:
         CheckpointError: it is missing, cut off or damaged.
     """
     try:
+        refuse_special(path)
         with safe_open(str(path), "pt") as file:
             return TensorFile(path, file.metadata() or {})
     except (SafetensorError, OSError) as error:
@@ -147,13 +151,21 @@ def read_tensors(path: Path, taker: str) -> dict[str, Tensor]:
     if path.suffix == ".safetensors":
         return open_tensors(path).tensors()
     try:
+        refuse_special(path)
         return _read_torch(path)
+    except pickle.UnpicklingError as error:  # torch's own words advise to run what is in it
+        raise CheckpointError(
+            f"{path}: holds pickled objects beside tensors, which could run code, or is damaged; {taker} a "
+            ".safetensors or .pth state dict of tensors alone"
+        ) from error
     except Exception as error:  # torch raises whatever a damaged file leads it to
         raise _unreadable(path, error) from error
 
 
 def _read_torch(path: Path) -> dict[str, Tensor]:
-    state = torch.load(path, map_location="cpu", weights_only=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about pickles, which are refused
+        state = torch.load(path, map_location="cpu", weights_only=True)
     state = state.get("state_dict", state)
     tensors = {name: tensor for name, tensor in state.items() if isinstance(tensor, Tensor)}
     return {name.removeprefix("module."): tensor for name, tensor in tensors.items()}
@@ -211,6 +223,7 @@ def file_digest(path: Path) -> str:
         CheckpointError: the file cannot be read.
     """
     try:
+        refuse_special(path)
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()[:16]
     except OSError as error:

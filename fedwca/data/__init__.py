@@ -9,17 +9,12 @@ from __future__ import annotations
 from fedwca.core.files import write_atomically
 from fedwca.data.archives import read_npz
 from fedwca.data.cache import cache_dir, data_dir
-from fedwca.data.dataset import Domain, FederatedDataset
+from fedwca.data.dataset import DatasetWarning, Domain, FederatedDataset
 from fedwca.data.folders import read_image_folder
 from fedwca.data.metrics import Metrics
 from fedwca.data.partition import ClientImages, Federation, leave_one_out, partition
 from fedwca.data.readers import read_domains
 from fedwca.errors import DatasetMissing
-
-
-class DatasetWarning(UserWarning):
-    """A data set is usable but not what its name promises, such as a subset of a published one."""
-
 
 __all__ = [
     "ClientImages",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import zipfile
 import zlib
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedwca.core.input_files import free_memory, refuse_special
 from fedwca.data.dataset import Images, Integers
 from fedwca.errors import DataError
 
@@ -84,6 +86,7 @@ def file_md5(path: Path) -> str:
         DataError: the file cannot be read.
     """
     try:
+        refuse_special(path)
         with path.open("rb") as file:
             return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
     except OSError as error:
@@ -97,11 +100,47 @@ def read_arrays(path: Path, keys: tuple[str, ...]) -> dict[str, NDArray[Any]]:
         DataError: the file is damaged or is no archive; the message names it.
     """
     try:
+        refuse_special(path)
         # Opened here, because numpy leaves its own file open where it finds the archive damaged.
         with path.open("rb") as file:
-            archive = np.load(file, allow_pickle=False)
-            if not isinstance(archive, np.lib.npyio.NpzFile):
+            magic = file.read(6)
+            if magic == b"\x93NUMPY":
                 raise DataError(f"{path} is a single array, not an .npz archive")
-            return {key: archive[key] for key in keys if key in archive.files}
-    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+            with zipfile.ZipFile(file) as archive:
+                _check_sizes(path, archive, keys)
+            file.seek(0)
+            found = np.load(file, allow_pickle=False)
+            return {key: found[key] for key in keys if key in found.files}
+    # zipfile raises RuntimeError for an encrypted member, NotImplementedError for one packed in a way it does not know.
+    except (OSError, EOFError, ValueError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(f"{path} cannot be read as an .npz archive without pickled objects: {error}") from error
+
+
+def _check_sizes(path: Path, archive: zipfile.ZipFile, keys: tuple[str, ...]) -> None:
+    """Compare what the members declare with what is there and what memory is free, before anything is unpacked.
+
+    Raises:
+        DataError: a member is no array, declares another size than it has, or all together do not fit into memory.
+    """
+    wanted = 0
+    for member in archive.infolist():
+        key = member.filename.removesuffix(".npy")
+        if key not in keys:
+            continue
+        with archive.open(member) as file:
+            try:
+                version = np.lib.format.read_magic(file)
+                read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+                shape, _, dtype = read(file)
+            except ValueError as error:
+                raise DataError(f"{path}: {key} is no array ({error})") from None
+            if dtype.hasobject:
+                raise DataError(f"{path}: {key} cannot be read without pickled objects, which could run code")
+            declared, there = math.prod(shape) * dtype.itemsize, member.file_size - file.tell()
+        if declared != there:
+            raise DataError(f"{path}: {key} declares {declared:,} bytes {list(shape)}, and {there:,} are there")
+        wanted += declared
+    free = free_memory()
+    if free is not None and wanted > free:
+        has = f"{free / 2**30:.1f} GiB of memory are free"
+        raise DataError(f"{path} takes {wanted / 2**30:.1f} GiB unpacked, and {has}")

@@ -20,6 +20,10 @@ Images = NDArray[np.uint8]
 Integers = NDArray[np.int64]
 
 
+class DatasetWarning(UserWarning):
+    """A data set is usable but not what its name promises, such as a subset of a published one."""
+
+
 @dataclass(frozen=True, eq=False)
 class Domain:
     """Labelled images that look alike.
@@ -177,12 +181,18 @@ def sorted_classes(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def resize_images(images: Images, size: int) -> Images:
-    """``[N, H, W, 3]`` to ``[N, size, size, 3]``; see `FederatedDataset.resized`."""
+    """``[N, H, W, 3]`` to ``[N, size, size, 3]``; see `FederatedDataset.resized`.
+
+    Raises:
+        DataError: the images have no pixels.
+    """
     import torch
     from torch.nn.functional import interpolate
 
     if images.shape[1:3] == (size, size):
         return images
+    if 0 in images.shape[1:3]:
+        raise DataError(f"images of {images.shape[1]} × {images.shape[2]} pixels show nothing; 1 × 1 is the least")
     resized = np.empty((len(images), size, size, 3), np.uint8)
     for start in range(0, len(images), 1024):  # a slice at a time bounds the float copy
         part = torch.from_numpy(np.ascontiguousarray(images[start : start + 1024])).permute(0, 3, 1, 2).float()

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from fedwca.core.input_files import refuse_special
 from fedwca.data.dataset import Images
 from fedwca.errors import DataError
 
@@ -24,6 +25,7 @@ def decode_image(path: Path, size: int, stretch: bool = False) -> Images:
         DataError: the file does not decode; the message names it.
     """
     try:
+        refuse_special(path)
         with Image.open(path) as file:
             image = _rgb(ImageOps.exif_transpose(file))
             if stretch:

@@ -5,6 +5,7 @@ How one domain is read is in `fedwca.data.archives` and `fedwca.data.folders`.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,10 +13,12 @@ import numpy as np
 
 from fedwca.core.printable import printable
 from fedwca.data.archives import Archive, read_npz
-from fedwca.data.dataset import Domain, FederatedDataset, canonical_domain, sorted_classes
+from fedwca.data.dataset import DatasetWarning, Domain, FederatedDataset, canonical_domain, sorted_classes
 from fedwca.data.folders import is_hidden, read_image_folder
 from fedwca.errors import DataError, DatasetMissing, UsageError
 
+MOST_LABELS = 65_536
+"""Labels without names are numbers below it: a larger one is a mistake, and would be taken for so many classes."""
 LAYOUT = "<root>/<name>/<domain>.npz (images uint8 [N, H, W] or [N, H, W, 3], labels int64 [N]) or \
 <root>/<name>/<domain>/<class>/<image>"
 
@@ -83,10 +86,13 @@ def read_domains(
         lacks = f"is no domain {', '.join(absent)}" if absent and found else "are no domains"
         layout = LAYOUT if name else LAYOUT.replace("<root>/<name>/", "<data>/")
         raise DatasetMissing(f"there {lacks} in {folder or root / (name or '')}; the layout is {layout}")
-    archives = {
-        domain: read_npz(path) if path.suffix == ".npz" else Archive(*read_image_folder(path, size, stretch))
-        for domain, path in ((domain, found[domain]) for domain in wanted)
-    }
+    try:
+        archives = {
+            domain: read_npz(path) if path.suffix == ".npz" else Archive(*read_image_folder(path, size, stretch))
+            for domain, path in ((domain, found[domain]) for domain in wanted)
+        }
+    except OSError as error:  # a folder of images that may not be read
+        raise DataError(f"{error.filename or folder} cannot be read: {error.strerror or error}") from None
     return assemble_dataset(canonical_domain(printable(name or folder.name)), archives, classes, gaps).resized(size)
 
 
@@ -113,7 +119,14 @@ def assemble_dataset(
         raise DataError(f"the domains of {name!r} must have the same classes, but {'; '.join(lacks)}")
     labelled = [archive.labels for archive in archives.values() if len(archive.labels)]
     most = max((int(labels.max()) for labels in labelled), default=-1)
+    if not union and not unnamed and most >= MOST_LABELS:
+        where = next(domain for domain, archive in archives.items() if most in archive.labels)
+        raise DataError(
+            f"data set {name!r}, domain {where!r}: has the label {most}; labels without names are 0 to "
+            f"{MOST_LABELS - 1} at most"
+        )
     classes = sorted_classes(union) or unnamed or tuple(str(label) for label in range(most + 1))
+    number = {label: index for index, label in enumerate(classes)}
     domains = {}
     for domain, archive in archives.items():
         own = archive.classes or classes
@@ -121,6 +134,14 @@ def assemble_dataset(
         if low < 0 or high >= len(own):
             span = f"0 to {len(own) - 1}, not {low} to {high}"
             raise DataError(f"data set {name!r}, domain {domain!r}: labels must be {span}")
-        renumbered = np.array([classes.index(label) for label in own], np.int64)[archive.labels]
+        renumbered = np.array([number[label] for label in own], np.int64)[archive.labels]
         domains[domain] = Domain(domain, archive.images, renumbered, archive.groups, archive.part)
+    used = np.unique(np.concatenate([domain.labels for domain in domains.values()]))
+    if 2 * len(used) < len(classes):
+        warnings.warn(
+            f"{name}: {len(classes) - len(used):,} of {len(classes):,} classes have no image in any domain; are the "
+            "labels right?",
+            DatasetWarning,
+            stacklevel=2,
+        )
     return FederatedDataset(name, classes, domains)

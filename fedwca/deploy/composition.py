@@ -43,6 +43,8 @@ class Composition(UserValues):
     """Share of an update's entries that is uploaded, the largest; None: all. An entry takes twice a number's bytes."""
     feedback: bool = False
     """Whether a client adds what it left out to its next update."""
+    names: tuple[str, ...] = ()
+    """Names of the M classes; a client needs them to use its model. Empty: 0, 1, …"""
     classes: PositiveInt
     """M."""
     seed: NonNegativeInt = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any
 
 from torch import Tensor
 
+from fedwca._version import __version__
+from fedwca.core.model_description import KEY, ModelDescription, weights_hash
 from fedwca.core.tensor_files import open_tensors, write_tensors
 from fedwca.deploy.client import Client
 from fedwca.deploy.composition import Composition
@@ -18,6 +21,7 @@ from fedwca.deploy.wire_messages import row_to_tensors, tensors_to_row
 from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import CheckpointError
 from fedwca.federated.server import Server
+from fedwca.registry import Registry
 
 SESSION_FORMAT, CLIENT_FORMAT = "2", "1"
 """Versions of these files."""
@@ -121,10 +125,33 @@ def resume_client(client: Client, path: Path) -> None:
 
 
 def save_final(client: Client, folder: Path) -> None:
-    """The model a client ends with, with the classifier: a state dict that `fedwca bench --checkpoint` reads too."""
+    """The model a client ends with, as `fedwca export` writes one: `predict`, `export` and `--checkpoint` read it."""
     assert client.final is not None
+    assert client.composition is not None
     parts = row_to_tensors(client.final.cpu(), client.engine.layout)
-    write_tensors(folder / FINAL, {**client.engine.network.state_dict(), **parts}, private=True)
+    tensors = {**client.engine.network.state_dict(), **parts}
+    about = describe_final(client, client.composition, tensors)
+    write_tensors(folder / FINAL, tensors, {KEY: about.text()}, private=True)
+
+
+def describe_final(client: Client, composition: Composition, tensors: Mapping[str, Tensor]) -> ModelDescription:
+    """What a client knows of the model that it ends with: not who the others were, nor how good it is."""
+    model = composition.architecture()
+    text = composition.model_dump_json()
+    return ModelDescription(
+        fedwca=__version__,
+        classes=composition.names or tuple(map(str, range(composition.classes))),
+        side=model.stored,
+        model=Registry.dump(model),
+        method=str(composition.aggregator["name"]),
+        label=composition.method()[0].label or str(composition.aggregator["name"]),
+        holder=f"client {client.index}",
+        dataset="a deployment",
+        source="the server's",
+        rounds=0 if client.round_start is None else client.round_start[0] + 1,
+        config_hash=hashlib.sha256(text.encode()).hexdigest()[:16],
+        weights_hash=weights_hash(tensors),
+    )
 
 
 def read_final(folder: Path, layout: Layout) -> Tensor:

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 
 import torch
 
+from fedwca.core.number_variables import number_in_environment
+
 
 @contextmanager
 def limit_to_one_thread() -> Iterator[None]:
@@ -24,4 +26,4 @@ def count_cores() -> int:
     """Cores this process may use; what `torchrun` started beside it on this machine has as many."""
     affinity = getattr(os, "sched_getaffinity", None)
     there = len(affinity(0)) if affinity else os.cpu_count() or 1
-    return max(1, there // int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
+    return max(1, there // max(1, number_in_environment("LOCAL_WORLD_SIZE", 1)))

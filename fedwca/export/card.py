@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from fedwca.core.model_description import ModelDescription
 from fedwca.core.printable import printable
-from fedwca.export.description import ModelDescription
 from fedwca.results.tables import escape_markdown
 
 RUN = {

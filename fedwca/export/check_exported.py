@@ -7,9 +7,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from fedwca.core.model_description import ModelDescription
 from fedwca.engine.randomness import fold_key, uniform
 from fedwca.errors import FedwcaError
-from fedwca.export.description import ModelDescription
 from fedwca.export.inference import InferenceModel
 from fedwca.export.load_model import open_model
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 from typing import cast
 
 import torch
@@ -26,11 +25,3 @@ class InferenceModel(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Logits."""
         return cast(Tensor, self.network(self.network.prepare(images))[0])
-
-
-def weights_hash(network: Network) -> str:
-    """Hash of a model's tensors, by name: equal for equal models, whatever file they are in."""
-    content = hashlib.sha256()
-    for name, tensor in sorted(network.state_dict().items()):
-        content.update(name.encode() + b"\0" + tensor.detach().cpu().contiguous().numpy().tobytes())
-    return content.hexdigest()[:16]

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedwca.core.model_description import KEY, ModelDescription
 from fedwca.core.network import Network
 from fedwca.core.tensor_files import fill_module, open_tensors, refuse_others
 from fedwca.errors import CheckpointError, UnknownComponent, UsageError
-from fedwca.export.description import KEY, ModelDescription
 from fedwca.export.inference import InferenceModel
 from fedwca.models import models
 
@@ -76,6 +76,15 @@ def open_model(path: Path, device: str = "cpu", *, trust_code: bool = False) -> 
 
 
 def _safetensors(path: Path, device: str) -> LoadedModel:
+    return serve_model(*read_exported(path), device)
+
+
+def read_exported(path: Path) -> tuple[Network, ModelDescription]:
+    """The network in a ``.safetensors`` file of `fedwca export` or of a deployed client, and what is said of it.
+
+    Raises:
+        CheckpointError: the file is damaged, of another architecture than it says, or not one of these.
+    """
     file = open_tensors(path)
     about = ModelDescription.read(file.metadata.get(KEY), path)
     try:
@@ -85,7 +94,7 @@ def _safetensors(path: Path, device: str) -> LoadedModel:
     tensors = file.tensors()
     fill_module(network, tensors, path)
     refuse_others(network, tensors, path)
-    return serve_model(network.eval(), about, device)
+    return network.eval(), about
 
 
 def _onnx(path: Path, device: str) -> LoadedModel:

@@ -12,11 +12,10 @@ import torch
 from torch import Tensor
 
 from fedwca._version import __version__
+from fedwca.core.model_description import ModelDescription, weights_hash
 from fedwca.core.network import Architecture, Network
 from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.errors import DataError, UsageError
-from fedwca.export.description import ModelDescription
-from fedwca.export.inference import weights_hash
 from fedwca.newcomers.join import JoinedClient
 from fedwca.results.read_run import run_identity
 from fedwca.results.run_schemas import read_records
@@ -181,7 +180,7 @@ def describe_model(reopened: OpenedRun, network: Network, **more: object) -> Mod
             "source": labelled_domains(reopened),
             "rounds": reopened.round + 1,
             "config_hash": run_identity(reopened.about),
-            "weights_hash": weights_hash(network),
+            "weights_hash": weights_hash(network.state_dict()),
             **more,
         }
     )

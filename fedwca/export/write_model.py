@@ -11,12 +11,12 @@ from typing import Literal, get_args
 import torch
 
 from fedwca.core.files import write_atomically
+from fedwca.core.model_description import KEY, ModelDescription
 from fedwca.core.network import Network
 from fedwca.core.tensor_files import save_tensors
 from fedwca.errors import FedwcaError, UsageError
 from fedwca.export.card import model_card
 from fedwca.export.check_exported import compare_outputs, comparison_images
-from fedwca.export.description import KEY, ModelDescription
 from fedwca.export.inference import InferenceModel
 
 Kind = Literal["safetensors", "onnx", "torch-export"]

@@ -18,7 +18,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -136,13 +136,13 @@ def _digest(
     )
 
 
-def _endless_order(keys: Callable[[int], int], images: int, batch: int) -> Iterator[Tensor]:
+def _endless_order(key: Sequence[int | str], images: int, batch: int) -> Iterator[Tensor]:
     """Places ``[batch]`` of one step after another, pass after pass, each in an order drawn anew."""
     waiting = torch.zeros(0, dtype=torch.long)
     passes = count()
     while True:
         while len(waiting) < batch:
-            waiting = torch.cat([waiting, permutation(keys(next(passes)), images)])
+            waiting = torch.cat([waiting, permutation(fold_key([*key, next(passes)]), images)])
         yield waiting[:batch]
         waiting = waiting[batch:]
 
@@ -155,12 +155,12 @@ class _Trainer:
     ) -> None:
         self.network, self.central, self.training = network, central, training
         device = network.classifier.weight.device
-        images, labels, others = data.images, data.labels, (data.target,)
+        images, labels, others = data.images, data.labels, [data.target]
         if central.oracle:
             assert data.target_labels is not None
             images, labels = (data.target,), (data.target_labels,)
         if central.pooled:
-            images, labels, others = (torch.cat(images),), (torch.cat(labels),), ()
+            images, labels, others = (torch.cat(images),), (torch.cat(labels),), []
         # Channels last in memory, as the network reads them.
         self.images = [each.to(device, memory_format=torch.channels_last) for each in (*images, *others)]
         self.labels = [each.to(device) for each in labels]
@@ -168,8 +168,7 @@ class _Trainer:
         self.steps = max(math.ceil(len(each) / self.batch) for each in labels)
         self.keys = {word: fold_key([seed, f"central {word}"]) for word in ("dropout", "crop")}
         self.orders = [
-            _endless_order(lambda number, at=at: fold_key([seed, "central order", at, number]), len(each), self.batch)
-            for at, each in enumerate(self.images)
+            _endless_order((seed, "central order", at), len(each), self.batch) for at, each in enumerate(self.images)
         ]
         self.positions = torch.arange(len(self.images) * self.batch, device=device)
         with initial_weights(fold_key([seed, "central parts"]) >> 1):

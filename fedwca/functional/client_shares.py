@@ -155,10 +155,9 @@ def _count_shards(counts: Positions, shards: int) -> Positions:
     if shards < len(counts):
         raise UsageError(f"{shards} shards are too few for {len(counts)} classes; give clients more of them")
     if shards % len(counts) == 0:
-        even: Positions = np.full(len(counts), shards // len(counts), np.int64)
-        return even
+        return np.full_like(counts, shards // len(counts))
     exact = shards * counts / counts.sum()
-    numbers = np.maximum(1, np.floor(exact).astype(np.int64))
+    numbers: Positions = np.maximum(1, np.floor(exact).astype(np.int64))
     while numbers.sum() < shards:
         numbers[np.argmax(exact - numbers)] += 1
     while numbers.sum() > shards:

@@ -11,11 +11,12 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from fedwca.config.baselines import baseline_names
+from fedwca.config.baselines import baseline_names, settings
 from fedwca.config.method_spec import parse_method
 from fedwca.config.run_config import Layer, RunConfig, merge
 from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import UnknownComponent, UsageError
+from fedwca.partitions import Partition, partitions
 from fedwca.registry import canonical_name, describe_unknown
 from fedwca.runs.load_data import architecture
 
@@ -45,12 +46,16 @@ class Definition(BaseModel):
 
     title: str
     """What it is about."""
-    shows: Literal["accuracy", "clusters", "domains", "weights", "images", "messages"] = "accuracy"
+    shows: Literal["accuracy", "clusters", "domains", "weights", "images", "phases", "messages"] = "accuracy"
     """What of the runs it shows."""
+    partition: str = RunConfig.model_fields["partition"].default
+    """Who has labels; says too whether domains are sources or targets."""
+    preset: str = "paper"
+    """What holds where neither the table nor the user says anything."""
     datasets: tuple[str, ...]
     """Data sets it is published for."""
-    sources: dict[str, tuple[str, ...]] = {}
-    """Source domains by data set; where none are named: all."""
+    domains: dict[str, tuple[str, ...]] = {}
+    """Sources, or targets, by data set; where none are named: all."""
     rows: dict[str, str]
     """Rows as the paper calls them, and the method of each."""
     settings: Layer = {}
@@ -60,10 +65,17 @@ class Definition(BaseModel):
     messages: Messages | None = None
     """Of a table that shows how often models travel."""
 
+    @property
+    def rules(self) -> type[Partition]:
+        """The partition itself."""
+        return partitions.get(self.partition)
+
     def layer(self) -> Layer:
         """Methods, probes and settings as a layer of a run's configuration."""
         probes = [layer_clusterer(signature) for signature in self.signatures.values()]
-        return {**self.settings, "baselines": list(self.rows.values()), "composed": False, "probes": probes}
+        methods = {"baselines": list(self.rows.values()), "composed": False, "probes": probes}
+        usual = self.partition == RunConfig.model_fields["partition"].default
+        return {**self.settings, **({} if usual else {"partition": self.partition}), **methods}
 
     def chosen(self, rows: Sequence[str]) -> Definition:
         """Only some of the rows; none named: all.
@@ -84,17 +96,14 @@ class Definition(BaseModel):
         Raises:
             UnknownComponent: names the row and the baseline that is not there.
         """
+        known = baseline_names(self.rules.setting)
         for row, word in self.rows.items():
-            if (head := parse_method(word).head) not in baseline_names():
-                others = " ".join(f"--row {other!r}" for other, w in self.rows.items() if _known(w))
+            if (head := parse_method(word).head) not in known:
+                others = " ".join(f"--row {other!r}" for other, w in self.rows.items() if parse_method(w).head in known)
                 raise UnknownComponent(
                     f"{name}, row {row!r}: needs the baseline {head!r}, which this version does not have; "
                     f"the others run with {others}"
                 )
-
-
-def _known(word: str) -> bool:
-    return parse_method(word).head in baseline_names()
 
 
 def layer_clusterer(signature: int | str) -> str:
@@ -124,11 +133,12 @@ def definition(name: str) -> Definition:
     return Definition(**read_toml("reproduce")[canonical_name(name)])
 
 
-def quick_settings(dataset: str) -> Layer:
-    """What ``--quick`` puts over the preset."""
+def quick_settings(dataset: str, setting: str) -> Layer:
+    """What ``--quick`` puts over the preset in a setting; the setting's own values stand over the data set's."""
     found = read_toml("reproduce")["quick"]
-    layer: Layer = found.get(canonical_name(dataset), found["else"])
-    return layer
+    layer: Layer = dict(found.get(canonical_name(dataset), found["else"]))
+    own = {name: layer.pop(name, {}) for name in settings()}
+    return merge(layer, own[setting])
 
 
 @dataclass(frozen=True)
@@ -171,5 +181,6 @@ def fitting_definitions(found: Definition, config: RunConfig) -> Definition:
 
 def layered_settings(found: Definition, dataset: str, small: bool, given: Layer) -> Layer:
     """The layer for one data set: the definition over ``--quick``, the command line over both."""
-    base = merge(quick_settings(dataset) if small else {}, {**found.layer(), "dataset": dataset})
+    quick = quick_settings(dataset, found.rules.setting) if small else {}
+    base = merge(quick, {**found.layer(), "dataset": dataset})
     return merge(base, given)

@@ -1,10 +1,10 @@
-"""What `fedwca reproduce` does: one job a data set, one run folder a source."""
+"""What `fedwca reproduce` does: one job a data set, one run folder a source, or a target."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from fedwca.config.method_spec import parse_method
 from fedwca.config.resolve_config import RunPlan
 from fedwca.core.dotted_keys import flatten_keys
 from fedwca.datasets import datasets
-from fedwca.errors import FedwcaError
+from fedwca.errors import FedwcaError, UsageError
 from fedwca.registry import canonical_name
 from fedwca.reproduce.cost_estimate import Cost, estimate_cost
 from fedwca.reproduce.definitions import (
@@ -25,6 +25,7 @@ from fedwca.reproduce.definitions import (
     published_table,
     quick_settings,
 )
+from fedwca.reproduce.phases_table import phases_apart
 from fedwca.reproduce.side_by_side import accuracies_beside, clusters_beside
 from fedwca.results.comparison import Comparison
 from fedwca.results.pictures import clusters, draw_bars, draw_weights, save
@@ -46,7 +47,7 @@ class Job:
     table: str
     found: Definition
     requests: dict[str, RunRequest]
-    """By source domain."""
+    """By source, or target."""
     plans: dict[str, RunPlan]
     dataset: str
     printed: PublishedTable | None
@@ -64,11 +65,16 @@ class Job:
     @property
     def cost(self) -> Cost:
         """Of everything, whether it is there already or not."""
-        return sum((_cost(p, source) for source, p in self.plans.items()), Cost(0, 0, 0.0, 0.0))
+        return sum((_cost(p, domain) for domain, p in self.plans.items()), Cost(0, 0, 0.0, 0.0))
+
+    @property
+    def named(self) -> str:
+        """What its domains are: source or target."""
+        return self.found.rules.named
 
 
-def _cost(decided: RunPlan, source: str, names: Sequence[str] | None = None) -> Cost:
-    return estimate_cost(decided.config, source, [r for m, r in decided.methods if names is None or m.name in names])
+def _cost(decided: RunPlan, domain: str, names: Sequence[str] | None = None) -> Cost:
+    return estimate_cost(decided.config, domain, [r for m, r in decided.methods if names is None or m.name in names])
 
 
 @dataclass(frozen=True)
@@ -81,15 +87,31 @@ class ReproductionRequest:
     """What the user sets."""
     datasets: Sequence[str] = ()
     """Empty: the paper's."""
-    sources: Sequence[str] = ()
-    """Empty: the paper's."""
+    domains: Sequence[str] = ()
+    """Sources, or targets; empty: the paper's."""
     quick: bool = False
     planning: bool = False
     """Without looking at files."""
 
 
+def domains_named(named: str, given: Mapping[str, Sequence[str]]) -> Sequence[str]:
+    """The domains that a user names, as what they are in a table.
+
+    Args:
+        named: source or target.
+        given: domains by the option they came with.
+
+    Raises:
+        UsageError: they came with the other option.
+    """
+    for option, domains in given.items():
+        if domains and option != named:
+            raise UsageError(f"--{option} {domains[0]}: the domains of this table are {named}s; take --{named}")
+    return given[named]
+
+
 def plan_jobs(wanted: ReproductionRequest) -> list[Job]:
-    """The jobs of a table, every source checked before anything is trained."""
+    """The jobs of a table, every source or target checked before anything is trained."""
     table, found, asked, quick = wanted.table, wanted.found, wanted.asked, wanted.quick
     made = []
     for name in [canonical_name(name) for name in wanted.datasets] or found.datasets:
@@ -98,9 +120,10 @@ def plan_jobs(wanted: ReproductionRequest) -> list[Job]:
         layer = layered_settings(fits, name, quick, asked.layer)
         request = replace(asked, layer=layer, said=setting_origins(wanted, fits, name))
         printed = published_table(table, name)
-        sources = list(wanted.sources) or list(found.sources.get(name, ["all"]))
-        requests = {str(one.layer["source"]): one for one in chosen_domains(request, sources, wanted.planning)}
-        plans = {source: one.plan() for source, one in requests.items()}
+        domains = list(wanted.domains) or list(found.domains.get(name, ["all"]))
+        named = found.rules.named
+        requests = {str(one.layer[named]): one for one in chosen_domains(request, domains, wanted.planning)}
+        plans = {domain: one.plan() for domain, one in requests.items()}
         config = next(iter(plans.values())).config
         made.append(Job(canonical_name(table), fits, requests, plans, dataset_name(config), printed, quick))
     return made
@@ -108,11 +131,13 @@ def plan_jobs(wanted: ReproductionRequest) -> list[Job]:
 
 def setting_origins(wanted: ReproductionRequest, found: Definition, name: str) -> dict[str, str]:
     """What the table or ``--quick`` sets for a data set, and the user did not."""
-    whole = {**found.layer(), "dataset": name, "source": ""}
-    own = {key: "--quick" for key, _ in flatten_keys(quick_settings(name))} if wanted.quick else {}
+    named = found.rules.named
+    whole = {**found.layer(), "dataset": name, named: ""}
+    quick = quick_settings(name, found.rules.setting) if wanted.quick else {}
+    own = {key: "--quick" for key, _ in flatten_keys(quick)}
     own |= {key: f"reproduce {canonical_name(wanted.table)}" for key, _ in flatten_keys(whole)}
     theirs = {key for key, _ in (*flatten_keys(wanted.asked.layer), *wanted.asked.pairs)}
-    theirs |= {key for key, named in (("dataset", wanted.datasets), ("source", wanted.sources)) if named}
+    theirs |= {key for key, given in (("dataset", wanted.datasets), (named, wanted.domains)) if given}
     return {key: origin for key, origin in own.items() if key not in theirs}
 
 
@@ -121,12 +146,12 @@ def announce_jobs(planned: Sequence[Job], out: Path, reporter: RunReporter) -> N
     say = reporter.note
     for job in planned:
         say(job.title)
-        for source, decided in job.plans.items():
+        for domain, decided in job.plans.items():
             there, missing = sort_methods(decided, out)
-            left = _cost(decided, source, missing)
+            left = _cost(decided, domain, missing)
             had = f"; {len(there)} of {len(decided.methods)} methods are there already" if there else ""
-            say(f"  source {source}: {_amount(left) if missing else 'nothing to run'}{had}")
-    total = [_cost(p, s, sort_methods(p, out)[1]) for job in planned for s, p in job.plans.items()]
+            say(f"  {job.named} {domain}: {_amount(left) if missing else 'nothing to run'}{had}")
+    total = [_cost(p, domain, sort_methods(p, out)[1]) for job in planned for domain, p in job.plans.items()]
     whole = sum(total, Cost(0, 0, 0.0, 0.0))
     amount = _amount(whole, " (methods × source models × trials)")
     say(f"In all {amount}." if whole.runs else "All runs are there.")
@@ -166,15 +191,17 @@ class JobResult:
 
 def run_job(job: Job, out: Path, reporter: RunReporter) -> JobResult:
     """Run what is missing, then draw the figure and make the table."""
-    gathered = {source: collect_runs(request, out, reporter) for source, request in job.requests.items()}
+    gathered = {domain: collect_runs(request, out, reporter) for domain, request in job.requests.items()}
     figures = []
     if job.found.shows in ("domains", "weights", "images"):
-        for source, found in gathered.items():
-            path = out / f"{job.table}-{job.dataset}-{source}{'-quick' if job.quick else ''}.png"
-            save(draw_figure(job, source, found), path)
+        for domain, found in gathered.items():
+            path = out / f"{job.table}-{job.dataset}-{domain}{'-quick' if job.quick else ''}.png"
+            save(draw_figure(job, domain, found), path)
             figures.append(path)
     if job.found.shows in ("clusters", "images"):
         grid, values = cluster_table(job, gathered)
+    elif job.found.shows == "phases":
+        grid, values = phase_table(job, gathered)
     else:
         grid, values = accuracy_table(job, gathered)
     return JobResult(grid, values, figures)
@@ -185,10 +212,10 @@ def _methods(job: Job) -> dict[str, str]:
 
 
 def accuracy_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[Table, list[dict[str, Any]]]:
-    """Accuracy by source, with the published values."""
-    found = Comparison.of(job.dataset, {source: g.table for source, g in gathered.items()}, None)
+    """Accuracy by source, or target, with the published values."""
+    found = Comparison.of(job.dataset, {domain: g.table for domain, g in gathered.items()}, None)
     values, where = (job.printed.values, job.printed.where) if job.printed else ({}, "")
-    grid = accuracies_beside(job.title, found, _methods(job), values, where)
+    grid = accuracies_beside(job.title, found, _methods(job), values, where, job.named)
     rows = {method: row for row, method in _methods(job).items()}
     entries = []
     for entry in found.flat():
@@ -199,19 +226,24 @@ def accuracy_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[Table,
     return grid, entries
 
 
+def phase_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[Table, list[dict[str, Any]]]:
+    """Accuracy before and after the last phase by target, with differences paired by run."""
+    return phases_apart(job.title, {domain: found.table for domain, found in gathered.items()}, _methods(job))
+
+
 def cluster_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[Table, list[dict[str, Any]]]:
-    """Clusters of round 0 by layer, or by source where no layers are named."""
+    """Clusters of round 0 by layer, or by domain where no layers are named."""
     runs: dict[str, list[dict[str, Any]]] = {}
     domains: dict[str, Sequence[str]] = {}
     (method,) = _methods(job).values()
-    for source, found in gathered.items():
+    for domain, found in gathered.items():
         firsts = [record for record in found.records(method) if record["round"] == 0]
         shown = {
-            row if len(gathered) == 1 else f"{source}: {row}": [r["probes"][layer_clusterer(layer)] for r in firsts]
+            row if len(gathered) == 1 else f"{domain}: {row}": [r["probes"][layer_clusterer(layer)] for r in firsts]
             for row, layer in job.found.signatures.items()
         }
-        by_source = {source: [{"labels": r["labels"], **r["clustering"]} for r in firsts]}
-        for row, clustering in (shown or by_source).items():
+        by_domain = {domain: [{"labels": r["labels"], **r["clustering"]} for r in firsts]}
+        for row, clustering in (shown or by_domain).items():
             runs[row], domains[row] = clustering, found.runs[method].domains
     letters, where = (job.printed.clusters, job.printed.where) if job.printed else ({}, "")
     blocks = len(datasets.get(job.dataset).domains) - 1 if letters else 0
@@ -230,13 +262,13 @@ def cluster_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[Table, 
     return grid, entries
 
 
-def draw_figure(job: Job, source: str, found: CollectedRuns) -> Any:
-    """One figure from the runs of one source; those of single runs show the first.
+def draw_figure(job: Job, domain: str, found: CollectedRuns) -> Any:
+    """One figure from the runs of one source, or target; those of single runs show the first.
 
     Raises:
         FedwcaError: there are too few rounds for it.
     """
-    methods, title = _methods(job), f"{job.dataset}, source {source}{' (--quick)' if job.quick else ''}"
+    methods, title = _methods(job), f"{job.dataset}, {job.named} {domain}{' (--quick)' if job.quick else ''}"
     if job.found.shows == "domains":
         entries = summarise(found.table)
         named = {name: {**entries[name], "label": row} for row, name in methods.items()}

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from fedwca.core.input_files import refuse_special
 from fedwca.errors import FedwcaError
 
 SCHEMA = 2
@@ -253,6 +254,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 def _text(file: Path) -> str:
     try:
+        refuse_special(file)
         return file.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise FedwcaError(f"{file}: cannot be read ({error.strerror or error})") from None

@@ -108,7 +108,9 @@ def summarise(table: Sequence[Row], to: str | None = None) -> dict[str, Any]:
             "domains": {domain: mean(values) for domain, values in row.domains.items()},
             "domain_stds": {domain: deviation(values) for domain, values in row.domains.items()},
             "runs": [
-                {"source_model": source, "trial": trial, "mean": value} for (source, trial), value in row.runs.items()
+                {"source_model": run[0], "trial": run[1], "mean": value}
+                | ({"before": row.before[run]} if run in row.before else {})
+                for run, value in row.runs.items()
             ],
         }
         if row.before:

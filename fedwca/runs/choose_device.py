@@ -6,6 +6,7 @@ import os
 
 import torch
 
+from fedwca.core.number_variables import number_in_environment
 from fedwca.engine.distributed.process_group import expected_ranks
 from fedwca.errors import UsageError
 
@@ -35,7 +36,7 @@ def resolve_device(name: str) -> str:
 
 def _own_device(device: torch.device) -> str:
     """The GPU of this rank."""
-    beside, there = int(os.environ.get("LOCAL_WORLD_SIZE", expected_ranks()[1])), torch.cuda.device_count()
+    beside, there = number_in_environment("LOCAL_WORLD_SIZE", expected_ranks()[1]), torch.cuda.device_count()
     if device.index is not None and beside > 1:
         raise UsageError(f"--device {device}: {beside} ranks cannot share it; take --device cuda, one device a rank")
     if beside > there:

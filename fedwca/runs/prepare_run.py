@@ -28,6 +28,7 @@ from fedwca.runs import memory_estimate as memory
 from fedwca.runs.check_components import rehearse_components
 from fedwca.runs.checkpointer import Checkpointer
 from fedwca.runs.choose_device import resolve_device
+from fedwca.runs.disk_estimate import refuse_full_disk
 from fedwca.runs.find_resume_points import rewind_run, units_of
 from fedwca.runs.rank_lifecycle import lead_run
 from fedwca.runs.reporter import PlannedRun, RunReporter
@@ -72,7 +73,10 @@ def prepare_run(opened: OpenRunFolder, reporter: RunReporter, ranks: RunRanks) -
     device = resolve_device(plan.config.device)
     splits = TrialSplits(plan.config, dataset, opened.domain)
     first = splits.first()
+    if unmeasured := describe_unmeasured([len(client.test) for client in first.clients]):
+        reporter.warn(unmeasured)
     if opened.earlier is None:
+        refuse_full_disk(folder.path, plan, opened.about["keep"], len(first), len(dataset.classes))
         rehearse_components(plan.config, plan.methods, dataset)
     config, kernels, needed = size_run(opened, first, device, ranks, reporter)
     domains, digest = first.metrics.domains, dataset.digest()
@@ -139,6 +143,26 @@ def has_environment(run: Path) -> bool:
         return bool(read_environment(run))
     except FedwcaError:
         return False
+
+
+def describe_unmeasured(tests: Sequence[int]) -> str | None:
+    """What to know of clients without test images; None where all have some.
+
+    Args:
+        tests: test images of each client.
+
+    >>> describe_unmeasured([2, 0, 3])
+    '1 of 3 clients without test images (client 1): no mean counts it; clients need 3 images for a test image'
+    """
+    without = [client for client, count in enumerate(tests) if count == 0]
+    if not without:
+        return None
+    need = "clients need 3 images for a test image"
+    if len(without) == len(tests):
+        return f"no client has test images, so no accuracy can be measured; {need}"
+    names = ", ".join(map(str, without[:5])) + (f" and {len(without) - 5} more" if len(without) > 5 else "")
+    who, whom = ("client", "it") if len(without) == 1 else ("clients", "them")
+    return f"{len(without)} of {len(tests)} clients without test images ({who} {names}): no mean counts {whom}; {need}"
 
 
 def kind_of_device(device: str, ranks: RunRanks) -> str:

@@ -191,8 +191,8 @@ def test_a_legend_names_every_method() -> None:
 
 
 def test_the_card_of_a_model_is_text_alone(plain: Run, odd: Path, tmp_path: Path) -> None:
+    from fedwca.core.model_description import ModelDescription
     from fedwca.export.card import model_card
-    from fedwca.export.description import ModelDescription
 
     fields = {
         "fedwca": "1",

@@ -113,6 +113,23 @@ def test_figures_are_drawn(digits: Path, out: Path, figure: str) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+def test_tables_over_targets(digits: Path, tmp_path: Path) -> None:
+    rows = ["--row", "FedAvg", "--row", "MDMGB"]
+    more = ["--set", "finish_training.epochs=1", "--source-models", "2", "--samples", "60"]
+    run = reproduce(digits, tmp_path, "sfda-parts", *rows, "--target", "svhn", *more, "--format", "json")
+    assert run.code == 0, run.err
+    values = {entry["row"]: entry for entry in json.loads(run.out)["values"]}
+    assert values["MDMGB"]["after"]["n"] == values["MDMGB"]["gain"]["n"] == 2
+    assert values["MDMGB"]["ahead_before"] is not None
+    assert (tmp_path / "digit_five-svhn").is_dir()
+    beside = reproduce(digits, tmp_path, "sfda-table1", "--row", "SFDA", "--target", "svhn", *more, "--format", "json")
+    assert beside.code == 0, beside.err
+    assert "not run again" in beside.err
+    (entry,) = json.loads(beside.out)["values"]
+    assert entry["published"] == 86.02
+    assert entry["mean"] == values["MDMGB"]["after"]["mean"]
+
+
 def test_messages_need_no_run(tmp_path: Path) -> None:
     run = call("reproduce", "sfda-table4", "--out", str(tmp_path), "--format", "markdown")
     assert run.code == 0, run.err
@@ -124,6 +141,7 @@ def test_messages_need_no_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
+        (["sfda-parts", "--source", "mnist"], "the domains of this table are targets; take --target"),
         (["table1"], "no table or figure to run 'table1'"),
         (["table2", "--row", "FedAvgg"], "did you mean 'FedAvg'"),
         (["table3", "--source", "mnis", "--dry-run"], "did you mean 'mnist'"),

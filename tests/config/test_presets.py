@@ -9,6 +9,7 @@ import pytest
 from fedwca.config.baselines import baseline, baseline_names
 from fedwca.config.presets import preset_names
 from fedwca.config.resolve_config import RunPlan, resolve_plan
+from fedwca.errors import InvalidConfig
 from fedwca.runs.load_data import architecture
 
 # data set, source, lr, lambda, mu, T_a, T_b, rounds, clients
@@ -85,7 +86,33 @@ def test_the_source_that_nobody_names_counts_too() -> None:
     assert values(named)["aggregator"]["ta"] == 0.01
 
 
-@pytest.mark.parametrize("name", preset_names())
+UNLABELED = [name for name in preset_names() if name != "sfda"]
+
+
+@pytest.mark.parametrize(
+    ("dataset", "model", "lam", "rounds", "last"),
+    [("digit-five", "cnn3", 0.1, 36, 30), ("domainnet", "resnet101", 0.3, 4, 15)],
+)
+def test_sfda(dataset: str, model: str, lam: float, rounds: int, last: int) -> None:
+    made = resolve_plan({"dataset": dataset, "target": "sketch", "baselines": []}, preset_name="sfda")
+    config, (own, count) = made.config, made.methods[-1]
+    assert (config.model, config.split, config.rounds, count) == (model, "published", rounds, rounds + 1)
+    assert (config.source_models, config.trials, config.clients) == (3, 1, 1)
+    assert (config.training.epochs, config.training.lr, config.training.batch_size) == (5, 0.01, 64)
+    assert (config.finish_training.epochs, config.finish_training.trains) == (last, "classifier")
+    assert own.name == "sfda"
+    assert own.finish[0].model_dump()["lam"] == lam
+    assert own.objectives[0].model_dump()["smoothing"] == 0.1
+
+
+def test_a_preset_of_another_setting_is_refused() -> None:
+    with pytest.raises(InvalidConfig, match="preset sfda is for another setting than ffreeda"):
+        resolve_plan({"dataset": "digit-five", "source": "mnist"}, preset_name="sfda")
+    with pytest.raises(InvalidConfig, match="preset paper is for another setting than sfda"):
+        resolve_plan({"dataset": "digit-five", "target": "mnist"}, preset_name="paper")
+
+
+@pytest.mark.parametrize("name", UNLABELED)
 @pytest.mark.parametrize("dataset", ["digits-mini", "digit-five", "pacs", "office-home", "folder"])
 def test_every_preset_composes_for_every_data_set(name: str, dataset: str) -> None:
     made = resolve_plan({"dataset": dataset}, preset_name=name)
@@ -93,7 +120,7 @@ def test_every_preset_composes_for_every_data_set(name: str, dataset: str) -> No
     assert all(origin == f"preset {name}" for key, origin in made.origins.items() if key != "dataset")
 
 
-@pytest.mark.parametrize("name", preset_names())
+@pytest.mark.parametrize("name", UNLABELED)
 def test_a_preset_does_not_stand_in_the_way_of_another_composition(name: str) -> None:
     layer = {"dataset": "pacs", "aggregator": "local", "pseudo_labeler": "prototype", "name": "x", "baselines": []}
     made = resolve_plan(layer, preset_name=name)

@@ -23,6 +23,7 @@ from fedwca.cli import app
 from fedwca.config.component_registries import PLURALS, registry_of
 from fedwca.config.resolve_config import resolve_plan
 from fedwca.config.run_config import RunConfig
+from fedwca.core.training_settings import FinishTraining
 from fedwca.engine.client_task import Training
 from fedwca.errors import UnknownComponent
 from fedwca.federated.source_model import SourceTraining
@@ -144,7 +145,8 @@ def test_a_command_line_parses(page: Path, words: list[str], monkeypatch: pytest
             with pytest.raises(typer.Exit):
                 command.callback(**values)
     if words[0] == "compare":
-        resolve_plan({"baselines": context.params["methods"], "composed": False})
+        target = {"target": "neon"} if context.params["target"] else {}
+        resolve_plan({**target, "baselines": context.params["methods"], "composed": False})
     if words[0] == "reproduce":
         definition(context.params["table"]).chosen(context.params["row"] or [])
     if words[0] == "show" and known(words) and canonical_name(words[1]) in PLURALS:
@@ -165,6 +167,8 @@ def test_a_set_option_names_a_field_and_a_value_of_it(page: Path) -> None:
             Training(**{rest[0]: value})
         elif head == "source_training":
             SourceTraining(**{rest[0]: value})
+        elif head == "finish_training":
+            FinishTraining(**{rest[0]: value})
         elif rest[0] not in PLUGINS and not (head == "aggregator" and rest[0] == "p"):
             names = [rest[0]] if len(rest) == 2 else [chosen(head, rest[-1])]
             registry_of(head).build({"name": names[0], rest[-1]: value})

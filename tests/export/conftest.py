@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from fedwca.core.model_description import ModelDescription, weights_hash
 from fedwca.core.network import Network
-from fedwca.export.description import ModelDescription
-from fedwca.export.inference import weights_hash
 
 
 @pytest.fixture
@@ -24,7 +23,7 @@ def about(network: Network) -> ModelDescription:
         clients=(2,),
         rounds=4,
         config_hash="0123456789abcdef",
-        weights_hash=weights_hash(network),
+        weights_hash=weights_hash(network.state_dict()),
         accuracy=75.0,
         source_accuracy=50.0,
         images=12,

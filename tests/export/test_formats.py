@@ -12,11 +12,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from fedwca.core.model_description import KEY, ModelDescription
 from fedwca.core.network import Network
 from fedwca.errors import CheckpointError, FedwcaError, UsageError
 from fedwca.export import write_model as formats
 from fedwca.export.check_exported import comparison_images
-from fedwca.export.description import KEY, ModelDescription
 from fedwca.export.load_model import open_model
 from fedwca.export.write_model import SUFFIXES, Kind, export, kind_of
 from fedwca.models.lenet import LeNet

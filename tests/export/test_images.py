@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from fedwca.core.model_description import ModelDescription
 from fedwca.core.network import Network
 from fedwca.errors import UsageError
-from fedwca.export.description import ModelDescription
 from fedwca.export.load_model import LoadedModel, serve_model
 from fedwca.export.predict import predict
 from fedwca.export.read_images import find_images, load_pictures, stack_images

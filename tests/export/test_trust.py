@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from fedwca.core.model_description import ModelDescription
 from fedwca.core.network import Network
 from fedwca.errors import CheckpointError, UsageError
-from fedwca.export.description import ModelDescription
 from fedwca.export.load_model import open_model
 from fedwca.export.write_model import export
 

@@ -13,9 +13,12 @@ from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import UsageError
 from fedwca.models.lenet import LeNet
 from fedwca.reproduce import communications
-from fedwca.reproduce.definitions import AVERAGE, definition, published_table, reproduction_names
+from fedwca.reproduce.definitions import AVERAGE, definition, published_table, quick_settings, reproduction_names
+from fedwca.reproduce.jobs import domains_named
 from fedwca.reproduce.message_counts import message_table
+from fedwca.reproduce.phases_table import phases_apart
 from fedwca.results.statistics import Sample, pool_samples
+from fedwca.results.table_rows import Row
 
 # Printed averages that are not those of the printed rows: (table, data set, row).
 MEANS = {
@@ -25,7 +28,11 @@ MEANS = {
     ("table5", "pacs", "PP"),
     ("table13", "digit_five", "FINCH"),  # 83.93 on MNIST-M, where Table 2 has 82.93
     ("table14", "digit_five", "IFCA"),
+    ("sfda_table1", "digit_five", "DANN"),
+    ("sfda_table3", "domainnet", "DAN"),
 }
+# SFDA's averages have one digit in most rows.
+DIGITS = {"sfda_table1": 1, "sfda_table3": 1}
 SPREADS = {
     ("table2", "digit_five", "Source Only"),
     ("table2", "digit_five", "LADD"),
@@ -46,13 +53,14 @@ def test_averages_recompute(name: str, dataset: str) -> None:
     found = published_table(name, dataset)
     assert found is not None
     for row in {row for row, _ in found.values}:
-        by_source = {source: value for (r, source), value in found.values.items() if r == row}
-        mean, std = by_source.pop(AVERAGE)
+        by_domain = {domain: value for (r, domain), value in found.values.items() if r == row}
+        mean, std = by_domain.pop(AVERAGE)
         # Source Only has no trials: one run a source model.
         runs = 5 if row == "Source Only" else 15
-        ours = pool_samples([Sample(m, s, runs) for m, s in by_source.values()])
+        ours = pool_samples([Sample(m, s, runs) for m, s in by_domain.values()])
         # A rounded mean of rounded numbers may be off by two halves of the last digit.
-        assert (abs(ours.mean - mean) > 0.0101) == ((name, dataset, row) in MEANS), (row, ours)
+        off = 0.0501 if DIGITS.get(name) == 1 and row != "SFDA" else 0.0101
+        assert (abs(ours.mean - mean) > off) == ((name, dataset, row) in MEANS), (row, ours)
         if std is not None:
             assert ours.std is not None
             assert (abs(ours.std - std) > 0.0101) == ((name, dataset, row) in SPREADS), (row, ours)
@@ -64,7 +72,7 @@ def test_rows_and_sources_are_those_of_the_definition(name: str, dataset: str) -
     assert table is not None
     if found.shows == "accuracy":
         assert {row for row, _ in table.values} == set(found.rows)
-        assert {source for _, source in table.values} == {*datasets.get(dataset).domains, AVERAGE}
+        assert {domain for _, domain in table.values} == {*datasets.get(dataset).domains, AVERAGE}
     else:
         assert set(table.clusters) == set(found.signatures or datasets.get(dataset).domains)
         clients = {"pacs": 9, "digit_five": 32}[dataset]
@@ -88,6 +96,41 @@ def test_bytes_of_a_round_are_counted_from_shapes() -> None:
     assert (round(down / 1e6, 1), round(up / 1e6, 1)) == (12.6, 5.7)
     assert down == 4 * values * 9
     assert up == 4 * (4 * values + 5 * 10 * 257)
+
+
+def test_domains_come_with_the_option_of_the_table() -> None:
+    assert definition("sfda-table1").rules.named == "target"
+    assert domains_named("target", {"source": [], "target": ["usps"]}) == ["usps"]
+    with pytest.raises(UsageError, match="--source usps: the domains of this table are targets; take --target"):
+        domains_named("target", {"source": ["usps"], "target": []})
+
+
+def test_quick_has_values_of_a_setting() -> None:
+    assert quick_settings("digit-five", "ffreeda")["rounds"] == 5
+    labelled = quick_settings("digit-five", "sfda")
+    assert (labelled["rounds"], labelled["samples"], labelled["training"]) == (20, 1500, {"lr": 1e-2, "epochs": 1})
+    assert "sfda" not in labelled
+
+
+def phase_row(name: str, before: dict[int, float], after: dict[int, float]) -> Row:
+    runs = {(index, 0): value for index, value in after.items()}
+    return Row(name, name, runs, {}, {(index, 0): value for index, value in before.items()})
+
+
+def test_phases_stand_apart_with_paired_differences() -> None:
+    tables = {
+        "usps": [phase_row("a", {0: 70, 1: 72}, {0: 80, 1: 84}), phase_row("b", {0: 71, 1: 74}, {0: 79, 1: 86})],
+        "mnistm": [phase_row("a", {0: 60, 1: 62}, {0: 50, 1: 50}), phase_row("b", {0: 60, 1: 60}, {0: 52, 1: 51})],
+    }
+    grid, entries = phases_apart("parts", tables, {"FedAvg": "a", "MDMGB": "b"})
+    by_row = {(entry["target"], entry["row"]): entry for entry in entries}
+    assert by_row["usps", "FedAvg"]["gain"]["mean"] == 11
+    assert by_row["usps", "FedAvg"]["ahead_after"] is None
+    assert by_row["usps", "MDMGB"]["ahead_before"]["mean"] == 1.5
+    assert by_row["all", "MDMGB"]["gain"] == {**by_row["all", "MDMGB"]["gain"], "mean": 0.75, "n": 4}
+    assert [line[0] for line in grid.rows] == [
+        f"{t}: {r}" for t in ("usps", "mnistm", "all") for r in ("FedAvg", "MDMGB")
+    ]
 
 
 def test_the_papers_disagreements_are_kept() -> None:
@@ -120,7 +163,8 @@ def test_every_row_is_a_method_or_says_which_baseline_is_missing(name: str) -> N
         one = found.chosen([row])
         assert list(one.rows) == [row]
         head = parse_method(word).head
-        there = contextlib.nullcontext() if head in baseline_names() else pytest.raises(UsageError, match=repr(head))
+        known = baseline_names(found.rules.setting)
+        there = contextlib.nullcontext() if head in known else pytest.raises(UsageError, match=repr(head))
         with there:
             one.check(name)
     with pytest.raises(UsageError, match="no row"):

@@ -129,7 +129,7 @@ def test_weights_are_those_of_the_records(run: Run) -> None:
         assert drawn == pytest.approx(np.array(first["weights"]))
     else:
         assert drawn[0] == pytest.approx(np.array(first["weights"][:12]).mean(0))
-    with pytest.raises(NotDrawn, match="has a second round with more than one cluster model"):
+    with pytest.raises(NotDrawn, match="has no second round with more than one cluster model"):
         pictures.weights(run, method=next(iter(run.labels)), one=(9, 9))
 
 

@@ -77,6 +77,7 @@ class DeploymentConfig(UserValues):
             compose(config)[-1][0],
             architecture(config),
             len(self.classes),
+            names=self.classes,
             training=config.training,
             batch_norm=config.batch_norm,
             precision=config.precision,

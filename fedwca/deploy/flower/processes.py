@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fedwca.errors import UsageError
+from fedwca.errors import FedwcaError, UsageError
 
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -116,7 +116,29 @@ def _interrupt(number: int, frame: object) -> None:
     raise KeyboardInterrupt
 
 
-def run_with_restarts(command: list[str], env: dict[str, str], tries: int, tell: Callable[[str], None]) -> int:
+def check_reachable(server: str, timeout: float = 10.0) -> None:
+    """See that somebody listens where a server should be; Flower's own program would ask for ever.
+
+    Raises:
+        UsageError: the address is none.
+        FedwcaError: nobody listens there.
+    """
+    host, colon, port = server.rpartition(":")
+    if not colon or not port.isdigit():
+        raise UsageError(f"--server {server}: not of the form HOST:PORT, such as 127.0.0.1:8000")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout).close()
+    except (OSError, OverflowError, UnicodeError) as error:
+        raise FedwcaError(f"--server {server}: no server can be reached there ({error})") from None
+
+
+def run_with_restarts(
+    command: list[str],
+    env: dict[str, str],
+    tries: int,
+    tell: Callable[[str], None],
+    check: Callable[[], None] = lambda: None,
+) -> int:
     """As `run_until_stopped`, started again when it ends early.
 
     A client may come before its server, or before its key is known.
@@ -126,13 +148,26 @@ def run_with_restarts(command: list[str], env: dict[str, str], tries: int, tell:
         env: its environment.
         tries: failures in a row after which it is given up.
         tell: told why there is a pause.
+        check: raises what speaks against a start; that counts as one that failed.
+
+    Raises:
+        FedwcaError: the last try was none, see ``check``.
     """
     failures = 0
     while True:
-        started = time.monotonic()
-        code = run_until_stopped(command, env)
+        started, code, why = time.monotonic(), 1, None
+        try:
+            check()
+            code = run_until_stopped(command, env)
+        except UsageError:
+            raise
+        except FedwcaError as error:
+            why = error
         failures = failures + 1 if time.monotonic() - started < STEADY else 1
         if code == 0 or failures >= tries:
+            if why is not None:
+                raise why
             return code
-        tell(f"The server does not let this client in, or is not there; trying again in {PAUSE:.0f} s")
+        reason = why or "The server does not let this client in, or is not there"
+        tell(f"{reason}; trying again in {PAUSE:.0f} s")
         time.sleep(PAUSE)

@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from fedwca.core.number_variables import number_in_environment
 from fedwca.engine.distributed.serialize import from_bytes, to_bytes
 from fedwca.errors import RankFailed
 
@@ -76,8 +77,12 @@ class RankWorld:
 
 
 def expected_ranks() -> tuple[int, int]:
-    """(rank, ranks) as the environment says; (0, 1) for a process on its own."""
-    return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    """(rank, ranks) as the environment says; (0, 1) for a process on its own.
+
+    Raises:
+        UsageError: it says something else.
+    """
+    return number_in_environment("RANK", 0), number_in_environment("WORLD_SIZE", 1)
 
 
 def join_ranks() -> RankWorld:

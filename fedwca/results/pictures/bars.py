@@ -79,7 +79,7 @@ def draw_method_bars(
         error_kw={"linewidth": 0.9},
     )
     if inches * width / len(shown) > 0.21:  # a three-figure number at 7 points
-        axis.bar_label(drawn, fmt="%.0f", fontsize=7, padding=2)
+        axis.bar_label(drawn, fmt=style.whole_percent, fontsize=7, padding=2)
 
 
 def _number(value: float | None) -> float:

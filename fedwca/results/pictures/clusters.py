@@ -27,7 +27,7 @@ def clusters(labels: Sequence[int], images: Sequence[Any], domains: Sequence[str
     members: dict[int, list[int]] = {}
     for client, label in enumerate(labels):
         members.setdefault(int(label), []).append(client)
-    rows = {label: take_in_turn(clients, images) for label, clients in members.items()}
+    rows = {label: take_in_turn(alternate_domains(clients, domains), images) for label, clients in members.items()}
     kept = sorted((label for label in rows if rows[label]), key=lambda label: (-len(members[label]), label))[:MOST]
     if not kept:
         raise style.NotDrawn("no client has test images")
@@ -39,10 +39,24 @@ def clusters(labels: Sequence[int], images: Sequence[Any], domains: Sequence[str
         axis.set(xticks=[], yticks=[])
         axis.spines[:].set_visible(False)
         count = len(members[label])
-        told = style.count_names([domains[k] for k in members[label]])
+        told = style.count_domains([domains[k] for k in members[label]])
         text = f"cluster {label}: {count} client{'s' * (count > 1)}\n{told}"
         axis.set_ylabel(text, rotation=0, ha="right", va="center", fontsize=9)
     return made
+
+
+def alternate_domains(clients: Sequence[int], domains: Sequence[str]) -> list[int]:
+    """Clients, one of each domain in turn, so that the first few show every domain.
+
+    >>> alternate_domains([0, 1, 2, 3], ["photo", "photo", "photo", "neon"])
+    [0, 3, 1, 2]
+    """
+    places: dict[str, int] = {}
+    order = []
+    for client in clients:
+        places[domains[client]] = turn = places.get(domains[client], -1) + 1
+        order.append((turn, client))
+    return [client for _, client in sorted(order)]
 
 
 def take_in_turn(clients: Sequence[int], images: Sequence[Any], most: int = COLUMNS) -> list[Any]:

@@ -8,6 +8,8 @@ from typing import Any
 
 from fedwca.results.pictures import style
 
+NOTHING = "#d0d0d0"
+"""Colour of rows that no test image is in; no colour of the map."""
 MOST = 12
 """Clients with a matrix of their own; more are put together by domain."""
 
@@ -27,6 +29,8 @@ def confusion(
     Raises:
         NotDrawn: no client has test images.
     """
+    import numpy as np
+
     groups: dict[str, list[int]] = {}
     by_client = len(domains) <= MOST
     for client, domain in enumerate(domains):
@@ -38,16 +42,20 @@ def confusion(
     columns = min(4, math.ceil(math.sqrt(len(tables))))
     rows = math.ceil(len(tables) / columns)
     what = "client" if by_client else "target domain, all its clients together"
-    made = style.figure(1 + 3 * columns, 1 + 2.9 * rows, f"Confusion by {what}\n{title}")
+    gaps = any((table.sum(1) == 0).any() for table in tables.values())
+    said = "; grey: no test image of that class" if gaps else ""
+    made = style.figure(1 + 3 * columns, 1 + 2.9 * rows, f"Confusion by {what}{said}\n{title}")
     axes = made.subplots(rows, columns, squeeze=False)
     made.get_layout_engine().set(h_pad=0.1)
     for axis in axes.flat[len(tables) :]:
         axis.set_visible(False)
     for index, (axis, (name, table)) in enumerate(zip(axes.flat, tables.items(), strict=False)):
         totals = table.sum(1, keepdims=True)
-        image = axis.imshow(100 * table / totals.clip(1), cmap=style.MAP, vmin=0, vmax=100)
+        axis.set_facecolor(NOTHING)  # rows that are masked show it
+        shares = np.ma.masked_where((totals == 0).repeat(len(classes), 1), 100 * table / totals.clip(1))
+        image = axis.imshow(shares, cmap=style.MAP, vmin=0, vmax=100)
         right = 100 * float(table.trace() / table.sum())
-        axis.set_title(f"{name}: {right:.0f} % of {int(table.sum())}", fontsize=9)
+        axis.set_title(f"{name}: {style.whole_percent(right)} % of {int(table.sum())}", fontsize=9)
         if len(classes) <= 12:
             rotated = max(map(len, classes)) > 2
             axis.set_xticks(range(len(classes)), classes, fontsize=7, rotation=90 if rotated else 0)

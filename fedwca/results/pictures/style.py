@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import textwrap
+import zlib
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -17,6 +19,8 @@ from fedwca.errors import FedwcaError
 # Okabe and Ito's palette without its yellow, which a white page swallows; neighbours differ in lightness too.
 COLOURS = ("#999999", "#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#D55E00", "#000000")
 OWN = "#0072B2"
+KNOWN = ("source_only", "local", "fedavg")
+"""Methods that stand beside most others; each has the colour of its place."""
 LINES = ("-", "--", ":")
 HATCHES = ("", "///", "...")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*")
@@ -59,18 +63,29 @@ def _import_matplotlib() -> None:
 def looks(names: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Colour, line style, marker and hatch of each method; the last one, the composed method, gets the strong colour.
 
+    A method's look follows from its name, so that it is the same in every picture; where two have the same, the later
+    one takes the next that is free.
+
     >>> looks(["fedavg", "wca"])["wca"]["color"]
     '#0072B2'
+    >>> looks(["fedavg", "wca"])["fedavg"] == looks(["local", "fedavg", "wca"])["fedavg"]
+    True
     """
-    found = {}
-    for index, name in enumerate(names):
-        turn = index // len(COLOURS) % len(LINES)
-        colour = OWN if index == len(names) - 1 else COLOURS[index % len(COLOURS)]
-        marker = MARKERS[index % len(MARKERS)]
-        if colour == OWN:
-            turn = 0
-        found[name] = {"color": colour, "linestyle": LINES[turn], "marker": marker, "hatch": HATCHES[turn]}
-    return found
+    found, taken = {}, set[int]()
+    places = len(COLOURS) * len(LINES)
+    for name in sorted(names[:-1], key=lambda name: name not in KNOWN):
+        place = (
+            KNOWN.index(name) if name in KNOWN else len(KNOWN) + zlib.crc32(name.encode()) % (len(COLOURS) - len(KNOWN))
+        )
+        while place in taken and len(taken) < places:
+            place = (place + 1) % places
+        taken.add(place)
+        turn = place // len(COLOURS)
+        look = {"color": COLOURS[place % len(COLOURS)], "marker": MARKERS[place % len(MARKERS)]}
+        found[name] = {**look, "linestyle": LINES[turn], "hatch": HATCHES[turn]}
+    for name in names[-1:]:
+        found[name] = {"color": OWN, "linestyle": LINES[0], "marker": MARKERS[-1], "hatch": HATCHES[0]}
+    return {name: found[name] for name in names}
 
 
 def line_style(look: dict[str, Any], strong: bool) -> dict[str, Any]:
@@ -87,6 +102,15 @@ def domain_looks(domains: Iterable[str], marks: Sequence[str] = MARKERS) -> dict
         name: {"color": palette[index % len(palette)], "marker": marks[index % len(marks)]}
         for index, name in enumerate(names)
     }
+
+
+def whole_percent(value: float) -> str:
+    """A percentage without decimals, halves rounded up as a reader would; nothing for NaN.
+
+    >>> whole_percent(62.5), whole_percent(67.5)
+    ('63', '68')
+    """
+    return "" if math.isnan(value) else str(math.floor(value + 0.5))
 
 
 def legend_label(name: str) -> str:
@@ -110,15 +134,16 @@ def remove_frame(axis: Any) -> None:
     axis.spines[["top", "right"]].set_visible(False)
 
 
-def count_names(values: Sequence[str], most: int = 3) -> str:
-    """How often each name comes, the commonest first.
+def count_domains(values: Sequence[str], most: int = 3) -> str:
+    """How often each domain comes, the commonest first.
 
-    >>> count_names(["photo", "neon", "photo"])
+    >>> count_domains(["photo", "neon", "photo"])
     'photo ×2, neon'
     """
     counts = sorted(((values.count(name), name) for name in dict.fromkeys(values)), key=lambda pair: -pair[0])
     shown = [name if count == 1 else f"{name} ×{count}" for count, name in counts[:most]]
-    return ", ".join(shown) + (f", {len(counts) - most} more" if len(counts) > most else "")
+    more = len(counts) - most
+    return ", ".join(shown) + (f", {more} more domain{'s' * (more > 1)}" if more > 0 else "")
 
 
 def save(picture: Any, path: Path, dpi: int = 120) -> None:

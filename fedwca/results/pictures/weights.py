@@ -21,11 +21,11 @@ def weights(run: Run, method: str | None = None, one: tuple[int, int] | None = N
 
     Args:
         run: the run.
-        method: its name; the last one that has several cluster models unless given.
+        method: its name; the composed one unless given.
         one: (source model, trial); the first unless given.
 
     Raises:
-        NotDrawn: no method has more than one cluster model, or it was not run.
+        NotDrawn: it has not more than one cluster model, or was not run.
     """
     method, records = select_records(run, method, one)
     step = (len(records) - 1) / max(1, min(PANELS, len(records)) - 1)
@@ -89,12 +89,12 @@ def select_records(run: Run, method: str | None, one: tuple[int, int] | None) ->
     """
     need_rounds(run)
     one = one or run.runs[0]
-    for name in [method] if method else reversed(list(run.labels)):
-        records = [record for record in run.rounds(name, one) if record["round"] >= 1]
-        if records and any(len(row) > 1 for row in records[0]["weights"] if isinstance(row, list)):
-            return name, records
-    who = f"{run.labels.get(method, method)} has" if method else "no method has"
-    raise style.NotDrawn(f"{who} a second round with more than one cluster model")
+    name = method or run.own
+    records = [record for record in run.rounds(name, one) if record["round"] >= 1]
+    if records and any(len(row) > 1 for row in records[0]["weights"] or () if isinstance(row, list)):
+        return name, records
+    why = f"{run.labels.get(name, name)} has no second round with more than one cluster model"
+    raise style.NotDrawn(why if method else f"{why}; --method names another method")
 
 
 def _shape(domains: Sequence[str], record: Record) -> tuple[int, int]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from torch import Tensor
 
 from fedwca.errors import CheckpointError
 
@@ -83,3 +86,11 @@ class ModelDescription(BaseModel):
         if found.format > FORMAT:
             raise CheckpointError(f"{where}: written by fedwca {found.fedwca}, whose format this version cannot read")
         return found
+
+
+def weights_hash(tensors: Mapping[str, Tensor]) -> str:
+    """Hash of a model's tensors, by name: equal for equal models, whatever file they are in."""
+    content = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        content.update(name.encode() + b"\0" + tensor.detach().cpu().contiguous().numpy().tobytes())
+    return content.hexdigest()[:16]

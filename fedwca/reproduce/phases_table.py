@@ -1,0 +1,73 @@
+"""Methods before and after the last phase, which the paper of SFDA never shows apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from fedwca.results.statistics import paired_difference, sample_of
+from fedwca.results.table_rows import Row
+from fedwca.results.tables import Table, difference_cell, sample_cell
+
+Runs = dict[tuple[str, int, int], float]
+"""(target, initial network, trial) to the accuracy of a run, percent."""
+
+
+def phases_apart(
+    title: str, tables: Mapping[str, Sequence[Row]], rows: Mapping[str, str]
+) -> tuple[Table, list[dict[str, Any]]]:
+    """A line for each target and method: before and after the last phase, and differences paired by run.
+
+    Args:
+        title: of the table.
+        tables: rows of the results by target; each method has a last phase.
+        rows: row to method; the first is what the others are compared with.
+    """
+    found = {row: _runs(tables, method) for row, method in rows.items()}
+    first = next(iter(rows))
+    lines, entries = [], []
+    for target in [*tables, *([None] if len(tables) > 1 else [])]:
+        reference = _part(found[first], target)
+        for row in rows:
+            before, after = _part(found[row], target)
+            ahead = [paired_difference(ours, theirs) for ours, theirs in zip((before, after), reference, strict=True)]
+            gain = paired_difference(after, before)
+            samples = [sample_of(list(values.values())) for values in (before, after)]
+            compared = ["", ""] if row == first else [difference_cell(one) for one in ahead]
+            head = f"{target or 'all'}: {row}"
+            lines.append([head, *map(sample_cell, samples), difference_cell(gain), *compared, str(samples[1].n)])
+            entries.append(
+                {
+                    "target": target or "all",
+                    "row": row,
+                    "before": asdict(samples[0]),
+                    "after": asdict(samples[1]),
+                    "gain": asdict(gain) if gain else None,
+                    "ahead_before": asdict(ahead[0]) if ahead[0] and row != first else None,
+                    "ahead_after": asdict(ahead[1]) if ahead[1] and row != first else None,
+                }
+            )
+    columns = ("target: row", "before", "after", "after − before", f"before − {first}", f"after − {first}", "n")
+    notes = [
+        "Before and after the last phase: mean ± std (ddof 1) of the runs, percent of the target's test images.",
+        "Differences are paired by run, in points, with Student's t interval at 95 %.",
+        *(
+            ["all: over all runs of all targets named here; runs of one initial network are not independent."]
+            * (len(tables) > 1)
+        ),
+        f"Differences to {first} are those of the column's phase. The paper prints nothing of this.",
+    ]
+    return Table(title, columns, lines, notes), entries
+
+
+def _runs(tables: Mapping[str, Sequence[Row]], method: str) -> tuple[Runs, Runs]:
+    own = {target: row for target, table in tables.items() for row in table if row.name == method}
+    before = {(target, *run): value for target, row in own.items() for run, value in row.before.items()}
+    after = {(target, *run): value for target, row in own.items() for run, value in row.runs.items()}
+    return before, after
+
+
+def _part(runs: tuple[Runs, Runs], target: str | None) -> tuple[Runs, Runs]:
+    before, after = ({run: v for run, v in each.items() if target in (None, run[0])} for each in runs)
+    return before, after

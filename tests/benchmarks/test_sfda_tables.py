@@ -1,0 +1,60 @@
+"""Tables of several sources, made of summaries."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fedwca.config.method_spec import parse_method
+from fedwca.reproduce.definitions import definition
+
+from .scripts import script
+
+tables = script("sfda_tables")
+
+
+def write_summaries(folder: Path, table: str, target: str, **accuracy: float) -> None:
+    """Two runs of each row; before the last phase they are 10 points lower."""
+    methods = {}
+    for row, word in definition(table).rows.items():
+        mean = accuracy.get(row, 50.0)
+        runs = [
+            {"source_model": index, "trial": 0, "mean": mean + index, "before": mean + 3 * index - 10}
+            for index in range(2)
+        ]
+        methods[parse_method(word).name] = {"label": row, "runs": runs}
+    (folder / f"{table}-{target}").mkdir(parents=True)
+    summary = {"config": {"target": target}, "methods": methods}
+    (folder / f"{table}-{target}" / "summary.json").write_text(json.dumps(summary))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(tables, "RUNS", tmp_path)
+    return tmp_path
+
+
+def test_nothing_is_said_to_be_measured_before_it_is(folder: Path) -> None:
+    assert tables.parts() == tables.accuracies() == tables.NOTHING
+    write_summaries(folder, "sfda-parts", "usps")
+    assert tables.accuracies() == tables.NOTHING
+
+
+def test_parts_are_paired_by_run(folder: Path) -> None:
+    write_summaries(folder, "sfda-parts", "usps", MDMGB=60.0)
+    (line,) = [line for line in tables.parts().splitlines() if line.startswith("| usps: MDMGB |")]
+    cells = [cell.strip() for cell in line.replace("\\", "").strip("|").split("|")]
+    assert cells[1:3] == ["51.5 ± 2.1", "60.5 ± 0.7"]
+    assert cells[3].startswith("+9.0 [")
+    assert cells[4] == cells[5] == "+10.0 [+10.0, +10.0]"
+
+
+def test_rows_of_table_1_stand_beside_the_printed_mean_of_the_same_targets(folder: Path) -> None:
+    for target in ("usps", "mnist"):
+        write_summaries(folder, "sfda-table1", target, SFDA=80.0)
+    (line,) = [line for line in tables.accuracies().splitlines() if line.startswith("| SFDA |")]
+    assert [cell.strip() for cell in line.strip("|").split("|")] == [
+        *("SFDA", "80.5 ± 0.7", "80.5 ± 0.7", "80.5", "98.6"),
+    ]

@@ -1,0 +1,101 @@
+"""What is not as one would think is said: clients without test images, ranks that are none, pictures of nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedwca.results.pictures.bars import draw_bars
+from fedwca.results.pictures.clusters import clusters
+from fedwca.results.pictures.confusion import NOTHING, confusion
+from fedwca.results.pictures.style import looks
+
+from .conftest import Run, call
+
+
+@pytest.mark.parametrize(("samples", "words"), [("2", "no client has test images"), ("3", None)])
+def test_clients_without_test_images_are_said(bench: Callable[..., Run], samples: str, words: str | None) -> None:
+    found = bench("--samples", samples, "--baseline", "none", "--rounds", "1")
+    assert found.code == 0, found.err
+    assert (words or "test images") in found.err or words is None
+    assert ("test images" in found.err) is (words is not None)
+
+
+def test_a_method_without_several_clusters_is_not_said_to_have_them(plain: Run, tmp_path: Path) -> None:
+    found = call("plot", str(plain.folder), "weights", "--method", "fedavg", "--to", str(tmp_path))
+    assert found.code == 1
+    assert "FedAvg has no second round with more than one cluster model" in found.err
+
+
+@pytest.mark.parametrize(
+    ("environment", "words"),
+    [
+        ({"WORLD_SIZE": "y"}, "WORLD_SIZE is 'y'"),
+        ({"RANK": "1", "WORLD_SIZE": "2"}, "MASTER_ADDR"),
+        ({"WORLD_SIZE": "2"}, "RANK"),
+        ({"RANK": "x", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}, "RANK is 'x'"),
+    ],
+)
+def test_variables_of_a_scheduler_end_in_a_sentence(environment: dict[str, str], words: str, tmp_path: Path) -> None:
+    import os
+
+    command = [sys.executable, "-m", "fedwca", "bench", "--rounds", "1", "--out", str(tmp_path / "x")]
+    found = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=100)
+    assert found.returncode in (1, 2)
+    said = found.stdout + found.stderr
+    assert words in said
+    assert "Traceback" not in said
+    assert "unexpected" not in said
+
+
+def test_clusters_show_every_domain() -> None:
+    domains = ["printed"] * 10 + ["street"] * 10 + ["neon"] * 8 + ["photo"] * 2
+    shades = {"printed": 10, "street": 60, "neon": 110, "photo": 160}
+    images = [np.full((3, 4, 4, 3), shades[domain], np.uint8) for domain in domains]
+    figure = clusters([0] * 30, images, domains, "title")
+    (axis,) = figure.axes
+    assert set(np.unique(axis.images[0].get_array())) == {*shades.values(), 255}
+    assert "1 more domain" in axis.get_ylabel()
+
+
+def test_halves_are_rounded_up() -> None:
+    entry = {"label": "x", "mean": 62.5, "std": None, "n": 1, "domains": {"a": 67.5}, "domain_stds": {"a": None}}
+    texts = {text.get_text() for axis in draw_bars({"x": entry}, "title").axes for text in axis.texts}
+    assert {"63", "68"} <= texts
+
+
+def test_a_class_without_test_images_is_not_drawn_as_0_percent() -> None:
+    figure = confusion([np.array([0, 0])], [np.array([0, 1])], ["a", "b"], ["photo"], "title")
+    axis = figure.axes[0]
+    shown = axis.images[0].get_array()
+    assert shown.mask.tolist() == [[False, False], [True, True]]
+    assert "grey: no test image of that class" in figure.get_suptitle().replace("\n", " ")
+    from matplotlib.colors import to_rgba
+
+    assert axis.get_facecolor() == to_rgba(NOTHING)
+
+
+def test_a_method_has_one_look_in_all_pictures() -> None:
+    names = ["fedavg", "ifca", "ladd", "fedprox", "one_hot", "wca"]
+    found = looks(names)
+    assert looks(["local", *names])["fedavg"] == found["fedavg"] == looks(["fedavg", "wca"])["fedavg"]
+    assert len({(look["color"], look["linestyle"]) for look in found.values()}) == len(names)
+
+
+def test_a_pickled_checkpoint_is_refused_without_advice_to_run_it(bench: Callable[..., Run], tmp_path: Path) -> None:
+    import pickle
+
+    import torch
+
+    (tmp_path / "model.pt").write_bytes(pickle.dumps({"a": 1}))
+    torch.save({"model": np.random.default_rng(0)}, tmp_path / "other.pt")
+    for name in ("model.pt", "other.pt"):
+        found = bench("--checkpoint", str(tmp_path / name), small=False)
+        assert found.code == 1
+        assert "weights_only" not in found.err
+        assert "safetensors" in found.err

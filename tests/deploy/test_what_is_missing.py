@@ -1,0 +1,79 @@
+"""What is missing is said at once: no command waits for a folder or a server that is not there."""
+
+from __future__ import annotations
+
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from fedwca.deploy.flower.processes import check_reachable, run_with_restarts
+from fedwca.errors import FedwcaError, UsageError
+
+from ..cli.conftest import call
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if Flower were installed; nothing here starts it."""
+    monkeypatch.setattr("fedwca.cli.deploy.need_flower", lambda: None)
+    monkeypatch.setattr("fedwca.cli.client.need_flower", lambda: None)
+    monkeypatch.setattr("fedwca.cli.server.need_flower", lambda: None)
+    monkeypatch.setattr("fedwca.deploy.flower.processes.find_program", lambda name: name)
+
+
+def dead_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_folder_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    begun = time.monotonic()
+    for words, why in (
+        (["deploy", "run", "nosuch"], "nosuch: holds no deployment; make one with fedwca deploy init"),
+        (["server", "nosuch"], "holds no certificates"),
+        (["client", "nosuch", "--data", "."], "nosuch holds no ca.crt"),
+    ):
+        run = call(*words)
+        assert run.code == 2
+        assert why in run.err
+    assert time.monotonic() - begun < 10
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_server_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "fedwca.deploy.flower.processes.run_until_stopped", lambda *_: pytest.fail("Flower is asked to wait")
+    )
+    monkeypatch.setattr("fedwca.deploy.flower.processes.PAUSE", 0.01)
+    server = f"127.0.0.1:{dead_port()}"
+    given = [str(tmp_path), "--data", str(tmp_path), "--server", server, "--insecure"]
+    run = call("client", *given, "--tries", "1")
+    assert run.code == 1
+    assert f"--server {server}: no server can be reached there" in run.err
+    assert "trying again" not in run.err
+    again = call("client", *given, "--tries", "3")
+    assert again.code == 1
+    assert again.err.count("trying again") == 2
+
+
+def test_what_is_tried_again() -> None:
+    with pytest.raises(UsageError, match="--server here: not of the form HOST:PORT"):
+        check_reachable("here")
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        check_reachable("{}:{}".format(*listening.getsockname()))
+
+    def refuse() -> None:
+        raise FedwcaError("not there")
+
+    said: list[str] = []
+    with pytest.raises(FedwcaError, match="not there"):
+        run_with_restarts(["true"], {}, 1, said.append, refuse)
+    assert said == []

@@ -1,0 +1,190 @@
+"""A process that has imported everything and computed nothing: it runs each command line in a fork of itself.
+
+A command costs the time of its work, not of its imports, and is a process of its own all the same: what it does to its
+streams, its environment or its memory ends with it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import os
+import pkgutil
+import resource
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class CommandLine:
+    """A command line with what is around it."""
+
+    words: list[str]
+    folder: str
+    """Working directory; stdout and stderr are files beside it."""
+    environment: dict[str, str] = field(default_factory=dict)
+    encoding: str = "utf-8"
+    closed: tuple[int, ...] = ()
+    """Streams that are closed: 0, 1, 2."""
+    full: bool = False
+    """Whether stdout is a full device."""
+    file_size: int | None = None
+    """Bytes that a file can have, as on a disk that is nearly full."""
+    files: int | None = None
+    """Files that can be open."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How it ended."""
+
+    code: int
+    """Exit code; 128 and the number of a signal that ended it."""
+    seconds: float
+    out: str
+    err: str
+
+
+class ForkServer:
+    """The other process, from this side.
+
+    Args:
+        limit: seconds after which a command is killed.
+    """
+
+    def __init__(self, limit: float = 60.0) -> None:
+        self.limit = limit
+
+    def __enter__(self) -> Self:
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-m", "tests.inputs.fork_server", str(self.limit)]
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.close()
+        self.process.wait(30)
+        self.process.stdout.close()
+
+    def run(self, command: CommandLine) -> Ended:
+        """Run it to its end."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps(asdict(command)) + "\n")
+        self.process.stdin.flush()
+        found = json.loads(self.process.stdout.readline())
+        out, err = (Path(f"{command.folder}.{name}") for name in ("out", "err"))
+        texts = [file.read_bytes().decode("utf-8", "backslashreplace") for file in (out, err)]
+        for file in (out, err):
+            file.unlink()
+        return Ended(found["code"], found["seconds"], *texts)
+
+
+def serve(limit: float) -> None:
+    """Answer requests until there are none."""
+    import fedwca
+
+    for module in pkgutil.walk_packages(fedwca.__path__, "fedwca."):
+        if ".flower" not in module.name and not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    for name in ("matplotlib.figure", "matplotlib.backends.backend_agg", "optuna", "rich.console", "rich.progress"):
+        importlib.import_module(name)
+    answers = os.fdopen(os.dup(1), "w")
+    for line in sys.stdin:
+        print(json.dumps(_forked(CommandLine(**json.loads(line)), limit)), file=answers, flush=True)
+
+
+def _forked(command: CommandLine, limit: float) -> dict[str, Any]:
+    began = time.monotonic()
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        _become(command)
+    deadline, status = began + limit, None
+    while status is None:
+        ended, found = os.waitpid(child, os.WNOHANG)
+        if ended:
+            status = found
+        elif time.monotonic() > deadline:
+            os.killpg(child, signal.SIGKILL)
+            status = os.waitpid(child, 0)[1]
+        else:
+            time.sleep(0.005)
+    code = os.waitstatus_to_exitcode(status)
+    return {"code": code if code >= 0 else 128 - code, "seconds": time.monotonic() - began}
+
+
+def _become(command: CommandLine) -> None:
+    """Be that command; does not return."""
+    try:
+        os.chdir(command.folder)
+        os.environ.clear()
+        os.environ.update(command.environment)
+        _open_streams(command)
+        if command.file_size is not None:
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (command.file_size, command.file_size))
+        if command.files is not None:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (command.files, command.files))
+        sys.argv = ["fedwca", *command.words]
+        from fedwca.cli import main
+
+        main()
+        code = 0
+    except SystemExit as left:
+        code = left.code if isinstance(left.code, int) else 0 if left.code is None else 1
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except (OSError, ValueError):
+            code = code or 120  # as the interpreter does at its end
+    os._exit(code)
+
+
+def _open_streams(command: CommandLine) -> None:
+    ways = {
+        0: ("/dev/null", os.O_RDONLY),
+        1: ("/dev/full" if command.full else f"{command.folder}.out", os.O_WRONLY | os.O_CREAT | os.O_TRUNC),
+        2: (f"{command.folder}.err", os.O_WRONLY | os.O_CREAT | os.O_TRUNC),
+    }
+    for name in ("out", "err"):
+        Path(f"{command.folder}.{name}").touch()
+    for number, (path, flags) in ways.items():
+        opened = os.open(path, flags, 0o644)
+        if opened != number:
+            os.dup2(opened, number)
+            os.close(opened)
+    names = {0: "stdin", 1: "stdout", 2: "stderr"}
+    for number, name in names.items():
+        mode = "r" if number == 0 else "w"
+        stream = None
+        if number not in command.closed:
+            errors = "backslashreplace" if number == 2 else "strict"
+            raw = os.fdopen(number, f"{mode}b", closefd=False)
+            stream = io.TextIOWrapper(raw, encoding=command.encoding, errors=errors, line_buffering=number == 2)
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+    for number in command.closed:
+        os.close(number)
+
+
+if __name__ == "__main__":
+    serve(float(sys.argv[1]))

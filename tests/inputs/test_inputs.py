@@ -1,0 +1,118 @@
+"""Whatever stands in a file, a flag or the system: one sentence, nothing run, nothing lost.
+
+Cases come from seeds: `make_case(SEED, …)` makes one again, and ``FEDWCA_SEEDS=7,93`` runs some alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from .cases import Case, make_case
+from .damage import TRACE
+from .fork_server import Ended, ForkServer
+from .materials import Materials, make_materials
+
+SEEDS = range(2000)
+GATE = range(0, 2000, 10)
+LIMIT = 60.0
+"""Seconds that no command takes."""
+TEMPORARY = re.compile(r"\.[^/]*-[0-9a-f]{32}")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ForkServer]:
+    with ForkServer(LIMIT) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def good(server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Materials:
+    return make_materials(tmp_path_factory.mktemp("good"), server)
+
+
+Files = dict[str, tuple[int, int]]
+
+
+def files_in(folder: Path) -> Files:
+    """Every file and folder below, with its size and time of change."""
+    found = {}
+    for path in folder.rglob("*"):
+        stat = path.lstat()
+        found[str(path.relative_to(folder))] = (-1, 0) if path.is_dir() else (stat.st_size, stat.st_mtime_ns)
+    return found
+
+
+def problems(case: Case, ended: Ended, before: Files, after: Files) -> list[str]:
+    """What is not as it should be."""
+    said = ended.out + ended.err
+    words = " ".join(case.command.words)
+    found = [f"exit code {ended.code}"] if ended.code not in (0, 1, 2, 130) else []
+    found += ["took too long"] if ended.seconds >= LIMIT else []
+    found += ["a traceback"] if "Traceback (most recent" in said else []
+    found += ["'unexpected'"] if re.search(r"Error: unexpected ", said) else []
+    found += ["a payload was run"] if any(Path(name).name == TRACE for name in after) else []
+    silent = {1, 2} & set(case.command.closed) or case.command.full or case.command.file_size == 0
+    found += ["failed without a word"] if ended.code in (1, 2) and not silent and not ended.err.strip() else []
+    new = [name for name in after if name not in before]
+    found += [f"left the temporary file {name}" for name in new if TEMPORARY.search(name)]
+    if ended.code == 2:
+        found += [f"wrote {name} though the request is wrong" for name in new if Path(name).parts[0] != "cache"][:1]
+    elif ended.code == 1 and not silent:
+        # What stays of a failure stands in what was asked for, or what was said; a model's card is beside the model.
+        named = (
+            name
+            for name in new
+            if Path(name).parts[0] not in {*words.replace("=", " ").split(), "x.safetensors.md", "runs", "cache"}
+        )
+        found += [f"left {name}, which nothing names" for name in named if Path(name).parts[0] not in said + words][:1]
+    for kept in case.kept:
+        changed = [
+            name for name, stat in before.items() if _within(name, kept) and after.get(name) != stat and stat[0] >= 0
+        ]
+        found += [f"changed {name}" for name in changed if Path(name).name != ".lock"][:1]
+    return found
+
+
+def _within(name: str, folder: str) -> bool:
+    return name == folder or name.startswith(f"{folder}/")
+
+
+def check_seeds(seeds: Sequence[int], server: ForkServer, good: Materials, place: Path) -> None:
+    """Run cases, and fail with all that is wrong in any of them."""
+    if chosen := os.environ.get("FEDWCA_SEEDS"):
+        seeds = [int(seed) for seed in chosen.split(",")]
+    wrong, codes, families = [], Counter[int](), Counter[str]()
+    for seed in seeds:
+        folder = place / "case"
+        case = make_case(seed, folder, good)
+        before = files_in(folder)
+        ended = server.run(case.command)
+        codes[ended.code] += 1
+        families[case.family] += 1
+        if found := problems(case, ended, before, files_in(folder)):
+            said = ended.err.strip().splitlines()[-1:] or [""]
+            wrong.append(
+                f"{seed} ({case.family}): {'; '.join(found)}\n    fedwca {case.command.words!r}\n    {said[0][:300]}"
+            )
+        shutil.rmtree(folder)
+    counts = f"{len(seeds)} command lines; by exit code {dict(sorted(codes.items()))}, by kind {dict(families)}"
+    sys.stdout.write(f"{counts}\n")
+    assert not wrong, f"{len(wrong)} of {counts}\n" + "\n".join(wrong)
+
+
+def test_bad_input_ends_in_a_sentence(server: ForkServer, good: Materials, tmp_path: Path) -> None:
+    check_seeds(GATE, server, good, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_much_bad_input_ends_in_a_sentence(server: ForkServer, good: Materials, tmp_path: Path) -> None:
+    check_seeds(SEEDS, server, good, tmp_path)
