@@ -83,7 +83,12 @@ class Command:
             return []
         extra = [part for name, value in SMALL.items() if name not in self.words for part in (name, value)]
         extra += ["--set", "source_training.epochs=1", "--device", "cpu"]
-        if "paper" in self.words or self.words[0] == "reproduce":
+        if "--target" in self.words:
+            extra += ["--set", "central_training.epochs=1"]
+            extra += [] if "finish_training" in " ".join(self.words) else ["--set", "finish_training.epochs=1"]
+        if "sfda" in self.words and "--preset" in self.words:
+            extra += ["--model", "lenet"]
+        if {"paper", "sfda"} & set(self.words) or self.words[0] == "reproduce":
             extra += ["--source-models", "1", "--trials", "1"]
         if self.words[0] == "sweep":
             extra += ["--tries", "2"]
@@ -203,7 +208,7 @@ def images(folder: Path) -> None:
     """Domains as archives and as folders, and two loose files."""
     random = np.random.default_rng(0)
 
-    def archive(path: Path, number: int, classes: int, names: list[str] | None = None) -> None:
+    def archive(path: Path, number: int, classes: int, names: list[str] | None = None, parts: bool = False) -> None:
         """Noise with a bright row a class, in a tint a domain."""
         pixels = random.integers(0, 60, (number, 32, 32, 3), dtype=np.uint8)
         labels = np.arange(number, dtype=np.int64) % classes
@@ -211,7 +216,8 @@ def images(folder: Path) -> None:
         for index, label in enumerate(labels):
             pixels[index, 3 * label : 3 * label + 3] += 100
         path.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(path, images=pixels, labels=labels, **({"classes": names} if names else {}))
+        published = {"part": np.arange(number, dtype=np.int64) % 4 // 3} if parts else {}
+        np.savez(path, images=pixels, labels=labels, **({"classes": names} if names else {}), **published)
 
     for domain in ("day", "fog", "night"):
         archive(folder / "photos" / f"{domain}.npz", 60, 3, ["cat", "dog", "fox"])
@@ -219,7 +225,7 @@ def images(folder: Path) -> None:
     for domain in ("photos", "drawings"):
         archive(folder / "my_domains" / f"{domain}.npz", 60, 3)
     for domain in ("mnist", "mnistm", "svhn", "synth", "usps"):
-        archive(folder / "DATA/digit_five" / f"{domain}.npz", 120, 10)
+        archive(folder / "DATA/digit_five" / f"{domain}.npz", 120, 10, parts=True)
     for domain in Pacs.domains:
         for name in Pacs.classes:
             (folder / "DATA/pacs" / domain / name).mkdir(parents=True)
