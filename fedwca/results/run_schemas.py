@@ -109,7 +109,10 @@ class Environment(_Values):
     @classmethod
     def _is_a_date(cls, time: str | None) -> str | None:
         if time is not None:
-            datetime.fromisoformat(time)
+            try:
+                datetime.fromisoformat(time).astimezone()
+            except (OverflowError, OSError) as error:
+                raise ValueError(f"is no time of a run ({error})") from None
         return time
 
 
