@@ -1,4 +1,4 @@
-"""Copy what is worth keeping of a run folder to results/NAME: configuration, environment, rounds, summary, picture."""
+"""Copy what is worth keeping of a run folder to results/NAME: all that a table may need, or the files named."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import sys
 from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results"
+FILES = ("config.json", "environment.json", "rounds.jsonl", "summary.json", "overview.png")
 
 
 def main() -> None:
-    run, name = Path(sys.argv[1]), sys.argv[2]
+    run, name, *files = Path(sys.argv[1]), *sys.argv[2:]
     target = RESULTS / name
     target.mkdir(parents=True, exist_ok=True)
-    for file in ("config.json", "environment.json", "rounds.jsonl", "summary.json", "overview.png"):
+    for file in files or FILES:
         shutil.copyfile(run / file, target / file)
     print(f"kept {run} as {target}")
 

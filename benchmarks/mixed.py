@@ -8,24 +8,19 @@ host one wait a round; this says what it saves.
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from digits import keep
+from digits import SIZES, TRAINING, keep, layer
 from provenance import provenance
 
-from fedwca.cli import main as fedwca
+import fedwca
 from fedwca.engine.stacked.client_batch import TrialBatch
 from fedwca.engine.stacked.mini_batches import StepSchedule
 
-ARGUMENTS = [
-    *("--engine", "stacked", "--dataset", "digit-five", "--source", "mnist", "--clients", "4", "--samples", "400"),
-    *("--epochs", "5", "--rounds", "5", "--lr", "0.003", "--source-models", "1"),
-    *("--baseline", "source-only"),
-]
+SETTINGS = {"engine": "stacked", "rounds": 5, "source_models": 1, "baselines": ["source_only"], **TRAINING}
 
 
 def main() -> None:
@@ -36,8 +31,8 @@ def main() -> None:
     rounds: list[dict[str, Any]] = []
     real = StepSchedule.__init__
 
-    def watched(plan: StepSchedule, batch: TrialBatch, *rest: Any) -> None:
-        real(plan, batch, *rest)
+    def watched(plan: StepSchedule, batch: TrialBatch, *rest: Any, **more: Any) -> None:
+        real(plan, batch, *rest, **more)
         if not plan._mixed:
             return
         images = mixed = places = 0
@@ -47,7 +42,7 @@ def main() -> None:
                     clients = range(span.first, span.stop)
                     images += span.images * len(clients)
                     places += plan.places(epoch, step, span) * len(clients)
-                    mixed += sum(plan._mixed[client][epoch][step] for client in clients)
+                    mixed += sum(plan._mixed[client][epoch - plan.epochs.start][step] for client in clients)
         found = {
             "mixed": mixed / images,
             "places": places / images,
@@ -56,16 +51,13 @@ def main() -> None:
         rounds.append({"round": len(rounds), **{name: round(value, 3) for name, value in found.items()}})
 
     with tempfile.TemporaryDirectory() as folder, patch.object(StepSchedule, "__init__", watched):
-        sys.argv = ["fedwca", "bench", *ARGUMENTS, "--data", str(given.data), "--out", f"{folder}/run"]
-        try:
-            fedwca()
-        except SystemExit as end:
-            if end.code:
-                raise
+        fedwca.run_experiment(out=f"{folder}/run", **layer(str(given.data), "mnist", **SETTINGS))
     what = (
         "shares of a step's images, of all clients' steps of a FedWCA round on Digit-Five files, source mnist, seed 0"
     )
-    keep(given.out, {"what": what, "arguments": ARGUMENTS, "rounds": rounds, "environment": provenance("cpu")})
+    keep(
+        given.out, {"what": what, "settings": {**SIZES, **SETTINGS}, "rounds": rounds, "environment": provenance("cpu")}
+    )
     print(rounds)
 
 

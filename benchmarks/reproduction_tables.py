@@ -1,4 +1,4 @@
-"""The tables of docs/benchmarks.md, from the runs of `fedwca reproduce --quick` in results/reproduce; no script."""
+"""The tables of docs/internals/measured-reproductions.md, from `fedwca reproduce --quick` in results/reproduce."""
 
 from __future__ import annotations
 

@@ -315,10 +315,12 @@ class Tensor(NamedTuple):
         return f"{struct.unpack_from('<' + letter, self.content, place * size)[0]!r} at {place}"
 
 
-SKIPPED = re.compile(r"seconds|^(timing|time|path|python|system|cpu|cores|versions)$")
-"""Keys of what says when, how fast, where and by what."""
+SKIPPED = re.compile(r"seconds|^(timing|time|path|places|checksum|python|system|cpu|cores|versions)$")
+"""Keys of what says when, how fast, where and by what, and checksums of what is compared itself."""
 HASHES = re.compile(r"^(identity|config_hash|identity_without)$")
 """Keys that tell configurations apart, which may change where a value is written in another way."""
+ADDED = re.compile(r"^(places|dataset_name|classes|test_images|delivery)$")
+"""Keys that later versions write too; compared where both have them."""
 UNREAD = re.compile(r"^\.|^(memory\.json|cost\.png|study\.journal)$|\.(log|npy)$")
 """Names of files of such things, and of images that are kept under a name of their folder's path."""
 
@@ -376,9 +378,11 @@ def difference(one: Any, other: Any, where: str = "") -> str | None:
     if type(one) is not type(other):
         return f"{where}: {_short(one)} and {_short(other)}"
     if isinstance(one, dict):
-        if lost := next((key for key in (*one, *other) if (key in one) != (key in other)), None):
+        lost = next((key for key in (*one, *other) if (key in one) != (key in other) and not ADDED.search(key)), None)
+        if lost is not None:
             return f"{where}: {lost!r} is in the {'first' if lost in one else 'second'} alone"
-        pairs = ((f"{where}, {key}", one[key], other[key]) for key in one if not SKIPPED.search(key))
+        both = [key for key in one if key in other and not SKIPPED.search(key)]
+        pairs = ((f"{where}, {key}", one[key], other[key]) for key in both)
         return next(filter(None, (difference(a, b, key) for key, a, b in pairs)), None)
     if isinstance(one, list):
         if len(one) != len(other):

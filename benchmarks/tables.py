@@ -22,7 +22,7 @@ from fedwca.results.tables import Cell, Table
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-INTERNALS = ("performance", "engines", "measured-methods", "measured-federations")
+INTERNALS = ("performance", "engines", "measured-methods", "measured-federations", "measured-reproductions")
 PAGES = (
     "README.md",
     *(f"docs/{name}.md" for name in ("benchmarks", "data", "operate")),
@@ -58,13 +58,19 @@ def said(name: str, summary: dict[str, Any], n: int) -> list[str]:
     if config["trials"] > 1:
         drawn = f"splits and random numbers of their own (one source model, seed {config['seed']})"
     training = config["training"]
+    setting = (
+        f"{config['clients']} clients per target domain, {config['samples'] or 'all'} images each before the split, "
+        f"{config['rounds']} rounds of {training['epochs']} epochs, learning rate {training['lr']}."
+    )
+    machine = f"{environment['cores']} cores of {environment['cpu']}, other work beside it"
+    where = f"Configuration: `benchmarks/results/{name}/config.json`."
+    if name != "digits_mini":  # its table stands alone, the others on a page that says how to read them
+        return [f"n = {n} runs with {drawn}.", setting, f"{machine[0].upper()}{machine[1:]}. {where}"]
     return [
         f"Percent of the clients' test images after the last round; mean ± std (ddof 1) over n = {n} runs with",
-        f"{drawn}. Differences are paired by run, with Student's t interval",
-        f"at 95 %. {config['clients']} clients per target domain, {config['samples'] or 'all'} images each before the",
-        f"split, {config['rounds']} rounds of {training['epochs']} epochs, learning rate {training['lr']}.",
-        f"Seconds per run, on {environment['cores']} cores of {environment['cpu']}, other work beside it. "
-        f"Configuration: `benchmarks/results/{name}/config.json`.",
+        f"{drawn}. Differences are paired by run, with Student's t interval at 95 %.",
+        setting,
+        f"Seconds per run, on {machine}. {where}",
     ]
 
 

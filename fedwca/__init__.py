@@ -1,4 +1,4 @@
-"""Federated learning without labels: FedWCA, its rivals, and the bench that compares them."""
+"""Federated learning without labels: FedWCA, and the methods it is compared with."""
 
 from __future__ import annotations
 

@@ -13,7 +13,10 @@ import pytest
 import fedwca
 
 ROOT = Path(fedwca.__file__).parent
-COMPONENTS = ("aggregators", "clusterers", "pseudo_labelers", "objectives", "models", "datasets", "loggers")
+COMPONENTS = (
+    *("aggregators", "clusterers", "pseudo_labelers", "objectives", "centrals"),
+    *("models", "datasets", "loggers"),
+)
 BASE = {"errors", "registry"}
 VALUES = {*BASE, "core", "functional"}
 ENGINES = {*VALUES, "data", "engine", "federated"}

@@ -43,6 +43,9 @@ KEPT = {
     "bounded": "plugins import it",
     "diverged": "an error says what happened",
     "truncated": "an error says what happened",
+    "pooled": "what the literature calls domains that are trained on together",
+    "padded": "a function whose name was fixed before it was written",
+    "rotated": "a function whose name was fixed before it was written",
 }
 """Participles of one word that stay, and why."""
 

@@ -40,7 +40,7 @@ from fedwca.errors import FedwcaError
 
 app = typer.Typer(
     name="fedwca",
-    help="Federated learning when nobody has labels: FedWCA, its rivals, and the bench that compares them.",
+    help="Federated learning when nobody has labels: FedWCA, and the methods it is compared with.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -83,7 +83,7 @@ def options(
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show a traceback with errors; works anywhere.")] = False,
 ) -> None:
-    """Federated learning when nobody has labels: FedWCA, its rivals, and the bench that compares them."""
+    """Federated learning when nobody has labels: FedWCA, and the methods it is compared with."""
     if context.invoked_subcommand in MAKE_RUNS:
         context.with_resource(sigterm_as_ctrl_c())
 

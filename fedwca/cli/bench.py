@@ -37,6 +37,14 @@ def command(
         str | None, option("--name", text="Name of the composed method; default: its aggregator.", panel=KEEP)
     ] = None,
     out: Annotated[Path | None, option("--out", text="Run folder; default runs/<time>-<name>.", panel=KEEP)] = None,
+    resume: Annotated[
+        bool,
+        option(
+            "--resume",
+            text="Begin the run in --out, or go on with it: for jobs that start themselves again.",
+            panel=KEEP,
+        ),
+    ] = False,
     keep: Annotated[
         str,
         option("--keep", text="Checkpoints of each method that stay: last (default), all, none or N.", panel=KEEP),
@@ -76,8 +84,10 @@ def command(
         layer["baselines"] = [word for word in baseline if word != "none"]
     if name is not None:
         layer["name"] = name
+    if resume and (out is None or backend is not None):
+        raise UsageError("--resume needs --out, the folder to go on in; a run in Flower's simulation cannot go on")
     request = RunRequest(
-        layer, asked.pairs, asked.preset, asked.file, out, keep=keep, loggers=logger or (), profile=profile
+        layer, asked.pairs, asked.preset, asked.file, out, keep, logger or (), reuse=resume, profile=profile
     )
     if backend == "flower":
         bench_in_flower(request, as_json)

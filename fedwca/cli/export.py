@@ -45,6 +45,8 @@ def command(
     else:
         network, about = model_of(open_run(run, method, source_model, trial, round_), client, cluster)
     card = export(out, kind, network, about)
-    measured = "no test images" if about.accuracy is None else f"{about.accuracy:.1f} % of {about.images} test images"
+    measured = (
+        "accuracy not measured" if about.accuracy is None else f"{about.accuracy:.1f} % of {about.images} test images"
+    )
     say(f"{about.label}, {about.holder}, {about.domain}: {measured}")
     say(f"wrote {out} ({kind}; its outputs were compared with the model's) and {card}")

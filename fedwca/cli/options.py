@@ -58,7 +58,7 @@ def folder(of: str) -> Any:
 
 
 SHARED = {
-    **dict.fromkeys(("dataset", "data", "source", "checkpoint", "model", "clients", "samples"), WHAT),
+    **dict.fromkeys(("dataset", "data", "source", "checkpoint", "model", "clients", "samples", "split"), WHAT),
     **dict.fromkeys(("rounds", *TRAINING_WORDS, "trials", "participation", "batch_norm", "source_models", "seed"), RUN),
     **dict.fromkeys(("device", "engine", "precision", "kernels", "workers", "trials_at_once"), RUN),
 }

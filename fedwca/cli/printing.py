@@ -1,4 +1,4 @@
-"""What commands print: where values came from before, tables after."""
+"""What commands print at their end: tables, summaries and profiles."""
 
 from __future__ import annotations
 
@@ -12,33 +12,11 @@ from rich.table import Table as TerminalTable
 from fedwca.cli.options import Format
 from fedwca.cli.terminal import make_console, say
 from fedwca.cli.wide_tables import draw_grid
-from fedwca.config.resolve_config import provenance
-from fedwca.results.profile import PHASES
-from fedwca.results.read_run import count_of
+from fedwca.results.phase_seconds import PHASES
 from fedwca.results.results_table import narrow_columns, results_table
 from fedwca.results.tables import Table, comma_separated
 from fedwca.results.write_run import to_plain
 from fedwca.runs.execute_run import FinishedRun
-from fedwca.runs.reporter import PlannedRun
-
-
-def print_plan(run: PlannedRun) -> None:
-    """What will run, on what, and where each value that was set came from."""
-    console, plan, dataset = make_console(), run.plan, run.dataset
-    targets = [name for name in dataset.domains if name != run.source]
-
-    def say(text: str) -> None:
-        console.print(text, soft_wrap=True)
-
-    each = count_of(plan.config.clients, "client")
-    say(f"{dataset.name}: source {run.source}; targets {', '.join(targets)}; {each} each; on {run.device}")
-    say("Methods: " + ", ".join(f"{method.label} ({method.name})" for method, _ in plan.methods))
-    for origin, values in provenance(plan).items():
-        say(f"From {origin}: {'; '.join(values)}")
-    say(f"Memory: {run.memory}")
-    if run.kernels:
-        say(f"Kernels: {run.kernels}")
-    say(f"Everything else is a field's default, written out in {run.folder / 'config.json'}")
 
 
 def print_finished(done: FinishedRun, as_json: bool) -> None:
@@ -46,11 +24,11 @@ def print_finished(done: FinishedRun, as_json: bool) -> None:
     if as_json:
         say(json.dumps(done.summary, indent=2))
         return
-    console, config, table, summary = make_console(), done.plan.config, done.table, done.summary
+    console, config, summary = make_console(), done.config, done.summary
     runs = config.source_models * config.trials
     spread = f"mean ± std (ddof 1) over n = {runs} runs" if runs > 1 else "n = 1 run, so there is no spread"
-    title = f"{done.dataset.name}, source {config.source}: accuracy in percent after the last round, {spread}"
-    entries = [((row.label,), summary["methods"][row.name]) for row in table]
+    title = f"{done.dataset}, source {config.source}: accuracy in percent after the last round, {spread}"
+    entries = [((entry["label"],), entry) for entry in summary["methods"].values()]
     draw_grid(results_table(title, entries, columns=narrow_columns()), console, bold="mean")
     timing = summary["timing"]
     console.print(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from fedwca.cli.printing import print_plan
 from fedwca.cli.progress import watching
-from fedwca.cli.terminal import say
-from fedwca.config.resolve_config import RunPlan
+from fedwca.cli.terminal import make_console, say
+from fedwca.config.resolve_config import RunPlan, provenance
+from fedwca.results.read_run import count_of
 from fedwca.runs.how_to_continue import say_what_is_kept
 from fedwca.runs.reporter import PlannedRun, Progress, RunReporter
 
@@ -54,3 +54,22 @@ class ConsoleReporter(RunReporter):
     def watch(self, plan: RunPlan) -> AbstractContextManager[Progress]:
         """Bars or lines, or warnings alone."""
         return watching(plan, self.silent or self.quiet)
+
+
+def print_plan(run: PlannedRun) -> None:
+    """What will run, on what, and where each value that was set came from."""
+    console, plan, dataset = make_console(), run.plan, run.dataset
+    targets = [name for name in dataset.domains if name != run.source]
+
+    def say(text: str) -> None:
+        console.print(text, soft_wrap=True)
+
+    each = count_of(plan.config.clients, "client")
+    say(f"{dataset.name}: source {run.source}; targets {', '.join(targets)}; {each} each; on {run.device}")
+    say("Methods: " + ", ".join(f"{method.label} ({method.name})" for method, _ in plan.methods))
+    for origin, values in provenance(plan).items():
+        say(f"From {origin}: {'; '.join(values)}")
+    say(f"Memory: {run.memory}")
+    if run.kernels:
+        say(f"Kernels: {run.kernels}")
+    say(f"Everything else is a field's default, written out in {run.folder / 'config.json'}")

@@ -24,7 +24,9 @@ def command(
     table: Annotated[
         str,
         typer.Argument(
-            metavar="TABLE", help="table2 to table6, table10 to table14, figure4 to figure6.", autocompletion=_known
+            metavar="TABLE",
+            help="table2 to table6, table10 to table14, figure4 to figure6; of several labelled sources sfda-table4.",
+            autocompletion=_known,
         ),
     ],
     dataset: Annotated[
@@ -46,7 +48,7 @@ def command(
     out: Annotated[Path, folder("run folders and figures")] = Path("runs/reproduce"),
     form: Form = Format.table,
 ) -> None:
-    """Reproduce a table or figure of the FedWCA paper: ours, the published numbers, the difference.
+    """Reproduce a table or figure of a paper: ours, the published numbers, the difference.
 
     Runs in the --out folder are reused, so a stopped reproduction goes on. For example:
     fedwca reproduce table2 --quick --dataset digit-five --data DATA --source mnist
@@ -56,9 +58,14 @@ def command(
     from fedwca.cli.reporter import ConsoleReporter
     from fedwca.reproduce.definitions import definition
     from fedwca.reproduce.jobs import ReproductionRequest, announce_jobs, plan_jobs, run_job
+    from fedwca.reproduce.message_counts import message_table
     from fedwca.runs.run_request import RunRequest
 
     found = definition(table).chosen(row or [])
+    if found.messages is not None:
+        grid, entries = message_table(table, found)
+        print_in(form, grid, {"title": grid.title, "values": entries}, entries)
+        return
     found.check(table)
     request = RunRequest(asked.layer, asked.pairs, preset, asked.file)
     planned = plan_jobs(

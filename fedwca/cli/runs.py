@@ -128,7 +128,7 @@ def show_run(context: typer.Context, run: Name, as_json: Json = False) -> None:
     table = Table("method", Column("mean", justify="right"), Column("rounds", justify="right"))
     for name, method in found.about["methods"].items():
         # A run may have been kept without its rounds.
-        rounds = f"{done.get(name, 0)} of {method['rounds'] * count}" if records else "not kept"
+        rounds = f"{done.get(name, 0)} of {method['rounds'] * count}" if records or not found.complete else "not kept"
         table.add_row(printable(method["label"]), mean_cell(methods.get(name, {}).get("mean")), rounds)
     console.print(table)
     if found.state == "stopped":

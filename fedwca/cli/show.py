@@ -77,8 +77,12 @@ def show_command(
         table.add_row(field, _text(info.get("default")), _values(info), info.get("description", "").replace("\n", " "))
     console.print(table)
     kind = found.kind.replace("-", "_")
-    ways = f"--set {kind}.FIELD=VALUE or {cls.name}:FIELD=VALUE"
-    console.print(f"Set one with {ways if kind in KINDS else f'--{kind} {cls.name}:FIELD=VALUE'}")
+    ways = f"--{kind} {cls.name}:FIELD=VALUE"
+    if kind in KINDS:
+        ways = f"--set {kind}.FIELD=VALUE or {cls.name}:FIELD=VALUE"
+    elif kind == "central":
+        ways = f'start = "{cls.name}:FIELD=VALUE" in a baseline file'
+    console.print(f"Set one with {ways}")
 
 
 def _values(info: dict[str, Any]) -> str:

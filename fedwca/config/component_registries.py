@@ -15,6 +15,7 @@ PLURALS = {
     "aggregator": "aggregators",
     "pseudo_labeler": "pseudo_labelers",
     "objective": "objectives",
+    "central": "centrals",
     "logger": "loggers",
 }
 

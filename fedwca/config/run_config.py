@@ -55,7 +55,10 @@ class RunConfig(UserValues):
     clients: PositiveInt = 4
     """Clients per target domain."""
     samples: PositiveInt | None = None
-    """At most so many images per client, before the 64/16/20 split; unset: all there are."""
+    """At most so many images per client, before they are split; unset: all there are."""
+    split: Literal["random", "published"] = "random"
+    """How a client's images are split: random, 64/16/20 for training, validation and test; published: the data set's
+    own training and test part."""
     rounds: PositiveInt = 10
     """Communication rounds R."""
     training: Training = Training()
@@ -99,7 +102,7 @@ class RunConfig(UserValues):
         """What is not as by default: enough to make it again."""
         usual = type(self).model_fields
         for name, value in self:
-            if value != usual[name].get_default(call_default_factory=True):
+            if value != usual[name].get_default(call_default_factory=True, validated_data={}):
                 yield name, value
 
     @field_validator("dataset", "model", "clusterer", "aggregator", "pseudo_labeler", mode="after")

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import errno
+import glob
 import os
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from importlib.resources.abc import Traversable
 from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+TEMPORARY = f".*-{'[0-9a-f]' * 32}.*"
+"""Names of files that are being written, and of those that a killed process left half written."""
 
 
 def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
     """Write a file so that others see the old one, the whole new one, or none; makes its folder.
+
+    What processes left that were killed while they wrote this very file is removed.
 
     Args:
         path: the finished file.
@@ -23,14 +35,35 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "it is a folder; name a file in it", str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
+    _remove_abandoned(path)
     temporary = path.with_name(f".{path.stem}-{uuid.uuid4().hex}{path.suffix}")
     try:
-        write(temporary)
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        with _held(temporary):
+            write(temporary)
+            with temporary.open("rb+") as file:
+                os.fsync(file.fileno())
+            temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def _held(file: Path) -> Iterator[None]:
+    """An empty file, locked while inside: the system lets go of a dead process's lock, which tells what it left."""
+    with file.open("wb") as held:
+        if fcntl is not None:
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove temporary files for ``path`` that nobody writes any more."""
+    names = f".{glob.escape(path.stem)}-{'[0-9a-f]' * 32}{glob.escape(path.suffix)}"
+    for file in path.parent.glob(names) if fcntl is not None else ():
+        with suppress(OSError), file.open("rb") as held:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file.unlink()
 
 
 def toml_names(folder: Traversable) -> list[str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, cast
 
@@ -75,7 +76,7 @@ class Backbone(nn.Module):
 
 
 class Network(nn.Module):
-    """Backbone, bottleneck (fully connected, BatchNorm, dropout; no ReLU) and linear classifier.
+    """Backbone, bottleneck (fully connected, BatchNorm, where it is asked for ReLU, dropout) and linear classifier.
 
     ``extract`` gives the features ``[N, q]`` that ``classifier`` reads. Images come in as uint8, at least ``side``
     pixels high and wide, and are cropped and scaled here.
@@ -89,9 +90,11 @@ class Network(nn.Module):
         classes: int,
         classifier: Literal["linear", "wn"],
         side: int,
+        activation: Literal["none", "relu"] = "none",
     ) -> None:
         super().__init__()
         self.side = side
+        self.activation = activation
         self.backbone = backbone
         self.bottleneck = nn.Linear(backbone.width, bottleneck)
         self.norm = nn.BatchNorm1d(bottleneck)
@@ -162,6 +165,7 @@ class Network(nn.Module):
         """What comes behind the bottleneck: ``[N, q]`` to features ``[N, q]``, with its mask in training."""
         # Under autocast the bottleneck gives bfloat16; what comes behind it is in the network's own precision.
         z = self.norm(z.to(self.norm.weight.dtype))
+        z = torch.relu(z) if self.activation == "relu" else z
         return z * masks[0] if masks else z
 
     def forward(self, x: Tensor, masks: Sequence[Tensor] = ()) -> tuple[Tensor, Tensor]:
@@ -178,6 +182,15 @@ class Network(nn.Module):
 _BUILDING = threading.Lock()
 
 
+@contextmanager
+def initial_weights(seed: int) -> Iterator[None]:
+    """Draw initial weights of the modules made inside from ``seed``; the global generator is left as it was."""
+    # torch initialises from one global generator: whoever builds has it alone, on whatever thread.
+    with _BUILDING, torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        yield
+
+
 class Architecture(Component):
     """Builds networks; fields describe everything behind the backbone."""
 
@@ -189,6 +202,8 @@ class Architecture(Component):
     """Probability of dropping a bottleneck unit."""
     classifier: Literal["linear", "wn"] = "linear"
     """Plain linear layer, or one with weight normalisation as in SHOT."""
+    activation: Literal["none", "relu"] = "none"
+    """What follows the bottleneck's BatchNorm."""
 
     @property
     def stored(self) -> int:
@@ -208,7 +223,10 @@ class Architecture(Component):
 
     def identity(self) -> dict[str, Any]:
         """Everything that decides what `build` gives, as plain values; a file of weights by its content."""
-        return {"name": self.name, **self.model_dump(mode="json")}
+        found = {"name": self.name, **self.model_dump(mode="json")}
+        if self.activation == "none":
+            del found["activation"]  # so that source models from before there was a choice are known again
+        return found
 
     def build(self, classes: int, seed: int = 0, pretrained: bool = True) -> Network:
         """A network with initial weights drawn from ``seed``; the global generator is left as it was.
@@ -218,11 +236,11 @@ class Architecture(Component):
             seed: of what is not pre-trained.
             pretrained: False where all weights will be replaced, so that pre-trained ones need not be there.
         """
-        # torch initialises from one global generator: whoever builds has it alone, on whatever thread.
-        with _BUILDING, torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(seed)
+        with initial_weights(seed):
             backbone = self.backbone()
             if pretrained:
                 self.load_pretrained(backbone)
-            network = Network(backbone, self.bottleneck, self.dropout, classes, self.classifier, self.side)
+            network = Network(
+                backbone, self.bottleneck, self.dropout, classes, self.classifier, self.side, self.activation
+            )
         return network.to(memory_format=torch.channels_last)

@@ -67,3 +67,18 @@ class SourceTraining(UserValues):
     """Label smoothing; the paper speaks of standard cross-entropy, SHOT uses 0.1."""
     held_out: float = Field(0.1, gt=0, lt=1)
     """Share of the source images kept aside to choose the epoch and to report the accuracy."""
+
+
+class CentralTraining(UserValues):
+    """How a model is trained where all domains are at one place: SGD with momentum, constant learning rate."""
+
+    epochs: PositiveInt = 20
+    """Passes over the largest source; the model after the last is taken."""
+    lr: PositiveFloat = 1e-2
+    """Learning rate."""
+    batch_size: int = Field(64, ge=2)
+    """Images of each source and of the target in a step; where domains are pooled, of all together."""
+    momentum: NonNegativeFloat = 0.9
+    """Heavy-ball momentum."""
+    weight_decay: NonNegativeFloat = 1e-3
+    """L2 decay."""

@@ -28,24 +28,33 @@ class Archive:
     """``[N]``, see `Domain.groups`."""
     classes: tuple[str, ...] | None = None
     """Names of the labels 0, 1, …"""
+    part: Integers | None = None
+    """``[N]``, see `Domain.part`."""
+
+    def subset(self, kept: Integers) -> Archive:
+        """Only the images at some positions, in that order."""
+        groups = None if self.groups is None else self.groups[kept]
+        part = None if self.part is None else self.part[kept]
+        return Archive(self.images[kept], self.labels[kept], groups, self.classes, part)
 
 
 def read_npz(path: Path) -> Archive:
-    """One domain from an archive with ``images`` and ``labels``, and where it has them ``groups`` and ``classes``.
+    """One domain from an archive with ``images`` and ``labels``, and where it has them ``groups``, ``classes``
+    and ``part``.
 
-    Images are uint8, ``[N, H, W]`` grey (becomes three equal channels) or ``[N, H, W, 3]``; labels and groups int64
-    ``[N]``; classes are names ``[M]``. Other keys are ignored. Pickled objects are refused: they could run code.
+    Images are uint8, ``[N, H, W]`` grey (becomes three equal channels) or ``[N, H, W, 3]``; labels, groups and part
+    int64 ``[N]``; classes are names ``[M]``. Other keys are ignored. Pickled objects are refused: they could run code.
 
     Raises:
         DataError: the file is damaged, lacks a key, or one has another type or shape; the message names the file.
     """
-    found = read_arrays(path, ("images", "labels", "groups", "classes"))
+    found = read_arrays(path, ("images", "labels", "groups", "classes", "part"))
     if lacks := [key for key in ("images", "labels") if key not in found]:
         raise DataError(f"{path} lacks {' and '.join(lacks)}; it needs the keys images and labels")
     images, labels = found["images"], found["labels"]
     if images.dtype != np.uint8 or images.ndim not in (3, 4) or (images.ndim == 4 and images.shape[3] != 3):
         raise _wrong(path, "images", "uint8 [N, H, W] or [N, H, W, 3]", images)
-    for key in ("labels", "groups"):
+    for key in ("labels", "groups", "part"):
         if key in found and (found[key].dtype != np.int64 or found[key].shape != images.shape[:1]):
             raise _wrong(path, key, f"int64 [{len(images)}], one for each image", found[key])
     names = found.get("classes")
@@ -60,6 +69,7 @@ def read_npz(path: Path) -> Archive:
         labels,
         found.get("groups"),
         None if names is None else tuple(str(name) for name in names),
+        found.get("part"),
     )
 
 

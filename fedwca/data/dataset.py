@@ -35,14 +35,16 @@ class Domain:
     """``[N]`` int64, 0…M-1"""
     groups: Integers | None = None
     """``[N]`` int64: images of the same number are variants of one base; no split ever separates them."""
+    part: Integers | None = None
+    """``[N]`` int64: 0 where an image belongs to the published training part, 1 where to the published test part."""
 
     def __post_init__(self) -> None:
-        images, labels, groups = self.images, self.labels, self.groups
+        images = self.images
         if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] != 3 or 0 in images.shape[1:]:
             raise self._wrong("images", "uint8 [N, H, W, 3]", images)
         if len(images) == 0:
             raise DataError(f"domain {self.name!r} is empty: it needs at least one image")
-        for what, numbers in (("labels", labels), ("groups", groups)):
+        for what, numbers in (("labels", self.labels), ("groups", self.groups), ("part", self.part)):
             if numbers is None:
                 continue
             if numbers.dtype != np.int64 or numbers.ndim != 1:
@@ -51,12 +53,18 @@ class Domain:
                 raise DataError(
                     f"domain {self.name!r} has {len(images)} images but {len(numbers)} {what}; one for each is right"
                 )
+        if self.part is not None and (set(np.unique(self.part).tolist()) - {0, 1}):
+            raise DataError(f"part of domain {self.name!r} must be 0 (training) or 1 (test) for each image")
 
     def _wrong(self, what: str, right: str, given: NDArray[np.generic]) -> DataError:
         return DataError(f"{what} of domain {self.name!r} must be {right}, not {given.dtype} {list(given.shape)}")
 
     def __len__(self) -> int:
         return len(self.images)
+
+    def __repr__(self) -> str:
+        count, height, width, _ = self.images.shape
+        return f"<Domain {self.name!r}: {count} images of {height}×{width}>"
 
     def counts(self, classes: int) -> list[int]:
         """Images of each class."""
@@ -94,6 +102,10 @@ class FederatedDataset:
                 raise DataError(f"{where}, domain {name!r}: labels must be 0 to {last}, not {low} to {high}")
         object.__setattr__(self, "domains", MappingProxyType(dict(self.domains)))
 
+    def __repr__(self) -> str:
+        found = ", ".join(f"{name} ({len(domain)})" for name, domain in self.domains.items())
+        return f"<FederatedDataset {self.name!r}: {len(self.classes)} classes, images by domain: {found}>"
+
     @cached_property
     def _digest(self) -> str:
         sha = hashlib.sha256()
@@ -108,7 +120,7 @@ class FederatedDataset:
     def digest(self) -> str:
         """Sha256 over names, classes, images and labels, as 64 hex digits; computed once.
 
-        Groups do not count: they say how images may be split, not what they are.
+        Groups and parts do not count: they say how images may be split, not what they are.
         """
         return self._digest
 
@@ -123,7 +135,7 @@ class FederatedDataset:
         if all(domain.images.shape[1:3] == (size, size) for domain in self.domains.values()):
             return self
         domains = {
-            name: Domain(name, resize_images(domain.images, size), domain.labels, domain.groups)
+            name: Domain(name, resize_images(domain.images, size), domain.labels, domain.groups, domain.part)
             for name, domain in self.domains.items()
         }
         return FederatedDataset(self.name, self.classes, domains)

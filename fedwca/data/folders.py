@@ -43,19 +43,31 @@ def read_image_folder(path: Path, size: int, stretch: bool = False) -> tuple[Ima
     ]
     if not files:
         raise DataError(f"{path} holds no images; its layout should be {path.name}/<class>/<image>")
-    shape = f"{size}{'-stretched' * stretch}"
-    cached = cache_dir() / "folders" / f"{path.name}-{shape}-{_listing(path, files)}.npy"
-    images = _cached(cached, len(files), size)
-    if images is None:
-        images = _decoded([file for file, _ in files], size, stretch)
-        with contextlib.suppress(OSError):  # a full or read-only disk costs time, not the result
-            write_atomically(cached, lambda temporary: np.save(temporary, images))
+    images = decode_cached(path, [file for file, _ in files], size, stretch)
     return images, np.array([label for _, label in files], np.int64), None, classes
 
 
-def _listing(path: Path, files: list[tuple[Path, int]]) -> str:
+def decode_cached(folder: Path, files: list[Path], size: int, stretch: bool = False) -> Images:
+    """Images of files below a folder ``[N, size, size, 3]``, through a memory map of what was decoded once.
+
+    See `read_image_folder` for how files become pixels, and for the cache.
+
+    Raises:
+        DataError: a file does not decode; the message names it.
+    """
+    shape = f"{size}{'-stretched' * stretch}"
+    cached = cache_dir() / "folders" / f"{folder.name}-{shape}-{_listing(folder, files)}.npy"
+    images = _cached(cached, len(files), size)
+    if images is None:
+        with contextlib.suppress(OSError):  # a full or read-only disk costs time, not the result
+            write_atomically(cached, lambda temporary: _write_decoded(temporary, files, size, stretch))
+            images = _cached(cached, len(files), size)
+    return _decoded(files, size, stretch) if images is None else images
+
+
+def _listing(path: Path, files: list[Path]) -> str:
     sha = hashlib.sha256(os.fsencode(f"{DECODER}\0{path.resolve()}\0"))
-    for file, _ in files:
+    for file in files:
         stat = file.stat()
         sha.update(os.fsencode(f"{file.relative_to(path).as_posix()}\0{stat.st_size}\0{stat.st_mtime_ns}\n"))
     return sha.hexdigest()[:32]
@@ -71,6 +83,15 @@ def _cached(path: Path, count: int, size: int) -> Images | None:
     except (OSError, EOFError, ValueError):
         return None
     return images if images.shape == (count, size, size, 3) and images.dtype == np.uint8 else None
+
+
+def _write_decoded(path: Path, files: list[Path], size: int, stretch: bool) -> None:
+    """What `numpy.save` would write, a slice at a time: a data set may be larger than the memory."""
+    with path.open("wb") as file:
+        header = {"descr": "|u1", "fortran_order": False, "shape": (len(files), size, size, 3)}
+        np.lib.format.write_array_header_1_0(file, header)
+        for start in range(0, len(files), 1024):
+            file.write(_decoded(files[start : start + 1024], size, stretch).data)
 
 
 def _decoded(files: list[Path], size: int, stretch: bool) -> Images:

@@ -43,6 +43,10 @@ class Metrics:
         names = list(dict.fromkeys(self._domains))
         return torch.tensor([names.index(name) for name in self._domains], dtype=torch.int64)
 
+    def test_images(self) -> list[int]:
+        """Test images of each client, K numbers."""
+        return [len(labels) for labels in self._test_labels]
+
     def truth(self, client: int) -> Tensor:
         """Class of each of a client's test images ``[N_test]``; for pictures of what went wrong."""
         return self._test_labels[client]

@@ -25,6 +25,10 @@ class ClientImages:
     test: Tensor
     """``[N_test, 3, H, W]``; may be empty."""
 
+    def __repr__(self) -> str:
+        train, validation, test = map(len, (self.train, self.validation, self.test))
+        return f"<ClientImages: {train} to train, {validation} kept aside, {test} to test>"
+
 
 @dataclass(frozen=True, eq=False)
 class Federation:
@@ -36,6 +40,9 @@ class Federation:
     def __len__(self) -> int:
         return len(self.clients)
 
+    def __repr__(self) -> str:
+        return f"<Federation of {len(self)} clients: {', '.join(dict.fromkeys(self.metrics.domains))}>"
+
 
 @dataclass(frozen=True, eq=False)
 class Split:
@@ -46,7 +53,9 @@ class Split:
     test: Integers
 
 
-def partition(dataset: FederatedDataset, source: str, *, clients: int, samples: int | None, seed: int) -> Federation:
+def partition(
+    dataset: FederatedDataset, source: str, *, clients: int, samples: int | None, seed: int, published: bool = False
+) -> Federation:
     """Spread every domain but ``source`` over ``clients`` clients each, and split each client 64/16/20.
 
     Domain d (its position in the data set, whatever the source) draws from ``numpy.random.default_rng([seed, d])``; see
@@ -58,10 +67,11 @@ def partition(dataset: FederatedDataset, source: str, *, clients: int, samples: 
         clients: clients per domain, at least 1.
         samples: most images per client, before the split; None: as many as there are.
         seed: 0 or more.
+        published: take the published training and test parts in place of 64/16/20.
 
     Raises:
         UsageError: no such domain, a number out of bounds, no domain left, or more clients than a domain has images
-            (groups, where it has groups).
+            (groups, where it has groups), or a domain without published parts.
     """
     source = dataset.domain(source).name
     if clients < 1 or seed < 0 or (samples is not None and samples < 1):
@@ -75,7 +85,7 @@ def partition(dataset: FederatedDataset, source: str, *, clients: int, samples: 
     for index, domain in enumerate(dataset.domains.values()):
         if domain.name == source:
             continue
-        for split in split_domain(domain, clients, samples, np.random.default_rng([seed, index])):
+        for split in split_domain(domain, clients, samples, np.random.default_rng([seed, index]), published):
             parts = (split.train, split.validation, split.test)
             images.append(ClientImages(*(_tensor(domain, part) for part in parts)))
             owners.append(domain.name)
@@ -84,16 +94,20 @@ def partition(dataset: FederatedDataset, source: str, *, clients: int, samples: 
     return Federation(tuple(images), Metrics(tuple(owners), tuple(train), tuple(test)))
 
 
-def split_domain(domain: Domain, clients: int, samples: int | None, random: np.random.Generator) -> list[Split]:
+def split_domain(
+    domain: Domain, clients: int, samples: int | None, random: np.random.Generator, published: bool = False
+) -> list[Split]:
     """Images of each client of one domain, drawn alike for all classes (i.i.d.), as positions in the domain.
 
     A random order is cut into ``clients`` runs as `numpy.array_split` would; the first ``samples`` of a run are kept.
     Of n images, ``round(.2 n)`` are for test, ``round(.16 n)`` for validation and the rest, at least one, for training.
     Where the domain has groups, whole groups are put in random order and each cut goes to the nearest border between
     two groups, so that no group is in two clients or two splits; the last group within ``samples`` may lose images.
+    With ``published``, what is kept of a run is split by `Domain.part` instead, and nothing is for validation.
 
     Raises:
-        UsageError: more clients than images (or groups).
+        UsageError: more clients than images (or groups), or with ``published`` no parts or a client without an image to
+            train on.
     """
     groups = np.arange(len(domain)) if domain.groups is None else domain.groups
     _, member = np.unique(groups, return_inverse=True)
@@ -109,10 +123,29 @@ def split_domain(domain: Domain, clients: int, samples: int | None, random: np.r
     splits = []
     for run in _cut(order, rank[member], np.cumsum(runs)[:-1], least=1):
         kept = run[:samples]
+        if published:
+            splits.append(_published_split(domain, kept))
+            continue
         test, validation = round(0.2 * len(kept)), round(0.16 * len(kept))
         cuts = np.array([len(kept) - validation - test, len(kept) - test])
         splits.append(Split(*_cut(kept, rank[member], cuts, least=0)))
     return splits
+
+
+def _published_split(domain: Domain, kept: Integers) -> Split:
+    part = domain.part
+    if part is None:
+        raise UsageError(
+            f"domain {domain.name!r} does not say which images are its published test part (key 'part' of an archive); "
+            "--split random takes 64/16/20"
+        )
+    train, test = kept[part[kept] == 0], kept[part[kept] == 1]
+    if not len(train):
+        raise UsageError(
+            f"domain {domain.name!r}: a client would have no image of the published training part; take fewer "
+            "--clients or more --samples"
+        )
+    return Split(train, kept[:0], test)
 
 
 def _cut(order: Integers, group_of: Integers, cuts: Integers, least: int) -> list[Integers]:

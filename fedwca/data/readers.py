@@ -122,5 +122,5 @@ def assemble_dataset(
             span = f"0 to {len(own) - 1}, not {low} to {high}"
             raise DataError(f"data set {name!r}, domain {domain!r}: labels must be {span}")
         renumbered = np.array([classes.index(label) for label in own], np.int64)[archive.labels]
-        domains[domain] = Domain(domain, archive.images, renumbered, archive.groups)
+        domains[domain] = Domain(domain, archive.images, renumbered, archive.groups, archive.part)
     return FederatedDataset(name, classes, domains)

@@ -85,6 +85,29 @@ class DatasetSource(Component):
         self.compare(dataset)
         return dataset
 
+    def load_published(self, size: int = 32) -> FederatedDataset:
+        """The data set for a split into its published training and test parts; of the sizes that papers take.
+
+        Raises:
+            UsageError: a domain does not say which of its images are in which part.
+            DatasetMissing, DataError: see `load`.
+        """
+        return self._with_parts(self.load(size))
+
+    def _with_parts(self, dataset: FederatedDataset) -> FederatedDataset:
+        from fedwca.errors import UsageError
+
+        if without := [name for name, domain in dataset.domains.items() if domain.part is None]:
+            raise UsageError(
+                f"--split published: {', '.join(without)} of {self.name} has no published parts (key 'part' of an "
+                "archive: 0 for training, 1 for test); --split random cuts 64/16/20"
+            )
+        return dataset
+
+    def count_images(self) -> Mapping[str, int] | None:
+        """Images that `load` will give of each domain, found without decoding one; None: that has to show it."""
+        return None
+
     def first_domain(self) -> str | None:
         """Domain of the server when the user names none, found without reading an image; None: that has to show it."""
         return self.default_source or next(iter(self.there(*self.place())), None)

@@ -1,13 +1,17 @@
-"""Digit-Five from the files its five parts are published as; train and test parts are pooled, train first.
+"""Digit-Five from the files its five domains are published as; training and test parts in one, training first.
 
 ==========  =============================================================  ==========================================
 domain      files                                                          from
 ==========  =============================================================  ==========================================
 mnist       MNIST/raw/{train,t10k}-{images-idx3,labels-idx1}-ubyte         torchvision
-svhn        {train,test}_32x32.mat                                         torchvision (md5 checked)
-usps        usps.bz2, usps.t.bz2                                           torchvision (md5 checked)
+..          mnist_data.mat                                                 Digit-Five of M3SDA's authors
 mnistm      mnistm_with_label.mat                                          Digit-Five of M3SDA's authors
+svhn        {train,test}_32x32.mat                                         torchvision (md5 checked)
+..          svhn_{train,test}_32x32.mat                                    Digit-Five of M3SDA's authors
 synth       synth_{train,test}_32x32.mat                                   SynthDigits of Ganin
+..          syn_number.mat                                                 Digit-Five of M3SDA's authors
+usps        usps.bz2, usps.t.bz2                                           torchvision (md5 checked)
+..          usps_28x28.mat                                                 Digit-Five of M3SDA's authors
 ==========  =============================================================  ==========================================
 """
 
@@ -23,16 +27,8 @@ from fedwca.data.archives import Archive
 from fedwca.data.dataset import Images, Integers
 from fedwca.errors import DataError
 
-FILES = {
-    "mnist": tuple(
-        f"MNIST/raw/{part}-{kind}-ubyte" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")
-    ),
-    "mnistm": ("mnistm_with_label.mat",),
-    "svhn": ("train_32x32.mat", "test_32x32.mat"),
-    "synth": ("synth_train_32x32.mat", "synth_test_32x32.mat"),
-    "usps": ("usps.bz2", "usps.t.bz2"),
-}
-"""Files of each domain below the folder of the data set."""
+Parts = list[tuple[Images, Integers]]
+"""Images and labels of the training part and of the test part."""
 
 
 def download_command(folder: Path) -> str:
@@ -45,26 +41,27 @@ def download_command(folder: Path) -> str:
 
 
 def read_raw_domain(folder: Path, domain: str) -> Archive | None:
-    """One domain, train and test part in one; None where one of its files is not there.
+    """One domain, training and test part in one, each image with the number of its part; None where there are no files.
+
+    Where a domain is there in two forms, the first of the module's table is read.
 
     Raises:
         DataError: a file is damaged or does not hold what its name says; the message names it.
     """
-    files = [folder / name for name in FILES[domain]]
-    if not all(file.is_file() for file in files):
-        return None
-    readers: dict[str, Callable[[], list[tuple[Images, Integers]]]] = {
-        "mnist": lambda: _mnist(folder),
-        "mnistm": lambda: _mnistm(files[0]),
-        "svhn": lambda: _svhn(folder),
-        "synth": lambda: [_house_numbers(file) for file in files],
-        "usps": lambda: _usps(folder),
-    }
+    for names, reader in READERS[domain]:
+        files = [folder / name for name in names]
+        if all(file.is_file() for file in files):
+            return _read(folder, files, domain, reader)
+    return None
+
+
+def _read(folder: Path, files: list[Path], domain: str, reader: Callable[[Path], Parts]) -> Archive:
     names = ", ".join(str(file) for file in files)
     try:
-        parts = readers[domain]()
+        parts = reader(folder)
         images = np.concatenate([part for part, _ in parts])
         labels = np.concatenate([part for _, part in parts]).astype(np.int64)
+        part = np.repeat(np.arange(2), [len(one) for one, _ in parts])
     except Exception as error:  # the parsers raise whatever a damaged byte leads them to
         raise DataError(f"{names} cannot be read as {domain}: {error}") from error
     if images.dtype != np.uint8 or images.ndim not in (3, 4) or labels.shape != images.shape[:1]:
@@ -72,24 +69,25 @@ def read_raw_domain(folder: Path, domain: str) -> Archive | None:
             f"{names} should hold uint8 images, one label each, not {images.dtype} {list(images.shape)} and "
             f"{list(labels.shape)} labels"
         )
-    return Archive(np.repeat(images[..., None], 3, axis=3) if images.ndim == 3 else images, labels)
+    coloured = np.repeat(images[..., None], 3, axis=3) if images.ndim == 3 else images
+    return Archive(coloured, labels, part=part)
 
 
-def _mnist(folder: Path) -> list[tuple[Images, Integers]]:
+def _mnist(folder: Path) -> Parts:
     from torchvision.datasets import MNIST
 
     parts = [MNIST(folder, train=train, download=False) for train in (True, False)]
     return [(part.data.numpy(), part.targets.numpy()) for part in parts]
 
 
-def _svhn(folder: Path) -> list[tuple[Images, Integers]]:
+def _svhn(folder: Path) -> Parts:
     from torchvision.datasets import SVHN
 
     parts = [SVHN(folder, split=split, download=False) for split in ("train", "test")]
     return [(part.data.transpose(0, 2, 3, 1), np.atleast_1d(part.labels)) for part in parts]
 
 
-def _usps(folder: Path) -> list[tuple[Images, Integers]]:
+def _usps(folder: Path) -> Parts:
     from torchvision.datasets import USPS
     from torchvision.datasets.utils import check_integrity
 
@@ -100,9 +98,36 @@ def _usps(folder: Path) -> list[tuple[Images, Integers]]:
     return [(part.data, np.array(part.targets, np.int64)) for part in parts]
 
 
-def _mnistm(file: Path) -> list[tuple[Images, Integers]]:
-    found = _matlab(file)
+def _mnist_matlab(folder: Path) -> Parts:
+    """``train_28`` ``[N, 28, 28, 1]`` and ``label_train`` one-hot, and the same of ``test``."""
+    found = _matlab(folder / "mnist_data.mat")
+    return [(_greys(found[f"{part}_28"]), _numbers(found[f"label_{part}"])) for part in ("train", "test")]
+
+
+def _mnistm(folder: Path) -> Parts:
+    found = _matlab(folder / "mnistm_with_label.mat")
     return [(found[part], _numbers(found[f"label_{part}"])) for part in ("train", "test")]
+
+
+def _synth(folder: Path) -> Parts:
+    found = _matlab(folder / "syn_number.mat")
+    return [(found[f"{part}_data"], _numbers(found[f"{part}_label"])) for part in ("train", "test")]
+
+
+def _usps_matlab(folder: Path) -> Parts:
+    """``dataset`` ``[2, 2]``: by part, images ``[N, 1, 28, 28]`` in [0, 1] and labels ``[N, 1]``."""
+    return [(_greys(images), _numbers(labels)) for images, labels in _matlab(folder / "usps_28x28.mat")["dataset"]]
+
+
+def _greys(images: Any) -> Images:
+    """uint8 ``[N, 28, 28]`` from 0…255, or from fractions of 1."""
+    scale = 255 if images.dtype.kind == "f" and images.max(initial=0) <= 1 else 1
+    greys: Images = (images * scale).round().clip(0, 255).astype(np.uint8).reshape(len(images), 28, 28)
+    return greys
+
+
+def _house_number_files(prefix: str) -> Callable[[Path], Parts]:
+    return lambda folder: [_house_numbers(folder / f"{prefix}{part}_32x32.mat") for part in ("train", "test")]
 
 
 def _house_numbers(file: Path) -> tuple[Images, Integers]:
@@ -122,3 +147,25 @@ def _matlab(file: Path) -> dict[str, Any]:
 
     found: dict[str, Any] = loadmat(file)
     return found
+
+
+MNIST_FILES = tuple(
+    f"MNIST/raw/{part}-{kind}-ubyte" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")
+)
+READERS: dict[str, tuple[tuple[tuple[str, ...], Callable[[Path], Parts]], ...]] = {
+    "mnist": ((MNIST_FILES, _mnist), (("mnist_data.mat",), _mnist_matlab)),
+    "mnistm": ((("mnistm_with_label.mat",), _mnistm),),
+    "svhn": (
+        (("train_32x32.mat", "test_32x32.mat"), _svhn),
+        (("svhn_train_32x32.mat", "svhn_test_32x32.mat"), _house_number_files("svhn_")),
+    ),
+    "synth": (
+        (("synth_train_32x32.mat", "synth_test_32x32.mat"), _house_number_files("synth_")),
+        (("syn_number.mat",), _synth),
+    ),
+    "usps": (
+        (("usps.bz2", "usps.t.bz2"), _usps),
+        (("usps_28x28.mat",), _usps_matlab),
+    ),
+}
+"""Files of each domain below the folder of the data set, with what reads them, in each of its forms."""

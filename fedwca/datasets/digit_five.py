@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import NonNegativeInt, PositiveInt
@@ -11,15 +12,19 @@ from fedwca.datasets import DatasetSource, register
 if TYPE_CHECKING:
     from fedwca.data import FederatedDataset
     from fedwca.data.archives import Archive
+    from fedwca.data.dataset import Integers
     from fedwca.errors import DatasetMissing
 
 
 @register("digit_five")
 class DigitFive(DatasetSource):
-    """34,000 digits of each domain's pooled train and test part, and all 9,298 of USPS."""
+    """34,000 digits of each domain's pooled training and test part, and all 9,298 of USPS.
+
+    With its published parts: 25,000 images to train on and 9,000 to test, of USPS all there are of each.
+    """
 
     label = "Digit-Five"
-    paper = "FedWCA, Sec. 5.1 (34,000 per domain, drawn at random)"
+    paper = "FedWCA, Sec. 5.1 (34,000 per domain, drawn at random); Peng et al. 2019 (25,000 and 9,000)"
     domains = ("mnist", "mnistm", "svhn", "synth", "usps")
     classes = tuple("0123456789")
     counts: ClassVar[dict[str, int]] = {"mnist": 34000, "mnistm": 34000, "svhn": 34000, "synth": 34000, "usps": 9298}
@@ -41,17 +46,29 @@ class DigitFive(DatasetSource):
         "  <root>/digit_five/mnistm_with_label.mat\n"
         "  <root>/digit_five/{train,test}_32x32.mat (SVHN)\n"
         "  <root>/digit_five/synth_{train,test}_32x32.mat\n"
-        "  <root>/digit_five/{usps,usps.t}.bz2"
+        "  <root>/digit_five/{usps,usps.t}.bz2, or as in M3SDA's Digit-Five\n"
+        "  <root>/digit_five/{mnist_data,svhn_train_32x32,svhn_test_32x32,syn_number,usps_28x28}.mat"
     )
     citation = "Peng et al.: Moment Matching for Multi-Source Domain Adaptation, ICCV 2019"
 
     images: PositiveInt = 34000
     """Images drawn at random from a domain that has more."""
+    train_images: PositiveInt = 25000
+    """Images drawn of a domain's training part, where the published parts are taken."""
+    test_images: PositiveInt = 9000
+    """Images drawn of a domain's test part, where the published parts are taken."""
     seed: NonNegativeInt = 0
     """Decides which images are drawn."""
 
     def load(self, size: int = 32) -> FederatedDataset:
         """The five domains, each from its archive or from the published files; see `DatasetSource.load`."""
+        return self._read(size, self._drawn)
+
+    def load_published(self, size: int = 32) -> FederatedDataset:
+        """As `load`, with ``train_images`` and ``test_images`` of each domain; see `DatasetSource.load_published`."""
+        return self._with_parts(self._read(size, self._drawn_by_part))
+
+    def _read(self, size: int, drawn: Callable[[Archive, int], Archive]) -> FederatedDataset:
         from fedwca.data.archives import read_npz
         from fedwca.data.readers import assemble_dataset, find_dataset_folder, find_domains
         from fedwca.datasets._digit_five_raw import read_raw_domain
@@ -63,7 +80,7 @@ class DigitFive(DatasetSource):
             ready = found.get(domain)
             archive = read_npz(ready) if ready and ready.suffix == ".npz" else read_raw_domain(folder, domain)
             if archive is not None:
-                archives[domain] = self._drawn(archive, index)
+                archives[domain] = drawn(archive, index)
         if len(archives) < 2:
             raise self.missing(f"there is no {next(domain for domain in self.domains if domain not in archives)}")
         dataset = assemble_dataset(self.name, archives, self.classes).resized(size)
@@ -81,11 +98,24 @@ class DigitFive(DatasetSource):
     def _drawn(self, archive: Archive, index: int) -> Archive:
         import numpy as np
 
-        from fedwca.data.archives import Archive
+        return archive.subset(_draw(np.arange(len(archive.images)), self.images, [self.seed, index]))
 
-        if len(archive.images) <= self.images:
+    def _drawn_by_part(self, archive: Archive, index: int) -> Archive:
+        import numpy as np
+
+        if archive.part is None:
             return archive
-        order = np.random.default_rng([self.seed, index]).permutation(len(archive.images))
-        kept = np.sort(order[: self.images])
-        groups = None if archive.groups is None else archive.groups[kept]
-        return Archive(archive.images[kept], archive.labels[kept], groups, archive.classes)
+        kept = [
+            _draw(np.flatnonzero(archive.part == part), most, [self.seed, index, part])
+            for part, most in enumerate((self.train_images, self.test_images))
+        ]
+        return archive.subset(np.concatenate(kept))
+
+
+def _draw(positions: Integers, most: int, seed: list[int]) -> Integers:
+    """At most so many of some positions, drawn at random, in their order."""
+    import numpy as np
+
+    order = np.random.default_rng(seed).permutation(len(positions))
+    drawn: Integers = np.sort(positions[order[:most]])
+    return drawn

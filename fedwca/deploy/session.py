@@ -24,7 +24,7 @@ from fedwca.deploy.server_round import (
     needs_cluster,
 )
 from fedwca.deploy.server_rules import Rules
-from fedwca.deploy.session_state import SessionState, assign_number, set_name
+from fedwca.deploy.session_state import Names, SessionState
 from fedwca.deploy.wire_messages import Parcel
 from fedwca.errors import UsageError
 from fedwca.federated.method import Method
@@ -192,3 +192,27 @@ class Session:
         names = self.state.names
         name = names[client] if 0 <= client < len(names) else "?"
         log.warning("round %d: client %d (%s) refused: %s", self.state.round, client, name, why)
+
+
+def assign_number(names: Names, name: str, wish: int | None = None) -> int | None:
+    """The number of the client called ``name``: the one it has, the one it wishes, or the first free one.
+
+    Returns:
+        None where all numbers, or the one it wishes, are taken by others.
+
+    >>> [assign_number(("a", "", ""), name) for name in "ab"]
+    [0, 1]
+    >>> [assign_number(("a", "", ""), "b", 2), assign_number(("a",), "b")]
+    [2, None]
+    """
+    if name in names:
+        return names.index(name)
+    free = [number for number, taken in enumerate(names) if not taken]
+    if wish is not None:
+        free = [number for number in free if number == wish]
+    return free[0] if free else None
+
+
+def set_name(names: Names, number: int, name: str) -> Names:
+    """With another name, or none, at a number."""
+    return (*names[:number], name, *names[number + 1 :])

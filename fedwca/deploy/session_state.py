@@ -41,27 +41,3 @@ class SessionState:
     """From round 1 on, where a clusterer groups the clients."""
     waiting: frozenset[int] = frozenset()
     """Clients that joined late and wait for a round in which clients report."""
-
-
-def assign_number(names: Names, name: str, wish: int | None = None) -> int | None:
-    """The number of the client called ``name``: the one it has, the one it wishes, or the first free one.
-
-    Returns:
-        None where all numbers, or the one it wishes, are taken by others.
-
-    >>> [assign_number(("a", "", ""), name) for name in "ab"]
-    [0, 1]
-    >>> [assign_number(("a", "", ""), "b", 2), assign_number(("a",), "b")]
-    [2, None]
-    """
-    if name in names:
-        return names.index(name)
-    free = [number for number, taken in enumerate(names) if not taken]
-    if wish is not None:
-        free = [number for number in free if number == wish]
-    return free[0] if free else None
-
-
-def set_name(names: Names, number: int, name: str) -> Names:
-    """With another name, or none, at a number."""
-    return (*names[:number], name, *names[number + 1 :])

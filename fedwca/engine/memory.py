@@ -177,6 +177,15 @@ def free_bytes(device: str) -> int | None:
     return min(found) if found else None
 
 
+def human_size(count: int) -> str:
+    """Bytes for a reader.
+
+    >>> human_size(1_400_000), human_size(3_900_000_000)
+    ('1.4 MB', '3.9 GB')
+    """
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
+
+
 class MeasuredMemory:
     """The most memory that was taken on a device since this was made."""
 

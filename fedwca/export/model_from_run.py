@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,11 +14,10 @@ from fedwca._version import __version__
 from fedwca.core.model_description import ModelDescription, weights_hash
 from fedwca.core.network import Architecture, Network
 from fedwca.engine.batch_norm import BatchNormPolicy
-from fedwca.errors import UsageError
-from fedwca.federated.method import Method
+from fedwca.errors import DataError, UsageError
 from fedwca.newcomers.join import JoinedClient
 from fedwca.results.read_run import run_identity
-from fedwca.results.run_schemas import read_configuration
+from fedwca.results.run_schemas import read_records
 
 if TYPE_CHECKING:
     from fedwca.runs.open_run import OpenedRun
@@ -48,7 +47,7 @@ def model_of(
         assert cluster is not None
         members = [k for k, label in enumerate(labels) if label == cluster]
         if not members:
-            raise UsageError(f"--cluster {cluster}: method {reopened.method.name!r} has clusters 0 to {max(labels)}")
+            raise UsageError(f"--cluster {cluster}: method {reopened.unit.method!r} has clusters 0 to {max(labels)}")
         row, holder = reopened.server.rows[cluster], f"cluster {cluster}"
     network = copy.deepcopy(reopened.network)
     reopened.layout.write(network, row)
@@ -58,23 +57,85 @@ def model_of(
 
 def describe(reopened: OpenedRun, network: Network, members: Sequence[int], holder: str) -> ModelDescription:
     """What is said of a network that some clients of a run hold, with its accuracy on all their test images."""
-    source = copy.deepcopy(reopened.network)
-    reopened.layout.write(source, reopened.server.source)
-    source.eval()
-    images = sum(len(reopened.federation.clients[k].test) for k in members)
-    domains = list(dict.fromkeys(reopened.federation.metrics.domains[k] for k in members))
+    measured = recorded_accuracy(reopened, members) if _is_delivered(reopened, network, members) else None
+    notes = _notes(reopened, members, holder)
+    if measured is None:
+        try:
+            measured = measure_accuracy(reopened, network, members)
+        except DataError as error:
+            measured, notes = MeasuredAccuracy(None, None, 0), (*notes, f"Its accuracy was not measured: {error}.")
     return describe_model(
         reopened,
         network,
-        reopened.method,
         holder=holder,
-        domain=", ".join(domains),
+        domain=", ".join(dict.fromkeys(reopened.domains[k] for k in members)),
         clients=tuple(members),
-        accuracy=_accuracy(reopened, network, members),
-        source_accuracy=_accuracy(reopened, source, members),
-        images=images,
-        notes=_notes(reopened, members, holder),
+        accuracy=measured.own,
+        source_accuracy=measured.source,
+        images=measured.images,
+        notes=notes,
     )
+
+
+class MeasuredAccuracy(NamedTuple):
+    """On all test images of some clients of a run."""
+
+    own: float | None
+    """Percent; None without images."""
+    source: float | None
+    """Of the source model."""
+    images: int
+
+
+def recorded_accuracy(reopened: OpenedRun, members: Sequence[int]) -> MeasuredAccuracy | None:
+    """Accuracy of the models that clients were delivered, from the run's records; None where these do not say it."""
+    unit = reopened.unit
+    found = {
+        record["round"]: record
+        for record in read_records(reopened.path)
+        if (record["source_model"], record["trial"], record["method"]) == unit
+    }
+    if "test_images" not in found.get(-1, {}) or reopened.round not in found:
+        return None
+    sizes = found[-1]["test_images"]
+    own, source = (_pooled(found[round]["accuracy"], sizes, members) for round in (reopened.round, -1))
+    return MeasuredAccuracy(own, source, sum(sizes[k] for k in members))
+
+
+def measure_accuracy(reopened: OpenedRun, network: Network, members: Sequence[int]) -> MeasuredAccuracy:
+    """Accuracy of one model on the test images of some clients, read again.
+
+    Raises:
+        DataError: they are not there, or others.
+    """
+    source = copy.deepcopy(reopened.network)
+    reopened.layout.write(source, reopened.server.source)
+    source.eval()
+    clients, metrics = reopened.federation.clients, reopened.federation.metrics
+    sizes = metrics.test_images()
+
+    def pooled(model: Network) -> float | None:
+        found = {k: metrics.accuracy(k, classify(model, clients[k].test)) for k in members if sizes[k]}
+        return _pooled(found, sizes, members)
+
+    return MeasuredAccuracy(pooled(network), pooled(source), sum(sizes[k] for k in members))
+
+
+def _pooled(
+    accuracy: Sequence[float] | Mapping[int, float], sizes: Sequence[int], members: Sequence[int]
+) -> float | None:
+    """Percent of all the members' test images; None without any."""
+    right, count = 0.0, 0
+    for client in members:
+        if sizes[client]:
+            right, count = right + accuracy[client] * sizes[client], count + sizes[client]
+    return right / count if count else None
+
+
+def _is_delivered(reopened: OpenedRun, network: Network, members: Sequence[int]) -> bool:
+    """Whether a model is what each of some clients was delivered, and so what the records measured."""
+    row = reopened.layout.read(network)
+    return all(torch.equal(reopened.delivered[k].to(row.device), row) for k in members)
 
 
 def newcomer_note(reopened: OpenedRun, joined: JoinedClient, images: int) -> ModelDescription:
@@ -84,13 +145,12 @@ def newcomer_note(reopened: OpenedRun, joined: JoinedClient, images: int) -> Mod
     return describe_model(
         reopened,
         joined.network,
-        reopened.method,
         holder="a newcomer",
         notes=(f"{how}; adapted to them, epochs: {joined.epochs}.",),
     )
 
 
-def describe_model(reopened: OpenedRun, network: Network, method: Method, **more: object) -> ModelDescription:
+def describe_model(reopened: OpenedRun, network: Network, **more: object) -> ModelDescription:
     """A description with all that a run says."""
     model = reopened.architecture
     # A file's folder is nobody's business but its owner's.
@@ -101,15 +161,15 @@ def describe_model(reopened: OpenedRun, network: Network, method: Method, **more
     return ModelDescription.model_validate(
         {
             "fedwca": __version__,
-            "classes": reopened.dataset.classes,
+            "classes": reopened.classes,
             "side": input_side(model),
             "model": {"name": model.name, **fields},
-            "method": method.name,
-            "label": method.label,
-            "dataset": reopened.dataset.name,
+            "method": reopened.unit.method,
+            "label": reopened.label,
+            "dataset": reopened.dataset_name,
             "source": reopened.source,
             "rounds": reopened.round + 1,
-            "config_hash": run_identity(read_configuration(reopened.path)),
+            "config_hash": run_identity(reopened.about),
             "weights_hash": weights_hash(network.state_dict()),
             **more,
         }
@@ -128,18 +188,6 @@ def _notes(reopened: OpenedRun, members: Sequence[int], holder: str) -> tuple[st
             f"({reopened.config.batch_norm}), so a client's model is the better one to hand on.",
         )
     return ()
-
-
-@torch.no_grad()
-def _accuracy(reopened: OpenedRun, network: Network, members: Sequence[int]) -> float | None:
-    """Percent of all the members' test images; None without any."""
-    right, count = 0.0, 0
-    for client in members:
-        images = reopened.federation.clients[client].test
-        if len(images):
-            measured = reopened.federation.metrics.accuracy(client, classify(network, images))
-            right, count = right + measured * len(images), count + len(images)
-    return right / count if count else None
 
 
 @torch.no_grad()

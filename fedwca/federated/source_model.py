@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,15 +12,7 @@ import torch
 from torch import Tensor
 
 from fedwca.core.network import Architecture, Network
-from fedwca.core.tensor_files import (
-    checksum,
-    file_digest,
-    fill_module,
-    open_tensors,
-    read_tensors,
-    refuse_others,
-    write_tensors,
-)
+from fedwca.core.tensor_files import file_digest, fill_module, read_tensors, refuse_others
 from fedwca.core.training_settings import SourceTraining as SourceTraining
 from fedwca.data.cache import cache_dir
 from fedwca.data.dataset import Domain
@@ -30,12 +20,11 @@ from fedwca.engine.augmentation import weak_views
 from fedwca.engine.cpu_cores import limit_to_one_thread
 from fedwca.engine.dropout import dropout_masks
 from fedwca.engine.randomness import fold_key, permutation
-from fedwca.errors import CheckpointError, DataError, Diverged
+from fedwca.errors import DataError, Diverged
+from fedwca.federated.model_cache import digest_recipe, read_cached_model, write_cached_model
 
 RECIPE = 3
 """Raised whenever the procedure below changes, so that models of an older one are not mistaken for its own."""
-CHECKSUM = "checksum"
-"""How the metadata of a file in the cache calls the checksum of its tensors."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +68,7 @@ def source_digest(
         "torch": torch.__version__.partition("+")[0],
         "device": torch.device(device).type,
     }
-    return hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()[:16]
+    return digest_recipe(recipe)
 
 
 def pretrain(
@@ -111,41 +100,18 @@ def pretrain(
         raise DataError(f"source domain {domain.name}: {len(domain.labels)} images are too few to train on; need 4")
     key = source_digest(domain, classes, model, training, seed, device)
     path = cache_dir() / "sources" / f"{domain.name}-{model.name}-{key}.safetensors"
-    if path.is_file():
-        network = model.build(len(classes), pretrained=False).to(device)
-        try:
-            accuracy = _load_cached(network, path)
-        except CheckpointError as error:
-            warnings.warn(f"{error}; the source model is trained again", stacklevel=2)
-        else:
-            return TrainedSource(network, accuracy, key)
+    network = model.build(len(classes), pretrained=False).to(device)
+    found = read_cached_model(network, path, "the source model")
+    if found is not None:
+        return TrainedSource(network, _accuracy_of(found), key)
     network = model.build(len(classes), seed=fold_key([seed, "weights"]) >> 1, pretrained=True).to(device)
     # One thread: sums have one order, so the model does not depend on the machine's cores.
     with limit_to_one_thread():
         best, state = _fit(network, domain, training, seed, device, progress)
     network.load_state_dict(state)
     network.eval()
-    tensors = {name: tensor.contiguous().cpu() for name, tensor in {**state, "accuracy": best}.items()}
-    try:
-        write_tensors(path, tensors, {CHECKSUM: str(checksum(tensors))})
-    except OSError as error:
-        # It costs the next run its time, not this one its result.
-        warnings.warn(f"the source model could not be kept in {path.parent} ({error})", stacklevel=2)
+    write_cached_model(path, {**state, "accuracy": best}, "the source model")
     return TrainedSource(network, float(best), key)
-
-
-def _load_cached(network: Network, path: Path) -> float:
-    """Fill a network from a file of the cache; returns the accuracy stored with it.
-
-    Raises:
-        CheckpointError: the file is damaged.
-    """
-    file = open_tensors(path)
-    tensors = file.tensors()
-    # Files that were kept before there were checksums have none.
-    if file.metadata.get(CHECKSUM) not in (None, str(checksum(tensors))):
-        raise CheckpointError(f"{path}: damaged, its content does not fit its checksum")
-    return _fill(network, tensors, path)
 
 
 def _fit(
@@ -208,12 +174,9 @@ def _accuracy(network: Network, images: Tensor, labels: Tensor, held: Tensor) ->
     return 100 * (logits.argmax(1) == labels[here]).float().mean().cpu()
 
 
-def _fill(network: Network, tensors: dict[str, Tensor], path: Path) -> float:
-    """Fill a network with tensors of a file; returns the accuracy stored with them, NaN if none."""
-    accuracy = float(tensors.pop("accuracy", torch.tensor(float("nan"))))
-    fill_module(network, tensors, path)
-    network.eval()
-    return accuracy
+def _accuracy_of(tensors: Mapping[str, Tensor]) -> float:
+    """The accuracy stored with a model's tensors; NaN if none."""
+    return float(tensors.get("accuracy", torch.tensor(float("nan"))))
 
 
 def load_source(path: Path, classes: tuple[str, ...], model: Architecture, device: str = "cpu") -> TrainedSource:
@@ -224,6 +187,8 @@ def load_source(path: Path, classes: tuple[str, ...], model: Architecture, devic
     """
     network = model.build(len(classes), pretrained=False).to(device)
     tensors = read_tensors(path, "--checkpoint takes")
-    accuracy = _fill(network, tensors, path)
+    accuracy = _accuracy_of(tensors)
+    tensors.pop("accuracy", None)
+    fill_module(network, tensors, path)
     refuse_others(network, tensors, path)
-    return TrainedSource(network, accuracy, file_digest(path))
+    return TrainedSource(network.eval(), accuracy, file_digest(path))

@@ -1,4 +1,4 @@
-"""The papers' equations as pure functions on tensors.
+"""The papers' equations as pure functions on tensors; how images are dealt to clients, on arrays.
 
 Axes: K clients, C clusters, M classes, N samples, q features, P parameters. Functions of samples take a ``mask [N]``
 (1 for a sample, 0 for padding; padding changes nothing) and, like those of weights, run under `torch.func.vmap`,
@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 
 from fedwca._deprecated import forward_names
 from fedwca.functional._nearest import Metric
+from fedwca.functional.adaptation_steps import inner_step, learned_loss, least_entropy
+from fedwca.functional.agreement import agreement_mask
 from fedwca.functional.augment import strong_augment
+from fedwca.functional.centroids import centroid_similarity, centroid_weights, class_centroids
+from fedwca.functional.client_shares import dirichlet_partition, shard_partition, unit_partition
+from fedwca.functional.control_variates import control_update, scaffold_weights
+from fedwca.functional.domain_distances import moment_distance, multi_kernel_mmd
 from fedwca.functional.evidence import alignment, class_entropy, soft_neighborhood_density
 from fedwca.functional.finch import finch, finch_levels
 from fedwca.functional.label_selection import adaptive_threshold, confident_mask, select_labels
@@ -17,12 +23,20 @@ from fedwca.functional.losses import (
     distillation,
     information_maximization,
     prototype_contrast,
+    smoothed_cross_entropy,
     weighted_cross_entropy,
 )
 from fedwca.functional.mixup import mixup_partners
 from fedwca.functional.nearest_member import member_distances
 from fedwca.functional.neighbours import VectorError, connected_components, first_neighbours
+from fedwca.functional.output_divergence import paired_distillation, prediction_divergence
+from fedwca.functional.output_entropy import diversity_loss, prediction_entropy
+from fedwca.functional.parameter_padding import padded
 from fedwca.functional.prototypes import fill_prototypes, prototype_labels, prototype_similarity, prototypes
+from fedwca.functional.representations import gaussian_divergence, representation_norm
+from fedwca.functional.reversed_gradient import gradient_reversal, reversal_scale
+from fedwca.functional.rotation import rotated
+from fedwca.functional.simplex import mixture_ascent, project_simplex
 from fedwca.functional.styles import amplitude_style
 from fedwca.functional.top_k import largest_entries, scatter_entries
 from fedwca.functional.weights import blend_weights, cluster_means, soft_cluster_weights, tempered_softmax
@@ -31,32 +45,59 @@ __all__ = [
     "Metric",
     "VectorError",
     "adaptive_threshold",
+    "agreement_mask",
     "alignment",
     "amplitude_style",
     "blend_weights",
+    "centroid_similarity",
+    "centroid_weights",
+    "class_centroids",
     "class_entropy",
     "cluster_means",
     "confident_mask",
     "connected_components",
+    "control_update",
+    "dirichlet_partition",
     "distillation",
+    "diversity_loss",
     "fill_prototypes",
     "finch",
     "finch_levels",
     "first_neighbours",
+    "gaussian_divergence",
+    "gradient_reversal",
     "information_maximization",
+    "inner_step",
     "largest_entries",
+    "learned_loss",
+    "least_entropy",
     "member_distances",
+    "mixture_ascent",
     "mixup_partners",
+    "moment_distance",
+    "multi_kernel_mmd",
+    "padded",
+    "paired_distillation",
+    "prediction_divergence",
+    "prediction_entropy",
+    "project_simplex",
     "prototype_contrast",
     "prototype_labels",
     "prototype_similarity",
     "prototypes",
+    "representation_norm",
+    "reversal_scale",
+    "rotated",
+    "scaffold_weights",
     "scatter_entries",
     "select_labels",
+    "shard_partition",
+    "smoothed_cross_entropy",
     "soft_cluster_weights",
     "soft_neighborhood_density",
     "strong_augment",
     "tempered_softmax",
+    "unit_partition",
     "weighted_cross_entropy",
 ]
 

@@ -38,3 +38,17 @@ def normalize_rows(rows: Tensor) -> Tensor:
 def class_columns(labels: Tensor, classes: int) -> Tensor:
     """Turn labels ``[N]`` into one-hot rows ``[N, M]`` bool; a label outside 0…M-1 gives a row of zeros."""
     return labels[:, None] == torch.arange(classes, device=labels.device)
+
+
+def entropy_of_rows(chances: Tensor, eps: float = 0.0) -> Tensor:
+    """Take the entropies of the distributions in the last axis, in nats; the gradient at a chance of 0 is finite."""
+    tiny = torch.finfo(chances.dtype).tiny
+    shifted = chances + eps
+    return -(chances * (shifted if eps >= tiny else shifted.clamp_min(tiny)).log()).sum(-1)
+
+
+def length_of_rows(rows: Tensor) -> Tensor:
+    """Take the lengths of the vectors in the last axis; all gradients at length 0 are 0."""
+    squares = rows.square().sum(-1)
+    positive = squares > 0
+    return torch.where(positive, squares.where(positive, 1).sqrt(), 0)

@@ -1,4 +1,4 @@
-"""Terms of local objectives: eq. 9's two, and those of LADD, FedPCL and FedSCAl."""
+"""Terms of local objectives: eq. 9's two, those of LADD, FedPCL and FedSCAl, and smoothed cross-entropy."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fedwca.errors import UsageError
-from fedwca.functional._rows import count_rows, mean_of_rows, sample_mask, zero_rows
+from fedwca.functional._rows import count_rows, entropy_of_rows, mean_of_rows, sample_mask, zero_rows
 
 
 def information_maximization(logits: Tensor, mask: Tensor | None = None, eps: float = 1e-5) -> Tensor:
@@ -34,13 +34,7 @@ def information_maximization(logits: Tensor, mask: Tensor | None = None, eps: fl
     keep = None if mask is None else mask != 0
     outputs = zero_rows(logits, keep).softmax(-1)
     average = zero_rows(outputs, keep).sum(0) / count_rows(outputs, keep)
-    tiny = torch.finfo(outputs.dtype).tiny
-
-    def entropy(chances: Tensor) -> Tensor:
-        shifted = chances + eps
-        return -(chances * (shifted if eps >= tiny else shifted.clamp_min(tiny)).log()).sum(-1)
-
-    return mean_of_rows(entropy(outputs), keep) - entropy(average)
+    return mean_of_rows(entropy_of_rows(outputs, eps), keep) - entropy_of_rows(average, eps)
 
 
 def weighted_cross_entropy(logits: Tensor, labels: Tensor, weights: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -61,11 +55,50 @@ def weighted_cross_entropy(logits: Tensor, labels: Tensor, weights: Tensor, mask
     >>> weighted_cross_entropy(logits, torch.tensor([1, -1]), torch.tensor([1.0, 0.0]))  # log 2
     tensor(0.6931)
     """
+    return smoothed_cross_entropy(logits, labels, 0.0, weights, mask)
+
+
+def smoothed_cross_entropy(
+    logits: Tensor,
+    labels: Tensor,
+    smoothing: float = 0.1,
+    weights: Tensor | None = None,
+    mask: Tensor | None = None,
+) -> Tensor:
+    """Average the cross-entropy towards smoothed labels, (1 - s)·one-hot + s/M, with weights; differentiable.
+
+    Source: SFDA, eqs. 14-16; Szegedy et al., CVPR 2016.
+
+    Args:
+        logits: ``[N, M]``.
+        labels: ``[N]`` int64 in 0…M-1; where the weight or the mask is 0 anything may stand, also -1.
+        smoothing: s, from 0 (plain cross-entropy) to 1.
+        weights: ``[N]``, at least 0; None: 1 each.
+        mask: ``[N]``, 1 for a sample, 0 for padding.
+
+    Returns:
+        ``[]`` in nats: sum of weight times loss over the sum of weights; exactly 0, with zero gradients, when no sample
+        has a weight.
+
+    Raises:
+        UsageError: the smoothing is not from 0 to 1.
+
+    >>> logits = torch.tensor([[3.0, 0.0]]).log_softmax(-1)  # minus log outputs: 0.0486 and 3.0486
+    >>> smoothed_cross_entropy(logits, torch.tensor([0]), smoothing=0.5)  # 0.75 and 0.25 of them
+    tensor(0.7986)
+    """
+    if not 0 <= smoothing <= 1:
+        raise UsageError(f"the smoothing must be from 0 to 1, not {smoothing}")
+    if weights is None:
+        weights = torch.ones_like(labels, dtype=logits.dtype)
     # Written so, a weight that is no number leaves its sample out as well.
     idle = ~(weights > 0) if mask is None else ~((mask != 0) & (weights > 0))
     weights = weights.masked_fill(idle, 0).to(logits.dtype)
     targets = labels.masked_fill(idle, 0)[:, None]
-    losses = logits.masked_fill(idle[:, None], 0).log_softmax(-1).gather(-1, targets)[:, 0]
+    scores = logits.masked_fill(idle[:, None], 0).log_softmax(-1)
+    losses = scores.gather(-1, targets)[:, 0]
+    if smoothing:
+        losses = (1 - smoothing) * losses + smoothing * scores.mean(-1)
     total = weights.sum()
     return -(weights * losses).sum() / (total + (total == 0))
 

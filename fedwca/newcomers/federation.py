@@ -16,6 +16,7 @@ from fedwca.engine.precision import Precision
 from fedwca.engine.randomness import Keys
 from fedwca.federated.method import Method
 from fedwca.federated.server import Server
+from fedwca.runs.choose_device import resolve_device
 
 if TYPE_CHECKING:
     from fedwca.runs.open_run import OpenedRun
@@ -86,7 +87,7 @@ def load_federation(reopened: OpenedRun) -> TrainedFederation:
         config.training,
         Keys(config.seed + unit.source_model, unit.trial),
         BatchNormPolicy(config.batch_norm),
-        str(reopened.engine.device),
+        resolve_device(config.device),
         config.workers,
         config.precision,
     )

@@ -20,7 +20,22 @@ from fedwca.registry import canonical_name, describe_unknown
 from fedwca.runs.load_data import architecture
 
 AVERAGE = "average"
-"""Key of the published rows over all sources."""
+"""Key of the published rows over all domains."""
+
+
+class Messages(BaseModel):
+    """What counts of communications are made of; see `fedwca.reproduce.communications`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    epochs: tuple[int, ...]
+    """The table's columns."""
+    per_epoch: float
+    """r, aggregations per epoch."""
+    smallest: int
+    """Training images of the smallest domain."""
+    batch: int
+    """Images of a step."""
 
 
 class Definition(BaseModel):
@@ -30,7 +45,7 @@ class Definition(BaseModel):
 
     title: str
     """What it is about."""
-    shows: Literal["accuracy", "clusters", "domains", "weights", "images"] = "accuracy"
+    shows: Literal["accuracy", "clusters", "domains", "weights", "images", "messages"] = "accuracy"
     """What of the runs it shows."""
     datasets: tuple[str, ...]
     """Data sets it is published for."""
@@ -42,6 +57,8 @@ class Definition(BaseModel):
     """Put over the preset and over ``--quick``."""
     signatures: dict[str, int | str] = {}
     """Layers by which the clients are clustered as well, as the paper calls them."""
+    messages: Messages | None = None
+    """Of a table that shows how often models travel."""
 
     def layer(self) -> Layer:
         """Methods, probes and settings as a layer of a run's configuration."""
@@ -121,7 +138,8 @@ class PublishedTable:
     where: str
     """Paper and table."""
     values: dict[tuple[str, str], tuple[float, float | None]]
-    """(row, source) to mean and standard deviation in percent; the source ``average`` is over all."""
+    """(row, column) to mean and standard deviation, accuracies in percent; columns are sources, targets or numbers of
+    epochs, and ``average`` is over all."""
     clusters: dict[str, str]
     """Row to one letter a client."""
 
@@ -133,10 +151,11 @@ def published_table(name: str, dataset: str) -> PublishedTable | None:
     if found is None:
         return None
     spreads = found.get("std", {})
+    columns = next((found[key] for key in ("sources", "targets", "epochs") if key in found), ())
     values = {
-        (row, source): (mean, spreads[row][index] if row in spreads else None)
+        (row, column): (mean, spreads[row][index] if row in spreads else None)
         for row, means in found.get("mean", {}).items()
-        for index, (source, mean) in enumerate(zip(found["sources"], means, strict=True))
+        for index, (column, mean) in enumerate(zip(columns, means, strict=True))
     }
     return PublishedTable(table["source"], values, found.get("clusters", {}))
 

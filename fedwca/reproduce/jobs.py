@@ -31,9 +31,10 @@ from fedwca.results.pictures import clusters, draw_bars, draw_weights, save
 from fedwca.results.read_run import count_of
 from fedwca.results.table_rows import summarise
 from fedwca.results.tables import Table
+from fedwca.runs.compare import chosen_sources
 from fedwca.runs.load_data import load
 from fedwca.runs.reporter import RunReporter
-from fedwca.runs.reuse_runs import CollectedRuns, chosen_sources, collect_runs, dataset_name, sort_methods
+from fedwca.runs.reuse_runs import CollectedRuns, collect_runs, dataset_name, sort_methods
 from fedwca.runs.run_request import RunRequest
 from fedwca.runs.run_trials_and_methods import split_trial
 

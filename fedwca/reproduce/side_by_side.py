@@ -10,13 +10,15 @@ from fedwca.results.statistics import Sample, sample_of
 from fedwca.results.tables import MISSING, Table, mean_cell, sample_cell
 
 Values = Mapping[tuple[str, str], tuple[float, float | None]]
-"""(row, source) to published mean and standard deviation, percent."""
+"""(row, source or target) to published mean and standard deviation, percent."""
 AVERAGE = "average"
 NOTHING = "The paper prints no numbers for this on this data set."
 
 
-def accuracies_beside(title: str, found: Comparison, rows: Mapping[str, str], values: Values, where: str) -> Table:
-    """A line for each source and row: ours, published, the difference; then over all runs of all sources.
+def accuracies_beside(
+    title: str, found: Comparison, rows: Mapping[str, str], values: Values, where: str, named: str = "source"
+) -> Table:
+    """A line for each source, or target, and row: ours, published, the difference; then over all runs of all of them.
 
     Args:
         title: of the table.
@@ -24,6 +26,7 @@ def accuracies_beside(title: str, found: Comparison, rows: Mapping[str, str], va
         rows: row to method.
         values: see `Values`.
         where: paper and table of the values; empty where there are none.
+        named: what the domains are, source or target.
     """
     several = len(found.sources) > 1
     printed_sources = {source for _, source in values} - {AVERAGE}
@@ -42,11 +45,11 @@ def accuracies_beside(title: str, found: Comparison, rows: Mapping[str, str], va
     notes = ["Mean ± std (ddof 1) of the trial means, percent."]
     notes += ["Difference: ours − published, points."] if values else []
     if several:
-        notes.append("Avg.: mean and std over all runs of all sources named here, as in the paper's Avg. row.")
+        notes.append(f"Avg.: mean and std over all runs of all {named}s named here, as in the paper's Avg. row.")
         if part:
-            notes.append("Published beside it: the mean of the printed means of these sources; the paper has more.")
+            notes.append(f"Published beside it: the mean of the printed means of these {named}s; the paper has more.")
     notes.append(f"Published: {where}." if values else NOTHING)
-    columns = ("source: row", "ours", *(("published", "difference") if values else ()), "n")
+    columns = (f"{named}: row", "ours", *(("published", "difference") if values else ()), "n")
     return Table(title, columns, lines, notes)
 
 
@@ -59,6 +62,31 @@ def _beside(ours: Sample, printed: tuple[float, float | None] | None) -> list[st
     if printed is None:
         return [MISSING, ""]
     return [mean_cell(*printed, digits=2), f"{ours.mean - printed[0]:+.2f}" if ours.n else ""]
+
+
+def messages_beside(
+    title: str, counts: Mapping[str, Sequence[int]], epochs: Sequence[int], values: Values, where: str
+) -> Table:
+    """A line for each way of counting: how often models travel in so many epochs, and what is published.
+
+    Args:
+        title: of the table.
+        counts: row to its counts, one for each number of epochs.
+        epochs: columns.
+        values: of the published rows, whose columns are epochs.
+        where: paper and table of the values.
+    """
+    lines = []
+    for row, ours in counts.items():
+        lines.append([row, *map(str, ours)])
+        if (row, str(epochs[0])) in values:
+            lines.append([f"{row}, published", *(f"{values[row, str(number)][0]:.0f}" for number in epochs)])
+    notes = [
+        "A communication is a model that goes up or down, for all clients at once. Counted, not run.",
+        "By sec. 3.2 the uniform mean goes down and centroids come up as well: twice as many.",
+        f"Published: {where}.",
+    ]
+    return Table(title, ("row", *(f"{number} epochs" for number in epochs)), lines, notes)
 
 
 def cluster_letters(labels: Sequence[int]) -> str:

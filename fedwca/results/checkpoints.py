@@ -202,8 +202,10 @@ class Checkpoints:
 
     def sweep(self) -> None:
         """Remove temporary files that a killed process left."""
-        for file in self.path.glob("*/.*.safetensors") if self.path.is_dir() else ():
-            file.unlink(missing_ok=True)
+        # A process may be killed in our own writing, or in that of safetensors, which has temporary files too.
+        for pattern in ("*/.*.safetensors", "*/.tmp*"):
+            for file in self.path.glob(pattern):
+                file.unlink(missing_ok=True)
 
     def path_of(self, unit: Unit, round: int) -> Path:
         """Where a unit's checkpoint after a round is, or would be."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -65,6 +65,10 @@ class Configuration(_Values):
     domains: list[Text] = []
     keep: str = "last"
     loggers: list[dict[str, Any]] = []
+    data_digest: str | None = None
+    dataset_name: Text | None = None
+    classes: list[Text] = []
+    places: dict[Literal["directory", "from_run"], str] | None = None
 
 
 class _Mean(_Values):
@@ -115,6 +119,7 @@ class RoundRecord(_Values):
     trial: int = Field(ge=0)
     round: int = Field(ge=-1)
     accuracy: Numbers
+    test_images: list[int] | None = None
     accuracy_local: Numbers | None = None
     labels: list[int] | None = None
     weights: list[Any] | None = None
@@ -153,6 +158,15 @@ def read_configuration(run: Path) -> dict[str, Any]:
         raise FedwcaError(f"{run}: was written by a later fedwca (schema {version}; this one reads {SCHEMA})")
     _check(Configuration, found, f"{file}: is not the configuration of a run")
     return found
+
+
+def is_set_up(about: Mapping[str, Any]) -> bool:
+    """Whether what ``config.json`` says was completed: a run killed before that has decided nothing and done nothing.
+
+    >>> is_set_up({"schema": 2}), is_set_up({"schema": 2, "data_digest": "5f"}), is_set_up({"schema": 1})
+    (False, True, True)
+    """
+    return "data_digest" in about or about.get("schema", 1) < 2  # which was written once, complete
 
 
 def read_summary(run: Path) -> dict[str, Any]:

@@ -13,10 +13,10 @@ from typing import Any, Self
 
 from filelock import FileLock
 
-from fedwca.core.files import write_atomically
+from fedwca.core.files import TEMPORARY, write_atomically
 from fedwca.errors import FedwcaError, UsageError
 from fedwca.results import lock
-from fedwca.results.run_schemas import SCHEMA, read_lines, read_records
+from fedwca.results.run_schemas import SCHEMA, is_set_up, read_configuration, read_lines, read_records
 
 NEEDED = 64 * 2**20
 """Bytes that must be free before a run begins."""
@@ -37,6 +37,7 @@ class RunFolder:
     def __init__(self, path: Path, again: bool = False) -> None:
         self.path, self._made_parent = path, not path.parent.exists()
         self._lock = lock.hold_lock(path) if again else self._claim()
+        self.sweep()
         free = shutil.disk_usage(path).free
         if free < NEEDED:
             if not again:
@@ -45,24 +46,28 @@ class RunFolder:
             raise FedwcaError(f"{path}: only {free / 2**20:.0f} MiB are free there; a run needs {NEEDED >> 20} MiB")
 
     def _claim(self) -> FileLock:
-        taken = f"--out {self.path}: holds a run already; name another folder, remove it, or use fedwca resume"
+        taken = f"--out {self.path}: holds a run already; name another folder, remove it, or continue it with --resume"
         try:
-            if (self.path / "config.json").exists():
-                raise UsageError(taken)
+            self._refuse_run(taken)
             self.path.mkdir(parents=True, exist_ok=True)
-            # Made by one process alone: a second run on the folder is told so.
-            (self.path / "rounds.jsonl").open("x").close()
-            return lock.hold_lock(self.path)
+            held = lock.hold_lock(self.path)
+            # Another process may have begun one since; what is left without its lock was killed.
+            self._refuse_run(taken)
+            (self.path / "rounds.jsonl").touch()
+            return held
         except FileExistsError:
-            raise (
-                UsageError(taken)
-                if self.path.is_dir()
-                else FedwcaError(f"{self.path}: cannot be written (a file is in the way); choose a place with --out")
+            raise FedwcaError(
+                f"{self.path}: cannot be written (a file is in the way); choose a place with --out"
             ) from None
         except OSError as error:
             raise FedwcaError(
                 f"{self.path}: cannot be written ({error.strerror or error}); choose a place with --out"
             ) from None
+
+    def _refuse_run(self, why: str) -> None:
+        rounds = self.path / "rounds.jsonl"
+        if (self.path / "config.json").exists() or (rounds.exists() and rounds.stat().st_size):
+            raise UsageError(why)
 
     def __enter__(self) -> Self:
         return self
@@ -75,11 +80,13 @@ class RunFolder:
         self._lock.release()
 
     def discard(self) -> None:
-        """Remove what was made, if nothing has been written into it."""
-        rounds = self.path / "rounds.jsonl"
-        with contextlib.suppress(OSError):
+        """Remove what was made, unless a run was set up in it."""
+        rounds, config = self.path / "rounds.jsonl", self.path / "config.json"
+        with contextlib.suppress(OSError, FedwcaError):
             if rounds.stat().st_size == 0:
                 rounds.unlink()
+            if config.exists() and not is_set_up(read_configuration(self.path)):
+                config.unlink()
             if [file.name for file in self.path.iterdir()] == [lock.NAME]:
                 (self.path / lock.NAME).unlink()
             self.path.rmdir()
@@ -87,9 +94,10 @@ class RunFolder:
                 self.path.parent.rmdir()
 
     def sweep(self) -> None:
-        """Remove temporary files that a killed process left."""
-        for file in self.path.glob(f".*-{'[0-9a-f]' * 32}.*"):
-            file.unlink(missing_ok=True)
+        """Remove temporary files that a killed process left; those of a folder that is only read stay."""
+        for file in self.path.glob(TEMPORARY):
+            with contextlib.suppress(OSError):
+                file.unlink()
 
     def rewrite(self, wanted: Callable[[dict[str, Any]], bool], order: Callable[[dict[str, Any]], Any]) -> None:
         """Leave only some rounds, sorted; a last line that was cut off goes. Other lines stay to the letter.
@@ -120,6 +128,15 @@ class RunFolder:
     def records(self) -> list[dict[str, Any]]:
         """All rounds so far; a last line that was cut off is left out."""
         return read_records(self.path)
+
+
+def is_empty_folder(path: Path) -> bool:
+    """Whether a run can begin in a folder that holds none: it is not there, or was made for a run that was killed."""
+    if not path.is_dir():
+        return not path.exists()
+    leftovers = set(path.glob(TEMPORARY))
+    others = {file for file in path.iterdir() if file.name != lock.NAME} - leftovers
+    return all(file.name == "rounds.jsonl" and file.stat().st_size == 0 for file in others)
 
 
 def _write_text(file: Path, text: str) -> None:

@@ -31,7 +31,7 @@ def predict_for_pictures(run: Path, method: str | None = None, source_model: int
 
     def ask(row: torch.Tensor, images: torch.Tensor) -> Predictions:
         if not len(images):
-            empty = torch.zeros(0, len(found.dataset.classes))
+            empty = torch.zeros(0, len(found.classes))
             return Predictions(empty, torch.zeros(0, 1))
         replica.bind(row)
         return replica.predict(images.to(row.device))
@@ -41,12 +41,12 @@ def predict_for_pictures(run: Path, method: str | None = None, source_model: int
         after = [ask(found.delivered[k], client.test) for k, client in enumerate(clients)]
     config = found.config
     title = (
-        f"{found.method.label} after {found.round + 1} rounds: {found.dataset.name}, source {found.source}, "
+        f"{found.label} after {found.round + 1} rounds: {found.dataset_name}, source {found.source}, "
         f"seed {config.seed}; source model {source_model}, trial {trial}"
     )
     return Models(
         title=title,
-        classes=found.dataset.classes,
+        classes=found.classes,
         domains=metrics.domains,
         labels=found.labels.tolist(),
         images=[client.test.permute(0, 2, 3, 1).numpy() for client in clients],

@@ -13,6 +13,7 @@ from fedwca.engine.interface import Engine
 from fedwca.errors import CheckpointError
 from fedwca.federated.server import Server
 from fedwca.results.checkpoints import SavedCheckpoint, Unit
+from fedwca.runs.resume_checks import refuse_other_source_model
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,8 @@ class RoundState:
     server: Server
     labels: Tensor | None = None
     """Cluster of each client ``[K]`` in that round; None before round 0."""
+    delivery: Tensor | None = None
+    """The model each client would end with, as mixtures of the server's rows ``[K, R]``; None before round 0."""
 
 
 class CheckpointStore(Protocol):
@@ -63,11 +66,7 @@ class Checkpointer:
         saved = self.begun.get(unit)
         if saved is None:
             return None
-        if saved.facts["source_digest"] != digest:
-            raise CheckpointError(
-                f"{saved.path}: began from another source model than the one there is now (other torch, other images "
-                "or another checkpoint file); run it anew"
-            )
+        refuse_other_source_model(saved, digest)
         return state_from_tensors(saved, engine)
 
     def save(self, unit: Unit, point: RoundState, engine: Engine, digest: str, last: bool) -> None:
@@ -100,6 +99,7 @@ def state_to_tensors(point: RoundState, engine: Engine) -> tuple[dict[str, Tenso
         "source": server.source,
         **({"bank": engine.bank} if point.round >= 0 else {}),
         **({} if point.labels is None else {"labels": point.labels}),
+        **({} if point.delivery is None else {"delivery": point.delivery}),
         **{f"state.{name}": value for name, value in server.state.items()},
         # What is not in a row, such as the classifier: with it a model is whole without the source model's file.
         **{f"network.{name}": value for name, value in network.items() if name not in row},
@@ -113,22 +113,40 @@ def state_from_tensors(saved: SavedCheckpoint, engine: Engine) -> RoundState:
     """The point a checkpoint holds; its bank is put on the engine.
 
     Raises:
-        CheckpointError: it has other clients or another architecture than the engine.
+        CheckpointError: see `read_round_state`.
+    """
+    point, bank = read_round_state(saved, len(engine.bank), engine.layout.width, engine.device)
+    engine.bank.copy_(bank)
+    return point
+
+
+def read_round_state(
+    saved: SavedCheckpoint, clients: int, width: int, device: torch.device | str
+) -> tuple[RoundState, Tensor]:
+    """The point a checkpoint holds, and every client's own model ``[K, P]``.
+
+    Args:
+        saved: the checkpoint.
+        clients: K, that the run has.
+        width: P, values of a model.
+        device: where models live.
+
+    Raises:
+        CheckpointError: it has other clients or another architecture.
     """
     tensors = saved.tensors()
 
     def placed(name: str) -> Tensor:
-        return tensors[name] if saved.facts["devices"][name] == "cpu" else tensors[name].to(engine.device)
+        return tensors[name] if saved.facts["devices"][name] == "cpu" else tensors[name].to(device)
 
-    rows, source = (tensors[name].to(engine.device) for name in ("rows", "source"))
-    bank = tensors.get("bank", torch.empty(0))
-    if saved.round < 0:
-        bank = source.expand(engine.bank.shape[0], -1)
-    if bank.shape != engine.bank.shape:
+    if lacks := [name for name in ("rows", "source", *["bank"][saved.round < 0 :]) if name not in tensors]:
+        raise CheckpointError(f"{saved.path}: lacks {lacks[0]!r}; it is no checkpoint of a run")
+    rows, source = (tensors[name].to(device) for name in ("rows", "source"))
+    bank = (source.expand(clients, -1) if saved.round < 0 else tensors["bank"]).to(device)
+    if bank.shape != (clients, width):
         raise CheckpointError(
-            f"{saved.path}: holds {tuple(bank.shape)} values of clients' models; this run needs "
-            f"{tuple(engine.bank.shape)}"
+            f"{saved.path}: holds {tuple(bank.shape)} values of clients' models; this run needs {(clients, width)}"
         )
-    engine.bank.copy_(bank)
     state = {name.removeprefix("state."): placed(name) for name in tensors if name.startswith("state.")}
-    return RoundState(saved.round, Server(rows, state, source), tensors.get("labels"))
+    point = RoundState(saved.round, Server(rows, state, source), tensors.get("labels"), tensors.get("delivery"))
+    return point, bank

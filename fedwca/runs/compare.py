@@ -7,11 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedwca.config.method_spec import parse_method
+from fedwca.datasets import datasets
 from fedwca.errors import UsageError
+from fedwca.registry import canonical_name, describe_unknown
 from fedwca.results.comparison import Comparison
 from fedwca.results.reference_method import REFERENCE
+from fedwca.runs.load_data import load
 from fedwca.runs.reporter import SILENT, RunReporter
-from fedwca.runs.reuse_runs import chosen_sources, collect_runs, dataset_name
+from fedwca.runs.reuse_runs import collect_runs, dataset_name
 from fedwca.runs.run_request import RunRequest
 
 
@@ -47,3 +50,33 @@ def run_comparison(
     ]
     tables = {str(found.config.source): found.table for found in gathered}
     return Comparison.of(dataset_name(gathered[-1].config), tables, base)
+
+
+def chosen_sources(request: RunRequest, names: Sequence[str], catalogue: bool = False) -> list[RunRequest]:
+    """The request once for each source, every one of them checked before anything is trained.
+
+    Args:
+        request: without a source.
+        names: as given; ``all``: every domain in turn; none: the data set's own default.
+        catalogue: take the domains from the catalogue where the data set is in it, without looking at its files.
+
+    Raises:
+        UsageError: a name is not a domain of the data set, or the parts do not fit each other.
+        DatasetMissing: see `fedwca.data`.
+    """
+    first = request.plan()
+    listed = datasets.get(first.config.dataset).domains if first.config.dataset in datasets.names() else ()
+    if catalogue and listed:
+        domains, default = list(listed), listed[0]
+        if strange := [name for name in names if canonical_name(name) not in (*listed, "all")]:
+            raise UsageError(f"--source {strange[0]}: {describe_unknown('domain', strange[0], listed)}")
+        wanted = domains if list(names) == ["all"] else [canonical_name(name) for name in names]
+    else:
+        dataset, default = load(first.config)
+        wanted = list(dataset.domains) if list(names) == ["all"] else [dataset.domain(name).name for name in names]
+    requests = [
+        replace(request, layer={**request.layer, "source": name}) for name in dict.fromkeys(wanted or [default])
+    ]
+    for one in requests:
+        one.plan()
+    return requests

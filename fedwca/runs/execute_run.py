@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedwca.config.resolve_config import RunPlan
-from fedwca.data.dataset import FederatedDataset
+from fedwca.config.run_config import RunConfig
 from fedwca.engine.memory import MeasuredMemory
 from fedwca.engine.precision import matmul_precision
 from fedwca.errors import FedwcaError
@@ -69,15 +68,16 @@ def execute_run(run: PreparedRun, reporter: RunReporter) -> FinishedRun:
         write_summary(run, prepared, complete=False)
         reporter.interrupted(sum(record["round"] >= 0 for record in folder.records()), folder.path)
         raise
-    return FinishedRun(run.plan, splits.dataset, table, summary, folder.path)
+    return FinishedRun(config, splits.dataset.name, table, summary, folder.path)
 
 
 @dataclass(frozen=True, repr=False)
 class FinishedRun:
     """A run that has ended."""
 
-    plan: RunPlan
-    dataset: FederatedDataset
+    config: RunConfig
+    dataset: str
+    """Name of the data set."""
     table: list[Row]
     """A row per method, the composed one last."""
     summary: dict[str, Any]
@@ -91,4 +91,4 @@ class FinishedRun:
 
     def __repr__(self) -> str:
         found = ", ".join(f"{row.label} {row.mean:.1f} %" for row in self.table)
-        return f"<FinishedRun {str(self.path)!r}: {self.dataset.name}, source {self.plan.config.source}: {found}>"
+        return f"<FinishedRun {str(self.path)!r}: {self.dataset}, source {self.config.source}: {found}>"

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from fedwca.config.component_registries import registry_of
 from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Architecture
 from fedwca.data.dataset import FederatedDataset
 from fedwca.datasets import find_dataset
+from fedwca.engine.memory import free_bytes, human_size
+from fedwca.errors import UsageError
 
 
 def load(config: RunConfig) -> tuple[FederatedDataset, str]:
@@ -15,13 +19,16 @@ def load(config: RunConfig) -> tuple[FederatedDataset, str]:
     Raises:
         DatasetMissing, DataError: see `fedwca.data`.
         CheckpointError: the model's pre-trained weights are not there or do not fit.
-        UsageError: the source is not a domain of it.
+        UsageError: the source is not a domain of it, or its images do not fit into memory.
     """
     component = find_dataset(config.dataset, config.data, config.components.get("dataset", {}).get(config.dataset))
     model = architecture(config)
     # Weights that are not there or do not fit are better known before minutes of decoding.
     model.build(1, pretrained=config.checkpoint is None)
-    dataset = component.load(model.stored).resized(model.stored)
+    if (counts := component.count_images()) is not None:
+        refuse_too_many_images(config, counts, model.stored)
+    reader = component.load_published if config.split == "published" else component.load
+    dataset = reader(model.stored).resized(model.stored)
     name = config.source or component.default_source or next(iter(dataset.domains))
     return dataset, dataset.domain(name).name
 
@@ -31,3 +38,25 @@ def architecture(config: RunConfig) -> Architecture:
     fields = config.components.get("model", {}).get(config.model, {})
     built: Architecture = registry_of("model").build({"name": config.model, **fields})
     return built
+
+
+def refuse_too_many_images(config: RunConfig, counts: Mapping[str, int], side: int) -> None:
+    """Nothing where the images that clients take fit into memory: better known before they are decoded.
+
+    Args:
+        config: says how many images clients take.
+        counts: images of each domain.
+        side: their height and width in pixels.
+
+    Raises:
+        UsageError: they do not; says what they need, what there is, and how to need less.
+    """
+    most = config.samples and config.samples * config.clients
+    taken = sum(count if most is None else min(count, most) for count in counts.values())
+    needed, there = taken * 3 * side**2, free_bytes("cpu")
+    if there is not None and needed > there:
+        raise UsageError(
+            f"{taken:,} images of {config.dataset} at {side}×{side} pixels take {human_size(needed)} of memory, and "
+            f"{human_size(there)} are free: take fewer (--set dataset.images=N a domain, or --samples) or smaller ones "
+            "(--set model.side=112)"
+        )

@@ -10,7 +10,7 @@ import torch
 
 from fedwca.config.run_config import RunConfig
 from fedwca.data.partition import Federation
-from fedwca.engine.memory import MemoryEstimate, estimate_memory
+from fedwca.engine.memory import MemoryEstimate, estimate_memory, human_size
 from fedwca.errors import UsageError
 from fedwca.federated.method import Method
 from fedwca.runs.load_data import architecture
@@ -44,7 +44,7 @@ def estimate_run(
 SMALLER = {
     "bank": "fewer --clients or a smaller --model",
     "rows": "fewer --clients or a smaller --model",
-    "images": "fewer --samples",
+    "images": "fewer --samples, or a smaller --set model.side where the model has one",
     "work": "a smaller --batch-size or --workers 1",
 }
 
@@ -78,15 +78,6 @@ def describe_memory(needed: MemoryEstimate) -> str:
     """The estimate, part by part."""
     parts = ", ".join(f"{WHAT[name]} {human_size(count)}" for name, count in asdict(needed).items())
     return f"about {human_size(needed.total)} ({parts})"
-
-
-def human_size(count: int) -> str:
-    """Bytes for a reader.
-
-    >>> human_size(1_400_000), human_size(3_900_000_000)
-    ('1.4 MB', '3.9 GB')
-    """
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
 
 
 def memory_record(needed: MemoryEstimate, device: str, measured: int | None) -> dict[str, Any]:

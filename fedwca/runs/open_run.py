@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from shlex import quote
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +17,8 @@ from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import RunConfig, restore_config
 from fedwca.core.network import Architecture, Network
 from fedwca.data.dataset import FederatedDataset
-from fedwca.data.partition import Federation
+from fedwca.data.partition import ClientImages, Federation
+from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.interface import Engine
 from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import CheckpointError, FedwcaError, UsageError
@@ -23,61 +27,158 @@ from fedwca.federated.server import Server
 from fedwca.registry import canonical_name, describe_unknown
 from fedwca.results.checkpoints import Checkpoints, SavedCheckpoint, Unit
 from fedwca.results.find_runs import find_run
-from fedwca.results.read_run import read_run, run_identity
+from fedwca.results.read_run import data_name, read_run, run_identity
 from fedwca.results.run_schemas import read_configuration
-from fedwca.runs.checkpointer import state_from_tensors
-from fedwca.runs.load_data import architecture, load
+from fedwca.runs.checkpointer import RoundState, read_round_state
+from fedwca.runs.choose_device import resolve_device
+from fedwca.runs.load_data import architecture
+from fedwca.runs.run_images import load_same_images, locate_paths
 from fedwca.runs.run_trials_and_methods import split_trial
 from fedwca.runs.select_engine import choose_engine
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class OpenedRun:
-    """One method of a run on one federation, as it was after its last round."""
+    """One method of a run on one federation, as it was after its last round.
+
+    All of it comes from the run folder, but for what needs the images (`dataset`, `federation`, `engine`) or the
+    method's components (`method`): these are looked for when they are asked for.
+    """
 
     path: Path
     """The run folder."""
+    about: Mapping[str, Any]
+    """What its ``config.json`` holds."""
     config: RunConfig
-    method: Method
+    """With its paths as they are found now."""
     unit: Unit
     """Which source model, trial and method."""
-    rounds: int
-    """Rounds the method has; 0 for the source model as it is."""
-    round: int
-    """The round everything below is of; -1 before round 0."""
+    point: RoundState
+    """What was kept: the server's rows and state, clusters, and what each client is delivered."""
+    bank: Tensor
+    """Every client's own model ``[K, P]``."""
     architecture: Architecture
     network: Network
     """The source model, with the classifier that all models share."""
     layout: Layout
     """Where a network's tensors are in a row."""
-    dataset: FederatedDataset
-    source: str
-    """Name of the source domain."""
-    federation: Federation
-    """The clients' images, and the metrics that hold their labels and domains."""
-    engine: Engine
-    """With every client's own model in its ``bank [K, P]``."""
-    server: Server
-    """Rows ``[R, P]``, state, and ``source [P]``, the source model's row."""
-    labels: Tensor
-    """Cluster of each client ``[K]``; all 0 before round 0."""
-    delivered: Tensor
-    """The model each client ends with ``[K, P]``: what the table evaluates."""
+    classes: Sequence[str]
+    """Names of the M classes."""
 
     def __repr__(self) -> str:
         which = f"source model {self.unit.source_model}, trial {self.unit.trial}"
-        return f"<OpenedRun {str(self.path)!r}: {self.method.label} after {self.round + 1} rounds, {which}>"
+        return f"<OpenedRun {str(self.path)!r}: {self.label} after {self.round + 1} rounds, {which}>"
+
+    @property
+    def label(self) -> str:
+        """What tables call the method."""
+        return str(self.about["methods"][self.unit.method]["label"])
+
+    @property
+    def rounds(self) -> int:
+        """Rounds the method has; 0 for the source model as it is."""
+        return int(self.about["methods"][self.unit.method]["rounds"])
+
+    @property
+    def round(self) -> int:
+        """The round everything is of; -1 before round 0."""
+        return self.point.round
 
     @property
     def finished(self) -> bool:
         """Whether the method has done all its rounds."""
         return self.round == self.rounds - 1
 
+    @property
+    def server(self) -> Server:
+        """Rows ``[R, P]``, state, and ``source [P]``, the source model's row."""
+        return self.point.server
+
+    @property
+    def labels(self) -> Tensor:
+        """Cluster of each client ``[K]``; all 0 before round 0."""
+        found = self.point.labels
+        return torch.zeros(len(self.bank), dtype=torch.int64) if found is None else found
+
+    @property
+    def domains(self) -> Sequence[str]:
+        """True domain of each client, K names."""
+        return tuple(self.about["domains"])
+
+    @property
+    def source(self) -> str:
+        """Name of the source domain."""
+        return self.config.source or self._images[1]
+
+    @property
+    def dataset_name(self) -> str:
+        """Name of the data set."""
+        return str(self.about.get("dataset_name") or data_name(self.config.dataset, self.config.data))
+
+    @cached_property
+    def method(self) -> Method:
+        """The method, made of its components.
+
+        Raises:
+            FedwcaError: one of them is not installed, or the run's configuration gives no such method any more.
+        """
+        composed = {made.name: made for made, _ in compose(self.config)}
+        if self.unit.method not in composed:
+            raise FedwcaError(
+                f"{self.path}: this fedwca composes no method {self.unit.method!r} from the run's configuration"
+            )
+        return composed[self.unit.method]
+
+    @cached_property
+    def _images(self) -> tuple[FederatedDataset, str]:
+        return load_same_images(self.config, self.about, self.path)
+
+    @property
+    def dataset(self) -> FederatedDataset:
+        """The images the run was made on.
+
+        Raises:
+            DataError: they are others now.
+            DatasetMissing: they are not there.
+        """
+        return self._images[0]
+
+    @cached_property
+    def federation(self) -> Federation:
+        """The clients' images, and the metrics that hold their labels and domains; raises what `dataset` raises."""
+        return split_trial(self.config, *self._images, self.unit.source_model, self.unit.trial)
+
+    @cached_property
+    def engine(self) -> Engine:
+        """An engine with every client's own model in its bank; raises what `dataset` raises."""
+        engine = choose_engine(self.config, self.network, self.federation.clients)
+        engine.bank.copy_(self.bank)
+        return engine
+
+    @cached_property
+    def delivered(self) -> Tensor:
+        """The model each client ends with ``[K, P]``: what the table evaluates.
+
+        Raises:
+            DatasetMissing, DataError: BatchNorm statistics are those of images that are not there or others.
+        """
+        if self.round < 0:
+            return self.bank
+        rows, delivery = self.server.rows, self.point.delivery
+        if delivery is None:  # kept by an earlier release
+            delivery = self.method.aggregator.deliver(self.server.state, len(rows))
+        if BatchNormPolicy(self.config.batch_norm) is BatchNormPolicy.RECALIBRATED:
+            return self.engine.deliver(delivery, rows)
+        none = torch.zeros(0, 3, self.architecture.stored, self.architecture.stored, dtype=torch.uint8)
+        engine = choose_engine(self.config, self.network, [ClientImages(none, none, none)] * len(self.bank))
+        engine.bank.copy_(self.bank)
+        return engine.deliver(delivery, rows)
+
 
 def open_run(
     run: str | Path, method: str | None = None, source_model: int = 0, trial: int = 0, round: int | None = None
 ) -> OpenedRun:
-    """Open a run's kept models; trains nothing and draws no source model anew.
+    """Open a run's kept models; trains nothing, draws no source model anew and reads no image before one is needed.
 
     Args:
         run: run folder, or its name in ``runs/``.
@@ -96,36 +197,26 @@ def open_run(
     """
     path = find_run(run)
     about = read_configuration(path)
-    config = restore_config(about["config"])
+    config = locate_paths(restore_config(about["config"]), about, path)
     unit = _unit(path, list(about["methods"]), config, method, source_model, trial)
     found = _kept(path, run_identity(about), unit, round)
     tensors = found.tensors()
-    composed = {made.name: (made, rounds) for made, rounds in compose(config)}
-    if unit.method not in composed:
-        raise FedwcaError(f"{path}: this fedwca composes no method {unit.method!r} from the run's configuration")
-    made, rounds = composed[unit.method]
-    if found.round < rounds - 1 and round is None:
-        state = f"{found.round + 1} of {rounds} rounds are done" if found.round >= 0 else "no round of it is done"
-        warnings.warn(f"{path}: {made.label} is unfinished; {state}, and these are opened", UserWarning, stacklevel=2)
-    dataset, source = load(config)
-    federation = split_trial(config, dataset, source, source_model, trial)
+    # Runs of earlier releases name their classes nowhere but beside their images.
+    classes = tuple(about.get("classes", ())) or load_same_images(config, about, path)[0].classes
     built = architecture(config)
-    network = built.build(len(dataset.classes))
+    network = built.build(len(classes), pretrained=False)
     layout = Layout.of(network)
     layout.write(network, tensors["source"])
     extra = {name.removeprefix("network."): t for name, t in tensors.items() if name.startswith("network.")}
     network.load_state_dict(extra, strict=False)
     network.eval()
-    engine = choose_engine(config, network, federation.clients)
-    point = state_from_tensors(found, engine)
-    delivered, server = engine.bank, point.server
-    if point.round >= 0:
-        delivered = engine.deliver(made.aggregator.deliver(server.state, len(server.rows)), server.rows)
-    labels = torch.zeros(len(federation), dtype=torch.int64) if point.labels is None else point.labels
-    return OpenedRun(
-        path, config, made, unit, rounds, point.round, built, network, layout, dataset, source, federation, engine,
-        server, labels, delivered,
-    )  # fmt: skip
+    point, bank = read_round_state(found, len(about["domains"]), layout.width, resolve_device(config.device))
+    opened = OpenedRun(path, about, config, unit, point, bank, built, network, layout, classes)
+    if not opened.finished and round is None:
+        done = point.round + 1
+        state = f"{done} of {opened.rounds} rounds are done" if done else "no round of it is done"
+        warnings.warn(f"{path}: {opened.label} is unfinished; {state}, and these are opened", UserWarning, stacklevel=2)
+    return opened
 
 
 def _unit(path: Path, names: list[str], config: RunConfig, method: str | None, source_model: int, trial: int) -> Unit:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from fedwca.config.resolve_config import RunPlan
@@ -14,12 +15,13 @@ from fedwca.config.run_config import RunConfig
 from fedwca.data.dataset import FederatedDataset
 from fedwca.data.partition import ClientImages, Federation
 from fedwca.engine.memory import MemoryEstimate, free_bytes
+from fedwca.errors import FedwcaError
 from fedwca.loggers import Logger
 from fedwca.registry import Registry
 from fedwca.results.checkpoints import Checkpoints, RetentionPolicy
 from fedwca.results.environment import describe_environment
 from fedwca.results.read_run import run_identity
-from fedwca.results.run_schemas import SCHEMA, read_configuration
+from fedwca.results.run_schemas import SCHEMA, is_set_up, read_configuration, read_environment
 from fedwca.results.settings_without_effect import SAME_NUMBERS
 from fedwca.results.write_run import RunFolder
 from fedwca.runs import memory_estimate as memory
@@ -30,6 +32,7 @@ from fedwca.runs.find_resume_points import rewind_run, units_of
 from fedwca.runs.rank_lifecycle import lead_run
 from fedwca.runs.reporter import PlannedRun, RunReporter
 from fedwca.runs.round_record import seconds_spent
+from fedwca.runs.run_images import describe_places
 from fedwca.runs.run_request import RunRanks
 from fedwca.runs.run_trials_and_methods import TrialSplits
 from fedwca.runs.select_engine import engine_name, fix_trials_at_once, restore_trials_at_once
@@ -48,12 +51,15 @@ class OpenRunFolder:
     """Name of the source domain."""
     started: float
     """``time.perf_counter()`` when the run was asked for."""
-    keep: str
-    """Which checkpoints stay."""
+    about: Mapping[str, Any]
+    """What ``config.json`` says so far."""
     loggers: Sequence[Logger]
     profile: bool = False
-    earlier: Mapping[str, Any] | None = None
-    """What ``config.json`` says of the run that goes on; None for one that begins."""
+
+    @property
+    def earlier(self) -> Mapping[str, Any] | None:
+        """What ``config.json`` says of a run that goes on; None for one that begins."""
+        return self.about if is_set_up(self.about) else None
 
 
 def prepare_run(opened: OpenRunFolder, reporter: RunReporter, ranks: RunRanks) -> PreparedRun:
@@ -73,26 +79,26 @@ def prepare_run(opened: OpenRunFolder, reporter: RunReporter, ranks: RunRanks) -
     config, kernels, needed = size_run(opened, first, device, ranks, reporter)
     domains, digest = first.metrics.domains, dataset.digest()
     if opened.earlier is None:
-        more: dict[str, Any] = {
-            "identity_without": SAME_NUMBERS,
-            "keep": opened.keep,
-            "loggers": [Registry.dump(logger) for logger in opened.loggers],
+        decided: dict[str, Any] = {
+            "config": {**opened.about["config"], "source": opened.source},
+            "dataset_name": dataset.name,
+            "classes": dataset.classes,
             "domains": domains,
             "data_digest": digest,
             "device": kind_of_device(device, ranks),
             "trials_at_once": config.trials_at_once,
             "kernels": kernels.chosen,
         }
-        folder.write("config.json", {**plan.described(), "schema": SCHEMA, **more})
+        folder.write("config.json", {**opened.about, **decided})
     plan = replace(plan, config=config)
     checkpoints = Checkpoints(
-        folder.path, run_identity(read_configuration(folder.path)), RetentionPolicy.parse(opened.keep)
+        folder.path, run_identity(read_configuration(folder.path)), RetentionPolicy.parse(opened.about["keep"])
     )
     begun = {} if opened.earlier is None else rewind_run(folder, plan, checkpoints, reporter)
     keeper, schedule = Checkpointer(checkpoints, begun), Schedule()
     if ranks.world is not None:
         schedule = lead_run(ranks.world, config, plan.methods, keeper, digest, ranks.per_trial)
-    if opened.earlier is None:
+    if not has_environment(folder.path):
         folder.write(
             "environment.json", {**describe_environment(device), "ranks": schedule.ranks, "kernels": kernels.record}
         )
@@ -128,6 +134,33 @@ def describe_unmeasured(tests: Sequence[int]) -> str | None:
     names = ", ".join(map(str, without[:5])) + (f" and {len(without) - 5} more" if len(without) > 5 else "")
     who, whom = ("client", "it") if len(without) == 1 else ("clients", "them")
     return f"{len(without)} of {len(tests)} clients without test images ({who} {names}): no mean counts {whom}; {need}"
+
+
+def describe_request(plan: RunPlan, run: Path, keep: str, loggers: Sequence[Logger]) -> dict[str, Any]:
+    """What ``config.json`` says of a run before anything is looked at or decided.
+
+    Args:
+        plan: what is asked for.
+        run: its folder.
+        keep: which checkpoints stay.
+        loggers: where numbers go, too.
+    """
+    return {
+        **plan.described(),
+        "schema": SCHEMA,
+        "places": describe_places(run),
+        "identity_without": SAME_NUMBERS,
+        "keep": keep,
+        "loggers": [Registry.dump(logger) for logger in loggers],
+    }
+
+
+def has_environment(run: Path) -> bool:
+    """Whether it is written down on what a run is made; one that is damaged is made again."""
+    try:
+        return bool(read_environment(run))
+    except FedwcaError:
+        return False
 
 
 def kind_of_device(device: str, ranks: RunRanks) -> str:

@@ -22,6 +22,7 @@ from fedwca.runs.start_run import start_run
 def run_experiment(
     *,
     out: str | Path | None = None,
+    resume: bool = False,
     preset: str = "default",
     config: str | Path | None = None,
     overrides: Mapping[str, Any] | None = None,
@@ -34,6 +35,7 @@ def run_experiment(
 
     Args:
         out: the run folder; None: a new one in ``runs/``.
+        resume: go on with the run in ``out`` if one of this configuration is there; a finished one is read.
         preset: values below everything else, see ``fedwca list presets``.
         config: TOML or JSON file with values below ``settings``; a run's ``config.json`` is one.
         overrides: fields by dotted key, as ``--set``: ``{"aggregator.ta": 0.05, "training.momentum": 0.8}``.
@@ -56,6 +58,7 @@ def run_experiment(
         None if out is None else Path(out),
         keep,
         loggers,
+        resume,
     )
     return start_run(request, reporter)
 

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from fedwca.config.compose_methods import compose
 from fedwca.config.resolve_config import RunPlan
-from fedwca.config.run_config import restore_config
-from fedwca.errors import DataError, UsageError
-from fedwca.results.compare_runs import differing_settings
-from fedwca.results.read_run import read_run
-from fedwca.results.run_schemas import read_configuration, read_records
+from fedwca.config.run_config import RunConfig, restore_config
+from fedwca.errors import UsageError
+from fedwca.results.read_run import Run, data_name, read_run
+from fedwca.results.run_schemas import is_set_up, read_configuration
 from fedwca.results.write_run import RunFolder
 from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.execute_run import FinishedRun, execute_run
-from fedwca.runs.load_data import load
 from fedwca.runs.log_to import build_loggers
 from fedwca.runs.prepare_run import OpenRunFolder, kind_of_device, prepare_run
 from fedwca.runs.reporter import SILENT, RunReporter
+from fedwca.runs.resume_checks import refuse_other_components, warn_of_other_device
+from fedwca.runs.run_images import load_same_images, locate_paths
 from fedwca.runs.run_request import ONE_PROCESS, RunRanks
-from fedwca.runs.write_summary import tabulate
 
 
 def resume_run(path: Path, reporter: RunReporter = SILENT, ranks: RunRanks = ONE_PROCESS) -> FinishedRun:
@@ -40,63 +38,26 @@ def resume_run(path: Path, reporter: RunReporter = SILENT, ranks: RunRanks = ONE
     started = time.perf_counter()
     about = read_configuration(path)
     config = restore_config(about["config"])
-    plan = RunPlan(config, compose(config), dict(about.get("origins", {})))
     if about.get("schema", 1) < 2:
         raise UsageError(f"{path}: was run before checkpoints were kept (schema 1), so it cannot be continued")
-    refuse_other_components(path, about, plan)
     if read_run(path).state == "done":
         if ranks.world is not None:
             ranks.world.everyone.give({})  # nothing for anybody
-        dataset, _ = load(config)
-        summary = dict(read_run(path).summary)
         reporter.nothing_left(path)
-        return FinishedRun(plan, dataset, tabulate(plan, read_records(path), about["domains"]), summary, path)
+        return reopen_finished(read_run(path), config)
+    plan = RunPlan(config, compose(config), dict(about.get("origins", {})))
+    refuse_other_components(path, about, plan)
+    plan = replace(plan, config=locate_paths(config, about, path))
     loggers = build_loggers(about["loggers"])
     with RunFolder(path, again=True) as folder:
-        dataset, source = load(config)
-        opened = OpenRunFolder(folder, plan, dataset, source, started, about["keep"], loggers, earlier=about)
-        check_unchanged(opened, about, kind_of_device(resolve_device(config.device), ranks), reporter)
+        dataset, source = load_same_images(plan.config, about, path)
+        opened = OpenRunFolder(folder, plan.at(source), dataset, source, started, about, loggers)
+        if is_set_up(about):
+            warn_of_other_device(about, kind_of_device(resolve_device(config.device), ranks), reporter)
         return execute_run(prepare_run(opened, reporter, ranks), reporter)
 
 
-def check_unchanged(opened: OpenRunFolder, earlier: Mapping[str, Any], device: str, reporter: RunReporter) -> None:
-    """See that a run goes on with the data it began with, and say where it goes on elsewhere.
-
-    Raises:
-        DataError: the images are others.
-    """
-    if opened.dataset.digest() != earlier["data_digest"]:
-        name = opened.dataset.name
-        raise DataError(f"{opened.folder.path}: the images of {name} are not those the run began with; run it anew")
-    if device != earlier["device"]:
-        reporter.warn(f"begun on {earlier['device']}, going on on {device}: last digits may differ")
-
-
-def refuse_other_request(path: Path, plan: RunPlan) -> None:
-    """Refuse to continue a run of another configuration.
-
-    Args:
-        path: folder of the run that is there.
-        plan: what is asked for now.
-
-    Raises:
-        UsageError: they differ; says in what.
-    """
-    about = read_configuration(path)
-    stored = {**about, "config": restore_config(about["config"]).model_dump(mode="json")}
-    if different := differing_settings(stored, plan.described()):
-        shown = ", ".join(f"{key} is {there} there, {here} here" for key, (there, here) in list(different.items())[:3])
-        raise UsageError(f"{path}: holds a run of another configuration: {shown}; name another folder")
-
-
-def refuse_other_components(path: Path, about: Mapping[str, Any], plan: RunPlan) -> None:
-    """Refuse to go on with methods that have become others.
-
-    Raises:
-        UsageError: a component has other fields now than when the run began.
-    """
-    if different := differing_settings(about, {**plan.described(), "config": about["config"]}):
-        key, (there, here) = next(iter(different.items()))
-        raise UsageError(
-            f"{path}: was begun with other components than are installed now: {key} was {there}, is {here}; run it anew"
-        )
+def reopen_finished(run: Run, config: RunConfig) -> FinishedRun:
+    """What a finished run came to, from its folder alone: neither its images nor its components need to be there."""
+    name = run.about.get("dataset_name") or data_name(config.dataset, config.data)
+    return FinishedRun(config, name, run.table(), dict(run.summary), run.path)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,16 +10,15 @@ from typing import Any
 from fedwca.config.method_spec import parse_method
 from fedwca.config.resolve_config import RunPlan, type_components
 from fedwca.config.run_config import RunConfig, validate
-from fedwca.datasets import datasets
-from fedwca.errors import FedwcaError, InvalidConfig, UsageError
-from fedwca.registry import canonical_name, describe_unknown
+from fedwca.errors import FedwcaError, InvalidConfig
 from fedwca.results.find_runs import run_folders
 from fedwca.results.read_run import Run, data_name, read_if_run, read_run
 from fedwca.results.settings_without_effect import SAME_NUMBERS
 from fedwca.results.table_rows import Record, Row
-from fedwca.results.write_run import to_plain
+from fedwca.results.write_run import is_empty_folder, to_plain
 from fedwca.runs.load_data import load
 from fedwca.runs.reporter import RunReporter
+from fedwca.runs.run_images import refuse_other_digest
 from fedwca.runs.run_request import RunRequest
 from fedwca.runs.start_run import start_run
 
@@ -46,36 +44,6 @@ class CollectedRuns:
         return [record for record in self.runs[method].records if record["method"] == method]
 
 
-def chosen_sources(request: RunRequest, names: Sequence[str], catalogue: bool = False) -> list[RunRequest]:
-    """The request once for each source, every one of them checked before anything is trained.
-
-    Args:
-        request: without a source.
-        names: as given; ``all``: every domain in turn; none: the data set's own default.
-        catalogue: take the domains from the catalogue where the data set is in it, without looking at its files.
-
-    Raises:
-        UsageError: a name is not a domain of the data set, or the parts do not fit each other.
-        DatasetMissing: see `fedwca.data`.
-    """
-    first = request.plan()
-    listed = datasets.get(first.config.dataset).domains if first.config.dataset in datasets.names() else ()
-    if catalogue and listed:
-        domains, default = list(listed), listed[0]
-        if strange := [name for name in names if canonical_name(name) not in (*listed, "all")]:
-            raise UsageError(f"--source {strange[0]}: {describe_unknown('domain', strange[0], listed)}")
-        wanted = domains if list(names) == ["all"] else [canonical_name(name) for name in names]
-    else:
-        dataset, default = load(first.config)
-        wanted = list(dataset.domains) if list(names) == ["all"] else [dataset.domain(name).name for name in names]
-    requests = [
-        replace(request, layer={**request.layer, "source": name}) for name in dict.fromkeys(wanted or [default])
-    ]
-    for one in requests:
-        one.plan()
-    return requests
-
-
 def collect_runs(request: RunRequest, out: Path, reporter: RunReporter) -> CollectedRuns:
     """One source's runs: what is in ``out`` already is reused, the rest is run into a folder below it.
 
@@ -86,6 +54,9 @@ def collect_runs(request: RunRequest, out: Path, reporter: RunReporter) -> Colle
     """
     decided = request.plan()
     there, missing = sort_methods(decided, out)
+    if there and missing:
+        # What is run now would stand beside numbers of other images.
+        refuse_other_images(decided.config, there.values())
     name = dataset_name(decided.config)
     where = f"{name}, source {decided.config.source}"
     for path in dict.fromkeys(run.path for run in there.values()):
@@ -101,6 +72,17 @@ def collect_runs(request: RunRequest, out: Path, reporter: RunReporter) -> Colle
     tables = {run.path: {row.name: row for row in run.table()} for run in there.values()}
     names = [method.name for method, _ in decided.methods]
     return CollectedRuns(decided.config, [tables[there[name].path][name] for name in names], there)
+
+
+def refuse_other_images(config: RunConfig, runs: Iterable[Run]) -> None:
+    """See that finished runs were made on the images there are now.
+
+    Raises:
+        DataError: one was made on others.
+    """
+    dataset, _ = load(config)
+    for run in runs:
+        refuse_other_digest(dataset, run.about, run.path)
 
 
 def dataset_name(config: RunConfig) -> str:
@@ -152,8 +134,7 @@ def run_place(decided: RunPlan, out: Path, name: str) -> Path:
         number += 1
         run = read_if_run(path)
         if run is None:
-            rounds = path / "rounds.jsonl"
-            if not path.exists() or (rounds.is_file() and rounds.stat().st_size == 0):
+            if is_empty_folder(path):
                 return path
         elif not run.complete and run.methods == wanted and comparable_settings(run.config) == same:
             return path
@@ -165,6 +146,4 @@ def start_or_resume(request: RunRequest, reporter: RunReporter) -> Run:
     begun = (request.out / "config.json").is_file()
     if begun:
         reporter.note(f"{request.out}: holds the same run, unfinished; it goes on")
-    elif request.out.exists():
-        shutil.rmtree(request.out)  # made, but nothing was run in it
     return read_run(start_run(replace(request, reuse=begun), reporter).path)

@@ -18,6 +18,7 @@ from fedwca.engine.interface import Engine
 from fedwca.federated.method import Method
 from fedwca.federated.round import Outcome
 from fedwca.functional import class_entropy, first_neighbours
+from fedwca.runs.traffic import bytes_down, bytes_up
 
 
 def count_accuracies(
@@ -53,13 +54,6 @@ def describe_round(outcome: Outcome, method: Method, metrics: Metrics, engine: E
         first: round 0, in which the classifier travels too.
     """
     uploads, clients = outcome.uploads, len(outcome.labels)
-    values, size, here = engine.layout.width, engine.bank.element_size(), len(outcome.uploads)
-    one = next(iter(uploads.values()))
-    reported = sum(value.numel() for value in one.report.values())
-    extras = sum(value.numel() for value in one.extras.values())
-    shared = sum(value.numel() for value in outcome.shared.values())
-    classifier = sum(p.numel() for p in engine.network.classifier.parameters()) if first else 0
-    travels = method.aggregator.travels
     phases: dict[str, float] = {}
     for upload in uploads.values():
         for phase, seconds in upload.seconds.items():
@@ -83,8 +77,8 @@ def describe_round(outcome: Outcome, method: Method, metrics: Metrics, engine: E
         "dropped": each(lambda k, t: float((t.weights == 0).sum())),
         "label_entropy": each(lambda k, t: label_entropy(t.labels)),
         **({"divisor": each(lambda k, t: float(t.notes["divisors"].min()))} if divided else {}),
-        "bytes_down": size * here * ((outcome.offer.models * values + classifier) * (travels or first) + shared),
-        "bytes_up": size * here * ((values + reported) * travels + extras),
+        "bytes_down": bytes_down(outcome, method, engine, first),
+        "bytes_up": bytes_up(outcome, method, engine),
         "passes": sum(upload.passes for upload in uploads.values()),
         "seconds": {**phases, **outcome.seconds},
     }

@@ -87,7 +87,8 @@ def run_rounds(
             record = record_round(config, number, rounds, server, outcome, method, engines.engines[i], trials[i])
             record["seconds"]["round"] = spent_here
             caution(record, outcome, method)
-            points[i] = RoundState(number, server, outcome.labels)
+            delivery = method.aggregator.deliver(server.state, len(server.rows))
+            points[i] = RoundState(number, server, outcome.labels, delivery)
             accuracies_here.append(mean(record["accuracy"]))
             yield i, record, points[i]
         progress.elsewhere(len(here) - 1)

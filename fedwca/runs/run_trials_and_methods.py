@@ -32,7 +32,8 @@ def split_trial(config: RunConfig, dataset: FederatedDataset, source: str, index
         UsageError: more clients than images.
     """
     seed = fold_key([config.seed + index, trial, "partition"]) >> 1
-    return partition(dataset, source, clients=config.clients, samples=config.samples, seed=seed)
+    published = config.split == "published"
+    return partition(dataset, source, clients=config.clients, samples=config.samples, seed=seed, published=published)
 
 
 class TrialSplits:
@@ -130,7 +131,8 @@ class _Bench:
                 first = count_accuracies(trials[i].metrics, engine)
                 accuracy[i] = mean(first)
                 home = {"source_accuracy": model.accuracy, "source_digest": model.digest}
-                yield {**_tag(unit), "round": -1, "accuracy": first, **home}
+                images = {"test_images": trials[i].metrics.test_images()}
+                yield {**_tag(unit), "round": -1, "accuracy": first, **images, **home}
                 self.keeper.save(unit, point, engine, model.digest, last=rounds == 0)
             if point.round >= 0:
                 self.progress.earlier(point.round + 1, sizes[i])

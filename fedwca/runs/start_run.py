@@ -7,16 +7,18 @@ import time
 from datetime import datetime
 from pathlib import Path
 
-from fedwca.data.dataset import canonical_domain
+from fedwca.errors import FedwcaError
 from fedwca.results.checkpoints import RetentionPolicy
-from fedwca.results.write_run import RunFolder
+from fedwca.results.run_schemas import is_set_up, read_configuration
+from fedwca.results.write_run import RunFolder, to_plain
 from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.execute_run import FinishedRun, execute_run
 from fedwca.runs.load_data import load
 from fedwca.runs.log_to import build_loggers
-from fedwca.runs.prepare_run import OpenRunFolder, prepare_run
+from fedwca.runs.prepare_run import OpenRunFolder, describe_request, prepare_run
 from fedwca.runs.reporter import SILENT, RunReporter
-from fedwca.runs.resume_run import refuse_other_request, resume_run
+from fedwca.runs.resume_checks import refuse_other_request, with_canonical_source
+from fedwca.runs.resume_run import resume_run
 from fedwca.runs.run_request import ONE_PROCESS, RunRanks, RunRequest
 
 
@@ -38,21 +40,30 @@ def start_run(request: RunRequest, reporter: RunReporter = SILENT, ranks: RunRan
     plan = request.plan()
     resolve_device(plan.config.device)
     path = request.out or new_run_path(plan.methods[-1][0].name)
-    if request.reuse and (path / "config.json").is_file():
-        source = canonical_domain(plan.config.source or load(plan.config)[1])
-        refuse_other_request(path, plan.at(source))
+    if (path / "config.json").is_file() and (request.reuse or was_killed_in_set_up(path)):
+        refuse_other_request(path, plan)
         return resume_run(path, reporter, ranks)
     with RunFolder(path) as folder:
         try:
+            # First of all: whatever kills this process from here on, the folder says what it was for.
+            about = describe_request(with_canonical_source(plan), path, request.keep, loggers)
+            folder.write("config.json", about)
             dataset, source = load(plan.config)
-            given = (dataset, source, started, request.keep, loggers, request.profile)
+            given = (dataset, source, started, to_plain(about), loggers, request.profile)
             opened = OpenRunFolder(folder, plan.at(source), *given)
             prepared = prepare_run(opened, reporter, ranks)
         except BaseException:
-            if not (path / "config.json").exists():
-                folder.discard()
+            folder.discard()
             raise
         return execute_run(prepared, reporter)
+
+
+def was_killed_in_set_up(path: Path) -> bool:
+    """Whether a folder holds no more than what a run was to be."""
+    try:
+        return not is_set_up(read_configuration(path))
+    except FedwcaError:
+        return False  # damaged: it may have been more
 
 
 def new_run_path(name: str) -> Path:

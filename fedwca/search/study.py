@@ -15,8 +15,9 @@ from fedwca.data.cache import make_folder
 from fedwca.errors import UsageError
 from fedwca.results.settings_without_effect import SAME_NUMBERS
 from fedwca.results.tables import Table
+from fedwca.runs.compare import chosen_sources
 from fedwca.runs.reporter import RunReporter, WarningsOnly
-from fedwca.runs.reuse_runs import chosen_sources, collect_runs
+from fedwca.runs.reuse_runs import collect_runs
 from fedwca.runs.run_request import RunRequest
 from fedwca.search.criteria import CRITERIA, ORACLE, judge
 from fedwca.search.space import Options, Range, check_taken, resolve_grid

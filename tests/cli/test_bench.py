@@ -15,10 +15,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fedwca.cli import main
-from fedwca.results.profile import PHASES
+from fedwca.config.run_config import restore_config
+from fedwca.results.phase_seconds import PHASES
+from fedwca.runs.load_data import load
+from fedwca.runs.run_trials_and_methods import split_trial
 
 from .conftest import SIZE, SMALL, Run
 
@@ -390,3 +394,18 @@ def test_profile_says_where_the_time_went(bench: Bench, tmp_path: Path) -> None:
     assert events, "the workers' threads are in the trace"
     assert "Seconds a round" in run.out
     assert "FedWCA" in profile["of"]
+
+
+def test_published_parts(bench: Bench, shades: Path, tmp_path: Path) -> None:
+    refused = bench("--split", "published")
+    assert refused.code == 2
+    assert "published parts (key 'part' of an archive" in refused.err
+    for file in shades.glob("*.npz"):
+        with np.load(file) as arrays:
+            count = len(arrays["labels"])
+            np.savez(tmp_path / file.name, **arrays, part=np.arange(count, dtype=np.int64) % 4 // 3)
+    run = bench("--data", str(tmp_path), "--split", "published", "--clients", "1", "--baseline", "source-only")
+    assert run.code == 0, run.err
+    found = restore_config(json.loads((run.folder / "config.json").read_text())["config"])
+    dataset, source = load(found)
+    assert [len(client.test) for client in split_trial(found, dataset, source, 0, 0).clients] == [count // 4] * 2

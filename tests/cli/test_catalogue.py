@@ -41,6 +41,7 @@ def test_list_one_kind(kind: str) -> None:
 def test_show_says_how_a_field_is_set() -> None:
     assert "Set one with --set aggregator.FIELD=VALUE or wca:FIELD=VALUE" in call("show", "aggregator", "wca").out
     assert "Set one with --logger mlflow:FIELD=VALUE" in call("show", "logger", "mlflow").out
+    assert 'Set one with start = "dan:FIELD=VALUE" in a baseline file' in call("show", "central", "dan").out
 
 
 def test_show() -> None:

@@ -113,6 +113,14 @@ def test_figures_are_drawn(digits: Path, out: Path, figure: str) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+def test_messages_need_no_run(tmp_path: Path) -> None:
+    run = call("reproduce", "sfda-table4", "--out", str(tmp_path), "--format", "markdown")
+    assert run.code == 0, run.err
+    assert "| FADA | 15660 | 31320 | 46980 | 62640 |" in run.out
+    assert "| SFDA, published | 18 | 36 | 54 | 72 |" in run.out
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

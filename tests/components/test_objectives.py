@@ -12,6 +12,7 @@ from torch import Tensor
 from fedwca.core.interfaces import Objective
 from fedwca.core.messages import Batch, Predictions, Targets
 from fedwca.objectives import objectives
+from fedwca.objectives.cross_entropy import CrossEntropy
 from fedwca.objectives.prototype_contrastive import PrototypeContrastive
 from fedwca.objectives.self_training import SelfTraining
 from fedwca.objectives.server_client_alignment import ServerClientAlignment
@@ -66,6 +67,13 @@ def test_best_and_worst_information() -> None:
     assert float(Shot()(sure)) == pytest.approx(-math.log(3), abs=5e-5)
     alike = batch(torch.zeros(3, 3, dtype=torch.float64), [0, 1, 2], [0, 0, 0])
     assert float(Shot()(alike)) == pytest.approx(0, abs=1e-9)
+
+
+def test_smoothed_labels_by_hand() -> None:
+    # Three classes, s = 0.3: 0.8 on the label and 0.1 on each other one; the second image has no label.
+    given = batch(logits_of([0.5, 0.25, 0.25], [0.1, 0.1, 0.8]), [0, 2], [1, 0])
+    assert float(CrossEntropy()(given)) == pytest.approx(-math.log(0.5))
+    assert float(CrossEntropy(smoothing=0.3)(given)) == pytest.approx(-0.8 * math.log(0.5) - 0.2 * math.log(0.25))
 
 
 @every

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedwca.data import Domain, FederatedDataset
+from fedwca.data import Domain, FederatedDataset, partition
 from fedwca.errors import DataError
 
 from .examples import dataset, domain
@@ -24,11 +24,31 @@ def test_a_domain_is_checked_when_made(images: np.ndarray, labels: np.ndarray, s
         Domain("x", images, labels)
 
 
+def test_parts_are_0_or_1_and_one_for_each_image() -> None:
+    images, labels = np.zeros((2, 4, 4, 3), np.uint8), np.zeros(2, np.int64)
+    assert Domain("x", images, labels, part=np.array([0, 1])).part is not None
+    with pytest.raises(DataError, match=r"part of domain 'x' must be 0 \(training\) or 1 \(test\)"):
+        Domain("x", images, labels, part=np.array([1, 2]))
+    with pytest.raises(DataError, match="has 2 images but 3 part"):
+        Domain("x", images, labels, part=np.array([0, 1, 1]))
+    with pytest.raises(DataError, match=r"part of domain 'x' must be int64 \[N\]"):
+        Domain("x", images, labels, part=np.array([0.0, 1.0]))
+
+
 def test_a_data_set_is_checked_when_made() -> None:
     one = domain("a", 3)
     for classes, domains in ((("0",), {}), ((), {"a": one}), (("0", "0"), {"a": one}), (("0", "1", "2"), {"b": one})):
         with pytest.raises(DataError, match="data set 'x'"):
             FederatedDataset("x", classes, domains)
+
+
+def test_what_holds_images_is_shown_in_a_line() -> None:
+    data = dataset(domain("a", 9), domain("b", 30))
+    federation = partition(data, "a", clients=2, samples=None, seed=0)
+    assert repr(data.domains["a"]) == "<Domain 'a': 9 images of 4×4>"
+    assert repr(data) == "<FederatedDataset 'toy': 10 classes, images by domain: a (9), b (30)>"
+    assert repr(federation) == "<Federation of 2 clients: b>"
+    assert repr(federation.clients[0]) == "<ClientImages: 10 to train, 2 kept aside, 3 to test>"
 
 
 def test_digest_depends_on_content_alone() -> None:

@@ -35,7 +35,7 @@ def test_the_catalogue_counts_what_is_published() -> None:
     assert datasets.get("office_home").classes == tuple(sorted(datasets.get("office_home").classes))
 
 
-@pytest.mark.parametrize("name", ["digit_five", "pacs", "office_home"])
+@pytest.mark.parametrize("name", ["digit_five", "pacs", "office_home", "domainnet"])
 def test_missing_files_say_where_what_and_how(name: str, tmp_path: Path) -> None:
     with pytest.raises(DatasetMissing) as caught:
         datasets.build({"name": name, "root": tmp_path}).load()

@@ -13,7 +13,7 @@ from torchvision.datasets import MNIST, SVHN, USPS
 from fedwca.data import DatasetWarning
 from fedwca.datasets import datasets
 from fedwca.datasets._digit_five_raw import read_raw_domain
-from fedwca.errors import DataError, DatasetMissing
+from fedwca.errors import DataError, DatasetMissing, UsageError
 
 from .examples import SHARED, needs_shared, write_npz
 
@@ -42,14 +42,89 @@ def write_raw(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
+def write_m3sda(root: Path) -> Path:
+    """The same numbers of images in the files of M3SDA's Digit-Five; MNIST-M is that of `write_raw`."""
+    root.mkdir(parents=True, exist_ok=True)
+    one_hot = np.eye(10, dtype=np.uint8)
+    greys = {"train": np.full((2, 28, 28, 1), 9, np.uint8), "test": np.full((1, 28, 28, 1), 8, np.uint8)}
+    mnist = {f"{part}_28": images for part, images in greys.items()}
+    savemat(root / "mnist_data.mat", {**mnist, "label_train": one_hot[[3, 1]], "label_test": one_hot[[4]]})
+    for part, digits in (("train", [[3], [10]]), ("test", [[4]])):
+        cube = np.zeros((32, 32, 3, len(digits)), np.uint8)
+        savemat(root / f"svhn_{part}_32x32.mat", {"X": cube, "y": np.array(digits, np.uint8)})
+    savemat(
+        root / "syn_number.mat",
+        {
+            "train_data": np.full((2, 32, 32, 3), 5, np.uint8),
+            "train_label": np.array([[3], [0]]),
+            "test_data": np.full((1, 32, 32, 3), 6, np.uint8),
+            "test_label": np.array([[4]]),
+        },
+    )
+    parts = np.empty((2, 2), object)
+    for row, (count, digits) in enumerate(((2, [[3], [1]]), (1, [[4]]))):
+        parts[row, 0], parts[row, 1] = np.full((count, 1, 28, 28), 0.6), np.array(digits)
+    savemat(root / "usps_28x28.mat", {"dataset": parts})
+    return root
+
+
 @pytest.mark.parametrize("name", ["mnist", "mnistm", "svhn", "synth", "usps"])
 def test_published_files_are_pooled(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive = read_raw_domain(write_raw(tmp_path, monkeypatch), name)
     assert archive is not None
+    assert archive.part is not None
+    assert archive.part.tolist() == [0, 0, 1]
     assert archive.images.dtype == np.uint8
     assert archive.images.shape[::3] == (3, 3)
     assert archive.labels.tolist() == ([3, 0, 4] if name in ("svhn", "synth") else [3, 1, 4])
     assert read_raw_domain(tmp_path / "elsewhere", name) is None
+
+
+@pytest.mark.parametrize(("name", "value"), [("mnist", 9), ("svhn", 0), ("synth", 5), ("usps", 153)])
+def test_files_of_m3sda_are_read(name: str, value: int, tmp_path: Path) -> None:
+    archive = read_raw_domain(write_m3sda(tmp_path), name)
+    assert archive is not None
+    assert archive.images.dtype == np.uint8
+    assert archive.images.shape[::3] == (3, 3)
+    assert (archive.images[0] == value).all()
+    assert archive.labels.tolist() == ([3, 0, 4] if name in ("svhn", "synth") else [3, 1, 4])
+    assert archive.part is not None
+    assert archive.part.tolist() == [0, 0, 1]
+
+
+def test_a_damaged_file_of_m3sda_is_named(tmp_path: Path) -> None:
+    (write_m3sda(tmp_path) / "usps_28x28.mat").write_bytes(b"")
+    with pytest.raises(DataError, match=r"usps_28x28\.mat cannot be read as usps"):
+        read_raw_domain(tmp_path, "usps")
+    savemat(tmp_path / "syn_number.mat", {"train_data": np.zeros(3)})
+    with pytest.raises(DataError, match=r"syn_number\.mat cannot be read as synth"):
+        read_raw_domain(tmp_path, "synth")
+
+
+def test_published_parts_are_drawn_each_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_raw(tmp_path / "digit_five", monkeypatch)
+    part = np.array([0] * 8 + [1] * 4, np.int64)
+    write_npz(tmp_path / "digit_five" / "mnist.npz", 12, labels=np.arange(12, dtype=np.int64) % 10, part=part)
+    source = datasets.build({"name": "digit_five", "root": tmp_path, "train_images": 5, "test_images": 3})
+    with pytest.warns(DatasetWarning):
+        loaded = source.load_published()
+    mnist, usps = loaded.domains["mnist"], loaded.domains["usps"]
+    assert mnist.part is not None
+    assert mnist.part.tolist() == [0] * 5 + [1] * 3
+    assert len(set(mnist.labels[:5].tolist())) == 5
+    assert usps.part is not None
+    assert usps.part.tolist() == [0, 0, 1]
+
+
+def test_a_domain_without_published_parts_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_raw(tmp_path / "digit_five", monkeypatch)
+    write_npz(tmp_path / "digit_five" / "mnist.npz", 6)
+    source = datasets.build({"name": "digit_five", "root": tmp_path})
+    with (
+        pytest.warns(DatasetWarning),
+        pytest.raises(UsageError, match="published: mnist of digit_five has no"),
+    ):
+        source.load_published()
 
 
 def test_svhn_axes_and_usps_greys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -122,7 +122,7 @@ def test_a_second_reading_comes_from_the_cache(tmp_path: Path, monkeypatch: pyte
 
 def test_a_damaged_or_unwritable_cache_does_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = write_images(tmp_path / "photo", {"": {"dog": 3}})
-    first = read_image_folder(root, 8)
+    first = [read_image_folder(root, 8)[0].copy()]  # what is read is mapped from the file that is damaged here
     (cached,) = (cache_dir() / "folders").iterdir()
     cached.write_bytes(cached.read_bytes()[:100])
     assert (read_image_folder(root, 8)[0] == first[0]).all()

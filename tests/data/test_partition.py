@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedwca.data import ClientImages, partition
+from fedwca.data import ClientImages, Domain, partition
 from fedwca.data.partition import Split, split_domain
 from fedwca.errors import UsageError
 
@@ -160,3 +161,34 @@ def test_a_source_alone_is_no_federation() -> None:
 def test_an_unknown_source_gets_a_hint() -> None:
     with pytest.raises(UsageError, match=r"no domain 'photoo'; did you mean 'photo'\? Known: photo, sketch"):
         partition(dataset(domain("photo", 5), domain("sketch", 5)), "photoo", clients=1, samples=None, seed=0)
+
+
+def parted(name: str, train: int, test: int) -> Domain:
+    return replace(domain(name, train + test), part=np.array([0] * train + [1] * test))
+
+
+def test_published_parts_are_kept_apart_and_whole() -> None:
+    data = dataset(domain("a", 50), parted("b", 30, 11))
+    federation = partition(data, "a", clients=1, samples=None, seed=3, published=True)
+    (client,) = federation.clients
+    assert sorted(numbers(client.train)) == list(range(30))
+    assert sorted(numbers(client.test)) == list(range(30, 41))
+    assert len(client.validation) == 0
+    other = partition(data, "a", clients=1, samples=None, seed=4, published=True)
+    assert numbers(other.clients[0].train) != numbers(client.train)
+
+
+def test_published_parts_are_spread_over_clients() -> None:
+    splits = split_domain(parted("a", 300, 120), 3, 100, np.random.default_rng(0), published=True)
+    train, test = (np.concatenate([getattr(split, name) for split in splits]) for name in ("train", "test"))
+    assert all(sum(sizes(split)) == 100 for split in splits)
+    assert train.max() < 300 <= test.min()
+    assert len(set(train)) == len(train)
+    assert len(set(test)) == len(test)
+
+
+def test_published_parts_that_are_not_there() -> None:
+    with pytest.raises(UsageError, match="'a' does not say which images are its published test part"):
+        split_domain(domain("a", 9), 1, None, np.random.default_rng(0), published=True)
+    with pytest.raises(UsageError, match="no image of the published training part; take fewer --clients"):
+        split_domain(parted("a", 1, 9), 5, None, np.random.default_rng(0), published=True)

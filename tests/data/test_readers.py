@@ -26,12 +26,15 @@ def test_colour_groups_and_classes_are_kept_and_other_keys_ignored(tmp_path: Pat
         labels=np.arange(4),
         groups=np.array([5, 5, 6, 6]),
         classes=np.array(list("wxyz")),
+        part=np.array([0, 0, 0, 1]),
         client=np.arange(9.0),
     )
     read = read_npz(path)
     assert (read.images == colour).all()
     assert read.groups is not None
     assert read.groups.tolist() == [5, 5, 6, 6]
+    assert read.part is not None
+    assert read.part.tolist() == [0, 0, 0, 1]
     assert read.classes == ("w", "x", "y", "z")
 
 

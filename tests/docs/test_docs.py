@@ -253,7 +253,7 @@ def test_the_site_has_every_page_and_every_public_module() -> None:
 
 
 def old_names() -> str:
-    """The table of names that still work, as the page of public names shows it."""
+    """The table of names that still work, as their page shows it."""
     rows = [
         f"| `{old}` in `{module.__name__}` | `{new}` |"
         for module in (fedwca, fedwca.functional)
@@ -267,10 +267,10 @@ def old_names() -> str:
     return "\n".join([f"They go in fedwca {GONE_IN}.", "", "| Old | Now |", "|---|---|", *rows])
 
 
-def test_the_public_names_list_the_old_ones() -> None:
-    text = (ROOT / "docs" / "api.md").read_text()
+def test_the_page_of_old_names_lists_all() -> None:
+    text = (ROOT / "docs" / "internals" / "old-names.md").read_text()
     shown = text.split("<!-- begin old-names -->\n")[1].split("\n<!-- end old-names -->")[0]
-    assert shown == old_names(), f"docs/api.md, block old-names, should be:\n{old_names()}"
+    assert shown == old_names(), f"docs/internals/old-names.md, block old-names, should be:\n{old_names()}"
 
 
 def test_every_public_name_of_the_package_is_on_the_page() -> None:

@@ -15,7 +15,7 @@ from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import RunConfig
 from fedwca.core.interfaces import Objective
 from fedwca.core.messages import Batch
-from fedwca.core.network import Drop, Network
+from fedwca.core.network import Backbone, Drop, Network
 from fedwca.data.partition import ClientImages
 from fedwca.engine.client_task import Training
 from fedwca.engine.interface import Engine
@@ -26,6 +26,7 @@ from fedwca.engine.stacked.step_groups import equal_size_groups, step_groups
 from fedwca.federated.method import Method
 from fedwca.federated.round import Outcome, init_server, run_round
 from fedwca.federated.server import Server
+from fedwca.models.cnn3 import Cnn3
 from fedwca.models.lenet import LeNet, _LeNet
 from fedwca.models.resnet18 import ResNet18
 from fedwca.objectives.proximal import Proximal
@@ -158,6 +159,23 @@ def test_residual_networks(options: dict[str, object]) -> None:
     networks = [architecture.build(3, seed=1).double() for _ in range(2)]
     # Full batches alone: a BatchNorm over three values would blow up the rounding of nineteen layers.
     own = clients(architecture.stored, (8, 8))
+    method = Method("wca", "FedWCA", WCA(), TwoModel(mu=0.5), (Shot(),), TrueDomains())
+    compare(SequentialEngine(networks[0], own, "cpu", 1), StackedEngine(networks[1], own), method)
+
+
+class ThinCnn3(Cnn3):
+    """A CNN-3 with a hundredth of the hidden layer."""
+
+    def backbone(self) -> Backbone:
+        made = super().backbone()
+        made.width, made.drops = 30, (Drop(self.hidden_dropout, (30,)),)
+        made.hidden, made.norm4 = nn.Linear(8192, 30), nn.BatchNorm1d(30)
+        return made
+
+
+def test_a_network_with_a_hidden_layer_and_an_activation() -> None:
+    networks = [ThinCnn3(bottleneck=12).build(3, seed=1).double() for _ in range(2)]
+    own = clients(32, (8, 8))
     method = Method("wca", "FedWCA", WCA(), TwoModel(mu=0.5), (Shot(),), TrueDomains())
     compare(SequentialEngine(networks[0], own, "cpu", 1), StackedEngine(networks[1], own), method)
 

@@ -206,7 +206,6 @@ WRAPPINGS: dict[str, Callable[[dict[str, torch.Tensor]], Any]] = {
     "wrapped.pt": lambda state: {"state_dict": state},
     "parallel.pt": lambda state: {f"module.{name}": tensor for name, tensor in state.items()},
     "double.pt": lambda state: {name: tensor.double() for name, tensor in state.items()},
-    "more.pt": lambda state: {**state, "optimiser": torch.zeros(3)},
     "uncounted.safetensors": lambda state: {n: t for n, t in state.items() if not n.endswith("num_batches_tracked")},
 }
 
@@ -256,6 +255,10 @@ def truncated(path: Path, tensors: Any) -> Path:
             "lacks 'norm.running_var' (1 tensors missing)",
         ),
         (
+            lambda folder: write(folder / "more.pt", {**state(), "optimiser": torch.zeros(3)}),
+            "has 'optimiser' (1 tensors) that this model has no place for",
+        ),
+        (
             lambda folder: write(folder / "other.pt", {**state(), "bottleneck.weight": torch.zeros(8, 3)}),
             "bottleneck.weight has shape (8, 3); this model needs (8, 1250)",
         ),
@@ -278,6 +281,7 @@ def truncated(path: Path, tensors: Any) -> Path:
         "list",
         "code",
         "tensor",
+        "more tensors",
         "shape",
         "number",
         "nan",

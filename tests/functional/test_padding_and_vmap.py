@@ -30,6 +30,7 @@ def clients(dtype: torch.dtype, seed: int = 0) -> Data:
         "matched": torch.rand(K, N, generator=draw) < torch.tensor([0.5, 0.0, 1.0, 0.3])[:, None],
         "uniform": torch.rand(K, N, generator=draw),
         "weights": torch.rand(K, N, generator=draw, dtype=torch.float64).round(decimals=1).to(dtype),
+        "std": 0.1 + torch.rand(K, N, Q, generator=draw, dtype=torch.float64).to(dtype),
         "mask": torch.ones(K, N, dtype=torch.bool),
     }
 
@@ -86,6 +87,20 @@ SCALARS: dict[str, Callable[[Data], Tensor]] = {
     ),
     "threshold": lambda d: F.adaptive_threshold(d["probabilities"], mask=d["mask"]),
     "cross_entropy": lambda d: F.weighted_cross_entropy(d["logits"], d["labels"], d["weights"], d["mask"]),
+    "smoothed": lambda d: F.smoothed_cross_entropy(d["logits"], d["labels"], 0.2, d["weights"], d["mask"]),
+    "smoothed, unweighted": lambda d: F.smoothed_cross_entropy(d["logits"], d["labels"], mask=d["mask"]),
+    "centroids": lambda d: F.class_centroids(d["features"], d["probabilities"], d["mask"]),
+    "entropy": lambda d: F.prediction_entropy(d["logits"], d["mask"]),
+    "diversity": lambda d: F.diversity_loss(d["logits"], d["mask"]),
+    "divergence": lambda d: F.prediction_divergence(d["logits"], d["logits"].flip(-1), d["mask"]),
+    "pairs": lambda d: F.paired_distillation(
+        d["logits"], d["logits"] / 2, d["logits"].flip(-1), d["logits"].roll(1, -1), 0.8, d["mask"], reverse=True
+    ),
+    "learned": lambda d: F.learned_loss(d["logits"][:, 0], d["mask"], "rms", batch=4),
+    "norm": lambda d: F.representation_norm(d["features"], d["mask"]),
+    "gaussian": lambda d: F.gaussian_divergence(
+        d["features"], d["std"], d["features"].flip(-1), d["std"].flip(-1), d["mask"]
+    ),
 }
 PER_SAMPLE: dict[str, Callable[[Data], Tensor]] = {
     "selected": selected,
@@ -149,7 +164,10 @@ def test_padding_is_never_confident_and_takes_no_place(garbage: float) -> None:
     assert not kept[~longer["mask"]].any()
 
 
-@pytest.mark.parametrize("name", ["information_maximization", "cross_entropy", "distillation"])
+LOSSES = "information_maximization cross_entropy distillation smoothed entropy diversity divergence pairs learned"
+
+
+@pytest.mark.parametrize("name", LOSSES.split())
 def test_padding_gets_no_gradient(name: str) -> None:
     longer = padded(clients(torch.float64), 1e30)
     longer["logits"].requires_grad_()

@@ -9,8 +9,12 @@ import pytest
 from fedwca.config.baselines import baseline_names
 from fedwca.config.method_spec import parse_method
 from fedwca.datasets import datasets
+from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import UsageError
+from fedwca.models.lenet import LeNet
+from fedwca.reproduce import communications
 from fedwca.reproduce.definitions import AVERAGE, definition, published_table, reproduction_names
+from fedwca.reproduce.message_counts import message_table
 from fedwca.results.statistics import Sample, pool_samples
 
 # Printed averages that are not those of the printed rows: (table, data set, row).
@@ -33,7 +37,7 @@ TABLES = [
     (name, dataset)
     for name in reproduction_names()
     for dataset in definition(name).datasets
-    if published_table(name, dataset)
+    if published_table(name, dataset) and definition(name).shows != "messages"
 ]
 
 
@@ -65,6 +69,25 @@ def test_rows_and_sources_are_those_of_the_definition(name: str, dataset: str) -
         assert set(table.clusters) == set(found.signatures or datasets.get(dataset).domains)
         clients = {"pacs": 9, "digit_five": 32}[dataset]
         assert {len(letters) for letters in table.clusters.values()} == {clients}
+
+
+def test_messages_are_counted_as_published() -> None:
+    _, entries = message_table("sfda-table4", definition("sfda-table4"))
+    published = {(entry["row"], entry["epochs"]): entry for entry in entries if entry["published"] is not None}
+    assert len(published) == 8
+    assert all(entry["count"] == entry["published"] for entry in published.values())
+    sent = [entry["count"] for entry in entries if entry["row"] == "SFDA, all that is sent"]
+    assert sent == [36, 72, 108, 144]
+    assert communications.sfda(180, 1) == 360
+
+
+def test_bytes_of_a_round_are_counted_from_shapes() -> None:
+    network = LeNet().build(10)
+    values = Layout.of(network).width + sum(p.numel() for p in network.classifier.parameters())
+    down, up = communications.sfda_round_bytes(values, sources=4, classes=10, width=256)
+    assert (round(down / 1e6, 1), round(up / 1e6, 1)) == (12.6, 5.7)
+    assert down == 4 * values * 9
+    assert up == 4 * (4 * values + 5 * 10 * 257)
 
 
 def test_the_papers_disagreements_are_kept() -> None:

@@ -1,0 +1,40 @@
+"""DANN: a domain classifier on features whose gradient is turned round."""
+
+from __future__ import annotations
+
+import torch
+from pydantic import NonNegativeFloat, PositiveInt
+from torch import Tensor, nn
+
+from fedwca.centrals import register
+from fedwca.core.central import Central, DomainBatch
+from fedwca.functional import gradient_reversal, reversal_scale
+
+
+@register("dann")
+class Dann(Central):
+    """Cross-entropy + that of a domain classifier (source or target) on features with reversed gradients.
+
+    The reversal is faded in over training; sources and target weigh one half each.
+    Source: Ganin et al. (DANN), JMLR 2016; SFDA, Table 1.
+    """
+
+    label = "DANN"
+    paper = "Ganin et al. 2016"
+
+    scale: NonNegativeFloat = 1.0
+    """Factor of the reversed gradient, beside the one that fades it in."""
+    width: PositiveInt = 256
+    """Hidden units of the domain classifier."""
+
+    def parts(self, features: int, classes: int, sources: int) -> nn.Module:
+        """The domain classifier."""
+        return nn.Sequential(nn.Linear(features, self.width), nn.ReLU(), nn.Linear(self.width, 2))
+
+    def __call__(self, step: DomainBatch) -> Tensor:
+        """The loss of one step."""
+        sources, target = torch.cat(step.features), step.target_features
+        reversed_ = gradient_reversal(torch.cat([sources, target]), self.scale * reversal_scale(step.progress))
+        chances = step.parts(reversed_).log_softmax(-1)
+        domain: Tensor = -(chances[: len(sources), 0].mean() + chances[len(sources) :, 1].mean()) / 2
+        return step.cross_entropy() + domain

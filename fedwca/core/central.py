@@ -1,0 +1,81 @@
+"""What a central method provides: a loss over labelled sources and an unlabeled target that are at one place.
+
+A central method is no federation: it sees images of all domains in one step. Tables show it beside federated methods,
+because the literature does. Like all components it is frozen, holds no state, and sees no engine.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from fedwca.registry import Component
+
+
+@dataclass(frozen=True)
+class DomainBatch:
+    """What a central method sees of one step: B images of each of K sources, and B of the target.
+
+    Where domains are pooled, there is one source, which is all of them, and no image of the target.
+    """
+
+    features: tuple[Tensor, ...]
+    """By source ``[B, q]``: what the classifier reads."""
+    logits: tuple[Tensor, ...]
+    """By source ``[B, M]``."""
+    labels: tuple[Tensor, ...]
+    """By source ``[B]`` int64."""
+    target_features: Tensor
+    """``[B, q]``."""
+    target_logits: Tensor
+    """``[B, M]``."""
+    progress: float
+    """Share of the steps that are done, from 0 to below 1."""
+    parts: nn.Module
+    """What `Central.parts` made."""
+
+    def cross_entropy(self) -> Tensor:
+        """Plain cross-entropy ``[]``, the mean over all images of all sources."""
+        return nn.functional.cross_entropy(torch.cat(self.logits), torch.cat(self.labels))
+
+
+class Central(Component):
+    """A loss over several labelled domains and an unlabeled one."""
+
+    pooled: ClassVar[bool] = False
+    """Whether domains are one heap of images, without the target's."""
+    by_source: ClassVar[bool] = False
+    """Whether each source has a loss and a gradient of its own, which `mix` weighs."""
+
+    @property
+    def oracle(self) -> bool:
+        """Whether it is trained towards the target's labels, which a method may not know; tables mark it."""
+        return False
+
+    def parts(self, features: int, classes: int, sources: int) -> nn.Module:
+        """Modules that are trained beside the network and thrown away; by default none.
+
+        Args:
+            features: q.
+            classes: M.
+            sources: K.
+        """
+        return nn.Module()
+
+    @abstractmethod
+    def __call__(self, step: DomainBatch) -> Tensor:
+        """The loss ``[]`` of one step; where ``by_source``, that of each source ``[K]``."""
+
+    def mix(self, before: Tensor, after: Tensor, classes: int) -> Tensor:
+        """Weights of the sources' gradients ``[K]``, at least 0, sum 1; asked where ``by_source``.
+
+        Args:
+            before: the target's features ``[B, q]`` in eval mode.
+            after: the same after a plain step on the gradient of each source ``[K, B, q]``.
+            classes: M.
+        """
+        return torch.full_like(after[:, 0, 0], 1 / len(after))

@@ -1,0 +1,130 @@
+"""DomainNet: 345 kinds of things in six styles, split into the training and test parts that its makers list."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from pydantic import NonNegativeInt, PositiveInt
+
+from fedwca.datasets import DatasetSource, register
+
+if TYPE_CHECKING:
+    from fedwca.data import FederatedDataset
+    from fedwca.datasets._domainnet_lists import ListedImage
+
+CLASSES = """
+    aircraft_carrier airplane alarm_clock ambulance angel animal_migration ant anvil apple arm asparagus axe backpack
+    banana bandage barn baseball baseball_bat basket basketball bat bathtub beach bear beard bed bee belt bench bicycle
+    binoculars bird birthday_cake blackberry blueberry book boomerang bottlecap bowtie bracelet brain bread bridge
+    broccoli broom bucket bulldozer bus bush butterfly cactus cake calculator calendar camel camera camouflage campfire
+    candle cannon canoe car carrot castle cat ceiling_fan cello cell_phone chair chandelier church circle clarinet clock
+    cloud coffee_cup compass computer cookie cooler couch cow crab crayon crocodile crown cruise_ship cup diamond
+    dishwasher diving_board dog dolphin donut door dragon dresser drill drums duck dumbbell ear elbow elephant envelope
+    eraser eye eyeglasses face fan feather fence finger fire_hydrant fireplace firetruck fish flamingo flashlight
+    flip_flops floor_lamp flower flying_saucer foot fork frog frying_pan garden garden_hose giraffe goatee golf_club
+    grapes grass guitar hamburger hammer hand harp hat headphones hedgehog helicopter helmet hexagon hockey_puck
+    hockey_stick horse hospital hot_air_balloon hot_dog hot_tub hourglass house house_plant hurricane ice_cream jacket
+    jail kangaroo key keyboard knee knife ladder lantern laptop leaf leg light_bulb lighter lighthouse lightning line
+    lion lipstick lobster lollipop mailbox map marker matches megaphone mermaid microphone microwave monkey moon
+    mosquito motorbike mountain mouse moustache mouth mug mushroom nail necklace nose ocean octagon octopus onion oven
+    owl paintbrush paint_can palm_tree panda pants paper_clip parachute parrot passport peanut pear peas pencil penguin
+    piano pickup_truck picture_frame pig pillow pineapple pizza pliers police_car pond pool popsicle postcard potato
+    power_outlet purse rabbit raccoon radio rain rainbow rake remote_control rhinoceros rifle river roller_coaster
+    rollerskates sailboat sandwich saw saxophone school_bus scissors scorpion screwdriver sea_turtle see_saw shark sheep
+    shoe shorts shovel sink skateboard skull skyscraper sleeping_bag smiley_face snail snake snorkel snowflake snowman
+    soccer_ball sock speedboat spider spoon spreadsheet square squiggle squirrel stairs star steak stereo stethoscope
+    stitches stop_sign stove strawberry streetlight string_bean submarine suitcase sun swan sweater swing_set sword
+    syringe table teapot teddy-bear telephone television tennis_racquet tent The_Eiffel_Tower The_Great_Wall_of_China
+    The_Mona_Lisa tiger toaster toe toilet tooth toothbrush toothpaste tornado tractor traffic_light train tree triangle
+    trombone truck trumpet t-shirt umbrella underwear van vase violin washing_machine watermelon waterslide whale wheel
+    windmill wine_bottle wine_glass wristwatch yoga zebra zigzag
+"""
+
+
+@register("domainnet")
+class DomainNet(DatasetSource):
+    """586,575 images of 345 classes in 6 domains, in the training and test parts that are published as lists.
+
+    One class of painting has no image in the training part.
+    """
+
+    label = "DomainNet"
+    domains = ("clipart", "infograph", "painting", "quickdraw", "real", "sketch")
+    classes = tuple(CLASSES.split())
+    parts: ClassVar[dict[str, tuple[int, int]]] = {
+        "clipart": (33525, 14604),
+        "infograph": (36023, 15582),
+        "painting": (50416, 21850),
+        "quickdraw": (120750, 51750),
+        "real": (120906, 52041),
+        "sketch": (48212, 20916),
+    }
+    """Images of each domain's training and test part."""
+    counts: ClassVar[dict[str, int]] = {domain: sum(numbers) for domain, numbers in parts.items()}
+    stretch = True  # to squares, as in SHOT and its successors
+    licence = "non-commercial research"
+    source_url = "https://ai.bu.edu/M3SDA/"
+    layout = (
+        "  <root>/domainnet/{clipart,infograph,painting,quickdraw,real,sketch}/<class>/<image>\n"
+        "  <root>/domainnet/<domain>_{train,test}.txt, lines '<domain>/<class>/<image> <label>' (cleaned version)"
+    )
+    citation = "Peng et al.: Moment Matching for Multi-Source Domain Adaptation, ICCV 2019"
+
+    images: PositiveInt | None = None
+    """Images taken of a domain at most, drawn at random, as many of each class as there are; unset: all."""
+    seed: NonNegativeInt = 0
+    """Decides which images are drawn."""
+
+    def load(self, size: int = 32) -> FederatedDataset:
+        """The listed images; they are read through memory maps. See `DatasetSource.load`."""
+        import numpy as np
+
+        from fedwca.data.archives import Archive
+        from fedwca.data.dataset import sorted_classes
+        from fedwca.data.folders import decode_cached
+        from fedwca.data.readers import assemble_dataset
+
+        archives = {}
+        for domain, listed in self._listed().items():
+            names = sorted_classes(image.title for image in listed)
+            label_of = {name: label for label, name in enumerate(names)}
+            labels = np.array([label_of[image.title] for image in listed], np.int64)
+            part = np.array([image.part for image in listed], np.int64)
+            folder = self._place() / domain
+            decoded = decode_cached(folder, [image.file for image in listed], size, self.stretch)
+            archives[domain] = Archive(decoded, labels, None, names, part)
+        dataset = assemble_dataset(self.name, archives, self.classes, gaps=True)
+        self.compare(dataset)
+        return dataset
+
+    def count_images(self) -> Mapping[str, int]:
+        """By domain, from the lists."""
+        return {domain: len(listed) for domain, listed in self._listed().items()}
+
+    def _place(self) -> Path:
+        """The folder of lists and domains: that of the data set, or the root itself where it holds them."""
+        from fedwca.data.readers import find_dataset_folder
+
+        return find_dataset_folder(self.folder, self.name) or self.folder
+
+    def _listed(self) -> dict[str, list[ListedImage]]:
+        """What is to be read of each domain whose lists are there.
+
+        Raises:
+            DatasetMissing: there are not two of them.
+        """
+        from fedwca.datasets._domainnet_lists import draw_balanced, read_list
+
+        place, found, absent = self._place(), {}, []
+        for index, domain in enumerate(self.domains):
+            lists = [place / f"{domain}_{part}.txt" for part in ("train", "test")]
+            if lost := [path.name for path in lists if not path.is_file()]:
+                absent += lost
+                continue
+            listed = [image for part, path in enumerate(lists) for image in read_list(path, place, domain, part)]
+            found[domain] = draw_balanced(listed, self.images, [self.seed, index])
+        if len(found) < 2:
+            raise self.missing(f"there is no {', '.join(absent)}")
+        return found

@@ -1,0 +1,256 @@
+"""Central training: one model from labelled sources and an unlabeled target that are at one place, kept by a hash.
+
+The call is ``train_central(central, data, start, training, seed, device, progress) -> TrainedSource``::
+
+    data = CentralImages(images=(source_1, …), labels=(labels_1, …), target=images_of_the_target)
+    trained = train_central(central, data, start, CentralTraining(epochs=20), seed=0)
+
+``start`` is the model that every method of the run begins with, and its digest; it is left as it is. What comes back
+is a model of the same make. Domains are their training parts alone: test images are never handed in. Only a method
+whose ``oracle`` is set reads ``target_labels``, which are None elsewhere.
+
+A step takes B images of each source and of the target, in one pass, so that BatchNorm sees the domains together. Each
+domain is gone through in an order of its own, pass after pass; an epoch has as many steps as the largest source needs.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+
+import torch
+from torch import Tensor
+
+from fedwca.core.central import Central, DomainBatch
+from fedwca.core.network import Network, initial_weights
+from fedwca.core.training_settings import CentralTraining
+from fedwca.data.cache import cache_dir
+from fedwca.engine.augmentation import pick_images, weak_views
+from fedwca.engine.cpu_cores import limit_to_one_thread
+from fedwca.engine.dropout import dropout_masks
+from fedwca.engine.randomness import fold_key, permutation
+from fedwca.errors import DataError, Diverged, UsageError
+from fedwca.federated.model_cache import digest_recipe, read_cached_model, write_cached_model
+from fedwca.federated.source_model import TrainedSource
+
+RECIPE = 1
+"""Raised whenever the procedure below changes, so that models of an older one are not mistaken for its own."""
+
+
+@dataclass(frozen=True, eq=False)
+class CentralImages:
+    """What central training may see: training parts alone.
+
+    Raises:
+        DataError: a domain is empty, or labels are not one for each image.
+    """
+
+    images: tuple[Tensor, ...]
+    """By source ``[N_k, 3, H, W]`` uint8."""
+    labels: tuple[Tensor, ...]
+    """By source ``[N_k]`` int64, 0…M-1."""
+    target: Tensor
+    """``[N, 3, H, W]`` uint8, without labels."""
+    target_labels: Tensor | None = None
+    """``[N]`` int64, for an ORACLE alone; None for every method that is compared."""
+
+    def __post_init__(self) -> None:
+        pairs = [*zip(self.images, self.labels, strict=True), (self.target, self.target_labels)]
+        for number, (images, labels) in enumerate(pairs, start=1):
+            name = "the target" if number == len(pairs) else f"source {number}"
+            if not len(images):
+                raise DataError(f"{name} has no training image; central training needs at least one of each domain")
+            if labels is not None and labels.shape != images.shape[:1]:
+                raise DataError(f"{name} has {len(images)} images, but labels {list(labels.shape)}; one each is right")
+        if not self.images:
+            raise DataError("there is no labelled source; central training needs at least one")
+
+
+def train_central(
+    central: Central,
+    data: CentralImages,
+    start: TrainedSource,
+    training: CentralTraining,
+    seed: int,
+    device: str = "cpu",
+    progress: Callable[[int, int], None] = lambda epoch, epochs: None,
+) -> TrainedSource:
+    """The model that a central method trains, from the cache where it is there.
+
+    Args:
+        central: the method.
+        data: training parts of the domains.
+        start: the model to begin with, and a hash of what determined it.
+        training: hyper-parameters.
+        seed: of the order of batches, crops, dropout, and the initial weights of the method's own parts.
+        device: where to train.
+        progress: told (epochs done, epochs); nothing where the model is in the cache.
+
+    Returns:
+        The model after the last epoch, in eval mode; its accuracy is NaN, for nothing is kept aside.
+
+    Raises:
+        Diverged: an epoch gave a model that is not finite.
+        UsageError: an oracle without the target's labels, or these labels for another method.
+    """
+    if central.oracle is not (data.target_labels is not None):
+        right = "needs" if central.oracle else "may not see"
+        raise UsageError(f"central method {central.name} {right} the labels of the target's training images")
+    key = _digest(central, data, start, training, seed, device)
+    path = cache_dir() / "centrals" / f"{central.name}-{key}.safetensors"
+    what = f"the central model {central.name}"
+    network = copy.deepcopy(start.network).to(device)
+    if read_cached_model(network, path, what) is None:
+        # One thread: sums have one order, so the model does not depend on the machine's cores.
+        with limit_to_one_thread():
+            network.load_state_dict(start.network.state_dict())
+            _Trainer(network, central, data, training, seed).run(progress)
+        write_cached_model(path, network.state_dict(), what)
+    return TrainedSource(network.eval(), float("nan"), key)
+
+
+def _digest(
+    central: Central, data: CentralImages, start: TrainedSource, training: CentralTraining, seed: int, device: str
+) -> str:
+    """Hash of everything that determines the model."""
+    content = hashlib.sha256()
+    for tensor in (*data.images, *data.labels, data.target, data.target_labels):
+        content.update(b"-" if tensor is None else f"{tensor.dtype} {list(tensor.shape)}".encode())
+        if tensor is not None:
+            content.update(tensor.cpu().contiguous().numpy().data)
+    return digest_recipe(
+        {
+            "recipe": RECIPE,
+            "data": content.hexdigest(),
+            "start": start.digest,
+            "central": {"name": central.name, **central.model_dump(mode="json")},
+            "training": training.model_dump(mode="json"),
+            "seed": seed,
+            "torch": torch.__version__.partition("+")[0],
+            "device": torch.device(device).type,
+        }
+    )
+
+
+def _endless_order(key: Sequence[int | str], images: int, batch: int) -> Iterator[Tensor]:
+    """Places ``[batch]`` of one step after another, pass after pass, each in an order drawn anew."""
+    waiting = torch.zeros(0, dtype=torch.long)
+    passes = count()
+    while True:
+        while len(waiting) < batch:
+            waiting = torch.cat([waiting, permutation(fold_key([*key, next(passes)]), images)])
+        yield waiting[:batch]
+        waiting = waiting[batch:]
+
+
+class _Trainer:
+    """A network, the method's own parts, and the domains they are trained on."""
+
+    def __init__(
+        self, network: Network, central: Central, data: CentralImages, training: CentralTraining, seed: int
+    ) -> None:
+        self.network, self.central, self.training = network, central, training
+        device = network.classifier.weight.device
+        images, labels, others = data.images, data.labels, [data.target]
+        if central.oracle:
+            assert data.target_labels is not None
+            images, labels = (data.target,), (data.target_labels,)
+        if central.pooled:
+            images, labels, others = (torch.cat(images),), (torch.cat(labels),), []
+        # Channels last in memory, as the network reads them.
+        self.images = [each.to(device, memory_format=torch.channels_last) for each in (*images, *others)]
+        self.labels = [each.to(device) for each in labels]
+        self.batch = training.batch_size
+        self.steps = max(math.ceil(len(each) / self.batch) for each in labels)
+        self.keys = {word: fold_key([seed, f"central {word}"]) for word in ("dropout", "crop")}
+        self.orders = [
+            _endless_order((seed, "central order", at), len(each), self.batch) for at, each in enumerate(self.images)
+        ]
+        self.positions = torch.arange(len(self.images) * self.batch, device=device)
+        with initial_weights(fold_key([seed, "central parts"]) >> 1):
+            layer = network.classifier
+            self.parts = central.parts(layer.in_features, layer.out_features, len(labels)).to(device)
+        self.own = [each for each in network.parameters() if each.requires_grad]
+        self.optimiser = torch.optim.SGD(
+            [*self.own, *self.parts.parameters()],
+            training.lr,
+            training.momentum,
+            weight_decay=training.weight_decay,
+        )
+
+    def run(self, progress: Callable[[int, int], None]) -> None:
+        """Train all epochs.
+
+        Raises:
+            Diverged: the model is not finite after one of them.
+        """
+        epochs = self.training.epochs
+        progress(0, epochs)
+        for epoch in range(epochs):
+            for step in range(epoch * self.steps, (epoch + 1) * self.steps):
+                self._step(step)
+            if not all(bool(torch.isfinite(each).all()) for each in self.network.state_dict().values()):
+                raise Diverged(
+                    f"central training of {self.central.name} gave values that are not finite; a lower learning rate "
+                    "may help"
+                )
+            progress(epoch + 1, epochs)
+
+    def _step(self, step: int) -> None:
+        network, size = self.network.train(), len(self.positions)
+        self.parts.train()
+        places = [next(order).to(self.positions.device) for order in self.orders]
+        images = torch.cat([pick_images(each, at) for each, at in zip(self.images, places, strict=True)])
+        masks = dropout_masks(network.drops, self.keys["dropout"], step, self.positions, size)
+        views = weak_views(network, images, self.keys["crop"], step, self.positions, size)
+        logits, features = network(views, masks)
+        sources, cut = len(self.labels), len(self.labels) * self.batch
+        losses = self.central(
+            DomainBatch(
+                features[:cut].split(self.batch),
+                logits[:cut].split(self.batch),
+                tuple(labels[at] for labels, at in zip(self.labels, places[:sources], strict=True)),
+                features[cut:],
+                logits[cut:],
+                step / (self.steps * self.training.epochs),
+                self.parts,
+            )
+        )
+        self.optimiser.zero_grad()
+        if self.central.by_source:
+            self._mixed_gradient(losses, images[cut:])
+        else:
+            losses.backward()
+        self.optimiser.step()
+
+    def _mixed_gradient(self, losses: Tensor, target: Tensor) -> None:
+        """Leave the weighted sum of the sources' gradients in the network's, and in the parts' their plain sum."""
+        parts = list(self.parts.parameters())
+        gradients = [
+            torch.autograd.grad(loss, [*self.own, *parts], retain_graph=True, allow_unused=True, materialize_grads=True)
+            for loss in losses
+        ]
+        features = self._target_features(target, gradients)
+        weights = self.central.mix(features[0], features[1:], self.network.classifier.out_features)
+        for number, each in enumerate([*self.own, *parts]):
+            stack = torch.stack([some[number] for some in gradients])
+            own = number < len(self.own)
+            each.grad = torch.tensordot(weights.to(stack.dtype), stack, 1) if own else stack.sum(0)
+
+    @torch.no_grad()
+    def _target_features(self, target: Tensor, gradients: list[tuple[Tensor, ...]]) -> Tensor:
+        """The target's features now, and after a plain step on each source's gradient ``[1 + K, B, q]``."""
+        network, views = self.network.eval(), self.network.prepare(target)
+        names = [name for name, each in network.named_parameters() if each.requires_grad]
+        found = [network.extract(views)]
+        for gradient in gradients:
+            moved = {
+                name: each - self.training.lr * slope
+                for name, each, slope in zip(names, self.own, gradient, strict=False)
+            }
+            found.append(torch.func.functional_call(network, moved, (views,))[1])
+        return torch.stack(found)

@@ -1,0 +1,25 @@
+"""How far clients' updates agree in sign."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def agreement_mask(votes: Tensor, threshold: float) -> Tensor:
+    """Take 1 where clients agree enough on the sign of an update, elsewhere how far they agree.
+
+    Source: FedGMA (Tenison et al., TMLR 2023), the gradient mask.
+
+    Args:
+        votes: any shape, weighted sums of the signs of the clients' updates, from -1 to 1.
+        threshold: tau, from 0 (1 everywhere: plain averaging) to 1.
+
+    Returns:
+        In the same shape, from 0 to 1.
+
+    >>> agreement_mask(torch.tensor([1.0, -0.5, 0.2]), threshold=0.4)
+    tensor([1.0000, 1.0000, 0.2000])
+    """
+    agreement = votes.abs()
+    return torch.where(agreement >= threshold, torch.ones_like(agreement), agreement)

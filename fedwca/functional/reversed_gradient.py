@@ -1,0 +1,47 @@
+"""Gradient reversal, and how it is faded in."""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor
+
+
+def gradient_reversal(x: Tensor, scale: float | Tensor = 1.0) -> Tensor:
+    """Hand on values as they are, and gradients times ``-scale``.
+
+    Source: DANN (Ganin et al., JMLR 2016), eqs. 16 and 17.
+
+    Args:
+        x: any shape, finite.
+        scale: factor of the gradient, before its sign is turned.
+
+    Returns:
+        The same bits, in the same shape.
+
+    >>> import torch
+    >>> x = torch.tensor(3.0, requires_grad=True)
+    >>> torch.autograd.grad(gradient_reversal(x, 0.5).square(), x)  # -0.5 · 6
+    (tensor(-3.),)
+    """
+    fixed = x.detach()
+    return fixed - scale * (x - fixed)
+
+
+def reversal_scale(progress: float, gamma: float = 10.0) -> float:
+    """Fade the reversal in: 2 / (1 + exp(-gamma·progress)) - 1.
+
+    Source: DANN (Ganin et al., JMLR 2016), sec. 5.2.2.
+
+    Args:
+        progress: share of the training that is done, from 0 to 1.
+        gamma: how fast.
+
+    Returns:
+        From 0 towards 1.
+
+    >>> import torch
+    >>> [round(reversal_scale(progress), 4) for progress in (0.0, 0.1, 1.0)]
+    [0.0, 0.4621, 0.9999]
+    """
+    return 2 / (1 + math.exp(-gamma * progress)) - 1

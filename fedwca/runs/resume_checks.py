@@ -1,0 +1,78 @@
+"""What must be as it was when a stopped run began, for it to go on: request, components, images and source model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fedwca.config.resolve_config import RunPlan
+from fedwca.config.run_config import restore_config
+from fedwca.data.dataset import canonical_domain
+from fedwca.errors import CheckpointError, UsageError
+from fedwca.results.checkpoints import SavedCheckpoint
+from fedwca.results.compare_runs import differing_settings
+from fedwca.results.run_schemas import is_set_up, read_configuration
+from fedwca.runs.load_data import load
+from fedwca.runs.reporter import RunReporter
+
+
+def refuse_other_source_model(saved: SavedCheckpoint, digest: str) -> None:
+    """Refuse to go on from another source model than the one the run began with.
+
+    Args:
+        saved: a checkpoint of the run.
+        digest: of the source model there is now.
+
+    Raises:
+        CheckpointError: it is another.
+    """
+    if saved.facts["source_digest"] != digest:
+        raise CheckpointError(
+            f"{saved.path}: began from another source model than the one there is now (other torch, other images "
+            "or another checkpoint file); run it anew"
+        )
+
+
+def warn_of_other_device(about: Mapping[str, Any], device: str, reporter: RunReporter) -> None:
+    """Say that a run goes on elsewhere than it began."""
+    if device != about["device"]:
+        reporter.warn(f"begun on {about['device']}, going on on {device}: last digits may differ")
+
+
+def refuse_other_request(path: Path, plan: RunPlan) -> None:
+    """Refuse to continue a run of another configuration.
+
+    Args:
+        path: folder of the run that is there.
+        plan: what is asked for now; where it names no source, the data set's own is meant.
+
+    Raises:
+        UsageError: they differ; says in what.
+    """
+    about = read_configuration(path)
+    plan = with_canonical_source(plan)
+    if plan.config.source is None and is_set_up(about):
+        plan = plan.at(load(plan.config)[1])
+    stored = {**about, "config": restore_config(about["config"]).model_dump(mode="json")}
+    if different := differing_settings(stored, plan.described()):
+        shown = ", ".join(f"{key} is {there} there, {here} here" for key, (there, here) in list(different.items())[:3])
+        raise UsageError(f"{path}: holds a run of another configuration: {shown}; name another folder")
+
+
+def with_canonical_source(plan: RunPlan) -> RunPlan:
+    """A plan whose source domain, if it is named, is written as in `canonical_domain`, however it was asked for."""
+    return plan if plan.config.source is None else plan.at(canonical_domain(plan.config.source))
+
+
+def refuse_other_components(path: Path, about: Mapping[str, Any], plan: RunPlan) -> None:
+    """Refuse to go on with methods that have become others.
+
+    Raises:
+        UsageError: a component has other fields now than when the run began.
+    """
+    if different := differing_settings(about, {**plan.described(), "config": about["config"]}):
+        key, (there, here) = next(iter(different.items()))
+        raise UsageError(
+            f"{path}: was begun with other components than are installed now: {key} was {there}, is {here}; run it anew"
+        )

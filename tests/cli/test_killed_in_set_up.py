@@ -1,0 +1,144 @@
+"""A folder whose process was killed before its first round is taken up again, by every command that makes runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedwca.results.write_run import RunFolder
+
+from .conftest import Run, call
+
+Make = Callable[..., Run]
+
+
+class Killed(BaseException):
+    """What a signal that cannot be caught does to the steps after it: none is taken, not even to clean up."""
+
+
+KILLED = ["claimed", "begun", "loaded", "decided"]
+
+
+def kill(bench: Make, folder: Path, moment: str, *more: str) -> None:
+    """Leave what a process leaves that is killed at one moment of the set-up."""
+
+    def die(*_: Any, **__: Any) -> None:
+        raise Killed
+
+    where = {
+        "claimed": "fedwca.runs.start_run.describe_request",
+        "begun": "fedwca.runs.start_run.load",
+        "loaded": "fedwca.runs.prepare_run.size_run",
+        "decided": "fedwca.runs.prepare_run.describe_environment",
+    }[moment]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(where, die)
+        patch.setattr(RunFolder, "discard", lambda self: None)
+        with pytest.raises(Killed):
+            bench(*more, out=folder)
+    for made in folder.rglob(".lock"):
+        (made.parent / f".config-{'0' * 32}.json").write_text("{")  # half written
+
+
+def result(folder: Path) -> tuple[Any, ...]:
+    """What a run comes to, less times."""
+    records = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
+    models = {file.relative_to(folder): file.read_bytes() for file in folder.glob("checkpoints/*/*")}
+    config = {**json.loads((folder / "config.json").read_text()), "places": None}
+    return (
+        [{**record, "seconds": None} for record in records],
+        models,
+        config,
+        sorted(file.name for file in folder.iterdir()),
+    )
+
+
+@pytest.mark.parametrize("moment", KILLED)
+@pytest.mark.parametrize("way", ["bench", "--resume", "resume"])
+def test_it_is_taken_up_again(bench: Make, plain: Run, tmp_path: Path, moment: str, way: str) -> None:
+    folder = tmp_path / "run"
+    kill(bench, folder, moment)
+    if moment == "claimed" and way == "resume":
+        # Nobody can know what it was to be; it is said how to begin.
+        run = call("resume", str(folder))
+        assert run.code == 2
+        assert f"{folder}: holds no run (no config.json)" in run.err
+        return
+    if moment == "decided" and way == "bench":
+        # A run that was set up is continued only by who asks for that.
+        assert "holds a run already; name another folder, remove it, or continue it with" in bench(out=folder).err
+        return
+    run = call("resume", str(folder)) if way == "resume" else bench(*["--resume"][way == "bench" :], out=folder)
+    assert run.code == 0, run.err
+    assert result(folder) == result(plain.folder)
+
+
+def test_it_can_be_listed_shown_and_removed(bench: Make, tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "run"
+    kill(bench, folder, "begun")
+    (line,) = json.loads(call("runs", "--root", str(folder.parent), "--json").out)
+    assert (line["run"], line["state"], line["accuracy"]) == ("run", "stopped", None)
+    shown = call("runs", "--root", str(folder.parent), "show", "run")
+    assert shown.code == 0
+    assert "0 of 2" in shown.out
+    assert "Continue it with: fedwca resume" in shown.out
+    for command in ("report", "export", "plot"):
+        given = {"export": ["--client", "0", "--out", "m.safetensors"], "plot": ["curves"]}.get(command, [])
+        answer = call(command, str(folder), *given)
+        assert "unexpected" not in answer.err
+    assert call("runs", "rm", str(folder), "--yes").code == 0
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("more", [[], ["--resume"]])
+def test_another_request_is_refused_by_what_differs(bench: Make, tmp_path: Path, more: list[str]) -> None:
+    folder = tmp_path / "run"
+    kill(bench, folder, "begun")
+    run = bench("--seed", "5", *more, out=folder)
+    assert run.code == 2
+    assert f"{folder}: holds a run of another configuration: seed is 0 there, 5 here" in run.err
+    assert bench(out=folder).code == 0
+    again = bench("--seed", "5", *more, out=folder)
+    assert again.code == 2
+    assert ("seed is 0 there, 5 here" if more else "holds a run already") in again.err
+
+
+def test_begin_or_go_on(bench: Make, plain: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "run"
+    assert bench("--resume", out=folder).code == 0
+    assert result(folder) == result(plain.folder)
+    monkeypatch.setattr("fedwca.runs.execute_run.run_bench", lambda *_: pytest.fail("work has started"))
+    again = bench("--resume", out=folder)
+    assert again.code == 0
+    assert "FedWCA" in again.out
+    for wrong in (["bench", "--resume"], ["bench", "--resume", "--out", str(folder), "--backend", "flower"]):
+        refused = call(*wrong)
+        assert refused.code == 2
+        assert "--resume needs --out" in refused.err
+
+
+def test_an_error_in_set_up_leaves_what_was_there(bench: Make, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    wrong = ["--clients", "1000"]
+    assert bench(*wrong, out=folder).code != 0
+    assert not folder.exists()
+    kill(bench, folder, "begun", *wrong)
+    assert bench(*wrong, "--resume", out=folder).code != 0
+    assert (folder / "config.json").exists()
+
+
+@pytest.mark.parametrize("moment", KILLED)
+def test_a_comparison_takes_it_up_again(shades: Path, tmp_path: Path, moment: str) -> None:
+    given = ["--clients", "1", "--rounds", "1", "--epochs", "1", "--set", "source_training.epochs=1"]
+    asked = ["compare", "fedavg", "--data", str(shades), *given, "--set", "model.bottleneck=8", "--out", str(tmp_path)]
+
+    def again(*more: str, **_: Any) -> Run:
+        return call(*asked, *more)
+
+    kill(again, tmp_path, moment)
+    assert again().code == 0
+    assert len(list(tmp_path.iterdir())) == 1

@@ -1,0 +1,58 @@
+"""Files are there whole or not at all, and nothing of killed writers stays."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from fedwca.core.files import TEMPORARY, write_atomically
+
+
+def slow(file: Path) -> None:
+    file.write_text("half")
+    file.with_name("begun").touch()
+    time.sleep(60)
+
+
+def begin_to_write(path: Path) -> int:
+    """A process that writes until it is killed."""
+    if (pid := os.fork()) == 0:
+        write_atomically(path, slow)
+        os._exit(0)
+    while not path.with_name("begun").exists():
+        time.sleep(0.01)
+    return pid
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
+@pytest.mark.filterwarnings("ignore:.*use of fork")
+def test_what_a_killed_writer_left_goes_with_the_next_write(tmp_path: Path) -> None:
+    path, other = tmp_path / "a[b].txt", tmp_path / "other.txt"
+    pid = begin_to_write(path)
+    write_atomically(other, lambda file: None)
+    write_atomically(path, lambda file: None)
+    assert len(list(tmp_path.glob(TEMPORARY))) == 1  # somebody writes it still
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    write_atomically(other, lambda file: None)
+    assert len(list(tmp_path.glob(TEMPORARY))) == 1
+    write_atomically(path, lambda file: Path.touch(file))
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["a[b].txt", "begun", "other.txt"]
+
+
+def test_what_cannot_be_written_leaves_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "one.txt"
+    path.write_text("old")
+
+    def fail(file: Path) -> None:
+        file.write_text("new")
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        write_atomically(path, fail)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]

@@ -1,0 +1,358 @@
+"""Central training: each method learns, what it may see, and what the cache gives back."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fedwca.centrals import centrals
+from fedwca.centrals.dann import Dann
+from fedwca.centrals.fada import Fada, cluster_gap
+from fedwca.core.central import Central, DomainBatch
+from fedwca.core.network import Architecture, Backbone
+from fedwca.core.training_settings import CentralTraining
+from fedwca.errors import DataError, Diverged, UsageError
+from fedwca.federated.central_training import CentralImages, train_central
+from fedwca.federated.source_model import TrainedSource
+from fedwca.functional import reversal_scale
+
+CLASSES = 4
+TRAINING = CentralTraining(epochs=16, batch_size=16)
+
+
+class Small(Backbone):
+    """One convolution, and means over quarters of 16×16 pixels."""
+
+    width = 32
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3, stride=2, padding=1)
+
+    def forward(self, x: Tensor, masks: Sequence[Tensor]) -> Tensor:
+        return nn.functional.avg_pool2d(self.conv(x).relu(), 4).flatten(1)
+
+
+class SmallModel(Architecture):
+    side: int = 16
+
+    def backbone(self) -> Backbone:
+        return Small()
+
+
+START = TrainedSource(SmallModel(bottleneck=16).build(CLASSES, seed=3).eval(), float("nan"), "untrained")
+
+
+def domain(shade: int, contrast: int, seed: int, images: int = 48) -> tuple[Tensor, Tensor]:
+    """Noise of some shade in which one quarter, the class, is brighter; a domain differs in shade and contrast."""
+    draw = torch.Generator().manual_seed(seed)
+    labels = torch.arange(images) % CLASSES
+    pixels = shade + torch.randint(-10, 11, (images, 3, 16, 16), generator=draw)
+    for image, label in zip(pixels, labels.tolist(), strict=True):
+        top, left = 8 * (label // 2), 8 * (label % 2)
+        image[:, top : top + 8, left : left + 8] += contrast
+    return pixels.clamp(0, 255).to(torch.uint8), labels
+
+
+SOURCES = [domain(60, 90, 0), domain(100, 60, 1, images=30)]
+TARGET, ANSWERS = domain(150, 45, 2, images=40)
+
+
+def images(oracle: bool = False) -> CentralImages:
+    pixels, labels = zip(*SOURCES, strict=True)
+    return CentralImages(pixels, labels, TARGET, ANSWERS if oracle else None)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("FEDWCA_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "centrals"
+
+
+def accuracy(trained: TrainedSource, pixels: Tensor = TARGET, labels: Tensor = ANSWERS) -> float:
+    with torch.no_grad():
+        logits, _ = trained.network(trained.network.prepare(pixels))
+    return float((logits.argmax(1) == labels).float().mean())
+
+
+def same(one: TrainedSource, other: TrainedSource) -> bool:
+    states = one.network.state_dict(), other.network.state_dict()
+    return all(torch.equal(states[0][name], states[1][name]) for name in states[0])
+
+
+WORDS = [*sorted({*centrals.names()} - {"pooled"}), "pooled", "pooled:on=target"]
+every = pytest.mark.parametrize("word", WORDS)
+
+
+@every
+def test_each_learns_on_sources_that_differ_from_the_target(word: str) -> None:
+    central = centrals.build(word)
+    epochs: list[int] = []
+    trained = train_central(
+        central, images(central.oracle), START, TRAINING, 0, progress=lambda epoch, of: epochs.append(epoch)
+    )
+    assert epochs == list(range(TRAINING.epochs + 1))
+    assert not trained.network.training
+    assert accuracy(START) < 0.4
+    assert accuracy(trained) >= 0.5
+    if not central.oracle:
+        assert all(accuracy(trained, *source) > 0.9 for source in SOURCES)
+
+
+@pytest.mark.parametrize("word", ["dan", "dann", "m3sda", "pooled:on=target"])
+def test_who_sees_the_target_is_better_there_than_who_does_not(word: str) -> None:
+    central = centrals.build(word)
+    blind = accuracy(train_central(centrals.build("pooled"), images(), START, TRAINING, 0))
+    assert accuracy(train_central(central, images(central.oracle), START, TRAINING, 0)) > blind
+
+
+@every
+def test_the_same_bits_again_and_from_the_cache(word: str, cache: Path) -> None:
+    central, training = centrals.build(word), TRAINING.model_copy(update={"epochs": 1})
+    before = copy.deepcopy(START.network.state_dict())
+    first = train_central(central, images(central.oracle), START, training, 0)
+    (path,) = cache.iterdir()
+    assert path.name == f"{central.name}-{first.digest}.safetensors"
+    calls: list[int] = []
+    kept = train_central(
+        central, images(central.oracle), START, training, 0, progress=lambda epoch, of: calls.append(epoch)
+    )
+    assert calls == []
+    path.unlink()
+    again = train_central(central, images(central.oracle), START, training, 0)
+    assert same(first, kept)
+    assert same(first, again)
+    assert first.digest == kept.digest == again.digest
+    assert all(torch.equal(START.network.state_dict()[name], value) for name, value in before.items())
+    assert not same(first, train_central(central, images(central.oracle), START, training, 1))
+
+
+def test_everything_that_determines_it_is_in_the_digest() -> None:
+    training = CentralTraining(epochs=1, batch_size=48)
+    pixels, labels = zip(*SOURCES, strict=True)
+    dann = centrals.build("dann")
+    other = TARGET.clone()
+    other[0, 0, 0, 0] += 1
+    digests = [
+        train_central(*call).digest
+        for call in (
+            (dann, images(), START, training, 0),
+            (dann, images(), START, training, 1),
+            (dann, images(), START, CentralTraining(epochs=1, batch_size=32), 0),
+            (centrals.build("dann:scale=0.5"), images(), START, training, 0),
+            (centrals.build("dan"), images(), START, training, 0),
+            (dann, CentralImages(pixels, labels, other), START, training, 0),
+            (dann, CentralImages(pixels[::-1], labels[::-1], TARGET), START, training, 0),
+            (dann, images(), TrainedSource(START.network, START.accuracy, "another"), training, 0),
+        )
+    ]
+    assert len(set(digests)) == len(digests)
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda content: content[: -len(content) // 4] + bytes(len(content) // 4), lambda content: content[:-9]]
+)
+def test_a_damaged_file_is_made_again(cache: Path, damage: Callable[[bytes], bytes]) -> None:
+    training = CentralTraining(epochs=1, batch_size=48)
+    first = train_central(centrals.build("pooled"), images(), START, training, 0)
+    (path,) = cache.iterdir()
+    whole = path.read_bytes()
+    path.write_bytes(damage(whole))
+    with pytest.warns(UserWarning, match="the central model pooled is trained again"):
+        again = train_central(centrals.build("pooled"), images(), START, training, 0)
+    assert same(first, again)
+    assert path.read_bytes() == whole
+
+
+def test_a_cache_that_cannot_be_written_costs_no_result(cache: Path) -> None:
+    cache.parent.mkdir()
+    cache.write_text("not a folder")
+    with pytest.warns(UserWarning, match="the central model pooled could not be kept"):
+        train_central(centrals.build("pooled"), images(), START, CentralTraining(epochs=1, batch_size=48), 0)
+
+
+class Watch(Central):
+    """Writes down what a step shows."""
+
+    name = "watch"
+    seen: ClassVar[list[DomainBatch]] = []
+
+    def __call__(self, step: DomainBatch) -> Tensor:
+        self.seen.append(step)
+        return step.cross_entropy()
+
+
+class WatchPooled(Watch):
+    """The same of one heap."""
+
+    pooled = True
+
+
+def watch(central: Watch, training: CentralTraining) -> list[DomainBatch]:
+    central.seen.clear()
+    train_central(central, images(), START, training, 0)
+    return list(central.seen)
+
+
+def test_steps_are_as_many_as_the_largest_source_needs_and_smaller_ones_begin_again() -> None:
+    steps = watch(Watch(), CentralTraining(epochs=2, batch_size=16))
+    assert len(steps) == 2 * 3
+    assert [len(step.features) for step in steps] == [2] * 6
+    assert {each.shape for step in steps for each in (*step.features, step.target_features)} == {(16, 16)}
+    assert {each.shape for step in steps for each in (*step.logits, step.target_logits)} == {(16, CLASSES)}
+    assert [round(step.progress, 3) for step in steps] == [round(i / 6, 3) for i in range(6)]
+    # An epoch of the first source is each of its images once.
+    counts = torch.cat([step.labels[0] for step in steps[:3]]).bincount(minlength=CLASSES)
+    assert counts.tolist() == [12] * CLASSES
+    second = torch.cat([step.labels[1] for step in steps[:3]])
+    assert second[:30].bincount(minlength=CLASSES).tolist() == SOURCES[1][1].bincount(minlength=CLASSES).tolist()
+
+
+def test_pooled_domains_are_one_source_without_the_target() -> None:
+    steps = watch(WatchPooled(), CentralTraining(epochs=1, batch_size=16))
+    assert len(steps) == 5  # of 78 images
+    assert [len(step.features) for step in steps] == [1] * 5
+    assert {len(step.target_features) for step in steps} == {0}
+
+
+def test_only_an_oracle_sees_the_targets_labels() -> None:
+    with pytest.raises(UsageError, match="central method dann may not see the labels of the target"):
+        train_central(centrals.build("dann"), images(oracle=True), START, TRAINING, 0)
+    with pytest.raises(UsageError, match="central method pooled needs the labels of the target"):
+        train_central(centrals.build("pooled:on=target"), images(), START, TRAINING, 0)
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    pixels, labels = zip(*SOURCES, strict=True)
+    with pytest.raises(DataError, match="the target has no training image"):
+        CentralImages(pixels, labels, TARGET[:0])
+    with pytest.raises(DataError, match=r"source 2 has 30 images, but labels \[29\]"):
+        CentralImages(pixels, (labels[0], labels[1][:29]), TARGET)
+    with pytest.raises(DataError, match="no labelled source"):
+        CentralImages((), (), TARGET)
+
+
+def test_a_source_of_one_image() -> None:
+    pixels, labels = zip(*SOURCES, strict=True)
+    data = CentralImages((pixels[0], pixels[1][:1]), (labels[0], labels[1][:1]), TARGET[:1])
+    trained = train_central(centrals.build("m3sda"), data, START, CentralTraining(epochs=1, batch_size=8), 0)
+    assert all(torch.isfinite(each).all() for each in trained.network.state_dict().values())
+
+
+@pytest.mark.parametrize("word", ["dann", "fada"])
+def test_a_classifier_with_weight_normalisation(word: str) -> None:
+    network = SmallModel(bottleneck=16, classifier="wn").build(CLASSES, seed=3).eval()
+    start = TrainedSource(network, float("nan"), "untrained, normalised")
+    trained = train_central(centrals.build(word), images(), start, CentralTraining(epochs=2, batch_size=16), 0)
+    assert not torch.equal(trained.network.classifier.weight, network.classifier.weight)
+
+
+def test_values_that_are_not_finite_are_said(cache: Path) -> None:
+    with pytest.raises(Diverged, match="central training of pooled"):
+        train_central(centrals.build("pooled"), images(), START, CentralTraining(epochs=4, lr=1e30), 0)
+    assert not cache.exists()
+
+
+def made_batch(parts: nn.Module, progress: float = 0.5) -> tuple[DomainBatch, Tensor]:
+    """A step whose features are the leaf; sources at 0 and the target at 1 of the first feature."""
+    draw = torch.Generator().manual_seed(0)
+    features = torch.randn(12, 5, generator=draw)
+    features[8:, 0] += 4
+    features.requires_grad_()
+    logits = features[:, :3]
+    labels = torch.arange(12) % 3
+    sources = features[:4], features[4:8]
+    batch = DomainBatch(
+        sources, (logits[:4], logits[4:8]), (labels[:4], labels[4:8]), features[8:], logits[8:], progress, parts
+    )
+    return batch, features
+
+
+def test_the_domain_classifier_goes_down_and_the_features_go_up() -> None:
+    """The signs of gradient reversal, against the domain loss without it."""
+    dann = Dann(width=8)
+    torch.manual_seed(0)
+    parts = dann.parts(5, 3, 2)
+    batch, features = made_batch(parts)
+    inputs = [features, *parts.parameters()]
+    both = torch.autograd.grad(dann(batch), inputs, retain_graph=True, allow_unused=True)
+    (plain,) = torch.autograd.grad(batch.cross_entropy(), features, retain_graph=True)
+    chances = parts(features).log_softmax(-1)
+    domain_loss = -(chances[:8, 0].mean() + chances[8:, 1].mean()) / 2
+    alone = torch.autograd.grad(domain_loss, inputs)
+    torch.testing.assert_close(both[0], plain - reversal_scale(0.5) * alone[0])
+    for found, expected in zip(both[1:], alone[1:], strict=True):
+        torch.testing.assert_close(found, expected)
+
+
+def test_without_weight_a_method_is_cross_entropy() -> None:
+    for word in ("dan:lam=0", "m3sda:lam=0"):
+        batch, _ = made_batch(nn.Module())
+        assert centrals.build(word)(batch).item() == pytest.approx(batch.cross_entropy().item())
+
+
+def test_fada_is_a_loss_for_each_source_and_says_what_it_is() -> None:
+    fada = Fada(width=8)
+    torch.manual_seed(0)
+    batch, features = made_batch(fada.parts(5, 3, 2), progress=0.0)
+    losses = fada(batch)
+    assert losses.shape == (2,)
+    # Of the first source's loss the second source gets nothing.
+    (gradient,) = torch.autograd.grad(losses[0], features)
+    assert (gradient[4:8] == 0).all()
+    assert gradient[:4].abs().min() > 0
+    assert "UNVERIFIED" in (Fada.__doc__ or "")
+    assert "unverified" in Fada.label
+    assert "without official code" in Fada.paper
+
+
+def test_fada_prefers_the_source_that_makes_clusters_tighter() -> None:
+    before = torch.tensor([[0.0], [2.0], [10.0], [12.0]])
+    tighter, looser = before.clone(), before.clone()
+    tighter[1], looser[1] = 1, 3
+    weights = Fada().mix(before, torch.stack([tighter, looser, before]), classes=2)
+    # Gaps 2, then 1.5, 2.5 and 2.
+    assert weights.tolist() == pytest.approx(torch.tensor([0.5, -0.5, 0.0]).softmax(0).tolist())
+
+
+def test_gap_of_clusters_by_hand() -> None:
+    # Two clusters: {0, 2} with 2 + 2 over 2 · 2, {10, 13} with 3 + 3 over 2 · 2.
+    assert cluster_gap(torch.tensor([[0.0], [2.0], [10.0], [13.0]]), 2).item() == pytest.approx(2.5)
+    assert cluster_gap(torch.tensor([[0.0], [2.0]]), 5).item() == 0
+    assert cluster_gap(torch.zeros(4, 3), 3).item() == 0
+
+
+def test_the_network_moves_by_weighted_gradients_and_the_parts_by_their_own() -> None:
+    """One step without momentum and decay, by hand: weights 0.25 and 0.75 of two losses."""
+
+    made: list[nn.Linear] = []
+
+    class Two(Central):
+        name = "two"
+        by_source = True
+
+        def parts(self, features: int, classes: int, sources: int) -> nn.Module:
+            made.append(nn.Linear(1, sources, bias=False))
+            nn.init.zeros_(made[0].weight)
+            return made[0]
+
+        def __call__(self, step: DomainBatch) -> Tensor:
+            # The gradient of each class's bias is 1.
+            total, own = step.logits[0].sum() / len(step.logits[0]), step.parts(torch.ones(1))
+            return torch.stack([total + own[0], 2 * total + own[1]])
+
+        def mix(self, before: Tensor, after: Tensor, classes: int) -> Tensor:
+            assert after.shape == (2, *before.shape)
+            return torch.tensor([0.25, 0.75])
+
+    training = CentralTraining(epochs=1, batch_size=48, lr=0.1, momentum=0, weight_decay=0)
+    trained = train_central(Two(), images(), START, training, 0)
+    moved = START.network.classifier.bias - trained.network.classifier.bias
+    torch.testing.assert_close(moved.detach(), torch.full((CLASSES,), 0.1 * (0.25 + 0.75 * 2)))
+    torch.testing.assert_close(made[0].weight.detach().flatten(), torch.tensor([-0.1, -0.1]))

@@ -1,0 +1,169 @@
+"""How images are dealt to clients."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from fedwca.errors import UsageError
+from fedwca.functional import dirichlet_partition, rotated, shard_partition, unit_partition
+
+
+def seeded(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def cover(parts: list[np.ndarray], images: int) -> bool:
+    """Whether each image is in one part."""
+    return sorted(np.concatenate(parts).tolist()) == list(range(images))
+
+
+def test_shards_have_one_class_each_and_about_one_size() -> None:
+    labels = seeded(1).permutation(np.repeat(np.arange(10), [60, 70, 80, 90, 100, 61, 72, 83, 94, 105]))
+    parts = shard_partition(labels, 50, 2, seeded())
+    assert len(parts) == 50
+    assert all(part.dtype == np.int64 for part in parts)
+    assert cover(parts, len(labels))
+    assert max(len(np.unique(labels[part])) for part in parts) == 2
+    # 10 shards of each class; classes have 60 to 105 images.
+    assert min(map(len, parts)) >= 12
+    assert max(map(len, parts)) <= 22
+    again = shard_partition(labels, 50, 2, seeded())
+    assert all(np.array_equal(one, other) for one, other in zip(parts, again, strict=True))
+    other = shard_partition(labels, 50, 2, seeded(1))
+    assert not all(np.array_equal(one, two) for one, two in zip(parts, other, strict=True))
+
+
+def shard_sizes(counts: list[int], clients: int, groups: np.ndarray | None = None) -> list[list[int]]:
+    """Sizes of the shards of each class, one shard a client."""
+    labels = np.repeat(np.arange(len(counts)), counts)
+    parts = shard_partition(labels, clients, 1, seeded(), groups=groups)
+    return [sorted(len(part) for part in parts if labels[part[0]] == one) for one in range(len(counts))]
+
+
+def test_shards_go_by_the_classes_where_their_number_does_not_divide() -> None:
+    # 7 shards of 70, 20 and 10 images: 4.9, 1.4 and 0.7, so 4, 1 and at least 1; the one left goes to 0.9.
+    assert shard_sizes([70, 20, 10], 7) == [[14] * 5, [20], [10]]
+    # 5 shards of 90, 9 and 1 images: 4.5, 0.45 and 0.05; each has one, so the first keeps 3.
+    assert shard_sizes([90, 9, 1], 5) == [[30] * 3, [9], [1]]
+    # It divides: alike, whatever the counts.
+    assert shard_sizes([90, 6], 4) == [[45, 45], [3, 3]]
+
+
+def test_classes_are_cut_evenly() -> None:
+    assert shard_sizes([11, 10], 6) == [[3, 4, 4], [3, 3, 4]]
+
+
+def test_groups_stay_whole() -> None:
+    labels = np.repeat([0, 1], 40)
+    groups = np.arange(80) // 3
+    parts = shard_partition(labels, 8, 1, seeded(), groups=groups)
+    assert cover(parts, 80)
+    for one in (0, 1):
+        for group in np.unique(groups):
+            members = np.flatnonzero((groups == group) & (labels == one))
+            assert sum(bool(np.isin(members, part).any()) for part in parts) <= 1
+    assert all(7 <= len(part) <= 13 for part in parts)
+    with pytest.raises(UsageError, match="class 0 has 14 images or groups of images, too few for 20 shards"):
+        shard_partition(labels, 40, 1, seeded(), groups=groups)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_distinct_classes(seed: int) -> None:
+    labels = np.repeat(np.arange(5), 40)
+    parts = shard_partition(labels, 20, 2, seeded(seed), distinct=True)
+    assert cover(parts, 200)
+    assert all(len(np.unique(labels[part])) == 2 for part in parts)
+    # As tight as can be: each client must have each class.
+    tight = shard_partition(labels, 20, 5, seeded(seed), distinct=True)
+    assert all(len(np.unique(labels[part])) == 5 for part in tight)
+    plain = shard_partition(labels, 20, 2, seeded(seed))
+    assert any(len(np.unique(labels[part])) == 1 for part in plain)
+
+
+def test_what_shards_refuse() -> None:
+    labels = np.repeat(np.arange(4), 10)
+    with pytest.raises(UsageError, match="3 shards are too few for 4 classes"):
+        shard_partition(labels, 3, 1, seeded())
+    with pytest.raises(UsageError, match="too few for 20 shards"):
+        shard_partition(labels, 40, 2, seeded())
+    with pytest.raises(UsageError, match="3 shards cannot be dealt to 2 clients"):
+        shard_partition(labels[:20], 2, 3, seeded(), distinct=True)
+    with pytest.raises(UsageError, match="clients must be at least 1"):
+        shard_partition(labels, 0, 2, seeded())
+
+
+@pytest.mark.parametrize("alpha", [0.01, 0.1, 1.0, 1e6])
+def test_dirichlet_by_class_uses_all_images(alpha: float) -> None:
+    labels = seeded(2).integers(0, 6, 900)
+    parts = dirichlet_partition(labels, 20, alpha, seeded())
+    assert len(parts) == 20
+    assert cover(parts, 900)
+    again = dirichlet_partition(labels, 20, alpha, seeded())
+    assert all(np.array_equal(one, other) for one, other in zip(parts, again, strict=True))
+
+
+def classes_of(parts: list[np.ndarray], labels: np.ndarray) -> np.ndarray:
+    return np.array([np.bincount(labels[part], minlength=labels.max() + 1) for part in parts])
+
+
+@pytest.mark.parametrize("by", ["class", "client"])
+def test_alpha_goes_from_one_client_to_all_alike(by: str) -> None:
+    labels = np.repeat(np.arange(5), 200)
+    even = classes_of(dirichlet_partition(labels, 10, 1e7, seeded(), by), labels)
+    assert abs(even.sum(1) - 100).max() <= 2
+    skewed = classes_of(dirichlet_partition(labels, 10, 0.01, seeded(), by), labels)
+    if by == "class":
+        assert even.min() >= 19
+        assert (skewed.max(0) > 150).sum() >= 4
+    else:
+        assert even.min() >= 5
+        # The last ones get what is left.
+        assert (skewed[:5].max(1) > 80).sum() >= 4
+
+
+def test_dirichlet_by_client_gives_equal_sizes_without_repeats() -> None:
+    labels = np.repeat(np.arange(3), [50, 5, 48])
+    parts = dirichlet_partition(labels, 10, 0.05, seeded(), "client")
+    assert [len(part) for part in parts] == [10] * 10
+    everything = np.concatenate(parts)
+    assert len(np.unique(everything)) == 100
+
+
+def test_what_dirichlet_refuses() -> None:
+    labels = np.arange(4)
+    with pytest.raises(UsageError, match="alpha must be above 0"):
+        dirichlet_partition(labels, 2, 0.0, seeded())
+    with pytest.raises(UsageError, match="no rule 'images'"):
+        dirichlet_partition(labels, 2, 1.0, seeded(), "images")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="clients"):
+        dirichlet_partition(labels, 0, 1.0, seeded())
+
+
+def test_units_are_dealt_to_clients_of_their_own() -> None:
+    units = seeded(3).permutation(np.repeat([4, 9, 2], [11, 10, 3]))
+    parts = unit_partition(units, 4, seeded())
+    assert cover(parts, 24)
+    assert [len(part) for part in parts] == [1, 1, 1, 0, 3, 3, 3, 2, 3, 3, 2, 2]
+    assert [sorted(set(units[np.concatenate(parts[i : i + 4])])) for i in (0, 4, 8)] == [[2], [4], [9]]
+    assert not np.array_equal(parts[4], unit_partition(units, 4, seeded(1))[4])
+    with pytest.raises(UsageError, match="per_unit"):
+        unit_partition(units, 0, seeded())
+
+
+def test_rotation_is_pillows() -> None:
+    images = seeded(4).integers(0, 256, (3, 9, 9, 3)).astype(np.uint8)
+    for degrees in (15.0, -30.0, 200.0):
+        turned = rotated(images, degrees)
+        assert turned.dtype == np.uint8
+        assert turned.shape == images.shape
+        expected = Image.fromarray(images[1]).rotate(degrees, Image.Resampling.BICUBIC)
+        assert np.array_equal(turned[1], np.asarray(expected))
+
+
+def test_rotation_is_counter_clockwise() -> None:
+    images = seeded(5).integers(0, 256, (2, 8, 8, 3)).astype(np.uint8)
+    assert np.array_equal(rotated(images, 90), np.rot90(images, axes=(1, 2)))
+    assert np.array_equal(rotated(images, 0), images)
+    assert rotated(images[:0], 45).shape == (0, 8, 8, 3)

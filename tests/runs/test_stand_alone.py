@@ -1,0 +1,171 @@
+"""A run folder stands alone: it needs its images only for what is measured anew, and then the very same ones."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fedwca.aggregators import aggregators
+from fedwca.aggregators.wca import WCA
+from fedwca.errors import DataError
+from fedwca.runs.open_run import open_run
+
+from ..cli.conftest import SMALL, Run, call
+from ..shades import write_shades
+
+BENCH = ["bench", "--data", "shades", *SMALL, "--clusterer", "true", "--baseline", "fedavg", "--out", "runs/mine"]
+REFUSED = "the images of shades are not those the run began with"
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with the images in it."""
+    place = tmp_path / "place"
+    place.mkdir()
+    write_shades(place / "shades")
+    monkeypatch.chdir(place)
+    return place
+
+
+@pytest.fixture
+def plugin() -> Iterator[str]:
+    """An aggregator that is installed, until it is not."""
+
+    @aggregators("borrowed")
+    class Borrowed(WCA):
+        label = "Borrowed"
+
+    yield "borrowed"
+    aggregators._classes.pop("borrowed", None)
+
+
+def well(*words: str) -> Run:
+    run = call(*words)
+    assert (run.code, run.err) == (0, ""), run
+    return run
+
+
+@pytest.mark.parametrize("engine", ["loop", "stacked"])
+def test_a_finished_run_needs_no_images_no_directory_and_no_plugins(
+    place: Path, tmp_path: Path, plugin: str, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    well(*BENCH, "--aggregator", plugin, "--engine", engine, "--quiet")
+    run = str(tmp_path / "elsewhere/mine")
+    for who in ("--client", "--cluster"):
+        well("export", "runs/mine", who, "1", "--out", f"{tmp_path}/before{who}.safetensors")
+    before = json.loads(well("resume", "runs/mine", "--json").out)
+    shutil.move(place / "runs", tmp_path / "elsewhere")
+    shutil.rmtree(place / "shades")
+    monkeypatch.chdir(tmp_path)
+    aggregators._classes.pop(plugin)
+    assert json.loads(well("resume", run, "--json").out) == before
+    table = call("resume", run)
+    assert table.code == 0
+    assert "shades, source amber" in table.out
+    assert "Borrowed" in table.out
+    for words in (["runs", "show", run], ["report", run], ["runs", "export", run], ["plot", run, "bars", "accuracy"]):
+        well(*words)
+    for who in ("--client", "--cluster"):
+        well("export", run, who, "1", "--out", f"after{who}.safetensors")
+        for suffix in ("", ".md"):
+            one, other = (tmp_path / f"{when}{who}.safetensors{suffix}" for when in ("before", "after"))
+            assert other.read_bytes() == one.read_bytes().replace(b"before--", b"after--")
+    card = (tmp_path / "after--client.safetensors.md").read_text()
+    assert re.search(r"this model \| [\d.]+ % \| 6 ", card)
+    for words in (["join", run, "--data", run], ["plot", run, "confusion"]):
+        refused = call(*words)
+        assert refused.code in (1, 2)
+        assert "unexpected" not in refused.err
+
+
+def test_images_that_are_gone_are_missed_only_where_they_are_looked_at(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    well(*BENCH, "--quiet", "--batch-norm", "recalibrated")
+    newcomer = shutil.copy("shades/coral.npz", tmp_path / "new.npz")
+    shutil.rmtree("shades")
+    for words in (
+        ["plot", "runs/mine", "confusion"],
+        ["join", "runs/mine", "--data", str(newcomer)],
+        ["export", "runs/mine", "--client", "0", "--out", "m.safetensors"],  # its statistics are of its images
+    ):
+        run = call(*words)
+        assert run.code == 1
+        assert (
+            f"the folder {place / 'shades'} does not exist" in run.err or "the folder shades does not exist" in run.err
+        )
+    assert not (place / "joined").exists()
+
+
+@pytest.mark.parametrize("moved", ["neither", "run", "both"])
+def test_images_are_found_from_elsewhere(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved: str
+) -> None:
+    well(*BENCH, "--quiet")
+    whole = (place / "runs/mine/rounds.jsonl").read_text()
+    run = place / "runs/mine"
+    if moved == "run":
+        run = Path(shutil.move(run, tmp_path / "other"))
+    if moved == "both":
+        run = Path(shutil.move(place, tmp_path / "moved")) / "runs/mine"
+    (tmp_path / "away").mkdir()
+    monkeypatch.chdir(tmp_path / "away")
+    well("plot", str(run), "confusion")
+    assert len(open_run(run).federation) == 4
+    (run / "summary.json").unlink()
+    (run / "rounds.jsonl").write_text("".join(line + "\n" for line in whole.splitlines()[:-1]))
+    (run / "checkpoints/0-0-wca/000002.safetensors").unlink()
+    assert call("resume", str(run), "--quiet").code == 0
+    one, other = (
+        [json.loads(line) for line in text.splitlines()] for text in (whole, (run / "rounds.jsonl").read_text())
+    )
+    assert [{**record, "seconds": 0} for record in one] == [{**record, "seconds": 0} for record in other]
+
+
+def test_other_images_are_refused_wherever_they_are_read(place: Path, tmp_path: Path) -> None:
+    well(*BENCH, "--quiet")
+    well("export", "runs/mine", "--client", "1", "--out", "one.safetensors")
+    shutil.rmtree("shades")
+    write_shades(place / "shades", images=50)
+    for words in (
+        ["plot", "runs/mine", "confusion", "mistakes"],
+        ["join", "runs/mine", "--data", "shades/coral.npz"],
+    ):
+        run = call(*words)
+        assert run.code == 1, words
+        assert REFUSED in run.err
+    assert not (place / "joined").exists()
+    assert "not drawn: clusters: runs/mine: " + REFUSED in call("plot", "runs/mine").out
+    for asked in ("dataset", "federation", "engine"):
+        with pytest.raises(DataError, match=REFUSED):
+            getattr(open_run("runs/mine"), asked)
+    # What is said of a model is what was measured, whatever became of the images.
+    well("export", "runs/mine", "--client", "1", "--out", "two.safetensors")
+    one, two = (Path(f"{name}.safetensors.md").read_text() for name in ("one", "two"))
+    assert two == one.replace("one.safetensors", "two.safetensors")
+    (place / "runs/mine/summary.json").unlink()
+    assert REFUSED in call("resume", "runs/mine").err
+
+
+def test_a_card_says_that_nothing_was_measured(place: Path) -> None:
+    well(*BENCH, "--quiet")
+    (place / "runs/mine/rounds.jsonl").unlink()
+    shutil.rmtree("shades")
+    run = well("export", "runs/mine", "--client", "1", "--out", "m.safetensors")
+    assert "accuracy not measured" in run.out
+    assert "Its accuracy was not measured" in Path("m.safetensors.md").read_text()
+
+
+def test_a_comparison_does_not_stand_on_two_sets_of_images(place: Path) -> None:
+    asked = ["--data", "shades", *SMALL, "--out", "runs"]
+    assert call("compare", "fedavg", *asked).code == 0
+    shutil.rmtree("shades")
+    write_shades(place / "shades", images=50)
+    run = call("compare", "fedavg", "local", *asked)
+    assert run.code == 1
+    assert REFUSED in run.err
