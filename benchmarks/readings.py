@@ -5,6 +5,8 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
+from noted import noted
+
 from fedwca.results.statistics import Difference, paired_difference
 from fedwca.results.tables import Table
 
@@ -39,7 +41,7 @@ def table(results: list[dict[str, Any]]) -> str:
         f"{size(config)}.",
         *differing,
     ]
-    return Table("", ("reading", "minus", "question", *names), lines, notes, heads=3).markdown()
+    return noted(Table("", ("reading", "minus", "question", *names), lines, heads=3), notes)
 
 
 def size(config: dict[str, Any]) -> str:
