@@ -7,7 +7,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from noted import noted
+from readings import noted
 
 from fedwca.results.tables import Table
 

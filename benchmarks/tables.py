@@ -14,7 +14,7 @@ import federation_tables
 import readings
 import reproduction_tables
 import speed_tables
-from noted import noted
+from readings import noted
 
 from fedwca.results.results_table import COLUMNS, DIFFERENCE, Entry, ResultColumn, results_table
 from fedwca.results.statistics import interval
