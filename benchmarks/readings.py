@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 from typing import Any
 
 from fedwca.results.statistics import Difference, paired_difference
@@ -39,7 +40,8 @@ def table(results: list[dict[str, Any]]) -> str:
         f"{size(config)}.",
         *differing,
     ]
-    return Table("", ("reading", "minus", "question", *names), lines, notes, heads=3).markdown()
+    written = noted(Table("", ("reading", "minus", "question", *names), lines, heads=3), notes)
+    return written.replace(r"\*\*", "**")  # what is bold in a cell is so on purpose
 
 
 def size(config: dict[str, Any]) -> str:
@@ -59,3 +61,8 @@ def apart(found: Difference | None) -> str:
         return f"{found.mean:+.2f}, n = {found.n}"
     text = f"{found.mean:+.2f} ({found.low:+.2f} to {found.high:+.2f})"
     return (f"**{text}**" if found.low > 0 or found.high < 0 else text) + f", n = {found.n}"
+
+
+def noted(table: Table, notes: Sequence[str]) -> str:
+    """A table in Markdown with notes below it to the letter: they are Markdown of our own, which it would escape."""
+    return "\n".join([table.markdown(), "", *notes])

@@ -7,6 +7,8 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from readings import noted
+
 from fedwca.results.tables import Table
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -84,7 +86,7 @@ def peers() -> str:
                 f"CPU seconds of {NAMES[peer]} differ too much between rounds to be its own: other work got in."
             )
     notes += [f"Left out: {why}." for why in result["absent"].values()]
-    return Table("", columns, lines, notes).markdown()
+    return noted(Table("", columns, lines), notes)
 
 
 def many_clients() -> str:
@@ -106,7 +108,7 @@ def many_clients() -> str:
         f"{made(result)}, under load (load averages of {loads(result['cases'])}): CPU seconds say",
         "more than wall time.",
     ]
-    return Table("", (*columns, "bank MB", "peak MB"), lines, notes, heads=0).markdown()
+    return noted(Table("", (*columns, "bank MB", "peak MB"), lines, heads=0), notes)
 
 
 def kernels() -> str:
@@ -148,7 +150,7 @@ def mixed() -> str:
     shares = ("mixed", "places", "all_places_over_counted")
     lines = [[str(own["round"]), *(f"{own[share]:.2f}" for share in shares)] for own in result["rounds"]]
     told = "16 clients, source mnist, seed 0 (`python benchmarks/mixed.py`); in round 0 one model gives both labels."
-    return Table("", ("round", *columns), lines, [told], heads=0).markdown()
+    return noted(Table("", ("round", *columns), lines, heads=0), [told])
 
 
 def by_hand() -> str:

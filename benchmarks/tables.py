@@ -7,7 +7,6 @@ import re
 import statistics
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import readings
 import reproduction_tables
 import sfda_tables
 import speed_tables
+from readings import noted
 
 from fedwca.results.results_table import COLUMNS, DIFFERENCE, Entry, ResultColumn, results_table
 from fedwca.results.statistics import interval
@@ -47,7 +47,7 @@ def run(name: str) -> str:
     seconds = summary["timing"]["methods"]
     entries = [((entry["label"],), {**entry, "seconds": seconds[key] / n}) for key, entry in methods.items()]
     table = results_table("", entries, (f"source {config['source']}",), columns)
-    return replace(table, notes=said(name, summary, n)).markdown()
+    return noted(table, said(name, summary, n))
 
 
 def said(name: str, summary: dict[str, Any], n: int) -> list[str]:
@@ -96,7 +96,7 @@ def matrix() -> str:
         f"{training['epochs']} epochs,",
         f"learning rate {training['lr']}, seed {result['seed']} (`benchmarks/digits_mini_matrix.py`).",
     ]
-    return Table("", ("trained on", *rows, "mean of the others"), lines, notes).markdown()
+    return noted(Table("", ("trained on", *rows, "mean of the others"), lines), notes)
 
 
 def signatures() -> str:
@@ -112,7 +112,7 @@ def signatures() -> str:
     ]
     seeds = ", ".join(map(str, result["config"]["seeds"]))
     note = f"Adjusted Rand index against the four true domains, seeds {seeds} (`benchmarks/signatures.py`)."
-    return Table("", ("signature", *(f"source {s}" for s in sources)), lines, [note]).markdown()
+    return noted(Table("", ("signature", *(f"source {s}" for s in sources)), lines), [note])
 
 
 def choices() -> str:
