@@ -140,11 +140,15 @@ class ShownBaseline(_Printed):
     label: str
     paper: str
     reading: str
+    start: str | None = None
     aggregator: str
     pseudo_labeler: str
     objectives: list[str]
+    finish: list[str] = []
     clusterer: str | None
     components: dict[str, dict[str, dict[str, Any]]]
+    training: dict[str, Any] = {}
+    finish_training: dict[str, Any] = {}
     rounds: int | None
 
 
@@ -160,7 +164,7 @@ class PrintedDifference(_Printed):
 
 
 class ComparisonRow(_Printed):
-    """A method over one source, or over all."""
+    """A method over one source, or target, or over all; ``source`` is its name in both cases."""
 
     method: str
     label: str
@@ -172,7 +176,7 @@ class ComparisonRow(_Printed):
 
 
 class SourceTrialMean(TrialMean):
-    """One run of a method from a source."""
+    """One run of a method from a source, or for a target."""
 
     source: str
 
@@ -181,6 +185,8 @@ class PrintedComparison(_Printed):
     """``fedwca compare --format json``."""
 
     dataset: str
+    named: Literal["source", "target"] = "source"
+    """What the domain called ``source`` in rows and runs is."""
     reference: str | None
     rows: list[ComparisonRow]
     runs: dict[str, list[SourceTrialMean]]
