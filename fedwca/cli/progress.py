@@ -70,7 +70,8 @@ class _Lines:
     def hooks(self) -> Progress:
         return Progress(
             *(self.on_source, self.on_begin, self.on_earlier, self.on_elsewhere),
-            *(lambda client: None, self.on_round, self.on_end, _warn, self.on_central),
+            *(lambda client: None, self.on_round, self.on_end, _warn),
+            central=self.on_central,
         )
 
     def _due(self) -> bool:
@@ -128,7 +129,8 @@ class _Bars:
     def hooks(self) -> Progress:
         return Progress(
             *(self.on_source, self.on_begin, self.on_earlier, self.on_elsewhere),
-            *(self.on_client, self.on_round, self.on_end, self.on_warn, self.on_central),
+            *(self.on_client, self.on_round, self.on_end, self.on_warn),
+            central=self.on_central,
         )
 
     def on_source(self, epoch: int, epochs: int, accuracy: float) -> None:

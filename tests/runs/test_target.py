@@ -16,10 +16,13 @@ from fedwca.config.resolve_config import resolve_plan
 from fedwca.core.messages import Predictions
 from fedwca.data.dataset import Domain, FederatedDataset
 from fedwca.data.partition import leave_one_out, partition
+from fedwca.deploy.deployable_checks import require_deployable
 from fedwca.errors import DataError, UsageError
 from fedwca.federated import round as rounds
+from fedwca.federated.source_model import initial_model
 from fedwca.runs import run_rounds
 from fedwca.runs.compare import run_comparison
+from fedwca.runs.load_data import architecture
 from fedwca.runs.open_run import open_run
 from fedwca.runs.python_api import resume_experiment, run_experiment
 from fedwca.runs.run_request import RunRequest
@@ -356,3 +359,12 @@ def test_the_page_speaks_of_the_model_it_began_with(run: Path) -> None:
     page = (run / "report.html").read_text()
     assert '"first_model":"untrained model"' in page.replace('": "', '":"')
     assert "the source model it began from" not in page
+
+
+@pytest.mark.parametrize("name", ["sfda", "mdmgb", "fedavg_labelled"])
+def test_deployments_are_refused_in_a_sentence(name: str) -> None:
+    made = resolve_plan({"target": "neon", "baselines": [name], "composed": False})
+    ((method, rounds),) = made.methods
+    network = initial_model(tuple("0123456789"), architecture(made.config), 0).network
+    with pytest.raises(UsageError, match=f"'{name}' cannot be deployed: its clients have labels .* two messages more"):
+        require_deployable(method, rounds, network)
