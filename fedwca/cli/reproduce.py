@@ -60,9 +60,9 @@ def command(
     need_one_process("fedwca reproduce")
     from fedwca.cli.printing import print_in
     from fedwca.cli.reporter import ConsoleReporter
+    from fedwca.reproduce.communications_table import message_table
     from fedwca.reproduce.definitions import definition
     from fedwca.reproduce.jobs import ReproductionRequest, announce_jobs, domains_named, plan_jobs, run_job
-    from fedwca.reproduce.message_counts import message_table
     from fedwca.runs.run_request import RunRequest
 
     found = definition(table).chosen(row or [])

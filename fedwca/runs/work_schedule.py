@@ -85,19 +85,3 @@ def together_at_most(ranks: int, federations: int, methods: int, asked: int | No
     if per_trial(ranks, federations * methods, asked) > 1:
         return 1
     return min(federations, max(1, federations * methods // ranks))
-
-
-def deal_trials(bundles: Sequence[Mapping[Unit, int]], teams: int) -> list[list[Unit]]:
-    """Units of each team: each bundle in turn to the team with the fewest rounds so far.
-
-    >>> a, b, c, d = (Unit(0, 0, name) for name in "abcd")
-    >>> [[unit.method for unit in some] for some in deal_trials([{a: 5}, {b: 10}, {c: 2, d: 2}], 2)]
-    [['a', 'c', 'd'], ['b']]
-    """
-    found: list[list[Unit]] = [[] for _ in range(teams)]
-    rounds = [0] * teams
-    for bundle in bundles:
-        least = rounds.index(min(rounds))
-        found[least].extend(bundle)
-        rounds[least] += sum(bundle.values())
-    return found
