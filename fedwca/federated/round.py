@@ -19,6 +19,7 @@ from fedwca.engine.interface import ClientWork, Engine
 from fedwca.engine.randomness import Keys
 from fedwca.federated.gather_evidence import Evidence, gather_evidence
 from fedwca.federated.method import Method
+from fedwca.federated.participation import sample_clients
 from fedwca.federated.server import (
     Server,
     assign_clusters,
@@ -28,7 +29,6 @@ from fedwca.federated.server import (
     next_state,
     offer_models,
     pool_extras,
-    sample_clients,
     stack_by_client,
     stack_reports,
 )

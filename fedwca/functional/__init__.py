@@ -15,9 +15,9 @@ from fedwca.functional.augment import strong_augment
 from fedwca.functional.centroids import centroid_similarity, centroid_weights, class_centroids
 from fedwca.functional.cluster_weights import blend_weights, cluster_means, soft_cluster_weights, tempered_softmax
 from fedwca.functional.control_variates import control_update, scaffold_weights
+from fedwca.functional.density_and_alignment import alignment, class_entropy, soft_neighborhood_density
 from fedwca.functional.dirichlet_partition import dirichlet_partition
 from fedwca.functional.domain_distances import moment_distance, multi_kernel_mmd
-from fedwca.functional.evidence import alignment, class_entropy, soft_neighborhood_density
 from fedwca.functional.finch import finch, finch_levels
 from fedwca.functional.label_selection import adaptive_threshold, confident_mask, select_labels
 from fedwca.functional.losses import (

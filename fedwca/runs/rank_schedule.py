@@ -22,10 +22,11 @@ from fedwca.results.write_run import to_plain
 from fedwca.runs.checkpointer import CheckpointStore
 from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.load_data import build_network
+from fedwca.runs.ranks_per_trial import per_trial
 from fedwca.runs.reporter import Progress
 from fedwca.runs.select_engine import choose_engine
 from fedwca.runs.source_models import Tell, source_models
-from fedwca.runs.work_schedule import Record, Schedule, per_trial
+from fedwca.runs.work_schedule import Record, Schedule
 
 
 class RankSchedule(Schedule):

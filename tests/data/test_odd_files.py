@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fedwca.data import DatasetWarning, read_domains, read_npz
-from fedwca.data.readers import MOST_LABELS
+from fedwca.data.read_domains import MOST_LABELS
 from fedwca.errors import DataError
 
 from ..cli.conftest import call
