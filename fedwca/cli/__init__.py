@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import traceback
 import warnings
@@ -34,7 +33,7 @@ from fedwca.cli import (
 from fedwca.cli.empty_values import refuse_empty
 from fedwca.cli.ranks import leave_ranks, mute_rank
 from fedwca.cli.sigterm import sigterm_as_ctrl_c
-from fedwca.cli.terminal import prepare_streams, say
+from fedwca.cli.terminal import drop_unwritten, prepare_streams, say
 from fedwca.core.printable import printable
 from fedwca.errors import FedwcaError
 
@@ -104,12 +103,12 @@ def run(arguments: Sequence[str]) -> int:
             say(f"Error: {error}", err=True)
             return error.exit_code
         except BrokenPipeError:
-            _drop_output()  # the reader has gone (| head); nothing is left to say
+            drop_unwritten(sys.stdout)  # the reader has gone (| head); nothing is left to say
             return 1
         except OSError as error:
             if debug:
                 raise
-            _drop_output()
+            drop_unwritten(sys.stdout)
             say(f"Error: {_say_what_failed(error)}", err=True)
             return 1
         except KeyboardInterrupt:
@@ -149,14 +148,6 @@ def _dispatch(arguments: Sequence[str]) -> int:
         return 1
 
 
-def _drop_output() -> None:
-    """Where the output cannot be written, what is left of it goes nowhere, not even at shutdown."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def _say_what_failed(error: OSError) -> str:
     """The system's error in a sentence; files that are written and read name themselves, streams cannot."""
     why = error.strerror or str(error)
@@ -181,4 +172,6 @@ def main() -> None:
         traceback.print_exc()
         code = error.exit_code
     leave_ranks(code, unsaid)
+    for stream in (sys.stdout, sys.stderr):
+        drop_unwritten(stream)
     sys.exit(code)
