@@ -6,6 +6,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -141,7 +142,8 @@ def _dispatch(arguments: Sequence[str]) -> int:
         return left.code if isinstance(left.code, int) else 1
     except WrongArguments as error:
         error.message = printable(error.message, lines=True)
-        rich_format_error(error)
+        with suppress(OSError):  # as with `say`, what stderr cannot take stops nothing
+            rich_format_error(error)
         return error.exit_code
     except typer.Abort:
         say("Stopped.", err=True)
