@@ -11,7 +11,12 @@ from pydantic import ValidationError
 
 from fedwca.config.baselines import Baseline, baseline, baseline_for
 from fedwca.config.component_registries import registry_of
-from fedwca.config.method_checks import check_clusterer_is_used, check_fits_partition, check_models_are_given
+from fedwca.config.method_checks import (
+    check_clusterer_is_used,
+    check_epochs_are_whole,
+    check_fits_partition,
+    check_models_are_given,
+)
 from fedwca.config.method_spec import parse_method
 from fedwca.config.run_config import Components, RunConfig, merge
 from fedwca.core.training_settings import Training
@@ -150,6 +155,7 @@ def _with_rounds(config: RunConfig, method: Method, most: int | None) -> tuple[M
     """A method that fits the run, and its rounds, of which the last phase is one more."""
     check_fits_partition(method, config.training, config.batch_norm, partition_of(config))
     rounds = config.rounds if most is None else min(most, config.rounds)
+    check_epochs_are_whole(method, config.training, rounds)
     return method, rounds + bool(method.finish)
 
 

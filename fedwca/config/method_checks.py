@@ -40,6 +40,27 @@ def check_models_are_given(aggregator: Aggregator, labeler: PseudoLabeler, objec
             )
 
 
+def check_epochs_are_whole(method: Method, training: Training, rounds: int) -> None:
+    """Refuse rounds that end inside an epoch, where an epoch is cut into rounds.
+
+    Args:
+        method: composed.
+        training: how clients train in a round, unless the method says it.
+        rounds: of the method, without a last phase.
+
+    Raises:
+        UsageError: says which numbers of rounds are right.
+    """
+    cuts = (method.training or training).cuts
+    if rest := rounds % cuts:
+        more = rounds - rest + cuts
+        right = f"{rounds - rest} or {more}" if rounds > cuts else f"{more}"
+        raise UsageError(
+            f"method {method.name!r}: {rounds} rounds end inside an epoch, which training.cuts makes {cuts} rounds "
+            f"long; take --rounds {right}"
+        )
+
+
 def check_fits_partition(method: Method, training: Training, batch_norm: str, partition: type[Partition]) -> None:
     """Refuse a method whose parts are made for another setting than the run's.
 

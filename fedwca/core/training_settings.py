@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from fedwca.registry import UserValues
 
@@ -39,6 +49,30 @@ class Training(UserValues):
     trains: Trains = "all"
     """all; classifier: that alone, on features of the plain images without dropout, BatchNorm's statistics as they
     are; extractor: all but the classifier."""
+    cuts: PositiveInt = 1
+    """Rounds to an epoch: a client goes through one part of as many of its images in each. Needs epochs = 1."""
+
+    @model_validator(mode="after")
+    def _cuts_one_epoch(self) -> Self:
+        if self.cuts > 1 and self.epochs > 1:
+            raise ValueError(f"cuts = {self.cuts} cuts one epoch into as many rounds; it needs epochs = 1")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _say_cuts_where_there_are_some(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Runs of earlier releases have no such field, and are recognised as the same ones.
+        values: dict[str, Any] = dump(self)
+        if self.cuts == 1:
+            values.pop("cuts", None)
+        return values
+
+    def part(self, round: int) -> int:
+        """Which of the parts of an epoch a round goes through.
+
+        >>> [Training(epochs=1, cuts=3).part(number) for number in range(5)]
+        [0, 1, 2, 0, 1]
+        """
+        return round % self.cuts
 
     def at(self, round: int) -> Training:
         """The training of one round, its learning rate that of the round.
@@ -65,6 +99,13 @@ class FinishTraining(Training):
     trains: Trains = "classifier"
     """all; classifier: that alone, on features of the plain images without dropout, BatchNorm's statistics as they
     are; extractor: all but the classifier."""
+
+    @field_validator("cuts")
+    @classmethod
+    def _is_one_turn(cls, value: int) -> int:
+        if value > 1:
+            raise ValueError("the last phase is one turn, so none of its epochs is cut; leave cuts out")
+        return value
 
 
 class SourceTraining(UserValues):

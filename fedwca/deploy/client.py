@@ -15,7 +15,7 @@ from fedwca.deploy.deployable_checks import require_covered
 from fedwca.deploy.half_precision import model_slots, wire_types
 from fedwca.deploy.privacy import Privacy, clamp_variances
 from fedwca.deploy.wire_messages import Parcel, row_to_tensors, tensors_problem, tensors_to_row
-from fedwca.engine.client_task import Task
+from fedwca.engine.client_task import Task, client_draws
 from fedwca.engine.interface import ClientWork, SingleStep
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
@@ -128,8 +128,9 @@ class Client:
         first, rows = bool(parcel.notes["first"]), self._models(parcel)
         eye, personal = torch.eye(len(rows), dtype=torch.float64), int(parcel.notes["personal"])
         offer = Offer(eye[None, :personal], eye[personal:])
-        draws = lambda purpose: keys(parcel.round, self.index, purpose)  # noqa: E731
-        task = Task(labeler, objectives, composition.training.at(parcel.round), draws, parcel.extras)
+        training, round = composition.training, parcel.round
+        draws = client_draws(keys, round, self.index, training)
+        task = Task(labeler, objectives, training.at(round), draws, parcel.extras, training.part(round))
 
         def adapt(work: ClientWork) -> list[tuple[Blend, dict[str, Tensor]]]:
             blend = Blend(work.own) if first else aggregator.blend(parcel.round, work)

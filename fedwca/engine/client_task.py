@@ -10,6 +10,10 @@ from torch import Tensor
 from fedwca.core.interfaces import Objective, PseudoLabeler
 from fedwca.core.messages import Targets
 from fedwca.core.training_settings import Training as Training
+from fedwca.engine.randomness import Keys
+
+ORDER = "order "
+"""How the purpose begins of what draws an epoch's order of images; its number follows."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,23 @@ class Task:
     """A purpose to the key of this client's draws in this round."""
     shared: Mapping[str, Tensor] = field(default_factory=dict)
     """What the server shares of uploads that are not models; empty in round 0."""
+    part: int = 0
+    """Which of the parts it trains on that `Training.cuts` makes of an epoch."""
+
+    def cut(self, images: int) -> slice:
+        """Places of its part in an epoch's order of that many images; parts are those of `numpy.array_split`.
+
+        Of two clients, the one with more images has no smaller part.
+        """
+        size, larger = divmod(images, self.training.cuts)
+        start = self.part * size + min(self.part, larger)
+        return slice(start, start + size + (self.part < larger))
+
+
+def client_draws(keys: Keys, round: int, client: int, training: Training) -> Callable[[str], int]:
+    """A purpose to the key of a client's draws in a round; where an epoch is cut, its parts are those of one order."""
+    begun = round - training.part(round)
+    return lambda purpose: keys(begun if purpose.startswith(ORDER) else round, client, purpose)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from torch import Tensor
 from fedwca.core.messages import Blend, Offer, Targets
 from fedwca.core.network import Network
 from fedwca.engine.client_signatures import BankSignatures
-from fedwca.engine.client_task import Task, Training
+from fedwca.engine.client_task import Task, Training, client_draws
 from fedwca.engine.device_copy import to_host_async
 from fedwca.engine.interface import ClientWork, Engine
 from fedwca.engine.randomness import Keys
@@ -165,8 +165,8 @@ def open_round(
     clients, shared = len(engine.images), pool_extras(method.objectives, server.state)
 
     def task(client: int) -> Task:
-        draws = lambda purpose: keys(round, client, purpose)  # noqa: E731
-        return Task(method.pseudo_labeler, method.objectives, training.at(round), draws, shared)
+        now, draws = training.at(round), client_draws(keys, round, client, training)
+        return Task(method.pseudo_labeler, method.objectives, now, draws, shared, training.part(round))
 
     offer = offer_models(round, server, method.aggregator, clients, engine.layout.trained)
     members = (~find_guests(engine.labels)).nonzero()[:, 0].tolist()

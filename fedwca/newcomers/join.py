@@ -14,7 +14,7 @@ from fedwca.core.messages import Blend, Offer, Targets
 from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
 from fedwca.engine.client_signatures import BankSignatures
-from fedwca.engine.client_task import Task, Training
+from fedwca.engine.client_task import Task, Training, client_draws
 from fedwca.engine.interface import SingleStep
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.sequential.engine import SequentialEngine
@@ -91,7 +91,7 @@ def join(
             desk.slot.copy_(desk.received.mix(blend.start[0]))
         return [((blend.start.double() @ desk.received.weights)[0], blend)]
 
-    training = standing.training.model_copy(update={"epochs": max(1, epochs)})
+    training = standing.training.model_copy(update={"epochs": max(1, epochs), "cuts": 1})
     task = _task(standing, training, 1, [_number(standing)])
     ((weights, blend),) = engine.run(SingleStep(sent, rows, task, [0], settle))
     engine.layout.write(newcomer, engine.bank[0])
@@ -190,8 +190,9 @@ def _task(standing: TrainedFederation, training: Training, round: int, numbers: 
         method.pseudo_labeler,
         method.objectives,
         training,
-        lambda purpose: keys(round, numbers[client], purpose),
+        client_draws(keys, round, numbers[client], training),
         shared,
+        training.part(round),
     )
 
 

@@ -6,6 +6,8 @@ count is not derived there; the form here is inferred from its four printed numb
 
 from __future__ import annotations
 
+from fedwca.errors import UsageError
+
 
 def sfda(epochs: int, r: float) -> int:
     """Communications as the paper counts them: models up and the model down, r times an epoch.
@@ -14,10 +16,18 @@ def sfda(epochs: int, r: float) -> int:
         epochs: E.
         r: aggregations per epoch.
 
+    Raises:
+        UsageError: r times the epochs is no whole number above 0, so an epoch is left without its aggregation.
+
     >>> [sfda(epochs, 0.2) for epochs in (45, 90, 135, 180)]
     [18, 36, 54, 72]
     """
-    return round(2 * epochs * r)
+    rounds = epochs * r
+    if rounds < 0.5 or abs(rounds - round(rounds)) > 1e-6:
+        raise UsageError(
+            f"{epochs} epochs with {r:g} aggregations each are {rounds:g} aggregations; a whole number above 0 is right"
+        )
+    return 2 * round(rounds)
 
 
 def sfda_with_evidence(epochs: int, r: float) -> int:

@@ -46,7 +46,7 @@ def estimate_cost(config: RunConfig, source: str, methods: Sequence[int]) -> Cos
     targets = {name: count for name, count in catalogued.items() if name != source}
     most = float(config.samples or float("inf"))
     each = sum(config.clients * 0.64 * min(most, count / config.clients) for count in targets.values())
-    images = each * config.training.epochs * runs * sum(methods) if targets else float("nan")
+    images = each * config.training.epochs / config.training.cuts * runs * sum(methods) if targets else float("nan")
     known = read_toml("reproduce")["speed"].get(config.model)
     pixels = (architecture(config).side / known["side"]) ** 2 if known else float("nan")
     hours = images * pixels / known["images"] / 3600 if known else float("nan")

@@ -86,7 +86,13 @@ def test_messages_are_counted_as_published() -> None:
     assert all(entry["count"] == entry["published"] for entry in published.values())
     sent = [entry["count"] for entry in entries if entry["row"] == "SFDA, all that is sent"]
     assert sent == [36, 72, 108, 144]
-    assert communications.sfda(180, 1) == 360
+    assert (communications.sfda(180, 1), communications.sfda(45, 3)) == (360, 270)
+
+
+@pytest.mark.parametrize(("epochs", "per_epoch"), [(44, 0.2), (3, 0.1), (5, 0.5)])
+def test_epochs_that_end_between_two_aggregations_are_refused(epochs: int, per_epoch: float) -> None:
+    with pytest.raises(UsageError, match=f"{epochs} epochs with {per_epoch} aggregations each .* a whole number"):
+        communications.sfda(epochs, per_epoch)
 
 
 def test_bytes_of_a_round_are_counted_from_shapes() -> None:

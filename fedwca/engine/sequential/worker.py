@@ -11,7 +11,7 @@ from torch import Tensor
 from fedwca.core.messages import Batch, Blend, Predictions, Targets
 from fedwca.engine import client_program as program
 from fedwca.engine.augmentation import StepDraws, pick_images
-from fedwca.engine.client_task import EpochContext, SentModels, Task
+from fedwca.engine.client_task import ORDER, EpochContext, SentModels, Task
 from fedwca.engine.randomness import permutation, uniform
 from fedwca.engine.sequential.replica import Replica
 from fedwca.engine.timing import Clock
@@ -152,7 +152,8 @@ class ClientWorker(Clock):
                 context = replace(context, targets=targets, observed=observed)
                 self.replica.bind(row)
                 self.replica.prepare_training(training.trains)
-            order = permutation(task.keys(f"order {epoch}"), len(self.images))
+            count = len(self.images)
+            order = permutation(task.keys(f"{ORDER}{epoch}"), count)[task.cut(count)]
             # What each step mixes decides shapes, so it is read once an epoch and not once a step.
             mixed = (context.targets.mix > 0).cpu()[order].split(training.batch_size)
             for here, mixing in zip(order.to(self.images.device).split(training.batch_size), mixed, strict=True):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from fedwca.engine.client_task import ORDER
+from fedwca.engine.device_copy import to_device
 from fedwca.engine.randomness import uniform
 from fedwca.engine.stacked.client_batch import TrialBatch
 from fedwca.engine.stacked.step_groups import StepGroup, step_groups
@@ -27,7 +29,8 @@ class StepSchedule:
     """
 
     def __init__(self, batch: TrialBatch, mix: Tensor, epochs: range, counted: bool = True) -> None:
-        sizes, images = batch.sizes, batch.task.training.batch_size
+        images, parts = batch.task.training.batch_size, [batch.task.cut(size) for size in batch.sizes]
+        sizes = [part.stop - part.start for part in parts]
         self.epochs, self.steps = epochs, -(-max(sizes) // images)
         """Steps of the largest client."""
         self.groups = [step_groups(sizes, step, images) for step in range(self.steps)]
@@ -36,10 +39,13 @@ class StepSchedule:
         """How often the same clients do as many images."""
         self._batch = images
         self.each = -(-batch.counts // images)
-        """Steps of every client ``[G]``."""
-        every = torch.arange(self.steps * images, device=batch.device)
+        """Steps of every client in an epoch ``[G]``."""
+        every = torch.arange(-(-max(batch.sizes) // images) * images, device=batch.device)
         behind = every >= batch.counts[:, None]
-        self.order = torch.stack([_order(batch.keys(f"order {epoch}"), every, behind) for epoch in epochs])
+        order = torch.stack([_order(batch.keys(f"{ORDER}{epoch}"), every, behind) for epoch in epochs])
+        if batch.task.training.cuts > 1:
+            order = _take_parts(order, parts, self.steps * images, nowhere=max(batch.sizes))
+        self.order = order
         """Images in the order they come ``[E, G, steps·batch]``; what stands behind the last one means nothing."""
         self._mixes = batch.task.labeler.mixes
         self._mixed = self._count(mix) if self._mixes and counted else []
@@ -47,7 +53,8 @@ class StepSchedule:
     def _count(self, mix: Tensor) -> list[Any]:
         """Mixed images by epoch, step and client; the host waits for them."""
         clients, images = mix.shape
-        mixed = torch.cat([mix > 0, mix.new_zeros(clients, self.order.shape[-1] - images, dtype=torch.bool)], 1)
+        places = max(images, int(self.order.shape[-1])) + 1
+        mixed = torch.cat([mix > 0, mix.new_zeros(clients, places - images, dtype=torch.bool)], 1)
         chosen = mixed.gather(1, self.order.transpose(0, 1).flatten(1))
         found: list[Any] = chosen.unflatten(1, (len(self.epochs), self.steps, self._batch)).sum(-1).tolist()
         return found
@@ -68,3 +75,18 @@ class StepSchedule:
 def _order(keys: Tensor, places: Tensor, behind: Tensor) -> Tensor:
     """`fedwca.engine.randomness.permutation` of each client's images ``[G, n]``, those behind the last one after it."""
     return uniform(keys[:, None], places[None]).masked_fill(behind, 2.0).argsort(dim=1, stable=True)
+
+
+def _take_parts(order: Tensor, parts: Sequence[slice], width: int, nowhere: int) -> Tensor:
+    """Of each client's order ``[E, G, n]`` its part, from the first place on ``[E, G, width]``.
+
+    Args:
+        order: of all images.
+        parts: of each client.
+        width: of the longest part, in full batches.
+        nowhere: what stands behind the end of a part: the number of no image, so that nobody counts it as mixed.
+    """
+    starts, stops = (to_device([getattr(part, end) for part in parts], order.device) for end in ("start", "stop"))
+    places = starts[:, None] + torch.arange(width, device=order.device)
+    taken = order.gather(2, places.clamp_max(order.shape[2] - 1).expand(len(order), -1, -1))
+    return taken.masked_fill(places >= stops[:, None], nowhere)
