@@ -169,7 +169,7 @@ def open_round(
         return Task(method.pseudo_labeler, method.objectives, now, draws, shared, training.part(round))
 
     offer = offer_models(round, server, method.aggregator, clients, engine.layout.trained)
-    members = (~find_guests(engine.labels)).nonzero()[:, 0].tolist()
+    members = [k for k, guest in enumerate(find_guests(engine.labels).tolist()) if not guest]
     chosen = [members[place] for place in sample_clients(round, len(members), participation, keys)]
     return OpenRound(round, server, method, engine, keys, domains, offer, shared, task, chosen, done)
 

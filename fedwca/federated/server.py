@@ -45,8 +45,8 @@ def find_guests(labels: Sequence[Tensor | None]) -> Tensor:
     >>> find_guests([None, torch.tensor([3])]).tolist(), find_guests([None, None]).tolist()
     ([True, False], [False, False])
     """
-    lacking = torch.tensor([own is None for own in labels])
-    return lacking & ~lacking.all()
+    some = any(own is not None for own in labels)
+    return torch.tensor([some and own is None for own in labels])
 
 
 def offer_source(clients: int) -> Offer:

@@ -144,7 +144,11 @@ class ShownBaseline(_Printed):
     pseudo_labeler: str
     objectives: list[str]
     clusterer: str | None
+    start: str | None
+    finish: list[str]
     components: dict[str, dict[str, dict[str, Any]]]
+    training: dict[str, Any]
+    finish_training: dict[str, Any]
     rounds: int | None
 
 

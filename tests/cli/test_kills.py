@@ -1,7 +1,7 @@
 """A run killed at any moment, its set-up included, goes on to the same bits by the very command that began it.
 
-A moment is drawn from a seed, over the whole time the run takes: fifty in the slow ring, a few of them in the gate. Most
-runs are on small images; a tenth draw their digits first.
+A moment is drawn from a seed, over the whole time the run takes: fifty in the slow ring, a few of them in the gate.
+Most runs are on small images; a tenth draw their digits first.
 """
 
 from __future__ import annotations
