@@ -34,9 +34,9 @@ def command(
     ] = None,
     reference: Annotated[
         str | None,
-        option("--reference", text="Method that differences are taken to; default fedavg if it is run.", panel=KEEP),
+        option("--reference", text="Method that differences are taken to; default: FedAvg if it is run.", panel=KEEP),
     ] = None,
-    out: Annotated[Path, folder("run folders, one a source")] = Path("runs/compare"),
+    out: Annotated[Path, folder("run folders, one a source or target")] = Path("runs/compare"),
     form: Form = Format.table,
 ) -> None:
     """Compare methods: one table over sources, source models and trials.

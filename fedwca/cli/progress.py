@@ -70,7 +70,7 @@ class _Lines:
     def hooks(self) -> Progress:
         return Progress(
             *(self.on_source, self.on_begin, self.on_earlier, self.on_elsewhere),
-            *(lambda client: None, self.on_round, self.on_end, _warn),
+            *(lambda client: None, self.on_round, self.on_end, _warn, self.on_central),
         )
 
     def _due(self) -> bool:
@@ -82,6 +82,10 @@ class _Lines:
     def on_source(self, epoch: int, epochs: int, accuracy: float) -> None:
         if epoch == epochs or self._due():
             say(f"source model: epoch {epoch} of {epochs}, {accuracy:.1f} % at home", err=True)
+
+    def on_central(self, label: str, epoch: int, epochs: int) -> None:
+        if self._due():
+            say(f"{label}: epoch {epoch} of {epochs}, all domains at one place", err=True)
 
     def on_begin(self, label: str, rounds: int, clients: int) -> None:
         self.label, self.rounds, self.said = label, rounds, -math.inf
@@ -117,17 +121,24 @@ class _Bars:
         self.all = bars.add_task("all rounds", total=_total(decided), note="")
         epochs = config.source_models * config.source_training.epochs
         self.source = bars.add_task("source model", total=epochs, note="", visible=False)
+        self.central = bars.add_task("", total=1, note="", visible=False)
         self.now = bars.add_task("", total=1, note="", visible=False)
         self.clients, self._accuracy = 0, ""
 
     def hooks(self) -> Progress:
         return Progress(
             *(self.on_source, self.on_begin, self.on_earlier, self.on_elsewhere),
-            *(self.on_client, self.on_round, self.on_end, self.on_warn),
+            *(self.on_client, self.on_round, self.on_end, self.on_warn, self.on_central),
         )
 
     def on_source(self, epoch: int, epochs: int, accuracy: float) -> None:
         self.bars.update(self.source, completed=epoch, note=f"{accuracy:.1f} % at home", visible=True)
+
+    def on_central(self, label: str, epoch: int, epochs: int) -> None:
+        name = printable(label)
+        self.bars.update(
+            self.central, total=epochs, completed=epoch, visible=epoch < epochs, description=name, note="epochs"
+        )
 
     def on_begin(self, label: str, rounds: int, clients: int) -> None:
         self.clients, self._accuracy, label = clients, "", printable(label)

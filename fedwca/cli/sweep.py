@@ -21,7 +21,7 @@ def command(
     method: Annotated[
         str | None,
         typer.Argument(
-            help="Baseline, or a composition as in compare; default: the grid's, or fedwca.",
+            help="Baseline, or a composition as in compare; default: the grid's, or fedwca; with --target sfda.",
             autocompletion=complete.baselines,
         ),
     ] = None,
@@ -70,6 +70,9 @@ def command(
     need_one_process("fedwca sweep")
     from fedwca.cli.printing import print_in, saying_what_is_kept
     from fedwca.cli.reporter import ConsoleReporter
+    from fedwca.config.read_config_file import read_file
+    from fedwca.config.resolve_config import chosen_partition
+    from fedwca.config.run_config import merge
     from fedwca.registry import describe_unknown
     from fedwca.runs.run_request import RunRequest
     from fedwca.search import space as sweep
@@ -82,7 +85,8 @@ def command(
     chosen = [*params, *map(sweep.parse_space, param or [])]
     if not chosen:
         raise UsageError("nothing to try; name --param kind.field=values or --grid wca")
-    layer = {**asked.layer, "baselines": [method or owner or "fedwca"], "composed": False, "evidence": not oracle}
+    usual = chosen_partition(merge(read_file(asked.file) if asked.file else {}, asked.layer)).usual
+    layer = {**asked.layer, "baselines": [method or owner or usual], "composed": False, "evidence": not oracle}
     own = ("composed", "evidence", *(() if method else ("baselines",)))
     request = RunRequest(layer, asked.pairs, asked.preset, asked.file, said=dict.fromkeys(own, "sweep"))
     wanted = Search(request, chosen, ORACLE if oracle else criterion, tries, out)

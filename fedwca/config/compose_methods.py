@@ -61,7 +61,7 @@ def assemble(
     finish = tuple(component("objective", objective, fields) for objective in parts.finish)
     named = parts.start if isinstance(parts, Baseline) else None
     start = None if named is None else component("central", named, fields)
-    if start is not None and start.oracle and "oracle" not in shown.lower():
+    if start is not None and start.oracle:
         shown = f"{shown} (ORACLE)"
     check_models_are_given(aggregator, labeler, (*objectives, *finish))
     return Method(name, shown, aggregator, labeler, objectives, found, finish, start)

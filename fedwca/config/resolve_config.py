@@ -101,6 +101,9 @@ def resolve_plan(
         config, origins = resolve(found)
         config = config.model_copy(update={partition.named: domain})
     base = found[f"preset {preset_name}"]
+    for table in ("source_training",) if partition.whole else ("finish_training", "central_training"):
+        why = f"with --{partition.named} nothing is trained so"
+        refuse_idle(table, config, origins, base, why, repeats=("CLI", "config"))
     if config.checkpoint is not None:
         config, origins = without_training(config, origins, base)
     methods = compose(config)
@@ -182,15 +185,41 @@ def without_training(config: RunConfig, origins: dict[str, str], base: Layer) ->
     Raises:
         UsageError: somebody says how to train the model that is not trained.
     """
+    refuse_idle("source_training", config, origins, base, "with a checkpoint no source model is trained")
     kept = {key: origin for key, origin in origins.items() if not key.startswith("source_training.")}
-    values, defaults = config.source_training.model_dump(), SourceTraining().model_dump()
-    usual = SourceTraining(**base.get("source_training", {})).model_dump()
-    for key in sorted(set(origins) - set(kept)):
-        name = key.removeprefix("source_training.")
-        repeated = origins[key] == "config" and values[name] in (defaults[name], usual[name])
-        if origins[key] in ("CLI", "config") and not repeated:
-            raise UsageError(f"{key} is given, but with a checkpoint no source model is trained; leave out one of both")
     return config.model_copy(update={"source_training": SourceTraining()}), kept
+
+
+def refuse_idle(
+    table: str,
+    config: RunConfig,
+    origins: Mapping[str, str],
+    base: Layer,
+    why: str,
+    repeats: Sequence[str] = ("config",),
+) -> None:
+    """Refuse what somebody says of a training that does not take place.
+
+    Args:
+        table: field of the configuration.
+        config: says the values.
+        origins: of these.
+        base: the preset's layer.
+        why: it does not.
+        repeats: origins that may repeat that layer, or the defaults: a run's file holds every value.
+
+    Raises:
+        UsageError: names the key.
+    """
+    kind = RunConfig.model_fields[table].annotation
+    assert kind is not None
+    values, defaults = getattr(config, table).model_dump(), kind().model_dump()
+    usual = kind(**base.get(table, {})).model_dump()
+    for key in sorted(key for key in origins if key.startswith(f"{table}.")):
+        name = key.removeprefix(f"{table}.")
+        repeated = origins[key] in repeats and values.get(name) in (defaults.get(name), usual.get(name))
+        if origins[key] in ("CLI", "config") and not repeated:
+            raise UsageError(f"{key} is given, but {why}; leave out one of both")
 
 
 def without(config: RunConfig, keys: Sequence[str]) -> RunConfig:

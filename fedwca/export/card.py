@@ -73,7 +73,8 @@ def _use(about: ModelDescription) -> list[str]:
 
 def _caveats(about: ModelDescription) -> list[str]:
     return [
-        "Probabilities are not calibrated: training on self-made labels makes a model surer than it is right.",
+        "Probabilities are not calibrated: training makes a model surer than it is right, most of all on self-made "
+        "labels.",
         "Images of other domains than the holder's, and things of none of the classes, get a label all the same.",
-        "It was adapted without labels: errors that the source model made on such images may have become firmer.",
+        "Where it was adapted without labels, errors that it made on such images before may have become firmer.",
     ]

@@ -213,9 +213,9 @@ def _methods(job: Job) -> dict[str, str]:
 
 def accuracy_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[Table, list[dict[str, Any]]]:
     """Accuracy by source, or target, with the published values."""
-    found = Comparison.of(job.dataset, {domain: g.table for domain, g in gathered.items()}, None)
+    found = Comparison.of(job.dataset, {domain: g.table for domain, g in gathered.items()}, None, job.named)
     values, where = (job.printed.values, job.printed.where) if job.printed else ({}, "")
-    grid = accuracies_beside(job.title, found, _methods(job), values, where, job.named)
+    grid = accuracies_beside(job.title, found, _methods(job), values, where)
     rows = {method: row for row, method in _methods(job).items()}
     entries = []
     for entry in found.flat():

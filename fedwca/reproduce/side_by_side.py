@@ -15,9 +15,7 @@ AVERAGE = "average"
 NOTHING = "The paper prints no numbers for this on this data set."
 
 
-def accuracies_beside(
-    title: str, found: Comparison, rows: Mapping[str, str], values: Values, where: str, named: str = "source"
-) -> Table:
+def accuracies_beside(title: str, found: Comparison, rows: Mapping[str, str], values: Values, where: str) -> Table:
     """A line for each source, or target, and row: ours, published, the difference; then over all runs of all of them.
 
     Args:
@@ -26,9 +24,8 @@ def accuracies_beside(
         rows: row to method.
         values: see `Values`.
         where: paper and table of the values; empty where there are none.
-        named: what the domains are, source or target.
     """
-    several = len(found.sources) > 1
+    several, named = len(found.sources) > 1, found.named
     printed_sources = {source for _, source in values} - {AVERAGE}
     part = bool(printed_sources) and printed_sources != set(found.sources)
     lines = []

@@ -1,4 +1,4 @@
-"""Several methods over several sources: samples, paired differences, and their plain form."""
+"""Several methods over several sources, or targets: samples, paired differences, and their plain form."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from fedwca.results.statistics import Difference, Sample, paired_difference, sam
 from fedwca.results.table_rows import Row
 
 Run = tuple[str, int, int]
-"""(source domain, source model, trial)."""
-EVERY = "all runs of all sources"
+"""(source domain or target, source model, trial)."""
 
 
 @dataclass(frozen=True)
@@ -22,20 +21,23 @@ class Comparison:
     labels: Mapping[str, str]
     """Method to what tables call it, in the order of the table."""
     sources: tuple[str, ...]
+    """Source domains; targets where ``named`` says so."""
     runs: Mapping[str, Mapping[Run, float]]
     """Method to its trial means."""
     reference: str | None = None
     """Method that differences are taken to."""
+    named: str = "source"
+    """What the one domain of a run is that is unlike the others: source or target."""
 
     @staticmethod
-    def of(dataset: str, tables: Mapping[str, list[Row]], reference: str | None) -> Comparison:
-        """From one table for each source."""
+    def of(dataset: str, tables: Mapping[str, list[Row]], reference: str | None, named: str = "source") -> Comparison:
+        """From one table for each source, or target."""
         labels = {row.name: row.label for table in tables.values() for row in table}
         runs: dict[str, dict[Run, float]] = {name: {} for name in labels}
         for source, table in tables.items():
             for row in table:
                 runs[row.name] |= {(source, *run): value for run, value in row.runs.items()}
-        return Comparison(dataset, labels, tuple(tables), runs, reference if reference in labels else None)
+        return Comparison(dataset, labels, tuple(tables), runs, reference if reference in labels else None, named)
 
     def part(self, method: str, source: str | None = None) -> dict[Run, float]:
         """A method's trial means for one source; None: for all of them together."""
@@ -58,7 +60,7 @@ class Comparison:
             {
                 "method": method,
                 "label": label,
-                "source": source or EVERY,
+                "source": source or f"all runs of all {self.named}s",
                 **asdict(self.sample(method, source)),
                 "difference": asdict(found) if (found := self.difference(method, source)) else None,
             }
@@ -72,4 +74,10 @@ class Comparison:
             method: [{"source": s, "source_model": m, "trial": t, "mean": v} for (s, m, t), v in found.items()]
             for method, found in self.runs.items()
         }
-        return {"dataset": self.dataset, "reference": self.reference, "rows": self.flat(), "runs": runs}
+        return {
+            "dataset": self.dataset,
+            "named": self.named,
+            "reference": self.reference,
+            "rows": self.flat(),
+            "runs": runs,
+        }

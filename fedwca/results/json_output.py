@@ -140,6 +140,7 @@ class ShownBaseline(_Printed):
     label: str
     paper: str
     reading: str
+    start: str | None = None
     aggregator: str
     pseudo_labeler: str
     objectives: list[str]
@@ -164,7 +165,7 @@ class PrintedDifference(_Printed):
 
 
 class ComparisonRow(_Printed):
-    """A method over one source, or over all."""
+    """A method over one source, or target, or over all; ``source`` is its name in both cases."""
 
     method: str
     label: str
@@ -176,7 +177,7 @@ class ComparisonRow(_Printed):
 
 
 class SourceTrialMean(TrialMean):
-    """One run of a method from a source."""
+    """One run of a method from a source, or for a target."""
 
     source: str
 
@@ -185,6 +186,8 @@ class PrintedComparison(_Printed):
     """``fedwca compare --format json``."""
 
     dataset: str
+    named: Literal["source", "target"] = "source"
+    """What the domain called ``source`` in rows and runs is."""
     reference: str | None
     rows: list[ComparisonRow]
     runs: dict[str, list[SourceTrialMean]]

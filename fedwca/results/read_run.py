@@ -43,6 +43,11 @@ class Run:
         return self.about["config"]  # type: ignore[no-any-return]
 
     @property
+    def first_model(self) -> str:
+        """What its clients begin with, in words."""
+        return first_model(self.config)
+
+    @property
     def methods(self) -> Mapping[str, Mapping[str, Any]]:
         """By name: label, rounds, components; the composed method is last."""
         return self.about["methods"]  # type: ignore[no-any-return]
@@ -201,6 +206,15 @@ def special_domain(config: Mapping[str, Any]) -> str:
     ('source mnist', 'target usps')
     """
     return f"target {config['target']}" if config.get("target") else f"source {config.get('source')}"
+
+
+def first_model(config: Mapping[str, Any]) -> str:
+    """What a run's clients begin with: a source model that was trained at the server, or one that nobody has trained.
+
+    >>> first_model({"source": "mnist"}), first_model({"source": None, "target": "usps"})
+    ('source model', 'untrained model')
+    """
+    return "untrained model" if config.get("target") else "source model"
 
 
 def run_title(dataset: str, special: str, clients: int, rounds: int, seed: int) -> str:

@@ -81,8 +81,8 @@ def narrow_columns() -> list[ResultColumn]:
 
 
 def comparison_table(found: Comparison) -> Table:
-    """A row per method: a column per source, all runs together where there are several sources, the difference."""
-    several = len(found.sources) > 1
+    """A row per method: a column per source, or target, all runs together where they are several, the difference."""
+    several, named = len(found.sources) > 1, found.named
     reference = found.labels[found.reference] if found.reference else None
     columns = ["method", *found.sources, *(["Avg."] if several else [])]
     columns += [f"to {reference} [95 % CI]", "Wilcoxon p"] if reference else []
@@ -96,17 +96,17 @@ def comparison_table(found: Comparison) -> Table:
         lines.append([label, *cells])
     counts = {found.sample(method, source).n for method in found.labels for source in found.sources}
     each = " to ".join(map(str, sorted({min(counts), max(counts)})))
-    what = "source" if several else f"source {found.sources[0]}"
+    what = named if several else f"{named} {found.sources[0]}"
     title = f"{found.dataset}: accuracy in percent after the last round, by {what}"
-    notes = [f"Mean ± std (ddof 1) over n = {each} runs (source models × trials) of a source."]
+    notes = [f"Mean ± std (ddof 1) over n = {each} runs (source models × trials) of a {named}."]
     if several:
         total = max(found.sample(method).n for method in found.labels)
         notes.append(
-            f"Avg.: mean ± std over all {total} runs of all sources, so its spread is also that between sources."
+            f"Avg.: mean ± std over all {total} runs of all {named}s, so its spread is also that between {named}s."
         )
     if reference:
         notes.append(
-            "Differences are paired by source, source model and trial; Student's t interval; "
+            f"Differences are paired by {named}, source model and trial; Student's t interval; "
             f"Wilcoxon signed-rank from {FEWEST} pairs on."
         )
     return Table(title, tuple(columns), lines, notes)

@@ -230,11 +230,14 @@ def read_lines(run: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _with_nan(record: dict[str, Any]) -> dict[str, Any]:
-    """Null among a record's per-client values means that there was nothing to measure."""
-    return {
-        key: [math.nan if item is None else item for item in value] if isinstance(value, list) else value
-        for key, value in record.items()
-    }
+    """Null among a record's per-client values, grouped by name or not, means that there was nothing to measure."""
+
+    def read(value: Any) -> Any:
+        if isinstance(value, list):
+            return [math.nan if item is None else item for item in value]
+        return _with_nan(value) if isinstance(value, dict) else value
+
+    return {key: read(value) for key, value in record.items()}
 
 
 def _read_if_there(file: Path, schema: type[BaseModel], wrong: str) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -15,7 +17,13 @@ from fedwca.runs.choose_device import resolve_device
 
 
 def central_model(
-    central: Central, config: RunConfig, engine: Engine, metrics: Metrics, start: TrainedSource, seed: int
+    central: Central,
+    config: RunConfig,
+    engine: Engine,
+    metrics: Metrics,
+    start: TrainedSource,
+    seed: int,
+    progress: Callable[[int, int], None] = lambda epoch, epochs: None,
 ) -> TrainedSource:
     """The model that a central method makes of a trial's training images, from the cache where it is there.
 
@@ -26,6 +34,7 @@ def central_model(
         metrics: know domains, and the labels that an oracle is shown.
         start: the model to begin with.
         seed: of the trial.
+        progress: told (epochs done, epochs).
     """
     members: dict[str, list[int]] = {}
     for client, name in enumerate(metrics.domains):
@@ -42,4 +51,4 @@ def central_model(
         images(targets),
         torch.cat([metrics.training_truth(k) for k in targets]) if central.oracle else None,
     )
-    return train_central(central, data, start, config.central_training, seed, resolve_device(config.device))
+    return train_central(central, data, start, config.central_training, seed, resolve_device(config.device), progress)

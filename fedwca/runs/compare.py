@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from fedwca.config.compose_methods import partition_of
 from fedwca.config.method_spec import parse_method
 from fedwca.config.resolve_config import domain_of
 from fedwca.datasets import datasets
@@ -34,7 +35,7 @@ def run_comparison(
         methods: baselines, or compositions such as ``fedwca:ta=0.05``.
         domains: source domains, or targets; ``all``: each in turn; none: the data set's own default.
         reference: method that differences are taken to; None: fedavg if it is run.
-        out: folder of run folders, one a source.
+        out: folder of run folders, one a source or target.
         reporter: told how it goes.
 
     Raises:
@@ -50,7 +51,8 @@ def run_comparison(
         collect_runs(one, out, reporter) for one in chosen_domains(replace(request, layer=layer, said=own), domains)
     ]
     tables = {str(domain_of(found.config)): found.table for found in gathered}
-    return Comparison.of(dataset_name(gathered[-1].config), tables, base)
+    config = gathered[-1].config
+    return Comparison.of(dataset_name(config), tables, base, partition_of(config).named)
 
 
 def chosen_domains(request: RunRequest, names: Sequence[str], catalogue: bool = False) -> list[RunRequest]:

@@ -32,6 +32,8 @@ class Progress:
     """(method, mean accuracy in percent) when a method ends; NaN where nothing was left to do."""
     warn: Callable[[str], None] = lambda message: None
     """A sentence for the user."""
+    central: Callable[[str, int, int], None] = lambda label, epoch, epochs: None
+    """(method, epochs done, epochs) of a method that trains where all domains are at one place."""
 
 
 NO_PROGRESS = Progress()

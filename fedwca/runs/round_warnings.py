@@ -41,8 +41,8 @@ class WarnOnce:
         for client, why in record.get("refused", {}).items():
             self._once(
                 f"refused {client} {method.name}",
-                f"{method.label}: in round {record['round']} client {client}'s answer is refused: it {why}; the mean "
-                "is made without it",
+                f"{method.label}: in round {record['round']} client {client}'s answer is refused ({why}); the "
+                "mean is made without it",
             )
         if warning := outcome.notes.get("warning"):
             self._once(f"clusterer {method.name}", f"{method.label}: {warning}")

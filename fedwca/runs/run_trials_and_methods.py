@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from fedwca.config.compose_methods import component
@@ -116,13 +117,14 @@ class _Bench:
             if units:
                 yield from self.run_method(method, rounds, units, engines, trials)
 
-    def start_of(self, method: Method, unit: Unit, engine: Engine, trial: Trial) -> TrainedSource:
-        """The model that a method starts from: the run's, or one that it trains itself."""
+    def start_of(self, method: Method, label: str, unit: Unit, engine: Engine, trial: Trial) -> TrainedSource:
+        """The model that a method starts from: the run's, or one that it trains itself; ``label`` says which run."""
         model = self.models[unit.source_model]
         if method.start is None:
             return model
         seed = fold_key([self.config.seed + unit.source_model, unit.trial, "central"]) >> 1
-        return central_model(method.start, self.config, engine, trial.metrics, model, seed)
+        tell = partial(self.progress.central, label)
+        return central_model(method.start, self.config, engine, trial.metrics, model, seed, tell)
 
     def run_method(
         self,
@@ -139,7 +141,7 @@ class _Bench:
         points, accuracy, digests = {}, dict.fromkeys(units, math.nan), {}
         for i, unit in units.items():
             engine = engines.engines[i]
-            model = self.start_of(method, unit, engine, trials[i])
+            model = self.start_of(method, label, unit, engine, trials[i])
             digests[i] = model.digest
             point = self.keeper.restore(unit, engine, model.digest)
             if point is None:

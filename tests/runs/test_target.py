@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 import torch
 
+from fedwca.aggregators.mdmgb import MDMGB
 from fedwca.config.resolve_config import resolve_plan
+from fedwca.core.messages import Predictions
 from fedwca.data.dataset import Domain, FederatedDataset
 from fedwca.data.partition import leave_one_out, partition
 from fedwca.errors import DataError, UsageError
@@ -91,6 +93,10 @@ def test_a_method_in_a_word_has_a_last_phase() -> None:
         ({"target": "neon", "batch_norm": "local"}, "--batch-norm local"),
         ({"target": "neon", "clusterer": "finch"}, "clusterer 'finch' is not used"),
         ({"partition": "leave_one_out", "source": "photo"}, "has a target; give --target"),
+        ({"target": "neon", "source_training": {"lr": 0.1}}, "with --target nothing is trained so"),
+        ({"finish_training": {"lr": 0.1}}, "with --source nothing is trained so"),
+        ({"central_training": {"lr": 0.1}}, "with --source nothing is trained so"),
+        ({"finish": ["shot"], "target": "neon", "finish_training": {"cuts": 2}}, "none of its epochs is cut"),
         ({"partition": "leave_two_out"}, "no partition 'leave_two_out'; did you mean 'leave_one_out'?"),
     ],
     ids=str,
@@ -252,6 +258,12 @@ def test_compare_goes_over_targets(tmp_path: Path) -> None:
         (["--target", "neom"], 2, "did you mean 'neon'?"),
         (["--target", "neon", "--source", "photo"], 2, "leave out one of both"),
         (["--target", "neon", "--baseline", "fedavg"], 2, "fedavg_labelled"),
+        (["--source", "photo", "--baseline", "pooled"], 2, "belongs to the setting sfda (--target DOMAIN)"),
+        (["--source", "photo", "--aggregator", "mdmgb"], 2, "it needs --target"),
+        (["--source", "photo", "--finish", "shot"], 2, "it needs --target"),
+        (["--target", "neon", "--clusterer", "true"], 2, "leave --clusterer out"),
+        (["--target", "neon", "--epochs", "1", "--rounds", "3", "--set", "training.cuts=2"], 2, "take --rounds 2 or 4"),
+        (["--target", "neon", "--set", "training.cuts=2", "--epochs", "5"], 2, "it needs epochs = 1"),
     ],
     ids=str,
 )
@@ -260,3 +272,87 @@ def test_bad_words_are_said_in_a_sentence(words: list[str], code: int, sentence:
     assert result.code == code
     assert sentence in result.err
     assert "Traceback" not in result.err
+
+
+@pytest.mark.parametrize(
+    ("counts", "words", "code", "sentence"),
+    [
+        ({"a": (9, 9)}, (), 2, "has only the target domain 'a'"),
+        ({"a": (9, 9), "b": (9, 0)}, (), 1, "source domain 'b' has no image of class '1'"),
+        ({"a": (9, 9), "b": (1, 0)}, (), 1, "source domain 'b' has no image of class '1'"),
+        ({"a": (9, 9), "b": (1, 1)}, ("--clients", "2"), 1, "source domain 'b' has 1 training image; it needs 2"),
+        ({"a": (1, 1), "b": (9, 9)}, (), 1, "target domain 'a' has no test image; it needs 3 images or more"),
+    ],
+    ids=str,
+)
+def test_folders_that_do_not_do_are_said_in_a_sentence(
+    counts: dict[str, tuple[int, int]], words: tuple[str, ...], code: int, sentence: str, tmp_path: Path
+) -> None:
+    (tmp_path / "data").mkdir()
+    for name, each in counts.items():
+        labels = np.repeat(np.arange(2), each)
+        np.savez(tmp_path / "data" / f"{name}.npz", images=np.zeros((len(labels), 8, 8, 3), np.uint8), labels=labels)
+    out = tmp_path / "run"
+    result = call("bench", "--data", str(tmp_path / "data"), "--target", "a", "--out", str(out), *words)
+    assert (result.code, out.exists()) == (code, False)
+    assert sentence in result.err
+    assert "Traceback" not in result.err
+
+
+def test_an_answer_that_is_refused_is_said_with_its_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, asked = MDMGB.answer, []
+
+    def spoil(self: MDMGB, predictions: Predictions, own: torch.Tensor | None) -> Any:
+        asked.append(own)
+        found = real(self, predictions, own)
+        return {"centroids": torch.full_like(found["centroids"], math.nan)} if len(asked) == 3 else found
+
+    monkeypatch.setattr(MDMGB, "answer", spoil)
+    words = ("--target", "neon", "--samples", "25", "--rounds", "1", "--baseline", "none", "--workers", "1")
+    result = call("bench", *words, "--set", "model.bottleneck=8", "--device", "cpu", "--out", str(tmp_path / "run"))
+    assert result.code == 0, result.err
+    assert (
+        "client 2's answer is refused (centroids has values that are not finite); the mean is made without it"
+        in result.err
+    )
+    (record,) = [one for one in records(tmp_path / "run") if one["method"] == "sfda" and one["round"] == 0]
+    assert record["refused"] == {"2": "centroids has values that are not finite"}
+    assert record["gathered"][0][3] == 0
+    assert sum(record["gathered"][0]) == pytest.approx(1)
+
+
+WORDS = ("--samples", "25", "--rounds", "1", "--set", "model.bottleneck=8", "--device", "cpu")
+
+
+def test_tables_over_targets_speak_of_targets(tmp_path: Path) -> None:
+    central = ("--set", "central_training.epochs=2")
+    result = call(
+        "compare", "fedavg-labelled", "oracle", "--target", "neon", "--target", "photo", *WORDS, *central,
+        "--out", str(tmp_path / "runs"),
+    )  # fmt: skip
+    assert result.code == 0, result.err
+    assert "by target" in result.out
+    assert "of all targets" in result.out
+    assert "all sources" not in result.out
+    assert "Oracle (ORACLE)" in result.out
+    assert "Oracle (ORACLE): epoch 0 of 2, all domains at one place" in result.err
+
+
+def test_a_sweep_tries_the_target_that_was_named(tmp_path: Path) -> None:
+    result = call(
+        "sweep", "--target", "photo", *WORDS, "--param", "finish_training.lr=0.1,0.01", "--out", str(tmp_path),
+        "--set", "finish_training.epochs=1",
+    )  # fmt: skip
+    assert result.code == 0, result.err
+    assert "sfda: density after the last round" in result.out
+    made = [
+        json.loads((path / "config.json").read_text())["config"]["target"] for path in (tmp_path / "runs").iterdir()
+    ]
+    assert made == ["photo", "photo"]
+
+
+def test_the_page_speaks_of_the_model_it_began_with(run: Path) -> None:
+    assert call("report", str(run)).code == 0
+    page = (run / "report.html").read_text()
+    assert '"first_model":"untrained model"' in page.replace('": "', '":"')
+    assert "the source model it began from" not in page

@@ -14,7 +14,7 @@ from fedwca.results.table_rows import Record, deviation
 
 
 def accuracy(run: Run) -> Any:
-    """Mean over clients by round, 0 being the source model; a band of one standard deviation where runs are several.
+    """Mean over clients by round from the model they begin with; a band of one standard deviation over several runs.
 
     Raises:
         NotDrawn: no rounds were kept.
@@ -30,7 +30,7 @@ def accuracy(run: Run) -> Any:
         ends.append((last, name))
     count = len(run.runs)
     band = f"; band: one standard deviation over {count} runs" if count > 1 else "; one run, so no spread"
-    axis.set(xlabel="round (0: the source model)", ylabel="test accuracy (%)", title="Mean over clients" + band)
+    axis.set(xlabel=f"round (0: the {run.first_model})", ylabel="test accuracy (%)", title="Mean over clients" + band)
     axis.xaxis.get_major_locator().set_params(integer=True)
     style.remove_frame(axis)
     style.legend(made, axis, len(names))
@@ -38,7 +38,7 @@ def accuracy(run: Run) -> Any:
 
 
 def need_rounds(run: Run) -> None:
-    """Refuse a run without a round after the source model.
+    """Refuse a run without a round after the model that clients begin with.
 
     Raises:
         NotDrawn: there is none.
@@ -46,7 +46,7 @@ def need_rounds(run: Run) -> None:
     if not run.records:
         raise style.NotDrawn("rounds.jsonl is not in the folder")
     if all(record["round"] < 0 for record in run.records):
-        raise style.NotDrawn("no round was run, only the source model was measured")
+        raise style.NotDrawn(f"no round was run, only the {run.first_model} was measured")
 
 
 def mean_by_round(records: list[Record], field: str) -> dict[int, list[float]]:

@@ -74,7 +74,7 @@ def _confusion(choice: PictureRequest) -> Any:
 def _embedding(choice: PictureRequest) -> Any:
     m = choice.models()
     how: Any = choice.how
-    return pictures.embedding(m.before, m.after, m.truth, m.classes, m.domains, m.title, how)
+    return pictures.embedding(m.before, m.after, m.truth, m.classes, m.domains, m.title, how, choice.run.first_model)
 
 
 def _mistakes(choice: PictureRequest) -> Any:

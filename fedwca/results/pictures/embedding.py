@@ -19,17 +19,19 @@ def embedding(
     domains: Sequence[str],
     title: str,
     how: Literal["pca", "tsne"] = "tsne",
+    first: str = "source model",
 ) -> Any:
-    """Four panels: source model and delivered models, by true class and by true domain.
+    """Four panels: the model that clients begin with and delivered models, by true class and by true domain.
 
     Args:
-        before: features ``[N, q]`` by the source model, K arrays.
+        before: features ``[N, q]`` by the model that clients begin with, K arrays.
         after: the same by the model each client ends with.
         truth: class of each image ``[N]``, K arrays.
         classes: their names.
         domains: true domain of each client.
         title: what was run.
         how: principal components, or t-SNE with a fixed seed, which shows neighbourhoods and no distances.
+        first: what clients begin with, in words.
 
     Raises:
         NotDrawn: fewer than five images.
@@ -48,7 +50,7 @@ def embedding(
     )
     axes = made.subplots(2, 2)
     size = 16 if len(names) > 300 else 30
-    for column, (which, features) in enumerate((("source model, before", before), ("delivered models, after", after))):
+    for column, (which, features) in enumerate(((f"{first}, before", before), ("delivered models, after", after))):
         flat = project_to_plane(np.concatenate([np.asarray(f) for f in features])[::step], how)
         _by_class(axes[0, column], flat, true, classes, size)
         for domain, look in style.domain_looks(domains).items():

@@ -25,6 +25,6 @@ class Models:
     predicted: Sequence[Any]
     """Class the delivered model gives ``[N]``."""
     before: Sequence[Any]
-    """Features by the source model ``[N, q]``."""
+    """Features by the model that clients begin with ``[N, q]``."""
     after: Sequence[Any]
     """Features by the delivered model ``[N, q]``."""

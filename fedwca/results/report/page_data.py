@@ -45,6 +45,7 @@ def _of(run: Run, name: str, room: int) -> dict[str, Any]:
         units.append({"source_model": one[0], "trial": one[1], "methods": unit})
     return {
         "name": printable(name),
+        "first_model": run.first_model,
         "methods": methods,
         "domains": [*map(printable, run.domains)],
         "units": units,

@@ -29,15 +29,15 @@ def run_warnings(run: Run) -> list[str]:
     found += [f"{sentence}." for sentence in last_phase_notes(run.records, run.labels)]
     for name, label in run.labels.items():
         records = run.rounds(name)
-        found += [f"{label}: {text}" for text in _of(records)]
+        found += [f"{label}: {text}" for text in _of(records, run.first_model)]
     if run.records and len(run.runs) == 1:
         found.append("There is one run only (one source model, one trial), so nothing says how much differs by chance.")
     return found
 
 
-def _of(records: Sequence[Record]) -> Iterator[str]:
+def _of(records: Sequence[Record], first_model: str) -> Iterator[str]:
     yield from _collapsed(records)
-    yield from _worse(records)
+    yield from _worse(records, first_model)
     yield from _divided(records)
     yield from _alone(records)
     yield from _tied(records)
@@ -66,8 +66,8 @@ def _collapsed(records: Sequence[Record]) -> Iterator[str]:
         )
 
 
-def _worse(records: Sequence[Record]) -> Iterator[str]:
-    """A method that ends below the source model it began from."""
+def _worse(records: Sequence[Record], first_model: str) -> Iterator[str]:
+    """A method that ends below the model it began from."""
     ends: dict[tuple[int, int], Record] = {}
     starts: dict[tuple[int, int], Record] = {}
     for record in records:
@@ -76,7 +76,7 @@ def _worse(records: Sequence[Record]) -> Iterator[str]:
     both = [unit for unit in ends if unit in starts]
     before, after = (mean(mean(group[u]["accuracy"]) for u in both) for group in (starts, ends))
     if both and after < before:
-        yield f"ends below the source model it began from ({before:.1f} % before, {after:.1f} % after)."
+        yield f"ends below the {first_model} it began from ({before:.1f} % before, {after:.1f} % after)."
 
 
 def _divided(records: Sequence[Record]) -> Iterator[str]:
