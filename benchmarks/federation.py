@@ -20,7 +20,7 @@ from typing import Any
 
 from federation_trials import Case, Trials
 
-from fedwca.deploy.client import Privacy
+from fedwca.deploy.privacy import Privacy
 from fedwca.results.environment import describe_environment
 from fedwca.results.write_run import to_plain
 

@@ -10,9 +10,10 @@ import torch
 
 from fedwca.config.resolve_config import resolve_plan
 from fedwca.data.metrics import mean
-from fedwca.deploy.client import Client, Privacy
+from fedwca.deploy.client import Client
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.in_process import run_in_process
+from fedwca.deploy.privacy import Privacy
 from fedwca.deploy.server_context import ModelSignatures
 from fedwca.deploy.server_rules import Rules
 from fedwca.deploy.session import Session

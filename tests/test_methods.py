@@ -21,8 +21,9 @@ from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.errors import FedwcaError
 from fedwca.federated.method import Method
+from fedwca.federated.participation import sample_clients
 from fedwca.federated.round import Outcome, init_server, run_round
-from fedwca.federated.server import Server, sample_clients
+from fedwca.federated.server import Server
 from fedwca.federated.source_model import SourceTraining
 from fedwca.functional import blend_weights, soft_cluster_weights
 from fedwca.objectives.prototype_contrastive import PrototypeContrastive

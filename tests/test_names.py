@@ -19,7 +19,6 @@ MEANT_FILES: dict[str, tuple[set[str], str]] = {
     "finch.py": ({"clusterers", "functional"}, "a component, whose name is a word of users, and its equation"),
     "ladd.py": ({"aggregators", "clusterers"}, "two components of one method, whose name is a word of users"),
     "neighbours.py": ({"functional", "results/pictures"}, "an equation, and a picture, whose name is a word of users"),
-    "weights.py": ({"functional", "results/pictures"}, "an equation, and a picture, whose name is a word of users"),
     "client.py": ({"cli", "deploy"}, "a command and what it calls"),
     "compare.py": ({"cli", "runs"}, "a command and what it calls"),
     "join.py": ({"cli", "newcomers"}, "a command and what it calls"),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import traceback
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -34,7 +34,7 @@ from fedwca.cli import (
 from fedwca.cli.empty_values import refuse_empty
 from fedwca.cli.ranks import leave_ranks, mute_rank
 from fedwca.cli.sigterm import sigterm_as_ctrl_c
-from fedwca.cli.terminal import prepare_streams, say
+from fedwca.cli.terminal import drop_unwritten, prepare_streams, say
 from fedwca.core.printable import printable
 from fedwca.errors import FedwcaError
 
@@ -104,12 +104,12 @@ def run(arguments: Sequence[str]) -> int:
             say(f"Error: {error}", err=True)
             return error.exit_code
         except BrokenPipeError:
-            _drop_output()  # the reader has gone (| head); nothing is left to say
+            drop_unwritten(sys.stdout)  # the reader has gone (| head); nothing is left to say
             return 1
         except OSError as error:
             if debug:
                 raise
-            _drop_output()
+            drop_unwritten(sys.stdout)
             say(f"Error: {_say_what_failed(error)}", err=True)
             return 1
         except KeyboardInterrupt:
@@ -142,19 +142,12 @@ def _dispatch(arguments: Sequence[str]) -> int:
         return left.code if isinstance(left.code, int) else 1
     except WrongArguments as error:
         error.message = printable(error.message, lines=True)
-        rich_format_error(error)
+        with suppress(OSError):  # as with `say`, what stderr cannot take stops nothing
+            rich_format_error(error)
         return error.exit_code
     except typer.Abort:
         say("Stopped.", err=True)
         return 1
-
-
-def _drop_output() -> None:
-    """Where the output cannot be written, what is left of it goes nowhere, not even at shutdown."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _say_what_failed(error: OSError) -> str:
@@ -181,4 +174,6 @@ def main() -> None:
         traceback.print_exc()
         code = error.exit_code
     leave_ranks(code, unsaid)
+    for stream in (sys.stdout, sys.stderr):
+        drop_unwritten(stream)
     sys.exit(code)

@@ -44,7 +44,7 @@ def command(
     Runs that are in the --out folder already are reused. For example: fedwca compare fedavg fedwca --trials 3
     """
     need_one_process("fedwca compare")
-    from fedwca.cli.printing import print_in
+    from fedwca.cli.printing import print_in, saying_what_is_kept
     from fedwca.cli.reporter import ConsoleReporter
     from fedwca.results.results_table import comparison_table
     from fedwca.runs.compare import run_comparison
@@ -58,4 +58,5 @@ def command(
     request = RunRequest(layer, asked.pairs, asked.preset, asked.file)
     reporter = ConsoleReporter(silent=form is not Format.table)
     found = run_comparison(request, methods, source or target or [], reference, out, reporter)
-    print_in(form, comparison_table(found), found.plain(), found.flat())
+    with saying_what_is_kept(f"the runs are whole, they are in {out}"):
+        print_in(form, comparison_table(found), found.plain(), found.flat())

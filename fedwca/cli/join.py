@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -36,6 +38,7 @@ def command(
     For example: fedwca join runs/first --data photos/ --adapt 5 --out joined
     """
     from fedwca.cli.predict import write
+    from fedwca.cli.printing import saying_what_is_kept
     from fedwca.export.load_model import serve_model
     from fedwca.export.model_from_run import input_side, newcomer_note
     from fedwca.export.predict import predict
@@ -64,13 +67,30 @@ def command(
         say(f"Warning: {len(found) - len(pixels)} of {len(found)} images could not be read", err=True)
     joined = join(load_federation(reopened), stack_images(pixels), by, adapt)
     about = newcomer_note(reopened, joined, len(pixels))
-    card = export(folder / FILES[0], "safetensors", joined.network, about)
     answers = list(predict(serve_model(joined.network, about), found))
-    write(folder / FILES[2], answers, 1)
-    print_joined(joined)
+    with all_or_none(folder):
+        card = export(folder / FILES[0], "safetensors", joined.network, about)
+        write(folder / FILES[2], answers, 1)
     classes = [answer.best[0][0] for some in answers for answer in some if answer.best]
-    say("Labels: " + ", ".join(f"{classes.count(name)} × {name}" for name in about.classes if name in classes))
-    say(f"wrote {folder / FILES[0]}, {card} and {folder / FILES[2]}")
+    with saying_what_is_kept(f"the model, its card and its predictions are whole, in {folder}"):
+        print_joined(joined)
+        say("Labels: " + ", ".join(f"{classes.count(name)} × {name}" for name in about.classes if name in classes))
+        say(f"wrote {folder / FILES[0]}, {card} and {folder / FILES[2]}")
+
+
+@contextmanager
+def all_or_none(folder: Path) -> Iterator[None]:
+    """Write all files of a client inside, or none: where one cannot be written, a later try finds the folder free."""
+    there = folder.exists()
+    try:
+        yield
+    except BaseException:
+        for name in FILES:
+            (folder / name).unlink(missing_ok=True)
+        if not there:
+            with suppress(OSError):  # not made yet, or somebody else writes there
+                folder.rmdir()
+        raise
 
 
 def print_joined(joined: JoinedClient) -> None:

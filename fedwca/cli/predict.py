@@ -87,7 +87,7 @@ def write(out: Path | None, answers: Iterable[list[Answer]], top: int) -> tuple[
         FedwcaError: the file cannot be written.
     """
     from fedwca.core.files import write_atomically
-    from fedwca.core.printable import spreadsheet_cell
+    from fedwca.results.tables import spreadsheet_cell
 
     counts = [0, 0]
 

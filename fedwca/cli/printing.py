@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from shlex import quote
 from typing import Any
 
@@ -23,22 +24,33 @@ from fedwca.results.write_run import to_plain
 from fedwca.runs.execute_run import FinishedRun
 
 
+@contextmanager
+def saying_what_is_kept(kept: str) -> Iterator[None]:
+    """Print inside, to the end; work that is done is not lost where its output cannot be written.
+
+    Args:
+        kept: what there is, and where; a clause for the error.
+
+    Raises:
+        FedwcaError: the output cannot be written.
+    """
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise FedwcaError(f"the output cannot be written ({error.strerror or error}); {kept}") from None
+
+
 def print_finished(done: FinishedRun, as_json: bool) -> None:
     """The JSON summary, or a row per method, a column per target domain, mean ± std over runs, to FedAvg.
 
     Raises:
         FedwcaError: the output cannot be written; says where the results are.
     """
-    try:
+    with saying_what_is_kept(f"the run is whole, its results are in {done.path}"):
         _print_results(done, as_json)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        why = error.strerror or error
-        raise FedwcaError(
-            f"the output cannot be written ({why}); the run is whole, its results are in {done.path}"
-        ) from None
 
 
 def _print_results(done: FinishedRun, as_json: bool) -> None:

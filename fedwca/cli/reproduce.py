@@ -58,11 +58,11 @@ def command(
     fedwca reproduce table2 --quick --dataset digit-five --data DATA --source mnist
     """
     need_one_process("fedwca reproduce")
-    from fedwca.cli.printing import print_in
+    from fedwca.cli.printing import print_in, saying_what_is_kept
     from fedwca.cli.reporter import ConsoleReporter
+    from fedwca.reproduce.communications_table import message_table
     from fedwca.reproduce.definitions import definition
     from fedwca.reproduce.jobs import ReproductionRequest, announce_jobs, domains_named, plan_jobs, run_job
-    from fedwca.reproduce.message_counts import message_table
     from fedwca.runs.run_request import RunRequest
 
     found = definition(table).chosen(row or [])
@@ -80,6 +80,7 @@ def command(
         return
     for job in planned:
         result = run_job(job, out, reporter)
-        for path in result.figures:
-            say(f"{job.title}: {path}", err=form in (Format.csv, Format.json))
-        print_in(form, result.grid, {"title": job.title, "values": result.values}, result.values)
+        with saying_what_is_kept(f"the runs so far are whole, they are in {out}"):
+            for path in result.figures:
+                say(f"{job.title}: {path}", err=form in (Format.csv, Format.json))
+            print_in(form, result.grid, {"title": job.title, "values": result.values}, result.values)

@@ -68,7 +68,7 @@ def command(
     For example: fedwca sweep fedwca --param aggregator.ta=0.001..0.1:log --tries 10
     """
     need_one_process("fedwca sweep")
-    from fedwca.cli.printing import print_in
+    from fedwca.cli.printing import print_in, saying_what_is_kept
     from fedwca.cli.reporter import ConsoleReporter
     from fedwca.config.read_config_file import read_file
     from fedwca.config.resolve_config import chosen_partition
@@ -92,4 +92,5 @@ def command(
     wanted = Search(request, chosen, ORACLE if oracle else criterion, tries, out)
     found = search(wanted, ConsoleReporter(silent=True))
     whole = {"criterion": wanted.criterion, "direction": wanted.direction, "tries": found}
-    print_in(form, tabulate_tries(wanted, found), whole, found)
+    with saying_what_is_kept(f"the study is whole, it and its runs are in {out}"):
+        print_in(form, tabulate_tries(wanted, found), whole, found)

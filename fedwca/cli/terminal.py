@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import Any, TextIO
 
 import typer
 from rich.console import Console
@@ -27,8 +27,27 @@ def make_console(stderr: bool = False) -> Console:
 
 
 def say(text: object, err: bool = False, nl: bool = True) -> None:
-    """Print a line, or with ``err`` say it on stderr."""
-    typer.echo(printable(str(text), lines=True), err=err, nl=nl)
+    """Print a line, or with ``err`` say it on stderr, where a line that cannot be written stops nothing.
+
+    Raises:
+        OSError: stdout cannot be written.
+    """
+    try:
+        typer.echo(printable(str(text), lines=True), err=err, nl=nl)
+    except OSError:
+        if not err:
+            raise
+        drop_unwritten(sys.stderr)
+
+
+def drop_unwritten(stream: TextIO | None) -> None:
+    """What a stream cannot write goes nowhere, not even at shutdown."""
+    if stream is None:
+        return
+    try:
+        stream.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def prepare_streams() -> None:

@@ -62,6 +62,7 @@ def resolve_plan(
     preset_name: str = "default",
     file: Path | None = None,
     domain: str | None = None,
+    tried: Sequence[tuple[str, str]] = (),
 ) -> RunPlan:
     """Layers put over one another: command line over file over preset over field defaults.
 
@@ -72,6 +73,7 @@ def resolve_plan(
         file: TOML or JSON.
         domain: the source domain, or the target, if nobody names one; None: the data set's own default, if that is
             known before its images are read.
+        tried: like ``pairs``, and put over them: what a search tries.
 
     Raises:
         UsageError: unknown names, bad values, or parts that do not fit each other.
@@ -91,7 +93,8 @@ def resolve_plan(
         # Whatever a file holds is looked up as text here, and checked with the whole configuration.
         dataset, asked = str(top.get("dataset", "digits_mini")), top.get(partition.named) or domain
         base = preset(preset_name, dataset, None if asked is None else str(asked), partition.setting)
-        own = merge(given, parse_set_options(pairs, chosen_names(merge(base, top))))
+        chosen = chosen_names(merge(base, top))
+        own = merge(merge(given, parse_set_options(pairs, chosen)), parse_set_options(tried, chosen))
         return {f"preset {preset_name}": base, "config": written, "CLI": own}
 
     found = layers(domain)

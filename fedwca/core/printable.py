@@ -6,12 +6,9 @@ from __future__ import annotations
 
 import codecs
 import unicodedata
-from typing import Any
 
 JOINERS = "\u200c\u200d"
 """Invisible, but letters of some scripts and some emoji are joined by them."""
-FORMULA = ("=", "+", "-", "@")
-"""What a cell of a spreadsheet begins with that is computed."""
 PLAIN = {
     "–": "-",
     "−": "-",
@@ -56,18 +53,6 @@ def _has_shape(letter: str, lines: bool) -> bool:
 
 def _written_out(letter: str) -> str:
     return letter.encode("unicode_escape").decode("ascii")
-
-
-def spreadsheet_cell(value: Any) -> Any:
-    """A value as it is written into CSV: text is printable, and what would be a formula is preceded by ``'``.
-
-    >>> spreadsheet_cell("=1+1"), spreadsheet_cell(-1.5)
-    ("'=1+1", -1.5)
-    """
-    if not isinstance(value, str):
-        return value
-    shown = printable(value)
-    return f"'{shown}" if shown.lstrip().startswith(FORMULA) else shown
 
 
 def _replace_signs(error: UnicodeError) -> tuple[str, int]:

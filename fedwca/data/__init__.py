@@ -13,7 +13,7 @@ from fedwca.data.dataset import DatasetWarning, Domain, FederatedDataset
 from fedwca.data.folders import read_image_folder
 from fedwca.data.metrics import Metrics
 from fedwca.data.partition import ClientImages, Federation, leave_one_out, partition
-from fedwca.data.readers import read_domains
+from fedwca.data.read_domains import read_domains
 from fedwca.errors import DatasetMissing
 
 __all__ = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import tokenize
 import zipfile
 import zlib
 from dataclasses import dataclass
@@ -16,6 +17,9 @@ from numpy.typing import NDArray
 from fedwca.core.input_files import free_memory, refuse_special
 from fedwca.data.dataset import Images, Integers
 from fedwca.errors import DataError
+
+HEADER_ERRORS = (ValueError, TypeError, SyntaxError, tokenize.TokenError)
+"""What numpy raises for a header that is damaged: it parses it as Python."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +136,7 @@ def _check_sizes(path: Path, archive: zipfile.ZipFile, keys: tuple[str, ...]) ->
                 version = np.lib.format.read_magic(file)
                 read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
                 shape, _, dtype = read(file)
-            except ValueError as error:
+            except HEADER_ERRORS as error:
                 raise DataError(f"{path}: {key} is no array ({error})") from None
             if dtype.hasobject:
                 raise DataError(f"{path}: {key} cannot be read without pickled objects, which could run code")

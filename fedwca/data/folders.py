@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from fedwca.core.files import write_atomically
+from fedwca.data.archives import HEADER_ERRORS
 from fedwca.data.cache import cache_dir
 from fedwca.data.dataset import Images, Integers, sorted_classes
 from fedwca.data.image_files import DECODER, SUFFIXES, decode_image
@@ -80,7 +81,7 @@ def _cached(path: Path, count: int, size: int) -> Images | None:
     try:
         # Copy on write: pages come from the file, and nobody can change it.
         images: Images = np.load(path, mmap_mode="c", allow_pickle=False)
-    except (OSError, EOFError, ValueError):
+    except (OSError, EOFError, *HEADER_ERRORS):
         return None
     return images if images.shape == (count, size, size, 3) and images.dtype == np.uint8 else None
 

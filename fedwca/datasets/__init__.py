@@ -114,7 +114,7 @@ class DatasetSource(Component):
 
     def there(self, root: Path, name: str | None) -> tuple[str, ...]:
         """The catalogued domains that are there, if two or more are; else all, so that reading says what is missing."""
-        from fedwca.data.readers import find_dataset_folder, find_domains
+        from fedwca.data.read_domains import find_dataset_folder, find_domains
 
         folder = find_dataset_folder(root, name)
         found = find_domains(folder) if folder else {}
@@ -123,7 +123,7 @@ class DatasetSource(Component):
 
     def place(self) -> tuple[Path, str | None]:
         """Root and name for `read_domains`: ``<folder>/<name>``, or the folder itself where that holds all domains."""
-        from fedwca.data.readers import find_dataset_folder, find_domains
+        from fedwca.data.read_domains import find_dataset_folder, find_domains
 
         inside = find_dataset_folder(self.folder, self.name) is None and self.folder.is_dir()
         return self.folder, None if inside and set(self.domains) <= set(find_domains(self.folder)) else self.name
@@ -135,7 +135,7 @@ class DatasetSource(Component):
             DataError: a file has another MD5, so it is damaged or another edition.
         """
         from fedwca.data.archives import file_md5
-        from fedwca.data.readers import find_dataset_folder
+        from fedwca.data.read_domains import find_dataset_folder
         from fedwca.errors import DataError
 
         folder = find_dataset_folder(self.folder, self.name) or self.folder
@@ -206,7 +206,7 @@ def find_dataset(name: str, root: Path | None = None, fields: Mapping[str, Any] 
     given = {**({} if root is None else {"root": root}), **(fields or {})}
     if root is None or canonical_name(name) in datasets.names():
         return datasets.build({"name": name, **given})
-    from fedwca.data.readers import find_dataset_folder
+    from fedwca.data.read_domains import find_dataset_folder
 
     if find_dataset_folder(root, name) is None:
         known = ", ".join(datasets.names())

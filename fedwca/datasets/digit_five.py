@@ -70,7 +70,7 @@ class DigitFive(DatasetSource):
 
     def _read(self, size: int, drawn: Callable[[Archive, int], Archive]) -> FederatedDataset:
         from fedwca.data.archives import read_npz
-        from fedwca.data.readers import assemble_dataset, find_dataset_folder, find_domains
+        from fedwca.data.read_domains import assemble_dataset, find_dataset_folder, find_domains
         from fedwca.datasets._digit_five_raw import read_raw_domain
 
         folder = find_dataset_folder(self.folder, self.name) or self.folder

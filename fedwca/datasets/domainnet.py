@@ -84,7 +84,7 @@ class DomainNet(DatasetSource):
         from fedwca.data.archives import Archive
         from fedwca.data.dataset import sorted_classes
         from fedwca.data.folders import decode_cached
-        from fedwca.data.readers import assemble_dataset
+        from fedwca.data.read_domains import assemble_dataset
 
         archives = {}
         for domain, listed in self._listed().items():
@@ -105,7 +105,7 @@ class DomainNet(DatasetSource):
 
     def _place(self) -> Path:
         """The folder of lists and domains: that of the data set, or the root itself where it holds them."""
-        from fedwca.data.readers import find_dataset_folder
+        from fedwca.data.read_domains import find_dataset_folder
 
         return find_dataset_folder(self.folder, self.name) or self.folder
 

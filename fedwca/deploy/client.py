@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import math
-import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -16,6 +13,7 @@ from fedwca.deploy.composition import Composition
 from fedwca.deploy.compression import NamedModels, TopKCompressor
 from fedwca.deploy.deployable_checks import require_covered
 from fedwca.deploy.half_precision import model_slots, wire_types
+from fedwca.deploy.privacy import Privacy, clamp_variances
 from fedwca.deploy.wire_messages import Parcel, row_to_tensors, tensors_problem, tensors_to_row
 from fedwca.engine.client_task import Task, client_draws
 from fedwca.engine.interface import ClientWork, SingleStep
@@ -23,23 +21,6 @@ from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.errors import DataError, Diverged, FedwcaError
 from fedwca.federated.upload_checks import model_problem
-
-
-@dataclass(frozen=True)
-class Privacy:
-    """Clipping and noise on the update, added by the client before anything leaves it."""
-
-    clip: float
-    """Largest L2 norm of the update, trained parameters and BatchNorm statistics together."""
-    noise: float = 0.0
-    """Standard deviation of the Gaussian noise in units of ``clip``."""
-
-    def __call__(self, update: Tensor) -> Tensor:
-        """The update ``[P]`` clipped, with noise that nobody else can draw again."""
-        shrunk = update * min(1.0, self.clip / max(float(update.norm()), 1e-12))
-        # Not the run's keys: whoever knows the seed could take such noise away again.
-        generator = torch.Generator().manual_seed(secrets.randbits(63))
-        return shrunk + torch.randn(update.shape, generator=generator) * (self.noise * self.clip)
 
 
 class Client:
@@ -162,7 +143,7 @@ class Client:
         if self.privacy is not None:
             # The start may depend on the images through the report; the first model sent does not.
             row = (rows[0] + self.privacy(row.cpu() - rows[0].cpu()).to(rows)).clone()
-            self._clamp_variances(row)
+            clamp_variances(row, self.engine.layout)
         report = {name: value[0].float().cpu() for name, value in blend.report.items()}
         if blend.labels is not None:
             report["label"] = blend.labels.cpu()
@@ -183,9 +164,3 @@ class Client:
         models, residual = compressor.compress(row, own, self.residual)
         self.residual = residual if composition.feedback else None
         return models
-
-    def _clamp_variances(self, row: Tensor) -> None:
-        """Noise may not make a running variance negative: the model would be useless to everybody."""
-        for slot in self.engine.layout.statistics:
-            if slot.name.endswith("running_var"):
-                slot.of(row).clamp_(min=math.sqrt(torch.finfo(row.dtype).tiny))

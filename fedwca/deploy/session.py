@@ -28,7 +28,8 @@ from fedwca.deploy.session_state import Names, SessionState
 from fedwca.deploy.wire_messages import Parcel
 from fedwca.errors import UsageError
 from fedwca.federated.method import Method
-from fedwca.federated.server import Server, sample_clients
+from fedwca.federated.participation import sample_clients
+from fedwca.federated.server import Server
 
 log = logging.getLogger("fedwca.deploy")
 

@@ -73,7 +73,11 @@ def export(path: Path, kind: Kind, network: Network, about: ModelDescription) ->
     beside = path.with_name(f"{path.name}.md")
     try:
         write_atomically(path, checked)
-        write_atomically(beside, lambda file: _text(file, model_card(about, path.name, kind)))
+        try:
+            write_atomically(beside, lambda file: _text(file, model_card(about, path.name, kind)))
+        except OSError:
+            path.unlink()  # a model goes nowhere without its card
+            raise
     except OSError as error:
         raise FedwcaError(f"--out {path}: cannot be written ({error.strerror or error})") from None
     return beside

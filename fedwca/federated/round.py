@@ -19,6 +19,7 @@ from fedwca.engine.interface import ClientWork, Engine
 from fedwca.engine.randomness import Keys
 from fedwca.federated.gather_evidence import Evidence, gather_evidence
 from fedwca.federated.method import Method
+from fedwca.federated.participation import sample_clients
 from fedwca.federated.server import (
     Server,
     assign_clusters,
@@ -28,7 +29,6 @@ from fedwca.federated.server import (
     next_state,
     offer_models,
     pool_extras,
-    sample_clients,
     stack_by_client,
     stack_reports,
 )
@@ -169,7 +169,7 @@ def open_round(
         return Task(method.pseudo_labeler, method.objectives, now, draws, shared, training.part(round))
 
     offer = offer_models(round, server, method.aggregator, clients, engine.layout.trained)
-    members = (~find_guests(engine.labels)).nonzero()[:, 0].tolist()
+    members = [k for k, guest in enumerate(find_guests(engine.labels).tolist()) if not guest]
     chosen = [members[place] for place in sample_clients(round, len(members), participation, keys)]
     return OpenRound(round, server, method, engine, keys, domains, offer, shared, task, chosen, done)
 

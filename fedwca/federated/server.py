@@ -6,7 +6,6 @@ the server holds next. The means themselves are `Aggregator.gather`'s weights ti
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +16,7 @@ from torch import Tensor
 from fedwca.core.grouping import GroupingInput, check_labels
 from fedwca.core.interfaces import Aggregator, Clusterer, Objective
 from fedwca.core.messages import Bounded, Offer, Signatures, State
-from fedwca.engine.randomness import Keys, permutation, uniform
+from fedwca.engine.randomness import Keys, uniform
 from fedwca.errors import FedwcaError
 from fedwca.federated.method import Method
 from fedwca.federated.upload_checks import ExpectedUpload, Upload
@@ -46,16 +45,8 @@ def find_guests(labels: Sequence[Tensor | None]) -> Tensor:
     >>> find_guests([None, torch.tensor([3])]).tolist(), find_guests([None, None]).tolist()
     ([True, False], [False, False])
     """
-    lacking = torch.tensor([own is None for own in labels])
-    return lacking & ~lacking.all()
-
-
-def sample_clients(round: int, clients: int, participation: float, keys: Keys) -> list[int]:
-    """Clients that take part in a round: all in round 0, where clusters are made, then a drawn share of them."""
-    if round == 0 or participation == 1:
-        return list(range(clients))
-    number = max(1, builtins.round(participation * clients))
-    return sorted(permutation(keys(round, -1, "participation"), clients)[:number].tolist())
+    some = any(own is not None for own in labels)
+    return torch.tensor([some and own is None for own in labels])
 
 
 def offer_source(clients: int) -> Offer:

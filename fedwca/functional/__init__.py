@@ -13,10 +13,11 @@ from fedwca.functional.adaptation_steps import inner_step, learned_loss, least_e
 from fedwca.functional.agreement import agreement_mask
 from fedwca.functional.augment import strong_augment
 from fedwca.functional.centroids import centroid_similarity, centroid_weights, class_centroids
-from fedwca.functional.client_shares import dirichlet_partition, shard_partition, unit_partition
+from fedwca.functional.cluster_weights import blend_weights, cluster_means, soft_cluster_weights, tempered_softmax
 from fedwca.functional.control_variates import control_update, scaffold_weights
+from fedwca.functional.density_and_alignment import alignment, class_entropy, soft_neighborhood_density
+from fedwca.functional.dirichlet_partition import dirichlet_partition
 from fedwca.functional.domain_distances import moment_distance, multi_kernel_mmd
-from fedwca.functional.evidence import alignment, class_entropy, soft_neighborhood_density
 from fedwca.functional.finch import finch, finch_levels
 from fedwca.functional.label_selection import adaptive_threshold, confident_mask, select_labels
 from fedwca.functional.losses import (
@@ -36,10 +37,10 @@ from fedwca.functional.prototypes import fill_prototypes, prototype_labels, prot
 from fedwca.functional.representations import gaussian_divergence, representation_norm
 from fedwca.functional.reversed_gradient import gradient_reversal, reversal_scale
 from fedwca.functional.rotation import rotated
+from fedwca.functional.shard_partition import shard_partition, unit_partition
 from fedwca.functional.simplex import mixture_ascent, project_simplex
 from fedwca.functional.styles import amplitude_style
 from fedwca.functional.top_k import largest_entries, scatter_entries
-from fedwca.functional.weights import blend_weights, cluster_means, soft_cluster_weights, tempered_softmax
 
 __all__ = [
     "Metric",

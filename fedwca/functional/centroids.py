@@ -7,8 +7,8 @@ from torch import Tensor
 
 from fedwca.errors import UsageError
 from fedwca.functional._rows import normalize_rows
+from fedwca.functional.cluster_weights import tempered_softmax
 from fedwca.functional.prototypes import prototype_labels
-from fedwca.functional.weights import tempered_softmax
 
 
 def class_centroids(

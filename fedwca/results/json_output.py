@@ -144,11 +144,12 @@ class ShownBaseline(_Printed):
     aggregator: str
     pseudo_labeler: str
     objectives: list[str]
-    finish: list[str] = []
     clusterer: str | None
+    start: str | None
+    finish: list[str]
     components: dict[str, dict[str, dict[str, Any]]]
-    training: dict[str, Any] = {}
-    finish_training: dict[str, Any] = {}
+    training: dict[str, Any]
+    finish_training: dict[str, Any]
     rounds: int | None
 
 

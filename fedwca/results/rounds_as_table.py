@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from fedwca.core.files import write_atomically
-from fedwca.core.printable import spreadsheet_cell
 from fedwca.errors import FedwcaError, UsageError
+from fedwca.results.tables import spreadsheet_cell
 
 FORMATS = ("csv", "parquet")
 

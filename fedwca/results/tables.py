@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from fedwca.core.printable import printable, spreadsheet_cell
+from fedwca.core.printable import printable
 from fedwca.results.statistics import Difference, Sample
 
 MISSING = "–"
@@ -139,3 +139,19 @@ def difference_cell(found: Difference | None) -> Cell:
         return Cell("")
     ends = "" if found.low is None or found.high is None else f" [{found.low:+.1f}, {found.high:+.1f}]"
     return Cell(f"{found.mean:+.1f}{ends}", found.mean)
+
+
+FORMULA = ("=", "+", "-", "@")
+"""What a cell of a spreadsheet begins with that is computed."""
+
+
+def spreadsheet_cell(value: Any) -> Any:
+    """A value as it is written into CSV: text is printable, and what would be a formula is preceded by ``'``.
+
+    >>> spreadsheet_cell("=1+1"), spreadsheet_cell(-1.5)
+    ("'=1+1", -1.5)
+    """
+    if not isinstance(value, str):
+        return value
+    shown = printable(value)
+    return f"'{shown}" if shown.lstrip().startswith(FORMULA) else shown

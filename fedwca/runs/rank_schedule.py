@@ -22,10 +22,11 @@ from fedwca.results.write_run import to_plain
 from fedwca.runs.checkpointer import CheckpointStore
 from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.load_data import build_network
+from fedwca.runs.ranks_per_trial import per_trial
 from fedwca.runs.reporter import Progress
 from fedwca.runs.select_engine import choose_engine
 from fedwca.runs.source_models import Tell, source_models
-from fedwca.runs.work_schedule import Record, Schedule, deal_trials, per_trial
+from fedwca.runs.work_schedule import Record, Schedule
 
 
 class RankSchedule(Schedule):
@@ -181,3 +182,19 @@ class RankSchedule(Schedule):
         if self._stop is not None:
             raise self._stop
         self.world.check()
+
+
+def deal_trials(bundles: Sequence[Mapping[Unit, int]], teams: int) -> list[list[Unit]]:
+    """Units of each team: each bundle in turn to the team with the fewest rounds so far.
+
+    >>> a, b, c, d = (Unit(0, 0, name) for name in "abcd")
+    >>> [[unit.method for unit in some] for some in deal_trials([{a: 5}, {b: 10}, {c: 2, d: 2}], 2)]
+    [['a', 'c', 'd'], ['b']]
+    """
+    found: list[list[Unit]] = [[] for _ in range(teams)]
+    rounds = [0] * teams
+    for bundle in bundles:
+        least = rounds.index(min(rounds))
+        found[least].extend(bundle)
+        rounds[least] += sum(bundle.values())
+    return found

@@ -35,6 +35,8 @@ class RunRequest:
     """Keep where the time went, and a trace of one round, in the run folder."""
     said: Mapping[str, str] = field(default_factory=dict)
     """Dotted keys of the layer that a command or one of its options set, such as ``--quick``, with its name."""
+    tried: Sequence[tuple[str, str]] = ()
+    """Like ``pairs``, and put over them: what a search tries."""
 
     def plan(self) -> RunPlan:
         """The layers put over one another; see `fedwca.config.resolve_config.resolve_plan`.
@@ -42,7 +44,7 @@ class RunRequest:
         Raises:
             UsageError: unknown names, bad values, or parts that do not fit each other.
         """
-        found = resolve_plan(self.layer, self.pairs, self.preset, self.file)
+        found = resolve_plan(self.layer, self.pairs, self.preset, self.file, tried=self.tried)
         origins = {
             key: self.said.get(key, origin) if origin == "CLI" else origin for key, origin in found.origins.items()
         }

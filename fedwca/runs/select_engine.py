@@ -128,7 +128,7 @@ def fix_trials_at_once(config: RunConfig, classes: int, clients: Sequence[Client
         classes: M.
         clients: unlabeled images of one federation.
         most: where nobody asks for a number, the most that leaves no rank without work; see
-            `fedwca.runs.work_schedule.together_at_most`.
+            `fedwca.runs.ranks_per_trial.together_at_most`.
 
     Raises:
         UsageError: see `trials_at_once`.

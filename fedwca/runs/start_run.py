@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 import time
-from datetime import datetime
 from pathlib import Path
 
 from fedwca.errors import FedwcaError
@@ -19,6 +17,7 @@ from fedwca.runs.prepare_run import OpenRunFolder, describe_request, prepare_run
 from fedwca.runs.reporter import SILENT, RunReporter
 from fedwca.runs.resume_checks import refuse_other_request, with_canonical_domain
 from fedwca.runs.resume_run import resume_run
+from fedwca.runs.run_folder_name import new_run_path
 from fedwca.runs.run_request import ONE_PROCESS, RunRanks, RunRequest
 
 
@@ -64,10 +63,3 @@ def was_killed_in_set_up(path: Path) -> bool:
         return not is_set_up(read_configuration(path))
     except FedwcaError:
         return False  # damaged: it may have been more
-
-
-def new_run_path(name: str) -> Path:
-    """Where a run goes that is given no folder: named after the time and what is run."""
-    stamp = datetime.now().strftime("%Y%m%d-%H%M%S-%f")[:-3]
-    # Whatever a method is called, its run is a folder in runs/, with a name that can be typed.
-    return Path("runs") / f"{stamp}-{re.sub(r'[^a-zA-Z0-9.,:=+()_-]+', '_', name)[:80]}"

@@ -90,7 +90,7 @@ def search(wanted: Search, reporter: RunReporter) -> list[dict[str, Any]]:
 
 
 def _with(request: RunRequest, values: dict[str, Any]) -> RunRequest:
-    return replace(request, pairs=[*request.pairs, *((key, str(value)) for key, value in values.items())])
+    return replace(request, tried=[(key, str(value)) for key, value in values.items()])
 
 
 def _tried(request: RunRequest, values: dict[str, Any]) -> RunPlan:

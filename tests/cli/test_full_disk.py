@@ -7,10 +7,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
+import numpy as np
 import pytest
 from safetensors import SafetensorError
 
+from fedwca import cli
 from fedwca.core import tensor_files
 
 from .conftest import Run, call
@@ -61,6 +64,68 @@ def test_the_table_that_cannot_be_printed_is_not_lost(
     assert str(plain.folder) in said
     assert run(["list"]) == 1
     assert "Error: the output cannot be written (No space left on device)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [
+        (["compare", "fedavg", "local"], "the runs are whole, they are in kept"),
+        (["sweep", "--param", "training.lr=1,2"], "the study is whole, it and its runs are in kept"),
+        (["reproduce", "table2"], "the runs so far are whole, they are in kept"),
+    ],
+)
+def test_work_of_many_runs_is_not_lost(words: list[str], kept: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    done = Mock(figures=[], values={}, title="one")
+    monkeypatch.setattr("fedwca.runs.compare.run_comparison", Mock(return_value=done))
+    monkeypatch.setattr("fedwca.results.results_table.comparison_table", Mock())
+    monkeypatch.setattr("fedwca.search.study.search", Mock(return_value=[]))
+    monkeypatch.setattr("fedwca.search.study.tabulate_tries", Mock())
+    monkeypatch.setattr("fedwca.reproduce.jobs.plan_jobs", Mock(return_value=[done]))
+    monkeypatch.setattr("fedwca.reproduce.jobs.announce_jobs", Mock())
+    monkeypatch.setattr("fedwca.reproduce.jobs.run_job", Mock(return_value=done))
+    monkeypatch.setattr("fedwca.cli.printing.print_in", full)
+    run = call(*words, "--out", "kept")
+    assert run.code == 1
+    assert run.err == f"Error: the output cannot be written (No space left on device); {kept}\n"
+
+
+def test_a_client_that_could_not_be_written_joins_later(
+    plain: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fedwca.cli import predict
+    from fedwca.export import write_model
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    images = np.random.default_rng(0).integers(0, 255, (6, 16, 16, 3), dtype=np.uint8)
+    np.savez(tmp_path / "client.npz", images=images)
+    monkeypatch.chdir(tmp_path)
+    words = ["join", str(plain.folder), "--data", "client.npz", "--out", "new"]
+    for place, name in ((write_model, "_text"), (predict.csv, "writer")):  # the card, then the table
+        with monkeypatch.context() as patch:
+            patch.setattr(place, name, full)
+            run = call(*words)
+        assert run.code == 1
+        assert "cannot be written (No space left on device)" in run.err
+        assert not (tmp_path / "new").exists()
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", Full())
+        run_in_process = cli.run(words)
+    assert run_in_process == 1
+    assert len(list((tmp_path / "new").iterdir())) == 3
+    assert call(*words).code == 2  # they are whole
+
+
+@FULL_STREAM
+@pytest.mark.parametrize("words", [["list"], ["nosuch"], ["runs", "--root", "nowhere"]])
+def test_errors_that_nobody_can_read_change_no_exit_code(words: list[str]) -> None:
+    with FULL.open("w") as full:
+        done = subprocess.run([sys.executable, "-m", "fedwca", *words], stdout=full, stderr=full, check=False)
+    assert done.returncode == (2 if words == ["nosuch"] else 1)
 
 
 @FULL_STREAM

@@ -110,12 +110,13 @@ def test_a_run_is_in_its_folder_whatever_its_name_is(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     small = ["--clients", "1", "--rounds", "1", "--epochs", "1", "--set", "source_training.epochs=0"]
-    found = call("bench", "--data", str(shades), *small, "--baseline", "none", "--name", "../../../x\x1b[2J")
+    found = call("bench", "--data", str(shades), *small, "--baseline", "none", "--name", "../../../x [2J")
     assert found.code == 0, found.err
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]
     (folder,) = (tmp_path / "runs").iterdir()
     assert folder.name.endswith("-.._.._.._x_2J")
     refused(call("bench", "--data", str(shades), *small, "--name", "x" * 5000), "name", "5000 letters")
+    refused(call("bench", "--data", str(shades), *small, "--name", "x\x1b[2J"), "name", "control characters")
     assert len(list((tmp_path / "runs").iterdir())) == 1
 
 

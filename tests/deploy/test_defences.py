@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fedwca.deploy.client import Client, Privacy
+from fedwca.deploy.client import Client
 from fedwca.deploy.defences import robust_mean
 from fedwca.deploy.in_process import run_in_process
+from fedwca.deploy.privacy import Privacy
 from fedwca.deploy.session import Session
 from fedwca.deploy.wire_messages import Parcel
 

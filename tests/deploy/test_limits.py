@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from fedwca.deploy.client import Client, Privacy
+from fedwca.deploy.client import Client
 from fedwca.deploy.deployable_checks import require_covered
+from fedwca.deploy.privacy import Privacy
 from fedwca.errors import UsageError
 from fedwca.objectives.prototype_contrastive import PrototypeContrastive
 

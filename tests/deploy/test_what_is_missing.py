@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fedwca.deploy.flower.processes import check_reachable, run_with_restarts
+from fedwca.deploy.flower.processes import STEADY, check_reachable, run_with_restarts
 from fedwca.errors import FedwcaError, UsageError
 
 from ..cli.conftest import call
@@ -77,3 +77,26 @@ def test_what_is_tried_again() -> None:
     with pytest.raises(FedwcaError, match="not there"):
         run_with_restarts(["true"], {}, 1, said.append, refuse)
     assert said == []
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_server_that_listens_and_never_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[list[str]] = []
+
+    def start(command: list[str], env: dict[str, str]) -> int:
+        started.append(command)
+        return 1  # as Flower's program ends that has waited so long
+
+    monkeypatch.setattr("fedwca.deploy.flower.processes.run_until_stopped", start)
+    monkeypatch.setattr("fedwca.deploy.flower.processes.PAUSE", 0.01)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        server = "{}:{}".format(*silent.getsockname())
+        given = ["--data", str(tmp_path), "--server", server, "--insecure", "--tries", "2"]
+        run = call("client", str(tmp_path), *given)
+    assert run.code == 1
+    assert "trying again" in run.err
+    assert len(started) == 2
+    wait = started[0][started[0].index("--max-wait-time") + 1]
+    assert 0 < float(wait) <= STEADY / 2

@@ -249,7 +249,7 @@ def truncated(path: Path, tensors: Any) -> Path:
         (lambda folder: truncated(folder / "cut.safetensors", state()), "not a readable checkpoint"),
         (lambda folder: truncated(folder / "cut.pt", state()), "not a readable checkpoint"),
         (lambda folder: write(folder / "list.pt", [1, 2]), "not a readable checkpoint"),
-        (lambda folder: write(folder / "trap.pt", {"x": Trap()}), "not a readable checkpoint"),
+        (lambda folder: write(folder / "trap.pt", {"x": Trap()}), "holds pickled objects beside tensors"),
         (
             lambda folder: write(folder / "few.pt", {k: v for k, v in state().items() if k != "norm.running_var"}),
             "lacks 'norm.running_var' (1 tensors missing)",
@@ -317,7 +317,7 @@ def test_a_disk_that_fills_up_costs_no_result(monkeypatch: pytest.MonkeyPatch, t
     with pytest.warns(UserWarning, match=r"could not be kept in .* \(.*No space left on device"):
         source = pretrain(domain(), ("0", "1"), LeNet(bottleneck=8), SourceTraining(epochs=1), seed=0)
     assert 0 <= source.accuracy <= 100
-    assert list((tmp_path / "sources").iterdir()) == []
+    assert not (tmp_path / "sources").exists()
 
 
 def test_a_cache_that_cannot_be_written_costs_no_result(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

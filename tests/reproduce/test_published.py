@@ -13,9 +13,9 @@ from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import UsageError
 from fedwca.models.lenet import LeNet
 from fedwca.reproduce import communications
+from fedwca.reproduce.communications_table import message_table
 from fedwca.reproduce.definitions import AVERAGE, definition, published_table, quick_settings, reproduction_names
 from fedwca.reproduce.jobs import domains_named
-from fedwca.reproduce.message_counts import message_table
 from fedwca.reproduce.phases_table import phases_apart
 from fedwca.results.statistics import Sample, pool_samples
 from fedwca.results.table_rows import Row

@@ -14,7 +14,7 @@ import pytest
 from fedwca.results.read_run import Run, read_run
 from fedwca.results.report.page import page
 from fedwca.results.report.page_data import page_data
-from fedwca.results.report.page_tables import document, summary_table
+from fedwca.results.report.text_report import document, summary_table
 from fedwca.results.report.warnings import run_warnings
 
 from .runs import write_run

@@ -74,3 +74,9 @@ def test_judged_by_the_last_round_of_each_run() -> None:
     # Labels are behind `accuracy`: without it the criteria still have all they need.
     blind = [{key: value for key, value in r.items() if key != "accuracy"} for r in records]
     assert [judge(blind, criterion) for criterion in CRITERIA] == [3.0, 0.5]
+
+
+def test_what_is_tried_is_put_over_what_is_set() -> None:
+    asked = [("aggregator.ta", "0.2"), ("aggregator.tb", "0.3")]
+    decided = resolve_plan({"baselines": ["fedwca"], "composed": False}, asked, tried=[("aggregator.wca.ta", "0.01")])
+    assert decided.config.components["aggregator"]["wca"] == {"ta": 0.01, "tb": 0.3}

@@ -10,10 +10,11 @@ from typing import Any
 from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedwca.deploy.client import Client, Privacy
+from fedwca.deploy.client import Client
 from fedwca.deploy.client_images import read_images
 from fedwca.deploy.flower.client_secret import identity
 from fedwca.deploy.flower.records import from_record, to_record
+from fedwca.deploy.privacy import Privacy
 from fedwca.deploy.state_files import resume_client, save_client, save_final
 from fedwca.errors import CheckpointError, FedwcaError, UsageError
 

@@ -25,8 +25,12 @@ QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
 }
 """Nothing is sent to Flower's or Ray's makers, and nothing is installed at run time, unless a user sets these."""
-PAUSE, STEADY = 5.0, 60.0
+PAUSE, STEADY = 5.0, 300.0
 """Seconds between two starts of a client; seconds after which one counts as having run."""
+ANSWER = 30
+"""Seconds for which a started client asks a server that does not answer, before its start counts as failed. Flower
+ends at the first attempt that fails later than that, after one to two minutes where connections are taken and nothing
+more: below `STEADY`. Without it, it would ask for ever."""
 
 
 def find_program(name: str) -> str:
@@ -77,7 +81,7 @@ def client_command(client: Path, data: Path, server: str, insecure: bool, settin
     return [
         find_program("flower-supernode"),
         *(["--insecure"] if insecure else secure),
-        *("--superlink", server, "--port", str(free_port())),
+        *("--superlink", server, "--max-wait-time", str(ANSWER), "--port", str(free_port())),
         *("--node-config", " ".join(f"{key}={json.dumps(value)}" for key, value in config.items())),
     ]
 

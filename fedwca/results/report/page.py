@@ -13,7 +13,7 @@ from fedwca.core.dotted_keys import flatten_keys
 from fedwca.core.printable import printable
 from fedwca.results.read_run import Run
 from fedwca.results.report.page_data import page_data
-from fedwca.results.report.page_tables import summary_table, titles
+from fedwca.results.report.text_report import summary_table, titles
 from fedwca.results.report.warnings import run_warnings
 from fedwca.results.tables import MISSING, Cell, Table
 

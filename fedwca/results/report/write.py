@@ -11,7 +11,7 @@ from fedwca.errors import FedwcaError
 from fedwca.results.find_runs import find_run
 from fedwca.results.read_run import read_run
 from fedwca.results.report.page import page
-from fedwca.results.report.page_tables import document
+from fedwca.results.report.text_report import document
 
 Form = Literal["html", "md", "latex"]
 SUFFIXES: dict[str, Form] = {".html": "html", ".htm": "html", ".md": "md", ".tex": "latex"}

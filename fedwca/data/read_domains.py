@@ -17,8 +17,9 @@ from fedwca.data.dataset import DatasetWarning, Domain, FederatedDataset, canoni
 from fedwca.data.folders import is_hidden, read_image_folder
 from fedwca.errors import DataError, DatasetMissing, UsageError
 
-MOST_LABELS = 65_536
-"""Labels without names are numbers below it: a larger one is a mistake, and would be taken for so many classes."""
+MOST_LABELS = 10_000
+"""Labels without names are numbers below it: a larger one is a mistake, and would be taken for so many classes, whose
+means are compared in pairs."""
 LAYOUT = "<root>/<name>/<domain>.npz (images uint8 [N, H, W] or [N, H, W, 3], labels int64 [N]) or \
 <root>/<name>/<domain>/<class>/<image>"
 
@@ -123,7 +124,7 @@ def assemble_dataset(
         where = next(domain for domain, archive in archives.items() if most in archive.labels)
         raise DataError(
             f"data set {name!r}, domain {where!r}: has the label {most}; labels without names are 0 to "
-            f"{MOST_LABELS - 1} at most"
+            f"{MOST_LABELS - 1} at most, more take the key classes"
         )
     classes = sorted_classes(union) or unnamed or tuple(str(label) for label in range(most + 1))
     number = {label: index for index, label in enumerate(classes)}

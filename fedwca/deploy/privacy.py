@@ -1,0 +1,39 @@
+"""Privacy of a client's update: it is clipped and noise is added before anything leaves the client."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedwca.engine.parameter_layout import Layout
+
+
+@dataclass(frozen=True)
+class Privacy:
+    """Clipping and noise on the update, added by the client before anything leaves it."""
+
+    clip: float
+    """Largest L2 norm of the update, trained parameters and BatchNorm statistics together."""
+    noise: float = 0.0
+    """Standard deviation of the Gaussian noise in units of ``clip``."""
+
+    def __call__(self, update: Tensor) -> Tensor:
+        """The update ``[P]`` clipped, with noise that nobody else can draw again."""
+        shrunk = update * min(1.0, self.clip / max(float(update.norm()), 1e-12))
+        # Not the run's keys: whoever knows the seed could take such noise away again.
+        generator = torch.Generator().manual_seed(secrets.randbits(63))
+        return shrunk + torch.randn(update.shape, generator=generator) * (self.noise * self.clip)
+
+
+def clamp_variances(row: Tensor, layout: Layout) -> None:
+    """Make the running variances of a model ``[P]`` positive in place.
+
+    Noise may make one negative: the model would be useless to everybody.
+    """
+    for slot in layout.statistics:
+        if slot.name.endswith("running_var"):
+            slot.of(row).clamp_(min=math.sqrt(torch.finfo(row.dtype).tiny))
