@@ -1,7 +1,7 @@
 """A run killed at any moment, its set-up included, goes on to the same bits by the very command that began it.
 
-A moment is drawn from a seed, over the whole time the run takes: fifty in the slow ring, a few of them in the gate. Most
-runs are on small images; a tenth draw their digits first.
+A moment is drawn from a seed, over the whole time the run takes: fifty in the slow ring, a few of them in the gate.
+Most runs are on small images; a tenth draw their digits first.
 """
 
 from __future__ import annotations
@@ -150,6 +150,7 @@ def test_a_kill_costs_nothing(seed: int, tmp_path: Path, squares: Whole) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("seed", range(50))
 def test_no_kill_costs_anything(seed: int, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     check(seed, tmp_path, request.getfixturevalue("digits" if seed % COLD == DRAWS else "squares"))
