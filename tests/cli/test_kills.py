@@ -150,6 +150,7 @@ def test_a_kill_costs_nothing(seed: int, tmp_path: Path, squares: Whole) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("seed", range(50))
 def test_no_kill_costs_anything(seed: int, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     check(seed, tmp_path, request.getfixturevalue("digits" if seed % COLD == DRAWS else "squares"))

@@ -30,6 +30,8 @@ from fedwca.federated.source_model import SourceTraining
 from fedwca.registry import canonical_name
 from fedwca.reproduce.definitions import definition
 
+from ..cli.conftest import call
+from ..shades import write_shades
 from .pages import PAGES, ROOT, Block, anchors, blocks, commands, files, links, mentions, plugin_files, prose
 
 SIZE = "--rounds 2 --epochs 1 --clients 2 --device cpu"
@@ -96,6 +98,24 @@ def test_a_python_example_runs(
         return
     exec(compile(text, str(block), "exec"), {"__name__": "__main__"})
     assert capsys.readouterr().out or "savez" in text
+
+
+def test_the_plan_in_the_tutorial_is_the_one_that_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    (shown,) = [block.text for block in blocks() if block.page.stem == "tutorial" and "\nMethods: " in block.text]
+    command, dataset, *lines = shown.splitlines()
+    assert dataset.startswith("digits_mini: ")
+    monkeypatch.setattr("fedwca.runs.execute_run.run_bench", stop)
+    words = command.removeprefix("$ fedwca ").replace("runs/first", str(tmp_path / "first")).split()
+    run = call(*words, "--data", str(write_shades(tmp_path / "shades")))
+    # Other data have other values, and another preset.
+    kinds = [
+        [re.split("[:,]", line)[0] for line in found if not line.startswith("From preset")]
+        for found in (lines, run.out.splitlines()[1:])
+    ]
+    assert kinds[0] == kinds[1]
 
 
 def test_every_python_block_of_the_docs_is_run() -> None:

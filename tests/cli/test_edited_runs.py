@@ -1,0 +1,146 @@
+"""Run folders whose JSON holds other values than it should: one sentence, and no other run is hidden.
+
+Each value in the files of a run is replaced by each of some odd ones: all in the slow ring, some that a seed draws in
+the gate.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import call
+
+NAMES = ("config.json", "environment.json", "summary.json", "rounds.jsonl")
+ODD = (
+    None, [], {}, "", "x", "[/b]", "\ud800", "0001-01-01T00:00:00", True, 0, -1, 3.5, 10**30, float("inf"),
+    [None], {"a": None},
+)  # fmt: skip
+WHOLE = (b"", b"\xff\xfe", b"[]", b"null", b"{}", b'"x"', b"[" * 100_000)
+COMMANDS: tuple[tuple[str, ...], ...] = (
+    ("runs", "--root", "runs", "--json"),
+    ("runs", "--root", "runs", "show", "odd"),
+    ("report", "runs/odd", "--out", "made/r.html"),
+    ("plot", "runs/odd", "bars", "--to", "made"),
+    ("export", "runs/odd", "--client", "0", "--out", "made/m.safetensors"),
+    ("runs", "export", "runs/odd", "--out", "made/r.csv"),
+    ("resume", "runs/odd", "--quiet"),
+)
+"""Beside `fedwca compare`, which looks for its runs in a folder of its own."""
+COMPARE = ("compare", "fedavg", "local", "--clients", "1", "--samples", "20", "--rounds", "1", "--epochs", "1")
+SMALL = ("--batch-size", "16", "--device", "cpu", "--set", "source_training.epochs=0", "--set", "model.bottleneck=4")
+
+
+STOPPED = 130
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A file, and what is in it instead."""
+
+    name: str
+    what: str
+    content: bytes
+
+
+def find_places(value: Any, above: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """The way to each value inside; of a list to its first."""
+    inner: list[tuple[str | int, Any]] = []
+    if isinstance(value, dict):
+        inner = list(value.items())
+    elif isinstance(value, list):
+        inner = list(enumerate(value[:1]))
+    for step, found in inner:
+        yield (*above, step)
+        yield from find_places(found, (*above, step))
+
+
+def put(value: Any, place: tuple[str | int, ...], odd: Any) -> bytes:
+    changed = copy.deepcopy(value)
+    inner = changed
+    for step in place[:-1]:
+        inner = inner[step]
+    inner[place[-1]] = odd
+    return json.dumps(changed).encode()
+
+
+def make_edits(run: Path) -> Iterator[Edit]:
+    """Every value of every file by every odd one, and every file by every odd content."""
+    for name in NAMES:
+        first, *rest = (run / name).read_bytes().splitlines() if name.endswith("l") else [(run / name).read_bytes()]
+        value = json.loads(first)
+        for place in find_places(value):
+            for odd in ODD:
+                yield Edit(name, f"{place} = {odd!r}", b"\n".join([put(value, place, odd), *rest]) + b"\n")
+        yield from (Edit(name, repr(content[:9]), content) for content in WHOLE)
+
+
+@pytest.fixture(scope="module")
+def good(shades: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a finished comparison, in ``compared``, and its run as ``runs/good``."""
+    folder = tmp_path_factory.mktemp("edited")
+    done = call(*COMPARE, *SMALL, "--data", str(shades), "--out", str(folder / "compared"))
+    assert done.code == 0, done.err
+    (run,) = (path.parent for path in (folder / "compared").glob("*/config.json"))
+    shutil.copytree(run, folder / "runs/good")
+    return folder
+
+
+def stop(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+def find_problems(edit: Edit, compare: Sequence[str]) -> list[str]:
+    """What each command makes of an edited run, in the working directory."""
+    wrong = []
+
+    def judge(words: Sequence[str]) -> None:
+        run = call(*words)
+        fine = run.code in (0, 1, 2, STOPPED) and "unexpected " not in run.err and "Traceback" not in run.err
+        if not fine or (run.code and not run.err):
+            wrong.append(f"{edit.name} {edit.what}: {' '.join(words[:2])}: {run.code} {run.err.strip()[-300:]}")
+        if words == COMMANDS[0] and (run.code or "good" not in {line["run"] for line in json.loads(run.out)}):
+            wrong.append(f"{edit.name} {edit.what}: hides the run beside it")
+
+    for words in COMMANDS:
+        renew(Path("runs/good"), Path("runs/odd"))
+        (Path("runs/odd") / edit.name).write_bytes(edit.content)
+        judge(words)
+    renew(Path("compared"), Path("again"))
+    for rounds in Path("again").glob("*/rounds.jsonl"):
+        rounds.with_name(edit.name).write_bytes(edit.content)
+    judge(compare)
+    return wrong
+
+
+def renew(good: Path, copied: Path) -> None:
+    shutil.rmtree(copied, ignore_errors=True)
+    shutil.copytree(good, copied)
+
+
+def check(edits: list[Edit], folder: Path, shades: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    # A run that cannot be used is begun anew; nothing is trained here.
+    monkeypatch.setattr("fedwca.runs.execute_run.run_bench", stop)
+    compare = (*COMPARE, *SMALL, "--data", str(shades), "--out", "again")
+    wrong = [problem for edit in edits for problem in find_problems(edit, compare)]
+    assert not wrong, f"{len(wrong)} answers to {len(edits)} edits\n" + "\n".join(wrong)
+
+
+def test_edited_runs_end_in_a_sentence(good: Path, shades: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    edits = random.Random(0).sample(list(make_edits(good / "runs/good")), 150)
+    check(edits, good, shades, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(14400)
+def test_all_edited_runs_end_in_a_sentence(good: Path, shades: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check(list(make_edits(good / "runs/good")), good, shades, monkeypatch)
