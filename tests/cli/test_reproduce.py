@@ -32,7 +32,8 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def reproduce(digits: Path, out: Path, *arguments: str) -> Run:
     given = ["--data", str(digits), "--dataset", "digit-five", "--out", str(out)]
-    return call("reproduce", *arguments, *given, *SMALL.split())
+    trained = "central_training" if "--target" in arguments else "source_training"
+    return call("reproduce", *arguments, *given, *SMALL.replace("source_training", trained).split())
 
 
 def test_the_plan_needs_no_data_and_runs_nothing(tmp_path: Path) -> None:

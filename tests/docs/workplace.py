@@ -82,9 +82,9 @@ class Command:
         if self.words[0] not in BENCHES:
             return []
         extra = [part for name, value in SMALL.items() if name not in self.words for part in (name, value)]
-        extra += ["--set", "source_training.epochs=1", "--device", "cpu"]
+        trained = "central_training" if "--target" in self.words else "source_training"
+        extra += ["--set", f"{trained}.epochs=1", "--device", "cpu"]
         if "--target" in self.words:
-            extra += ["--set", "central_training.epochs=1"]
             extra += [] if "finish_training" in " ".join(self.words) else ["--set", "finish_training.epochs=1"]
         if "sfda" in self.words and "--preset" in self.words:
             extra += ["--model", "lenet"]
