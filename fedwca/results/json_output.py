@@ -140,7 +140,6 @@ class ShownBaseline(_Printed):
     label: str
     paper: str
     reading: str
-    start: str | None = None
     aggregator: str
     pseudo_labeler: str
     objectives: list[str]
