@@ -98,8 +98,8 @@ def stop(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 
-def find_problems(edit: Edit, compare: Sequence[str]) -> list[str]:
-    """What each command makes of an edited run, in the working directory."""
+def find_problems(edit: Edit, commands: Sequence[Sequence[str]]) -> list[str]:
+    """What commands make of an edited run, in the working directory."""
     wrong = []
 
     def judge(words: Sequence[str]) -> None:
@@ -110,14 +110,12 @@ def find_problems(edit: Edit, compare: Sequence[str]) -> list[str]:
         if words == COMMANDS[0] and (run.code or "good" not in {line["run"] for line in json.loads(run.out)}):
             wrong.append(f"{edit.name} {edit.what}: hides the run beside it")
 
-    for words in COMMANDS:
-        renew(Path("runs/good"), Path("runs/odd"))
-        (Path("runs/odd") / edit.name).write_bytes(edit.content)
+    for words in commands:
+        folder = Path("again" if words[0] == "compare" else "runs/odd")
+        renew(Path("compared" if words[0] == "compare" else "runs/good"), folder)
+        for rounds in folder.rglob("rounds.jsonl"):
+            rounds.with_name(edit.name).write_bytes(edit.content)
         judge(words)
-    renew(Path("compared"), Path("again"))
-    for rounds in Path("again").glob("*/rounds.jsonl"):
-        rounds.with_name(edit.name).write_bytes(edit.content)
-    judge(compare)
     return wrong
 
 
@@ -126,21 +124,24 @@ def renew(good: Path, copied: Path) -> None:
     shutil.copytree(good, copied)
 
 
-def check(edits: list[Edit], folder: Path, shades: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(folder)
-    # A run that cannot be used is begun anew; nothing is trained here.
+@pytest.fixture
+def commands(good: Path, shades: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[tuple[str, ...], ...]:
+    """All of them, to be run where the runs are; nothing is trained."""
+    monkeypatch.chdir(good)
     monkeypatch.setattr("fedwca.runs.execute_run.run_bench", stop)
-    compare = (*COMPARE, *SMALL, "--data", str(shades), "--out", "again")
-    wrong = [problem for edit in edits for problem in find_problems(edit, compare)]
-    assert not wrong, f"{len(wrong)} answers to {len(edits)} edits\n" + "\n".join(wrong)
+    return *COMMANDS, (*COMPARE, *SMALL, "--data", str(shades), "--out", "again")
 
 
-def test_edited_runs_end_in_a_sentence(good: Path, shades: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    edits = random.Random(0).sample(list(make_edits(good / "runs/good")), 150)
-    check(edits, good, shades, monkeypatch)
+def test_edited_runs_end_in_a_sentence(commands: tuple[tuple[str, ...], ...]) -> None:
+    draw = random.Random(0)
+    edits = draw.sample(list(make_edits(Path("runs/good"))), 150)
+    # The list of runs reads all of them; the others take their turns.
+    pairs = [(edit, (COMMANDS[0], draw.choice(commands[1:]))) for edit in edits]
+    assert [problem for edit, two in pairs for problem in find_problems(edit, two)] == []
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(14400)
-def test_all_edited_runs_end_in_a_sentence(good: Path, shades: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    check(list(make_edits(good / "runs/good")), good, shades, monkeypatch)
+def test_all_edited_runs_end_in_a_sentence(commands: tuple[tuple[str, ...], ...]) -> None:
+    edits = list(make_edits(Path("runs/good")))
+    assert [problem for edit in edits for problem in find_problems(edit, commands)] == []

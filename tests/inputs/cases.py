@@ -108,7 +108,7 @@ def _place(random: Random, word: str, folder: Path, good: Materials) -> str:
         "TABLE": "table2",
         "KIND": random.choice(["aggregator", "baseline", "preset", "model"]),
         "NAME": random.choice(["wca", "fedwca", "paper", "lenet"]),
-        "DATASET": random.choice(["folder", "shades", "digits-mini"]),
+        "DATASET": random.choice(["folder", "shades", "digit-five"]),
         "MODEL": str(good.model),
         "IMAGES": str(good.pictures / "one"),
         "DIR": "made",
