@@ -166,7 +166,8 @@ def open_round(
 
     def task(client: int) -> Task:
         now, draws = training.at(round), client_draws(keys, round, client, training)
-        return Task(method.pseudo_labeler, method.objectives, now, draws, shared, training.part(round))
+        given = (method.pseudo_labeler, method.objectives, now, draws, shared, training.part(round))
+        return Task(*given, method.adaptation, now.lr / training.lr)
 
     offer = offer_models(round, server, method.aggregator, clients, engine.layout.trained)
     members = [k for k, guest in enumerate(find_guests(engine.labels).tolist()) if not guest]
