@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from fedwca.config.baselines import Baseline, baseline, baseline_for
 from fedwca.config.component_registries import registry_of
 from fedwca.config.method_checks import (
+    check_adaptation_is_used,
     check_clusterer_is_used,
     check_epochs_are_whole,
     check_fits_partition,
@@ -63,8 +64,10 @@ def assemble(
     start = None if named is None else component("central", named, fields)
     if start is not None and start.oracle:
         shown = f"{shown} (ORACLE)"
+    adaptation = component("adaptation", parts.adaptation, fields) if parts.adaptation else None
     check_models_are_given(aggregator, labeler, (*objectives, *finish))
-    return Method(name, shown, aggregator, labeler, objectives, found, finish, start)
+    check_adaptation_is_used(name, adaptation, objectives, finish)
+    return Method(name, shown, aggregator, labeler, objectives, found, finish, start, adaptation=adaptation)
 
 
 def with_training(method: Method, config: RunConfig, training: Mapping[str, Any], finish: Mapping[str, Any]) -> Method:
@@ -190,7 +193,11 @@ def method_parts(method: Method) -> list[tuple[str, Component]]:
         ("pseudo_labeler", method.pseudo_labeler),
         *(("objective", objective) for objective in dict.fromkeys((*method.objectives, *method.finish))),
     ]
-    more: list[tuple[str, Component | None]] = [("clusterer", method.clusterer), ("central", method.start)]
+    more: list[tuple[str, Component | None]] = [
+        ("clusterer", method.clusterer),
+        ("central", method.start),
+        ("adaptation", method.adaptation),
+    ]
     return [*((kind, part) for kind, part in more if part is not None), *found]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fedwca.core.adaptation import Adaptation
 from fedwca.core.grouping import OneGroup
 from fedwca.core.interfaces import Aggregator, Objective, PseudoLabeler
 from fedwca.core.training_settings import Training
@@ -38,6 +39,38 @@ def check_models_are_given(aggregator: Aggregator, labeler: PseudoLabeler, objec
                 f"{part.name!r} reads the model {lacking[0]!r}, which aggregator {aggregator.name!r} does not give; it "
                 f"gives {', '.join(aggregator.references)}"
             )
+
+
+def check_adaptation_is_used(
+    name: str, adaptation: Adaptation | None, objectives: Sequence[Objective], finish: Sequence[Objective]
+) -> None:
+    """Refuse an objective that trains through a step where there is none, and networks that nothing would train.
+
+    Args:
+        name: of the method.
+        adaptation: of the method.
+        objectives: of its rounds.
+        finish: of its last phase.
+
+    Raises:
+        UsageError: says what is missing.
+    """
+    through = [objective for objective in (*objectives, *finish) if objective.adapts]
+    if through and adaptation is None:
+        raise UsageError(
+            f"method {name!r}: objective {through[0].name!r} trains through a step of an adaptation; say which, such as "
+            "--adaptation learned"
+        )
+    if finish and adaptation is not None:
+        raise UsageError(
+            f"method {name!r}: clients without labels have a last phase or an adaptation, not both; take --finish none or "
+            "--adaptation none"
+        )
+    if adaptation is not None and adaptation.networks(2, 2) and not through:
+        raise UsageError(
+            f"method {name!r}: adaptation {adaptation.name!r} has a network of its own, which no objective of this "
+            "method trains; add --objective adapted, or take --adaptation entropy"
+        )
 
 
 def check_epochs_are_whole(method: Method, training: Training, rounds: int) -> None:
@@ -97,6 +130,9 @@ def check_fits_partition(method: Method, training: Training, batch_norm: str, pa
             raise UsageError(
                 f"{what}a last phase is for clients without labels beside labelled ones; it needs --target"
             )
+    whole = [own.trains for own in (method.training or training,) if own.trains != "all"]
+    if whole and any(objective.adapts for objective in method.objectives):
+        raise UsageError(f"{what}a step of an adaptation moves the whole model; leave out trains = {whole[0]}")
     for own in (method.training or training, method.finish_training):
         if own is not None and own.trains == "classifier" and not partition.whole:
             raise UsageError(

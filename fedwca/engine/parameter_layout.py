@@ -98,6 +98,10 @@ class Layout:
             found[name] = slice(slot.start if begun is None else begun.start, slot.stop)
         return found
 
+    def without_extras(self, rows: Tensor) -> Tensor:
+        """Rows ``[..., P]`` as they are where there are no extra networks."""
+        return torch.cat([rows[..., self.base], rows[..., self.trained :]], -1) if self.extras else rows
+
     @property
     def extras(self) -> dict[str, slice]:
         """Positions of the extra networks by name."""

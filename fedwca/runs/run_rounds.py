@@ -16,6 +16,7 @@ from fedwca.federated.last_phase import close_last_phase, final_models, measure_
 from fedwca.federated.method import Method
 from fedwca.federated.round import OpenRound, Outcome, SimulatedUpload, close_round, open_round
 from fedwca.federated.server import Server
+from fedwca.runs.adapted_accuracy import measure_adapted
 from fedwca.runs.checkpointer import RoundState
 from fedwca.runs.reporter import Progress
 from fedwca.runs.round_diagnostics import cluster_layers, measure_evidence
@@ -133,7 +134,12 @@ def record_round(
     number, method, engine = turn.round, turn.method, turn.engine
     metrics, began = trial.metrics, time.perf_counter()
     local = count_accuracies(metrics, engine, clients=list(outcome.uploads))
-    accuracy = count_accuracies(metrics, engine, method.aggregator.deliver(server.state, len(server.rows)), server.rows)
+    delivered = (method.aggregator.deliver(server.state, len(server.rows)), server.rows)
+    accuracy, steps = count_accuracies(metrics, engine, *delivered), {}
+    if method.adaptation is not None:
+        unadapted = accuracy
+        accuracy, steps = measure_adapted(metrics, engine, method, config.training, number, *delivered)
+        steps = {"adaptation": {"accuracy_before": unadapted, **steps}}
     if turn.last_phase:  # who adapted has a model of its own
         accuracy = [local[k] if k in outcome.uploads else value for k, value in enumerate(accuracy)]
     evaluated = time.perf_counter()
@@ -142,6 +148,7 @@ def record_round(
         "round": number,
         **split_accuracies(metrics, accuracy),
         "accuracy_local": local,
+        **steps,
         **(describe_last_phase(described, measure_shift(turn)) if turn.last_phase else described),
     }
     if number == 0 and method.aggregator.grouping.needs_clusterer:

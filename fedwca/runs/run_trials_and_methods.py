@@ -10,11 +10,13 @@ from typing import Any
 
 from fedwca.config.compose_methods import component
 from fedwca.config.run_config import RunConfig
+from fedwca.core.network import Network
 from fedwca.data.dataset import FederatedDataset
 from fedwca.data.metrics import mean
 from fedwca.data.partition import Federation
 from fedwca.engine.interface import Engine, TrialsInTurn
 from fedwca.engine.randomness import Keys, fold_key
+from fedwca.federated.extra_networks import grow_network
 from fedwca.federated.method import Method
 from fedwca.federated.round import init_server
 from fedwca.federated.source_model import TrainedSource
@@ -101,8 +103,8 @@ class _Bench:
         if not here:
             return
         drawn = [self.splits.take(*at) for at in here]
-        given = [(self.models[at[0]].network, federation.clients) for at, federation in zip(here, drawn, strict=True)]
-        engines = self.share.engines(self.config, given)
+        engines: TrialsInTurn | None = None
+        beside: Any = None
         several = len(self.federations) > 1
         trials = [
             Trial(
@@ -114,8 +116,19 @@ class _Bench:
         ]
         for method, rounds in self.methods:
             units = {i: unit for i, at in enumerate(here) if (unit := Unit(*at, method.name)) in self.mine}
-            if units:
-                yield from self.run_method(method, rounds, units, engines, trials)
+            if not units:
+                continue
+            own = method.adaptation if method.adaptation is not None and method.adaptation.networks(2, 2) else None
+            if engines is None or own != beside:
+                engines, beside = None, own  # what was there goes before others are made
+                given = [(self.grow(at[0], method), dealt.clients) for at, dealt in zip(here, drawn, strict=True)]
+                engines = self.share.engines(self.config, given)
+            yield from self.run_method(method, rounds, units, engines, trials)
+
+    def grow(self, index: int, method: Method, start: Network | None = None) -> Network:
+        """A source model, or what stands in for it, with the networks that a method trains beside it."""
+        network = self.models[index].network if start is None else start
+        return grow_network(network, method.adaptation, self.config.seed + index)
 
     def start_of(self, method: Method, label: str, unit: Unit, engine: Engine, trial: Trial) -> TrainedSource:
         """The model that a method starts from: the run's, or one that it trains itself; ``label`` says which run."""
@@ -145,7 +158,8 @@ class _Bench:
             digests[i] = model.digest
             point = self.keeper.restore(unit, engine, model.digest)
             if point is None:
-                point = RoundState(-1, init_server(engine, model.network))
+                start = self.grow(unit.source_model, method, model.network)
+                point = RoundState(-1, init_server(engine, start))
                 first = split_accuracies(trials[i].metrics, count_accuracies(trials[i].metrics, engine))
                 accuracy[i] = mean(first["accuracy"])
                 home = {"source_accuracy": model.accuracy, "source_digest": model.digest}

@@ -32,18 +32,17 @@ from fedwca.engine.test_time_adaptation import AdaptedModel, adapt_models
 from fedwca.federated.method import Method
 from fedwca.federated.round import init_server, run_round
 from fedwca.functional import inner_step, least_entropy, prediction_entropy
-from fedwca.models.resnet18 import ResNet18
 from fedwca.objectives.adapted import AdaptedCrossEntropy
 from fedwca.objectives.cross_entropy import CrossEntropy
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.argmax import Argmax
 from fedwca.pseudo_labelers.two_model import TwoModel
-from tests.engine.test_stacked import Thin, some
+from tests.engine.test_stacked import Thin, ThinCnn3, some
 
 SIZES = (12, 14, 9, 17)
 DOMAINS = torch.arange(len(SIZES))
 ENGINES = {"loop": SequentialEngine, "stacked": StackedEngine}
-TRAINING = Training(epochs=2, lr=0.05, batch_size=8)
+TRAINING = Training(epochs=2, lr=0.02, batch_size=8)
 FEDTTA = Learned(lr=0.3, rate=0.02, width=6)
 engines = pytest.mark.parametrize("name", ENGINES)
 
@@ -92,7 +91,11 @@ def loss_after_a_step(made: Network, layout: Layout, images: Tensor, eta: float,
         z = functional_call(made.backbone, backbone, (x, ()))
         z = F.linear(z, p["bottleneck.weight"], p["bottleneck.bias"])
         z = F.batch_norm(z, None, None, p["norm.weight"], p["norm.bias"], training=True)
-        return F.linear(z, p["classifier.weight"], p["classifier.bias"])
+        direction = p.get("classifier.parametrizations.weight.original1")
+        if direction is None:
+            return F.linear(z, p["classifier.weight"], p["classifier.bias"])
+        weight = direction * p["classifier.parametrizations.weight.original0"] / direction.norm(dim=1, keepdim=True)
+        return F.linear(z, weight, p["classifier.bias"])
 
     def inner(logits: Tensor) -> Tensor:
         return functional_call(made.extras["adaptation"], own, (logits,)).square().sum().sqrt()
@@ -102,8 +105,9 @@ def loss_after_a_step(made: Network, layout: Layout, images: Tensor, eta: float,
 
 
 @engines
-def test_the_gradient_through_a_step_is_that_of_finite_differences(name: str) -> None:
-    made = network(dropout=0, channel_dropout=0)
+@pytest.mark.parametrize("classifier", ["linear", "wn"])
+def test_the_gradient_through_a_step_is_that_of_finite_differences(name: str, classifier: str) -> None:
+    made = network(dropout=0, channel_dropout=0, classifier=classifier)
     (own,) = clients((8,))
     engine = ENGINES[name](made, [own])
     layout, before = engine.layout, engine.layout.read(made)
@@ -156,10 +160,10 @@ def test_engines_agree_in_training(case: str, classifier: str) -> None:
 def test_engines_agree_with_batch_norm_in_the_backbone() -> None:
     found = []
     for name in ENGINES:
-        made = ResNet18(side=32, weights="none", bottleneck=4).build(3, seed=1, pretrained=False, whole=True).double()
-        made = add_extras(made, lambda: FEDTTA.networks(3, 4), lambda name: 5)
-        engine = ENGINES[name](made, clients((4, 6)))
-        training = Training(epochs=1, lr=0.01, batch_size=4)
+        made = ThinCnn3(bottleneck=12).build(3, seed=1, whole=True).double()
+        made = add_extras(made, lambda: FEDTTA.networks(3, 12), lambda name: 5)
+        engine = ENGINES[name](made, clients((8, 8)))
+        training = Training(epochs=1, lr=0.01, batch_size=8)
         found.append(play(engine, method(FEDTTA, AdaptedCrossEntropy()), training, 1))
     torch.testing.assert_close(found[0], found[1], rtol=1e-9, atol=1e-9)
 
@@ -244,7 +248,7 @@ def test_no_graph_outlives_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def watch(replica: Replica, *more: Any) -> None:
         step(replica, *more)
-        counts.append(sum(isinstance(x, Tensor) and x.grad_fn is not None for x in gc.get_objects()))
+        counts.append(sum(type(x) is Tensor and x.grad_fn is not None for x in gc.get_objects()))
 
     monkeypatch.setattr(Replica, "step", watch)
     engine = SequentialEngine(network(), clients((12,)), workers=1)
@@ -293,7 +297,8 @@ def test_a_step_on_entropy_by_hand() -> None:
     assert found.model.tolist() == pytest.approx([math.log(3) + slope, -slope], abs=1e-12)
     assert (found.taken, found.steps) == (1, 1)
     assert found.entropies[0] == pytest.approx(entropy)
-    assert found.entropies[1] == pytest.approx(float(prediction_entropy(found.model[None]))) < entropy
+    assert found.entropies[1] == pytest.approx(float(prediction_entropy(found.model[None])))
+    assert found.entropies[1] < entropy
     assert model.tolist() == [[math.log(3), 0.0]]
     (clipped,) = adapt_models(Outputs((1,)), model, Entropy(clip=0.01), 1.0)
     assert float((clipped.model - model[0]).norm()) == pytest.approx(0.01, rel=1e-4)
@@ -335,7 +340,7 @@ def test_unadapted_needs_patience() -> None:
 
 
 def adapted(name: str, adaptation: Adaptation, **more: Any) -> tuple[Engine, list[AdaptedModel]]:
-    engine = ENGINES[name](network(), clients(tests=(5, 0, 300, 1)), **more)
+    engine = ENGINES[name](network(), clients(tests=(5, 0, 40, 1)), **more)
     engine.bank += 0.01 * torch.randn(engine.bank.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     bank = engine.bank.clone()
     found = engine.adapt(adaptation, 0.5)
@@ -346,7 +351,7 @@ def adapted(name: str, adaptation: Adaptation, **more: Any) -> tuple[Engine, lis
 TEST_TIME = {
     "tent": Entropy(lr=0.1, steps=2, clip=1.0),
     "fedtta": Learned(width=6),
-    "++": Learned(width=6, steps=12, patience=2),
+    "++": Learned(width=6, steps=8, patience=2),
     "++ from the model as sent": Entropy(steps=6, patience=1, unadapted=True),
 }
 
@@ -354,7 +359,7 @@ TEST_TIME = {
 @pytest.mark.parametrize("case", TEST_TIME)
 def test_engines_agree_at_test_time(case: str) -> None:
     (_, loop), (engine, stacked), (_, slices) = (
-        adapted("loop", TEST_TIME[case]),
+        adapted("loop", TEST_TIME[case], workers=1),
         adapted("stacked", TEST_TIME[case]),
         adapted("stacked", TEST_TIME[case], workers=1),
     )
@@ -364,7 +369,7 @@ def test_engines_agree_at_test_time(case: str) -> None:
             torch.testing.assert_close(one.logits, other.logits, rtol=0, atol=1e-9)
             assert one.entropies == pytest.approx(other.entropies, abs=1e-9)
             assert one.taken == other.taken
-    assert [len(own.logits) for own in loop] == [5, 0, 300, 1]
+    assert [len(own.logits) for own in loop] == [5, 0, 40, 1]
     nobody = loop[1]
     assert (nobody.taken, nobody.entropies, nobody.classes.tolist()) == (0, (), [])
     base, layout = engine.layout.base, engine.layout

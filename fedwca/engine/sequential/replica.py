@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn.utils.parametrize import is_parametrized
 
 from fedwca.core.adaptation import Adaptation, ExtraNetworks
 from fedwca.core.messages import Predictions
 from fedwca.core.network import Network
 from fedwca.core.training_settings import Trains
 from fedwca.engine.client_task import Training
-from fedwca.engine.differentiable_step import step_parameters
+from fedwca.engine.differentiable_step import normalize_weight, step_parameters
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.precision import Phase, Precision, compute_precision
 from fedwca.engine.sgd import sgd_step
@@ -27,13 +29,18 @@ class _Forward(nn.Module):
         super().__init__()
         self.network, self.precision = network, precision
 
-    def forward(self, x: Tensor, masks: Sequence[Tensor], phase: Phase | None) -> tuple[Tensor, Tensor]:
-        """Logits ``[N, M]`` and features ``[N, q]``; None: in full precision."""
+    def forward(self, x: Tensor, masks: Sequence[Tensor], phase: Phase | None, twice: bool) -> tuple[Tensor, Tensor]:
+        """Logits ``[N, M]`` and features ``[N, q]``; see `Replica.forward`."""
         if phase is None:
             return self.network(x, masks)  # type: ignore[no-any-return]
         with compute_precision(self.precision, phase, x.device):
             features = self.network.extract(x, masks)
-        return self.network.classifier(features), features
+        classifier = self.network.classifier
+        if twice and is_parametrized(classifier, "weight"):
+            stored: Any = classifier.get_submodule("parametrizations.weight")
+            weight = normalize_weight(stored.original0, stored.original1)
+            return torch.nn.functional.linear(features, weight, classifier.bias), features
+        return classifier(features), features
 
 
 class Replica:
@@ -82,9 +89,18 @@ class Replica:
             # .data: a version counter of its own, else updating one statistic makes autograd distrust the others.
             module._buffers[name] = self.layout.statistics[index].of(row).data
 
-    def forward(self, x: Tensor, masks: Sequence[Tensor] = (), phase: Phase | None = None) -> tuple[Tensor, Tensor]:
-        """Logits ``[N, M]`` and features ``[N, q]`` of prepared images, in the precision of a phase; None: in full."""
-        return self._forward(x, masks, phase)  # type: ignore[no-any-return]
+    def forward(
+        self, x: Tensor, masks: Sequence[Tensor] = (), phase: Phase | None = None, twice: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """Logits ``[N, M]`` and features ``[N, q]`` of prepared images.
+
+        Args:
+            x: the images.
+            masks: of dropout.
+            phase: what it is for, which decides the precision; None: in full.
+            twice: whether they are differentiated twice; decides nothing but last digits.
+        """
+        return self._forward(x, masks, phase, twice)  # type: ignore[no-any-return]
 
     def forward_adapted(
         self, logits: Tensor, x: Tensor, masks: Sequence[Tensor], adaptation: Adaptation, lr: float
@@ -104,7 +120,7 @@ class Replica:
         # Copies, which the modules may change.
         moved |= {name: buffer.clone() for name, buffer in self.network.named_buffers()}
         named = {f"network.{name}": value for name, value in moved.items()}
-        found: Tensor = functional_call(self._forward, named, (x, masks, "train"))[0]
+        found: Tensor = functional_call(self._forward, named, (x, masks, "train", True))[0]
         return found
 
     def adaptation_loss(self, adaptation: Adaptation, logits: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from fedwca.core.adaptation import Adaptation
 from fedwca.core.network import Network
 from fedwca.engine.device_copy import to_device
+from fedwca.engine.differentiable_step import normalize_weight
 from fedwca.engine.parameter_layout import CLASSIFIER, EXTRAS, Layout
 from fedwca.engine.precision import Phase, Precision, compute_precision
 from fedwca.engine.stacked.tuning.kernels import Kernels, channels_last_batch
@@ -110,9 +111,9 @@ class StackedClassifiers:
         own = _named_below(CLASSIFIER, parameters)
         if "weight" in own:
             weight = own["weight"]
-        else:  # torch's weight normalisation, which has no rule for many models at once
+        else:
             length, direction = own["parametrizations.weight.original0"], own["parametrizations.weight.original1"]
-            weight = direction * (length / direction.norm(dim=-1, keepdim=True))
+            weight = normalize_weight(length, direction)
         return cls(weight.transpose(1, 2), own["bias"][:, None])
 
     def __getitem__(self, rows: slice | Tensor) -> StackedClassifiers:
