@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Literal
 
 from pydantic import PositiveFloat, PositiveInt
@@ -43,7 +44,7 @@ class Learned(Adaptation):
     def networks(self, classes: int, features: int) -> dict[str, nn.Module]:
         """M → width, ReLU, … → 1, with torch's initial weights."""
         widths = [classes, *[self.width] * self.layers]
-        hidden = [part for i, o in zip(widths, widths[1:], strict=False) for part in (nn.Linear(i, o), nn.ReLU())]
+        hidden = [part for i, o in pairwise(widths) for part in (nn.Linear(i, o), nn.ReLU())]
         return {NETWORK: nn.Sequential(*hidden, nn.Linear(self.width, 1))}
 
     def rates(self) -> dict[str, float]:

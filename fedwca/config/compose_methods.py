@@ -144,6 +144,9 @@ def _compose_own(config: RunConfig, partition: type[Partition]) -> Method:
         objectives = [registry_of("objective").get(objective) for objective in config.finish]
         name = "_".join([name, *config.finish])
         label = " + ".join([label, *(objective.label or objective.name for objective in objectives)])
+    if config.adaptation:
+        adapting = registry_of("adaptation").get(config.adaptation)
+        name, label = f"{name}_{config.adaptation}", f"{label} + {adapting.label or adapting.name}"
     name, label = config.name or name, config.name or label
     own = with_training(assemble(name, label, config, config.components, config.clusterer), config, {}, {})
     if config.name or partition.setting == Domains.setting:

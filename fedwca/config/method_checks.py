@@ -58,13 +58,13 @@ def check_adaptation_is_used(
     through = [objective for objective in (*objectives, *finish) if objective.adapts]
     if through and adaptation is None:
         raise UsageError(
-            f"method {name!r}: objective {through[0].name!r} trains through a step of an adaptation; say which, such as "
-            "--adaptation learned"
+            f"method {name!r}: objective {through[0].name!r} trains through a step of an adaptation; say "
+            "which, such as --adaptation learned"
         )
     if finish and adaptation is not None:
         raise UsageError(
-            f"method {name!r}: clients without labels have a last phase or an adaptation, not both; take --finish none or "
-            "--adaptation none"
+            f"method {name!r}: clients without labels have a last phase or an adaptation, not both; take "
+            "--finish none or --adaptation none"
         )
     if adaptation is not None and adaptation.networks(2, 2) and not through:
         raise UsageError(

@@ -31,8 +31,8 @@ class Adaptation(Component):
     steps: PositiveInt = 1
     """Steps (E); with patience at most so many."""
     patience: PositiveInt | None = None
-    """Steps in a row without a new least entropy of the outputs after which it ends; the model of least entropy is taken
-    (FedTTA++). Unset: all steps, and the model after the last."""
+    """Steps in a row without a new least entropy of the outputs after which it ends; the model of least entropy is
+    taken (FedTTA++). Unset: all steps, and the model after the last."""
     unadapted: bool = False
     """With patience: whether the model as it was sent may be taken too."""
     clip: PositiveFloat | None = None
@@ -55,9 +55,9 @@ class Adaptation(Component):
         """
 
     def networks(self, classes: int, features: int) -> dict[str, nn.Module]:
-        """Extra networks by name, freshly initialised: part of a model, trained by objectives with ``adapts``, and sent.
+        """Extra networks by name, freshly initialised: trained by objectives with ``adapts``, sent with the model.
 
-        They have no buffers, and nothing in them is random.
+        They have no buffers, and draw nothing at random.
 
         Args:
             classes: M.

@@ -42,8 +42,8 @@ method               called by                           when                   
 What is a class variable or a property is read whenever somebody has to know: ``grouping``, ``travels``, ``reports``,
 ``references``, ``asks`` and ``averages_groups`` of an aggregator; ``oracle``, ``neighbour_metric`` and ``layer_number``
 of a clusterer; ``models``, ``renew`` and ``mixes`` of a labeler; ``anchors``, ``teachers``, ``views``, ``observes``,
-``collects``, ``declares_uploads``, ``penalizes`` and ``adapts`` of an objective; ``rates`` of an adaptation, whose class
-is in `fedwca.core.adaptation`. ``observes``, ``collects``, ``declares_uploads``, ``penalizes`` and ``averages_groups``
+``collects``, ``declares_uploads``, ``penalizes`` and ``adapts`` of an objective; ``rates`` of an adaptation, which is
+in `fedwca.core.adaptation`. ``observes``, ``collects``, ``declares_uploads``, ``penalizes`` and ``averages_groups``
 follow from which methods are overridden.
 
 ``answer``, ``declares`` and ``regather`` are called only where ``asks`` is set and some clients have labels and

@@ -126,8 +126,8 @@ class Batch:
     shared: Mapping[str, Tensor] = field(default_factory=dict)
     """What the server shares of uploads that are not models (`Objective.pool`); empty in round 0."""
     adapted_logits: Tensor | None = None
-    """As ``target_logits``, by the model after one step of the method's adaptation on the plain images; the step is
-    differentiable. Where there is no step, as in `View.loss`, they are ``target_logits``. None: no objective ``adapts``."""
+    """As ``target_logits``, by the model after one differentiable step of the method's adaptation on the plain images.
+    Without a step, as in `View.loss`, they are ``target_logits``. None: no objective ``adapts``."""
 
 
 class View(Protocol):

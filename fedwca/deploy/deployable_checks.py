@@ -37,8 +37,8 @@ def require_deployable(method: Method, rounds: int, network: Network) -> None:
         )
     if method.adaptation is not None:
         raise UsageError(
-            f"{where} adaptation {method.adaptation.name!r} works on images that clients predict, for which deployments "
-            "have no step yet; `fedwca bench` plays it"
+            f"{where} adaptation {method.adaptation.name!r} works on images that clients predict, for which "
+            "deployments have no step yet; `fedwca bench` plays it"
         )
     uploading = objectives_with_extras(method.objectives)
     if silent := [objective.name for objective in uploading if not objective.declares_uploads]:

@@ -13,9 +13,11 @@ from fedwca.core.adaptation import Adaptation
 def normalize_weight(length: Tensor, direction: Tensor) -> Tensor:
     """A weight in weight normalisation ``[…, M, q]``: rows of a direction ``[…, M, q]`` with lengths ``[…, M, 1]``.
 
-    Torch's own operation has no rule for many models at once, and its second derivatives are wrong in the direction (2.15).
+    Torch's own operation has no rule for many models at once, and its second derivatives by the direction are wrong
+    (torch 2.15).
     """
-    return direction * (length / direction.norm(dim=-1, keepdim=True))
+    weight: Tensor = direction * (length / direction.norm(dim=-1, keepdim=True))
+    return weight
 
 
 def step_parameters(

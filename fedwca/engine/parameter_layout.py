@@ -64,7 +64,9 @@ class Layout:
             return tuple(slots)
 
         taken = [(n, p) for n, p in network.named_parameters() if not n.startswith(left_out)]
-        parameters = place(sorted(taken, key=lambda named: (named[0].startswith(EXTRAS), named[0].startswith(CLASSIFIER))))
+        parameters = place(
+            sorted(taken, key=lambda named: (named[0].startswith(EXTRAS), named[0].startswith(CLASSIFIER)))
+        )
         statistics = place((n, b) for n, b in _statistics(network) if not n.startswith(left_out))
         return cls(parameters, statistics, tuple(f"backbone.{name}." for name in network.backbone.shortcuts))
 

@@ -26,7 +26,7 @@ class AdaptedModel:
     logits: Tensor
     """``[N, M]``, in eval mode."""
     entropies: tuple[float, ...]
-    """Mean entropies of the outputs in nats: as it was sent, then after each step that was made; none without images."""
+    """Mean entropies of the outputs in nats: as it was sent, then after each step made; none without images."""
     taken: int
     """Steps behind the model that was taken; 0: it is as it was sent."""
 
@@ -44,10 +44,13 @@ class AdaptedModel:
 class ModelsToAdapt(Protocol):
     """G clients' images, and what models ``[G, P]`` make of them; rows behind a client's last image mean nothing."""
 
-    sizes: Sequence[int]
-    """Images of each."""
-    base: slice
-    """Positions of a row that steps move."""
+    @property
+    def sizes(self) -> Sequence[int]:
+        """Images of each."""
+
+    @property
+    def base(self) -> slice:
+        """Positions of a row that steps move."""
 
     def logits(self, models: Tensor) -> Tensor:
         """``[G, N, M]`` in eval mode, without gradient."""
@@ -77,6 +80,7 @@ def adapt_models(work: ModelsToAdapt, models: Tensor, adaptation: Adaptation, lr
     Returns:
         One entry a client, in order; without images a model stays as it was sent.
     """
+
     def measure(logits: Tensor) -> Tensor:
         return work.each(prediction_entropy, logits)
 
@@ -127,4 +131,5 @@ def _gradient(work: ModelsToAdapt, adaptation: Adaptation, models: Tensor, logit
         gradient = work.pull_back(models, slopes)
     if adaptation.clip is None:
         return gradient
-    return gradient * (adaptation.clip / (gradient.norm(dim=1, keepdim=True) + 1e-6)).clamp_max(1)
+    shorter: Tensor = gradient * (adaptation.clip / (gradient.norm(dim=1, keepdim=True) + 1e-6)).clamp_max(1)
+    return shorter

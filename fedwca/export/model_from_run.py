@@ -157,8 +157,14 @@ def newcomer_note(reopened: OpenedRun, joined: JoinedClient, images: int) -> Mod
         reopened,
         joined.network,
         holder="a newcomer",
-        notes=(f"{how}; adapted to them, epochs: {joined.epochs}.",),
+        notes=(f"{how}; adapted to them, epochs: {joined.epochs}{_steps_note(joined)}.",),
     )
+
+
+def _steps_note(joined: JoinedClient) -> str:
+    if joined.adaptation is None or joined.steps is None:
+        return ""
+    return f"; steps on {joined.adaptation.name} of its outputs: {joined.steps.taken}"
 
 
 def describe_model(reopened: OpenedRun, network: Network, **more: object) -> ModelDescription:

@@ -62,8 +62,8 @@ class OpenedRun:
     """Every client's own model ``[K, P]``."""
     architecture: Architecture
     network: Network
-    """The source model, with the classifier that all models share unless they have each their own in their rows, and with
-    the networks that the method trains beside it."""
+    """The source model, with the classifier that all models share unless they have each their own in their rows; beside
+    it the extra networks of the method."""
     layout: Layout
     """Where a network's tensors are in a row."""
     classes: Sequence[str]

@@ -135,11 +135,12 @@ def record_round(
     metrics, began = trial.metrics, time.perf_counter()
     local = count_accuracies(metrics, engine, clients=list(outcome.uploads))
     delivered = (method.aggregator.deliver(server.state, len(server.rows)), server.rows)
-    accuracy, steps = count_accuracies(metrics, engine, *delivered), {}
+    accuracy = count_accuracies(metrics, engine, *delivered)
+    steps: dict[str, Any] = {}
     if method.adaptation is not None:
         unadapted = accuracy
-        accuracy, steps = measure_adapted(metrics, engine, method, config.training, number, *delivered)
-        steps = {"adaptation": {"accuracy_before": unadapted, **steps}}
+        accuracy, found = measure_adapted(metrics, engine, method, config.training, number, *delivered)
+        steps = {"adaptation": {"accuracy_before": unadapted, **found}}
     if turn.last_phase:  # who adapted has a model of its own
         accuracy = [local[k] if k in outcome.uploads else value for k, value in enumerate(accuracy)]
     evaluated = time.perf_counter()

@@ -125,7 +125,9 @@ def test_the_gradient_through_a_step_is_that_of_finite_differences(name: str, cl
         slope = (value(before + step) - value(before - step)) / 2e-5
         assert float(gradient @ direction[: layout.trained]) == pytest.approx(float(slope), rel=2e-4, abs=1e-9)
     # The derivative at the moved parameters alone is another one.
-    first = torch.autograd.functional.jacobian(lambda row: loss_after_a_step(made, layout, own.train, 1e-12, row), before)
+    first = torch.autograd.functional.jacobian(
+        lambda row: loss_after_a_step(made, layout, own.train, 1e-12, row), before
+    )
     assert float((first[layout.base] - gradient[layout.base]).norm() / gradient[layout.base].norm()) > 0.01
     assert list(layout.parts) == ["backbone", "bottleneck", "classifier", "adaptation"]
 
@@ -193,7 +195,9 @@ def test_running_statistics_are_those_of_one_pass(name: str) -> None:
     adapted = play(engines[0], method(FEDTTA.model_copy(update={"rate": 1e-300}), AdaptedCrossEntropy()), training, 1)
     plain = play(engines[1], method(None, CrossEntropy()), training, 1)
     torch.testing.assert_close(adapted, plain, rtol=0, atol=1e-12)
-    assert not torch.equal(adapted[0, engines[0].layout.trained :], engines[0].layout.read(made)[engines[0].layout.trained :])
+    assert not torch.equal(
+        adapted[0, engines[0].layout.trained :], engines[0].layout.read(made)[engines[0].layout.trained :]
+    )
 
 
 @engines
@@ -216,7 +220,9 @@ def test_parts_are_clipped_and_moved_apart(name: str) -> None:
     before = engine.layout.read(made)
     play(engine, method(FEDTTA, AdaptedCrossEntropy()), training, 1)
     moved = before - engine.bank[0]
-    lengths = {part: float(moved[here].norm()) for part, here in (("base", engine.layout.base), *engine.layout.extras.items())}
+    lengths = {
+        part: float(moved[here].norm()) for part, here in (("base", engine.layout.base), *engine.layout.extras.items())
+    }
     assert lengths == pytest.approx({"base": 0.5 * 1e-3, "adaptation": 0.02 * 1e-3}, rel=1e-2)
 
 
@@ -341,7 +347,9 @@ def test_unadapted_needs_patience() -> None:
 
 def adapted(name: str, adaptation: Adaptation, **more: Any) -> tuple[Engine, list[AdaptedModel]]:
     engine = ENGINES[name](network(), clients(tests=(5, 0, 40, 1)), **more)
-    engine.bank += 0.01 * torch.randn(engine.bank.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    engine.bank += 0.01 * torch.randn(
+        engine.bank.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    )
     bank = engine.bank.clone()
     found = engine.adapt(adaptation, 0.5)
     assert torch.equal(engine.bank, bank)

@@ -128,7 +128,7 @@ def descend(layout: Layout, models: Tensor, gradient: Tensor, momentum: Tensor, 
     """
     training = task.training
     base = slice(trained.start, min(trained.stop, layout.base.stop))
-    parts = {None: base, **(layout.extras if trained.stop > base.stop else {})}
+    parts: dict[str | None, slice] = {None: base, **(layout.extras if trained.stop > base.stop else {})}
     for name, part in parts.items():
         own = gradient[:, part.start - trained.start : part.stop - trained.start]
         if training.clip is not None:
