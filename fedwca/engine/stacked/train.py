@@ -128,8 +128,8 @@ def descend(layout: Layout, models: Tensor, gradient: Tensor, momentum: Tensor, 
     """
     training = task.training
     base = slice(trained.start, min(trained.stop, layout.base.stop))
-    parts: dict[str | None, slice] = {None: base, **(layout.extras if trained.stop > base.stop else {})}
-    for name, part in parts.items():
+    parts: list[tuple[str | None, slice]] = [(None, base), *(layout.extras.items() if trained.stop > base.stop else ())]
+    for name, part in parts:
         own = gradient[:, part.start - trained.start : part.stop - trained.start]
         if training.clip is not None:
             own = own * (training.clip / (own.norm(dim=1, keepdim=True) + 1e-6)).clamp_max(1)
