@@ -18,7 +18,7 @@ from fedwca.config.method_checks import (
     check_models_are_given,
 )
 from fedwca.config.method_spec import parse_method
-from fedwca.config.run_config import Components, RunConfig, merge
+from fedwca.config.run_config import Components, RunConfig, lay_over, merge
 from fedwca.core.training_settings import Training
 from fedwca.errors import InvalidConfig, UsageError
 from fedwca.federated.method import Method
@@ -88,7 +88,7 @@ def with_training(method: Method, config: RunConfig, training: Mapping[str, Any]
 
 def _changed(run: T, own: Mapping[str, Any], name: str) -> T:
     try:
-        return type(run)(**{**run.model_dump(), **own})
+        return type(run)(**lay_over({"training": run.model_dump()}, {"training": dict(own)})["training"])
     except ValidationError as error:
         raise InvalidConfig(describe_problems(error, f"{name}: training.", type(run).model_fields)) from error
 

@@ -84,6 +84,15 @@ def check_fits_partition(method: Method, training: Training, batch_norm: str, pa
         if batch_norm == "local":
             raise UsageError("--batch-norm local: a target that trains in no round has no statistics; take mixed")
     else:
+        if partition.newcomers and method.aggregator.grouping != OneGroup():
+            raise UsageError(
+                f"{what}aggregator {method.aggregator.name!r} {method.aggregator.grouping.instead}, and a new client "
+                "is in no group; new clients need one model of all that train, such as fedavg makes"
+            )
+        if partition.newcomers and batch_norm in ("local", "recalibrated"):
+            raise UsageError(
+                f"--batch-norm {batch_norm}: new clients train in no round and have no statistics; take mixed or pooled"
+            )
         if method.aggregator.asks:
             raise UsageError(
                 f"{what}aggregator {method.aggregator.name!r} weighs labelled clients for one without labels; it needs "
@@ -97,6 +106,12 @@ def check_fits_partition(method: Method, training: Training, batch_norm: str, pa
             raise UsageError(
                 f"{what}a last phase is for clients without labels beside labelled ones; it needs --target"
             )
+    counted = (method.training or training).steps
+    if counted is not None and not partition.whole and method.pseudo_labeler.renew == "epoch":
+        raise UsageError(
+            f"{what}pseudo-labeler {method.pseudo_labeler.name!r} labels images before each epoch, and a round of "
+            f"{counted} steps has none; take renew=round, or epochs in place of steps"
+        )
     for own in (method.training or training, method.finish_training):
         if own is not None and own.trains == "classifier" and not partition.whole:
             raise UsageError(

@@ -50,9 +50,9 @@ def run_comparison(
     gathered = [
         collect_runs(one, out, reporter) for one in chosen_domains(replace(request, layer=layer, said=own), domains)
     ]
-    tables = {str(domain_of(found.config)): found.table for found in gathered}
+    tables = {domain_of(found.config) or found.config.partition: found.table for found in gathered}
     config = gathered[-1].config
-    return Comparison.of(dataset_name(config), tables, base, partition_of(config).named)
+    return Comparison.of(dataset_name(config), tables, base, partition_of(config).named or "partition")
 
 
 def chosen_domains(request: RunRequest, names: Sequence[str], catalogue: bool = False) -> list[RunRequest]:
@@ -68,6 +68,10 @@ def chosen_domains(request: RunRequest, names: Sequence[str], catalogue: bool = 
         DatasetMissing: see `fedwca.data`.
     """
     first = request.plan()
+    if first.named is None:
+        if names:
+            raise UsageError(f"partition {first.config.partition} has no source and no target; leave {names[0]} out")
+        return [request]
     listed = datasets.get(first.config.dataset).domains if first.config.dataset in datasets.names() else ()
     if catalogue and listed:
         domains, default = list(listed), listed[0]

@@ -17,6 +17,7 @@ from fedwca.federated.method import Method
 from fedwca.federated.round import OpenRound, Outcome, SimulatedUpload, close_round, open_round
 from fedwca.federated.server import Server
 from fedwca.runs.checkpointer import RoundState
+from fedwca.runs.measure_newcomers import Newcomers, describe_accuracies, measure_delivered
 from fedwca.runs.reporter import Progress
 from fedwca.runs.round_diagnostics import cluster_layers, measure_evidence
 from fedwca.runs.round_record import (
@@ -38,6 +39,24 @@ class Trial:
     """Where its random numbers come from."""
     name: str = ""
     """Says which it is in front of an error, where there are several."""
+    newcomers: Newcomers | None = None
+    """Clients that come when training is over; None where there are none."""
+
+    def test_images(self) -> list[int]:
+        """Images that each client is measured on, newcomers last."""
+        return self.metrics.test_images() + (self.newcomers.metrics.test_images() if self.newcomers else [])
+
+    def describe(self, accuracies: list[float], method: Method, server: Server) -> dict[str, list[float]]:
+        """Accuracies as a record has them.
+
+        Args:
+            accuracies: of the clients in the engine.
+            method: what was played.
+            server: whose model newcomers get.
+        """
+        if self.newcomers is None:
+            return split_accuracies(self.metrics, accuracies)
+        return describe_accuracies(accuracies, self.newcomers.measure(method, server))
 
 
 def run_rounds(
@@ -102,6 +121,11 @@ def run_rounds(
         progress.round(number + 1, mean(accuracies_here))
 
 
+def measure_start(trial: Trial, engine: Engine, method: Method, server: Server) -> dict[str, list[float]]:
+    """Accuracies before the first round, as a record has them."""
+    return trial.describe(count_accuracies(trial.metrics, engine), method, server)
+
+
 def begin_round(
     config: RunConfig,
     number: int,
@@ -133,14 +157,16 @@ def record_round(
     number, method, engine = turn.round, turn.method, turn.engine
     metrics, began = trial.metrics, time.perf_counter()
     local = count_accuracies(metrics, engine, clients=list(outcome.uploads))
-    accuracy = count_accuracies(metrics, engine, method.aggregator.deliver(server.state, len(server.rows)), server.rows)
+    delivery = method.aggregator.deliver(server.state, len(server.rows))
+    accuracy = measure_delivered(method, engine, metrics, delivery, server.rows)
     if turn.last_phase:  # who adapted has a model of its own
         accuracy = [local[k] if k in outcome.uploads else value for k, value in enumerate(accuracy)]
+    shown = trial.describe(accuracy, method, server)
     evaluated = time.perf_counter()
     described = describe_round(outcome, method, metrics, engine, first=number == 0)
     record = {
         "round": number,
-        **split_accuracies(metrics, accuracy),
+        **shown,
         "accuracy_local": local,
         **(describe_last_phase(described, measure_shift(turn)) if turn.last_phase else described),
     }

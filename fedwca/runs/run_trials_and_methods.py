@@ -21,14 +21,14 @@ from fedwca.federated.source_model import TrainedSource
 from fedwca.results.checkpoints import Unit
 from fedwca.runs.central_models import central_model
 from fedwca.runs.checkpointer import Checkpointer, RoundState
+from fedwca.runs.measure_newcomers import Newcomers
 from fedwca.runs.reporter import NO_PROGRESS, Progress
-from fedwca.runs.round_record import count_accuracies, split_accuracies
 from fedwca.runs.round_warnings import WarnOnce
-from fedwca.runs.run_rounds import Trial, run_rounds
+from fedwca.runs.run_rounds import Trial, measure_start, run_rounds
 from fedwca.runs.work_schedule import Schedule
 
 
-def split_trial(config: RunConfig, dataset: FederatedDataset, domain: str, index: int, trial: int) -> Federation:
+def split_trial(config: RunConfig, dataset: FederatedDataset, domain: str | None, index: int, trial: int) -> Federation:
     """The clients of one trial; the same for every method.
 
     Raises:
@@ -37,9 +37,9 @@ def split_trial(config: RunConfig, dataset: FederatedDataset, domain: str, index
     seed = fold_key([config.seed + index, trial, "partition"]) >> 1
     deal = component("partition", config.partition, config.components)
     published = config.split == "published"
-    found: Federation = deal(
-        dataset, domain, clients=config.clients, samples=config.samples, seed=seed, published=published
-    )
+    who = {"clients": config.clients, "samples": config.samples}
+    later = {"new_clients": config.new_clients, "validation": config.validation} if deal.newcomers else {}
+    found: Federation = deal(dataset, domain, **who, **later, seed=seed, published=published)
     return found
 
 
@@ -49,10 +49,10 @@ class TrialSplits:
     Args:
         config: says how many clients and trials.
         dataset: see `fedwca.runs.load_data.load`.
-        domain: name of the one domain that is unlike the others, the source or the target.
+        domain: name of the one domain that is unlike the others, the source or the target; None: there is none.
     """
 
-    def __init__(self, config: RunConfig, dataset: FederatedDataset, domain: str) -> None:
+    def __init__(self, config: RunConfig, dataset: FederatedDataset, domain: str | None) -> None:
         self.config, self.dataset, self.domain = config, dataset, domain
         self._first: Federation | None = None
 
@@ -109,6 +109,7 @@ class _Bench:
                 own.metrics,
                 Keys(self.config.seed + index, trial),
                 f"source model {index}, trial {trial}: " if several else "",
+                Newcomers.of(self.config, self.models[index].network, own.newcomers),
             )
             for (index, trial), own in zip(here, drawn, strict=True)
         ]
@@ -146,10 +147,10 @@ class _Bench:
             point = self.keeper.restore(unit, engine, model.digest)
             if point is None:
                 point = RoundState(-1, init_server(engine, model.network))
-                first = split_accuracies(trials[i].metrics, count_accuracies(trials[i].metrics, engine))
+                first = measure_start(trials[i], engine, method, point.server)
                 accuracy[i] = mean(first["accuracy"])
                 home = {"source_accuracy": model.accuracy, "source_digest": model.digest}
-                images = {"test_images": trials[i].metrics.test_images()}
+                images = {"test_images": trials[i].test_images()}
                 yield {**_tag(unit), "round": -1, **first, **images, **home}
                 self.keeper.save(unit, point, engine, model.digest, last=rounds == 0)
             if point.round >= 0:
@@ -173,7 +174,7 @@ def run_bench(
     config: RunConfig,
     methods: Sequence[tuple[Method, int]],
     dataset: FederatedDataset,
-    domain: str,
+    domain: str | None,
     progress: Progress = NO_PROGRESS,
     keeper: Checkpointer | None = None,
     share: Schedule | None = None,
@@ -185,7 +186,7 @@ def run_bench(
         config: what to run.
         methods: with their rounds, see `fedwca.config.compose_methods.compose`.
         dataset: see `fedwca.runs.load_data.load`.
-        domain: name of the one domain that is unlike the others, the source or the target.
+        domain: name of the one domain that is unlike the others, the source or the target; None: there is none.
         progress: told how far it is.
         keeper: keeps a point after each record was taken, and says where an earlier process stopped.
         share: what this process does of it; None: all.
