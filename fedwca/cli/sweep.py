@@ -70,8 +70,8 @@ def command(
     need_one_process("fedwca sweep")
     from fedwca.cli.printing import print_in, saying_what_is_kept
     from fedwca.cli.reporter import ConsoleReporter
-    from fedwca.config.read_config_file import read_file
     from fedwca.config.presets import named_by_preset
+    from fedwca.config.read_config_file import read_file
     from fedwca.config.resolve_config import chosen_partition
     from fedwca.config.run_config import merge
     from fedwca.registry import describe_unknown

@@ -105,9 +105,10 @@ def baseline_for(spec: MethodSpec, partition: type[Partition] = Domains) -> Base
     if spec.head in own:
         found = baseline(spec.head, partition.setting)
     elif elsewhere := settings_with(spec.head):
+        theirs = f"{elsewhere[0]} ({_how_to_have_setting(elsewhere[0])})"
         raise UsageError(
-            f"baseline {spec.head!r} belongs to the setting {elsewhere[0]} ({_how_to_have_setting(elsewhere[0])}); this run is "
-            f"{partition.setting}, which has {', '.join(own)}"
+            f"baseline {spec.head!r} belongs to the setting {theirs}; this run is {partition.setting}, which has "
+            f"{', '.join(own)}"
         )
     elif spec.head in aggregators.names():
         usual = baseline(partition.usual, partition.setting)

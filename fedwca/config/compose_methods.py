@@ -16,6 +16,7 @@ from fedwca.config.method_checks import (
     check_epochs_are_whole,
     check_fits_partition,
     check_models_are_given,
+    check_steps_have_labels,
 )
 from fedwca.config.method_spec import parse_method
 from fedwca.config.run_config import Components, RunConfig, lay_over, merge
@@ -156,6 +157,7 @@ def _with_rounds(config: RunConfig, method: Method, most: int | None) -> tuple[M
     check_fits_partition(method, config.training, config.batch_norm, partition_of(config))
     rounds = config.rounds if most is None else min(most, config.rounds)
     check_epochs_are_whole(method, config.training, rounds)
+    check_steps_have_labels(method, config.training, partition_of(config))
     return method, rounds + bool(method.finish)
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedwca.config.component_registries import registry_of
 from fedwca.config.baselines import how_to_have
+from fedwca.config.component_registries import registry_of
 from fedwca.config.compose_methods import compose, describe_method, partition_of, unused_fields
 from fedwca.config.presets import named_by_preset, preset
 from fedwca.config.read_config_file import read_file
@@ -110,12 +110,7 @@ def resolve_plan(
     for table in idle_tables(partition):
         why = f"with {how_to_have(partition)} nothing is trained so"
         refuse_idle(table, config, origins, base, why, repeats=("CLI", "config"))
-    for field in ("new_clients", "validation"):
-        if not partition.newcomers and getattr(config, field) is not None:
-            raise UsageError(
-                f"{field} is given, but partition {partition.name} has no new clients; leave it out, or take a "
-                "partition such as shards"
-            )
+    refuse_newcomers(config)
     if config.checkpoint is not None:
         config, origins = without_training(config, origins, base)
     methods = compose(config)
@@ -133,6 +128,21 @@ def idle_tables(partition: type[Partition]) -> tuple[str, ...]:
     if not partition.whole:
         return ("finish_training", "central_training")
     return ("source_training",) if partition.guests else ("source_training", "finish_training", "central_training")
+
+
+def refuse_newcomers(config: RunConfig) -> None:
+    """Refuse what somebody says of new clients where none come.
+
+    Raises:
+        UsageError: names the field.
+    """
+    partition = partition_of(config)
+    for field in ("new_clients", "validation"):
+        if not partition.newcomers and getattr(config, field) is not None:
+            raise UsageError(
+                f"{field} is given, but partition {partition.name} has no new clients; leave it out, or take a "
+                "partition such as shards"
+            )
 
 
 def type_components(config: RunConfig) -> RunConfig:

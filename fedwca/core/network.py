@@ -76,8 +76,8 @@ class Backbone(nn.Module):
 
 
 Head = Literal["bottleneck", "hidden", "direct"]
-"""What is between backbone and classifier: bottleneck, a fully connected layer with BatchNorm, and where it is asked for
-ReLU; hidden, a fully connected layer with ReLU; direct, nothing. Dropout ends each where it is asked for."""
+"""What is between backbone and classifier: bottleneck, a fully connected layer with BatchNorm, and ReLU where that is
+asked for; hidden, a fully connected layer with ReLU; direct, nothing. Dropout ends each where it is asked for."""
 
 
 class Network(nn.Module):

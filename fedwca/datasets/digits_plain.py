@@ -26,7 +26,7 @@ class DigitsPlain(DatasetSource):
     label = "Digits-plain"
     domains = ("digits",)
     classes = tuple("0123456789")
-    counts = {"digits": IMAGES}  # noqa: RUF012  # as of the other data sets
+    counts = {"digits": IMAGES}  # as of the other data sets
     licence = "BSD-3-Clause (scikit-learn)"
     source_url = "https://scikit-learn.org/stable/datasets/toy_dataset.html#digits-dataset"
     where = "comes with fedwca"

@@ -71,12 +71,12 @@ def table_rows(records: Sequence[Record], labels: Mapping[str, str], domains: Se
                 here = [a for a, d in zip(record["accuracy"], domains, strict=True) if d == domain]
                 values.append(mean(here))
         chosen = {run: record for run, record in sorted(found[name].items()) if VALIDATION in record}
-        own = {
+        own: dict[str, Any] = {
             "validation": {run: mean(record[VALIDATION]) for run, record in chosen.items()},
             "shown": {run: record["round"] + 1 for run, record in chosen.items()},
             "last": {run: mean(last[name][run]["accuracy"]) for run in chosen},
         }
-        table.append(Row(name, label, runs, by_domain, before, **own))  # type: ignore[arg-type]
+        table.append(Row(name, label, runs, by_domain, before, **own))
     return table
 
 
