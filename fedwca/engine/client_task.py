@@ -56,7 +56,7 @@ class Task:
         return slice(start, start + size + (self.part < larger))
 
     def steps_of_pass(self, images: int, least: int) -> int:
-        """Steps of a pass over so many images; where steps are counted, none for a last batch of fewer than ``least``."""
+        """Steps of a pass over so many images; where steps are counted, none for a batch of fewer than ``least``."""
         whole, rest = divmod(images, self.training.batch_size)
         return whole + (rest >= (1 if self.training.steps is None else least))
 

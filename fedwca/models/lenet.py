@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from fedwca.core.network import Architecture, Backbone, Drop
 from fedwca.models import register
-from fedwca.models._grouped import convolve_each
+from fedwca.models._grouped_convolution import convolve_each
 
 
 class _LeNet(Backbone):

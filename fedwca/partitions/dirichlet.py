@@ -9,7 +9,7 @@ from pydantic import PositiveFloat
 
 from fedwca.functional import dirichlet_partition
 from fedwca.partitions import register
-from fedwca.partitions._labelled import LabelledPartition
+from fedwca.partitions._labelled_partition import LabelledPartition
 
 if TYPE_CHECKING:
     from numpy.random import Generator

@@ -75,15 +75,16 @@ def chosen_domains(request: RunRequest, names: Sequence[str], catalogue: bool = 
         return [request]
     listed = datasets.get(first.config.dataset).domains if first.config.dataset in datasets.names() else ()
     if catalogue and listed:
-        domains: list[str] = list(listed)
-        default: str | None = listed[0]
+        domains, default = list(listed), listed[0]
         if strange := [name for name in names if canonical_name(name) not in (*listed, "all")]:
             raise UsageError(f"--{named} {strange[0]}: {describe_unknown('domain', strange[0], listed)}")
         wanted = domains if list(names) == ["all"] else [canonical_name(name) for name in names]
     else:
-        dataset, default = load(first.config)
+        dataset, found = load(first.config)
+        default = str(found)
         wanted = list(dataset.domains) if list(names) == ["all"] else [dataset.domain(name).name for name in names]
-    requests = [replace(request, layer={**request.layer, named: name}) for name in dict.fromkeys(wanted or [default])]
+    chosen = dict.fromkeys(wanted or [default])
+    requests = [replace(request, layer={**request.layer, named: name}) for name in chosen]
     for one in requests:
         one.plan()
     return requests

@@ -86,7 +86,7 @@ def test_the_source_that_nobody_names_counts_too() -> None:
     assert values(named)["aggregator"]["ta"] == 0.01
 
 
-UNLABELED = [name for name in preset_names() if name != "sfda"]
+UNLABELED = ["default", "paper"]
 
 
 @pytest.mark.parametrize(
