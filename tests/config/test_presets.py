@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from fedwca.config.baselines import baseline, baseline_names
-from fedwca.config.presets import preset_names
 from fedwca.config.resolve_config import RunPlan, resolve_plan
 from fedwca.errors import InvalidConfig
 from fedwca.runs.load_data import architecture
