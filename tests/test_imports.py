@@ -30,7 +30,7 @@ ALLOWED: dict[str, set[str]] = {
     "core": {*BASE, "functional", "_deprecated"},
     **dict.fromkeys(COMPONENTS, VALUES),
     "datasets": {*BASE, "data"},
-    "partitions": {*BASE, "data"},
+    "partitions": {*BASE, "data", "functional"},
     "loggers": BASE,
     "data": {*BASE, "core"},
     "engine": {*VALUES, "_version", "data"},

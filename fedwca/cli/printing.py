@@ -17,7 +17,7 @@ from fedwca.cli.wide_tables import draw_grid
 from fedwca.errors import FedwcaError
 from fedwca.results.last_phase_notes import last_phase_notes
 from fedwca.results.phase_seconds import PHASES
-from fedwca.results.read_run import special_domain
+from fedwca.results.read_run import shown_round, special_domain
 from fedwca.results.results_table import narrow_columns, results_table
 from fedwca.results.tables import Table, comma_separated
 from fedwca.results.write_run import to_plain
@@ -60,8 +60,9 @@ def _print_results(done: FinishedRun, as_json: bool) -> None:
     console, config, summary = make_console(), done.config, done.summary
     runs = config.source_models * config.trials
     spread = f"mean ± std (ddof 1) over n = {runs} runs" if runs > 1 else "n = 1 run, so there is no spread"
-    title = f"{done.dataset}, {special_domain(config.model_dump())}: accuracy in percent after the last round, {spread}"
     entries = [((entry["label"],), entry) for entry in summary["methods"].values()]
+    where = f"{done.dataset}, {special_domain(config.model_dump())}"
+    title = f"{where}: accuracy in percent {shown_round(summary['methods'].values())}, {spread}"
     draw_grid(results_table(title, entries, columns=narrow_columns()), console, bold="mean")
     labels = {name: entry["label"] for name, entry in summary["methods"].items()}
     for sentence in last_phase_notes(done.records(), labels):

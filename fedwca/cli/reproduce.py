@@ -73,7 +73,7 @@ def command(
         return
     found.check(table)
     request = RunRequest(asked.layer, asked.pairs, preset or found.preset, asked.file)
-    domains = domains_named(found.rules.named, {"source": source or [], "target": target or []})
+    domains = domains_named(found.named, {"source": source or [], "target": target or []})
     planned = plan_jobs(ReproductionRequest(table, found, request, dataset or [], domains, quick, planning=dry_run))
     reporter = ConsoleReporter(silent=form is not Format.table)
     announce_jobs(planned, out, reporter)

@@ -70,6 +70,7 @@ def command(
     need_one_process("fedwca sweep")
     from fedwca.cli.console_reporter import ConsoleReporter
     from fedwca.cli.printing import print_in, saying_what_is_kept
+    from fedwca.config.presets import named_by_preset
     from fedwca.config.read_config_file import read_file
     from fedwca.config.resolve_config import chosen_partition
     from fedwca.config.run_config import merge
@@ -85,7 +86,8 @@ def command(
     chosen = [*params, *map(sweep.parse_space, param or [])]
     if not chosen:
         raise UsageError("nothing to try; name --param kind.field=values or --grid wca")
-    usual = chosen_partition(merge(read_file(asked.file) if asked.file else {}, asked.layer)).usual
+    given = merge(read_file(asked.file) if asked.file else {}, asked.layer)
+    usual = chosen_partition(given, named_by_preset(asked.preset, "partition")).usual
     layer = {**asked.layer, "baselines": [method or owner or usual], "composed": False, "evidence": not oracle}
     own = ("composed", "evidence", *(() if method else ("baselines",)))
     request = RunRequest(layer, asked.pairs, asked.preset, asked.file, said=dict.fromkeys(own, "sweep"))

@@ -107,9 +107,10 @@ def baseline_for(spec: MethodSpec, partition: type[Partition] = Domains) -> Base
     if spec.head in own:
         found = baseline(spec.head, partition.setting)
     elif elsewhere := settings_with(spec.head):
+        theirs = f"{elsewhere[0]} ({_how_to_have_setting(elsewhere[0])})"
         raise UsageError(
-            f"baseline {spec.head!r} belongs to the setting {elsewhere[0]} ({_how_to_have(elsewhere[0])}); this run is "
-            f"{partition.setting}, which has {', '.join(own)}"
+            f"baseline {spec.head!r} belongs to the setting {theirs}; this run is {partition.setting}, which has "
+            f"{', '.join(own)}"
         )
     elif spec.head in aggregators.names():
         usual = baseline(partition.usual, partition.setting)
@@ -149,7 +150,14 @@ def _named_in(found: Baseline, part: str) -> list[tuple[str, str]]:
     return [(SPECS[part], name) for name in ((names,) if isinstance(names, str) else names)]
 
 
-def _how_to_have(setting: str) -> str:
+def how_to_have(partition: type[Partition]) -> str:
+    """Which option gives a run a partition."""
+    return f"--{partition.named}" if partition.named else f"--partition {partition.name}"
+
+
+def _how_to_have_setting(setting: str) -> str:
     """Which option gives a run a setting."""
-    named = [found.named for name in partitions.names() if (found := partitions.get(name)).setting == setting]
-    return f"--{named[0]} DOMAIN" if named else "a plugin's partition"
+    found = [kind for name in partitions.names() if (kind := partitions.get(name)).setting == setting]
+    if not found:
+        return "a plugin's partition"
+    return how_to_have(found[0]) + (" DOMAIN" if found[0].named else ", or another one of labelled clients")

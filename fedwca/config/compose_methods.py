@@ -17,9 +17,10 @@ from fedwca.config.method_checks import (
     check_epochs_are_whole,
     check_fits_partition,
     check_models_are_given,
+    check_steps_have_labels,
 )
 from fedwca.config.method_spec import parse_method
-from fedwca.config.run_config import Components, RunConfig, merge
+from fedwca.config.run_config import Components, RunConfig, lay_over, merge
 from fedwca.core.training_settings import Training
 from fedwca.errors import InvalidConfig, UsageError
 from fedwca.federated.method import Method
@@ -91,7 +92,7 @@ def with_training(method: Method, config: RunConfig, training: Mapping[str, Any]
 
 def _changed(run: T, own: Mapping[str, Any], name: str) -> T:
     try:
-        return type(run)(**{**run.model_dump(), **own})
+        return type(run)(**lay_over({"training": run.model_dump()}, {"training": dict(own)})["training"])
     except ValidationError as error:
         raise InvalidConfig(describe_problems(error, f"{name}: training.", type(run).model_fields)) from error
 
@@ -162,6 +163,7 @@ def _with_rounds(config: RunConfig, method: Method, most: int | None) -> tuple[M
     check_fits_partition(method, config.training, config.batch_norm, partition_of(config))
     rounds = config.rounds if most is None else min(most, config.rounds)
     check_epochs_are_whole(method, config.training, rounds)
+    check_steps_have_labels(method, config.training, partition_of(config))
     return method, rounds + bool(method.finish)
 
 

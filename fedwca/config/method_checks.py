@@ -94,6 +94,25 @@ def check_epochs_are_whole(method: Method, training: Training, rounds: int) -> N
         )
 
 
+def check_steps_have_labels(method: Method, training: Training, partition: type[Partition]) -> None:
+    """Refuse a round of steps where labels are made before each epoch.
+
+    Args:
+        method: composed.
+        training: how clients train in a round, unless the method says it.
+        partition: of the run; where it trains whole networks, clients that train have labels.
+
+    Raises:
+        UsageError: says what would be right.
+    """
+    steps = (method.training or training).steps
+    if steps is not None and not partition.whole and method.pseudo_labeler.renew == "epoch":
+        raise UsageError(
+            f"method {method.name!r}: pseudo-labeler {method.pseudo_labeler.name!r} labels images before each epoch, "
+            f"and a round of {steps} steps has none; take renew=round, or epochs in place of steps"
+        )
+
+
 def check_fits_partition(method: Method, training: Training, batch_norm: str, partition: type[Partition]) -> None:
     """Refuse a method whose parts are made for another setting than the run's.
 
@@ -117,6 +136,8 @@ def check_fits_partition(method: Method, training: Training, batch_norm: str, pa
         if batch_norm == "local":
             raise UsageError("--batch-norm local: a target that trains in no round has no statistics; take mixed")
     else:
+        if partition.newcomers:
+            _check_newcomers_fit(method, batch_norm)
         if method.aggregator.asks:
             raise UsageError(
                 f"{what}aggregator {method.aggregator.name!r} weighs labelled clients for one without labels; it needs "
@@ -138,3 +159,20 @@ def check_fits_partition(method: Method, training: Training, batch_norm: str, pa
             raise UsageError(
                 f"{what}trains = classifier, but with --source the classifier is frozen; take all or extractor"
             )
+
+
+def _check_newcomers_fit(method: Method, batch_norm: str) -> None:
+    """Refuse what gives no model to a client that comes when training is over.
+
+    Raises:
+        UsageError: names it.
+    """
+    if method.aggregator.grouping != OneGroup():
+        raise UsageError(
+            f"method {method.name!r}: aggregator {method.aggregator.name!r} {method.aggregator.grouping.instead}, and "
+            "a new client is in no group; new clients need one model of all that train, such as fedavg makes"
+        )
+    if batch_norm in ("local", "recalibrated"):
+        raise UsageError(
+            f"--batch-norm {batch_norm}: new clients train in no round and have no statistics; take mixed or pooled"
+        )

@@ -7,7 +7,7 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 
 from fedwca.config.baselines import settings
-from fedwca.config.run_config import Layer, merge, spell_out
+from fedwca.config.run_config import Layer, lay_over, spell_out
 from fedwca.core.files import toml_names
 from fedwca.errors import InvalidConfig
 from fedwca.partitions.domains import Domains
@@ -43,13 +43,28 @@ def preset(name: str, dataset: str, domain: str | None, setting: str = Domains.s
     by_source, by_setting = own.pop("from", {}), {key: own.pop(key, {}) for key in settings()}
     layer: Layer = {}
     for part in (tables.get("all", {}), own, by_source.get(canonical_name(domain or ""), {})):
-        layer = merge(layer, part)
+        layer = lay_over(layer, part)
     usual = any(key not in settings() and set(table) - set(settings()) for key, table in tables.items())
     if setting not in tables and not (setting == Domains.setting and usual):
         raise InvalidConfig(f"preset {name} is for another setting than {setting}; take --preset default")
     if setting != Domains.setting:
-        layer = merge(merge(layer, tables[setting]), by_setting[setting])
+        layer = lay_over(lay_over(layer, tables[setting]), by_setting[setting])
     return spell_out(layer)
+
+
+def named_by_preset(name: str, field: str) -> str | None:
+    """What a preset says of the data set or the partition, which have tables of their own in it; None: nothing.
+
+    Args:
+        name: of the preset.
+        field: ``dataset`` or ``partition``.
+
+    Raises:
+        InvalidConfig: no preset has that name.
+    """
+    _, tables = read_preset(name)
+    found = [tables[setting][field] for setting in settings() if field in tables.get(setting, {})]
+    return str(found[0]) if found else None
 
 
 def read_preset(name: str) -> tuple[str, Layer]:

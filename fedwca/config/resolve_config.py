@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fedwca.config.baselines import how_to_have
 from fedwca.config.component_registries import registry_of
 from fedwca.config.compose_methods import compose, describe_method, partition_of, unused_fields
-from fedwca.config.presets import preset
+from fedwca.config.presets import named_by_preset, preset
 from fedwca.config.read_config_file import read_file
 from fedwca.config.run_config import KINDS, Layer, RunConfig, merge, resolve, spell_out
 from fedwca.config.set_options import parse_set_options
@@ -33,18 +34,18 @@ class RunPlan:
     """Dotted key to the layer its value came from; what is not here is a field's default."""
 
     @property
-    def named(self) -> str:
-        """What the run calls the one domain that is unlike the others: the source, or the target."""
+    def named(self) -> str | None:
+        """What the run calls the one domain that is unlike the others: the source, the target; None: there is none."""
         return partition_of(self.config).named
 
     @property
     def domain(self) -> str | None:
-        """That domain; None where only the images can say it."""
+        """That domain; None where only the images can say it, or where there is none."""
         return domain_of(self.config)
 
-    def at(self, domain: str) -> RunPlan:
+    def at(self, domain: str | None) -> RunPlan:
         """The same run with that domain."""
-        return replace(self, config=self.config.model_copy(update={self.named: domain}))
+        return replace(self, config=self.config.model_copy(update=name_domain(self.config, domain)))
 
     def described(self) -> dict[str, Any]:
         """Plain values: the configuration, what each method is made of, and where values came from."""
@@ -84,13 +85,15 @@ def resolve_plan(
         # Whoever names a folder and no data set means the folder of domains itself.
         (written if given.get("data") is None else given)["dataset"] = top["dataset"] = "folder"
 
-    partition = chosen_partition(top)
+    usual = {key: named_by_preset(preset_name, key) for key in ("dataset", "partition")}
+    partition = chosen_partition(top, usual["partition"])
     if partition.name != RunConfig.model_fields["partition"].default:
-        (written if given.get(partition.named) is None else given)["partition"] = partition.name
+        (written if partition.named and given.get(partition.named) is None else given)["partition"] = partition.name
 
     def layers(domain: str | None) -> dict[str, Layer]:
         # Whatever a file holds is looked up as text here, and checked with the whole configuration.
-        dataset, asked = str(top.get("dataset", "digits_mini")), top.get(partition.named) or domain
+        dataset = str(top.get("dataset") or usual["dataset"] or RunConfig.model_fields["dataset"].default)
+        asked = (top.get(partition.named) if partition.named else None) or domain
         base = preset(preset_name, dataset, None if asked is None else str(asked), partition.setting)
         chosen = chosen_names(merge(base, top))
         own = merge(merge(given, parse_set_options(pairs, chosen)), parse_set_options(tried, chosen))
@@ -98,14 +101,15 @@ def resolve_plan(
 
     found = layers(domain)
     config, origins = resolve(found)
-    if domain_of(config) is None and (domain := domain or default_domain(config)) is not None:
+    if partition.named and domain_of(config) is None and (domain := domain or default_domain(config)) is not None:
         found = layers(domain)
         config, origins = resolve(found)
         config = config.model_copy(update={partition.named: domain})
     base = found[f"preset {preset_name}"]
-    for table in ("source_training",) if partition.whole else ("finish_training", "central_training"):
-        why = f"with --{partition.named} nothing is trained so"
+    for table in idle_tables(partition):
+        why = f"with {how_to_have(partition)} nothing is trained so"
         refuse_idle(table, config, origins, base, why, repeats=("CLI", "config"))
+    refuse_newcomers(config)
     if config.checkpoint is not None:
         config, origins = without_training(config, origins, base)
     methods = compose(config)
@@ -116,6 +120,28 @@ def resolve_plan(
             raise UsageError(f"{key} is given, but no method of this run uses the {kind} {name!r}")
         del origins[f"components.{key}"]
     return RunPlan(type_components(without(config, idle)), methods, origins)
+
+
+def idle_tables(partition: type[Partition]) -> tuple[str, ...]:
+    """Tables of a configuration that say how to train what nobody trains in a partition's setting."""
+    if not partition.whole:
+        return ("finish_training", "central_training")
+    return ("source_training",) if partition.guests else ("source_training", "finish_training", "central_training")
+
+
+def refuse_newcomers(config: RunConfig) -> None:
+    """Refuse what somebody says of new clients where none come.
+
+    Raises:
+        UsageError: names the field.
+    """
+    partition = partition_of(config)
+    for field in ("new_clients", "validation"):
+        if not partition.newcomers and getattr(config, field) is not None:
+            raise UsageError(
+                f"{field} is given, but partition {partition.name} has no new clients; leave it out, or take a "
+                "partition such as shards"
+            )
 
 
 def type_components(config: RunConfig) -> RunConfig:
@@ -141,8 +167,12 @@ def _typed_fields(kind: str, name: str, fields: Mapping[str, Any]) -> dict[str, 
     return {field: values[field] for field in fields}
 
 
-def chosen_partition(values: Layer) -> type[Partition]:
+def chosen_partition(values: Layer, usual: str | None = None) -> type[Partition]:
     """The partition that a user's values mean: the one that is named, or the one whose domain is.
+
+    Args:
+        values: the user's.
+        usual: the preset's, where these mean none.
 
     Raises:
         UsageError: they mean two.
@@ -153,18 +183,32 @@ def chosen_partition(values: Layer) -> type[Partition]:
             f"--source {source} and --target {target}: a run has a labelled source at the server and clients without "
             "labels, or a target without labels and labelled clients; leave out one of both"
         )
-    usual = "leave_one_out" if target is not None else RunConfig.model_fields["partition"].default
-    found = partitions.get(str(values.get("partition") or usual))
-    other = "source" if found.named == "target" else "target"
-    if values.get(other) is not None:
-        raise UsageError(f"--{other} {values[other]}: partition {found.name} has a {found.named}; give --{found.named}")
+    default = str(RunConfig.model_fields["partition"].default)
+    meant = "leave_one_out" if target is not None else default if source is not None else usual or default
+    found = partitions.get(str(values.get("partition") or meant))
+    for other in ("source", "target"):
+        if values.get(other) is None or other == found.named:
+            continue
+        right = (
+            f"has a {found.named}; give --{found.named}"
+            if found.named
+            else "deals images of all domains together; leave it out"
+        )
+        raise UsageError(f"--{other} {values[other]}: partition {found.name} {right}")
     return found
 
 
 def domain_of(config: RunConfig) -> str | None:
     """The one domain of a run that is unlike the others, its source or its target; None where nobody names it."""
-    found: str | None = getattr(config, partition_of(config).named)
+    named = partition_of(config).named
+    found: str | None = getattr(config, named) if named else None
     return found
+
+
+def name_domain(config: RunConfig, domain: str | None) -> dict[str, str | None]:
+    """What a configuration says of the domain that is unlike the others; nothing where there is none."""
+    named = partition_of(config).named
+    return {named: domain} if named else {}
 
 
 def default_domain(config: RunConfig) -> str | None:

@@ -6,7 +6,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError, field_validator
+from pydantic import (
+    Field,
+    NonNegativeInt,
+    PositiveInt,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    field_validator,
+    model_serializer,
+)
 
 from fedwca.config.component_registries import registry_of
 from fedwca.config.method_spec import NOTHING, parse_method
@@ -47,8 +55,9 @@ class RunConfig(UserValues):
     target: str | None = None
     """Domain without labels, where the clients of all others have labels; instead of a source."""
     partition: str = "domains"
-    """Who has which images and labels: domains (unlabeled clients, a labelled source at the server), or leave_one_out
-    (labelled clients, one target without labels), which --target means."""
+    """Who has which images and labels: domains (unlabeled clients, a labelled source at the server), leave_one_out
+    (labelled clients, one target without labels), which --target means, or one where labelled clients train and new
+    ones without labels come after them, such as shards or dirichlet:alpha=0.1."""
     checkpoint: Path | None = None
     """Source model of your own (.safetensors or .pt state dict) instead of pre-training one."""
     model: str = "lenet"
@@ -75,7 +84,12 @@ class RunConfig(UserValues):
     name: str | None = None
     """Name of the composed method. Unset: its aggregator."""
     clients: PositiveInt = 4
-    """Clients per target domain."""
+    """Clients per target domain; where images of all domains are dealt together, clients that train."""
+    new_clients: PositiveInt | None = None
+    """Clients without labels that come when training is over, where there are any; unset: as many as train."""
+    validation: float | None = Field(None, ge=0, lt=1)
+    """Share of a training client's images that are kept aside to measure it, where new clients come later; unset:
+    0.15."""
     samples: PositiveInt | None = None
     """At most so many images per client, before they are split; unset: all there are."""
     split: Literal["random", "published"] = "random"
@@ -130,6 +144,13 @@ class RunConfig(UserValues):
         for name, value in self:
             if value != usual[name].get_default(call_default_factory=True, validated_data={}):
                 yield name, value
+
+    @model_serializer(mode="wrap")
+    def _say_what_new_clients_need(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Runs of earlier releases have no such fields, and are recognised as the same ones.
+        values: dict[str, Any] = dump(self)
+        unset = [name for name in ("new_clients", "validation") if getattr(self, name) is None]
+        return {key: value for key, value in values.items() if key not in unset}
 
     @field_validator("dataset", "partition", "model", "clusterer", "aggregator", "pseudo_labeler", mode="after")
     @classmethod
@@ -247,6 +268,20 @@ def merge(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
+def lay_over(low: Mapping[str, Any], high: Mapping[str, Any]) -> Layer:
+    """A layer over another, as `merge`; of a round's epochs and its steps, the upper one that is said counts.
+
+    >>> lay_over({"training": {"epochs": 5, "lr": 0.1}}, {"training": {"steps": 20}})
+    {'training': {'lr': 0.1, 'steps': 20}}
+    """
+    merged = merge(low, high)
+    said = high.get("training", {})
+    if isinstance(said, Mapping) and ("steps" in said) != ("epochs" in said):
+        unsaid = "epochs" if "steps" in said else "steps"
+        merged["training"] = {key: value for key, value in merged["training"].items() if key != unsaid}
+    return merged
+
+
 def resolve(layers: Mapping[str, Layer]) -> tuple[RunConfig, dict[str, str]]:
     """The configuration that layers give, lowest first, and where each value that was set came from.
 
@@ -256,6 +291,6 @@ def resolve(layers: Mapping[str, Layer]) -> tuple[RunConfig, dict[str, str]]:
     values: Layer = {}
     origins: dict[str, str] = {}
     for origin, layer in layers.items():
-        values = merge(values, layer)
+        values = lay_over(values, layer)
         origins |= {key: origin for key, _ in flatten_keys(layer)}
     return validate(values), origins

@@ -37,9 +37,9 @@ class Backbone(nn.Module):
     """One for each mask that `forward` takes in training."""
     width: int
     """Features that come out."""
-    mean: tuple[float, float, float] = (0.5, 0.5, 0.5)
-    """Of red, green and blue on a scale from 0 to 1; subtracted from images."""
-    std: tuple[float, float, float] = (0.5, 0.5, 0.5)
+    mean: tuple[float, ...] = (0.5, 0.5, 0.5)
+    """Of red, green and blue on a scale from 0 to 1, or of grey alone; subtracted from images."""
+    std: tuple[float, ...] = (0.5, 0.5, 0.5)
     """What images are divided by after that."""
     augments: bool = False
     """Whether it is trained on random crops, mirrored half of the time."""
@@ -53,7 +53,7 @@ class Backbone(nn.Module):
         return super().train(mode and not self.frozen)
 
     def forward(self, x: Tensor, masks: Sequence[Tensor]) -> Tensor:
-        """``[N, 3, H, W] -> [N, width]``; ``masks`` is empty in eval mode."""
+        """``[N, C, H, W] -> [N, width]``, C as many as `mean` has; ``masks`` is empty in eval mode."""
         raise NotImplementedError
 
     def together(self, parameters: Mapping[str, Tensor], x: Tensor, masks: Sequence[Tensor]) -> Tensor:
@@ -61,7 +61,7 @@ class Backbone(nn.Module):
 
         Args:
             parameters: weights by name ``[G, …]``.
-            x: each one's images ``[G, B, 3, H, W]``.
+            x: each one's images ``[G, B, C, H, W]``.
             masks: as for `forward` ``[G, B, …]``.
 
         Returns:
@@ -76,11 +76,16 @@ class Backbone(nn.Module):
         return "together" in vars(owner) and owner is not Backbone and not self.frozen
 
 
+Head = Literal["bottleneck", "hidden", "direct"]
+"""What is between backbone and classifier: bottleneck, a fully connected layer with BatchNorm, and ReLU where that is
+asked for; hidden, a fully connected layer with ReLU; direct, nothing. Dropout ends each where it is asked for."""
+
+
 class Network(nn.Module):
-    """Backbone, bottleneck (fully connected, BatchNorm, where it is asked for ReLU, dropout) and linear classifier.
+    """Backbone, what a head has between it and the classifier, and a linear classifier.
 
     ``extract`` gives the features ``[N, q]`` that ``classifier`` reads. Images come in as uint8, at least ``side``
-    pixels high and wide, and are cropped and scaled here.
+    pixels high and wide, and are cropped and scaled here, and made grey for a backbone that reads one channel.
     """
 
     def __init__(
@@ -93,26 +98,35 @@ class Network(nn.Module):
         side: int,
         activation: Literal["none", "relu"] = "none",
         whole: bool = False,
+        head: Head = "bottleneck",
     ) -> None:
         super().__init__()
         self.side = side
-        self.activation = activation
+        self.activation = "relu" if head == "hidden" else activation
+        self.head = head
         self.whole = whole
         """Whether the classifier is trained and sent like the rest, which a partition of the data asks for."""
         self.backbone = backbone
-        self.bottleneck = nn.Linear(backbone.width, bottleneck)
-        self.norm = nn.BatchNorm1d(bottleneck)
-        self.classifier = nn.Linear(bottleneck, classes)
-        for layer in (self.bottleneck, self.classifier):
-            nn.init.xavier_normal_(layer.weight)
-            nn.init.zeros_(layer.bias)
+        features = backbone.width
+        if head != "direct":
+            self.bottleneck, features = nn.Linear(backbone.width, bottleneck), bottleneck
+        if head == "bottleneck":
+            self.norm = nn.BatchNorm1d(features)
+        self.classifier = nn.Linear(features, classes)
+        if head == "bottleneck":  # the others keep torch's initial weights
+            for layer in (self.bottleneck, self.classifier):
+                nn.init.xavier_normal_(layer.weight)
+                nn.init.zeros_(layer.bias)
         if classifier == "wn":
             weight_norm(self.classifier)
         self.extras = nn.ModuleDict()
         """Networks beside the one that predicts, by name; trained and sent with it, see `add_extras`."""
-        self.drops = (*backbone.drops, Drop(dropout, (bottleneck,)))
-        self.register_buffer("mean", torch.tensor(backbone.mean).view(3, 1, 1), persistent=False)
-        self.register_buffer("std", torch.tensor(backbone.std).view(3, 1, 1), persistent=False)
+        behind = (Drop(dropout, (features,)),) if head == "bottleneck" or dropout else ()
+        self.drops = (*backbone.drops, *behind)
+        self.channels = len(backbone.mean)
+        """Of a prepared image: 3, or 1 where colours are made grey."""
+        self.register_buffer("mean", torch.tensor(backbone.mean).view(-1, 1, 1), persistent=False)
+        self.register_buffer("std", torch.tensor(backbone.std).view(-1, 1, 1), persistent=False)
         if backbone.frozen:
             backbone.requires_grad_(False)
 
@@ -127,7 +141,7 @@ class Network(nn.Module):
         return max(1, min(256, 1448**2 // self.side**2))
 
     def prepare(self, images: Tensor) -> Tensor:
-        """uint8 ``[N, 3, H, W]`` to what the backbone reads: the centre, scaled, ``[N, 3, side, side]``.
+        """uint8 ``[N, 3, H, W]`` to what the backbone reads: the centre, scaled, ``[N, C, side, side]``.
 
         Raises:
             UsageError: the images are smaller than ``side``.
@@ -158,19 +172,33 @@ class Network(nn.Module):
 
     def _scaled(self, images: Tensor) -> Tensor:
         # Over rows of pixels and not three values at a time, which takes six times as long.
-        count, channels, height, width = images.shape
+        count, _, height, width = images.shape
+        channels = self.channels
         mean, std = ((255 * cast(Tensor, x).view(channels)).expand(width, -1).flatten() for x in (self.mean, self.std))
-        x = images.permute(0, 2, 3, 1).reshape(count, height, width * channels).to(mean.dtype)
+        if channels < images.shape[1]:  # exact where all channels are alike
+            x = images.to(mean.dtype).mean(1)
+        else:
+            x = images.permute(0, 2, 3, 1).reshape(count, height, width * channels).to(mean.dtype)
         return x.sub_(mean).div_(std).view(count, height, width, channels).permute(0, 3, 1, 2)
+
+    @property
+    def features(self) -> int:
+        """q, width of what the classifier reads."""
+        return self.classifier.in_features
 
     def extract(self, x: Tensor, masks: Sequence[Tensor] = ()) -> Tensor:
         """Prepared images to features ``[N, q]``; with one mask per entry of ``drops`` in training, none otherwise."""
-        return self.finish(self.bottleneck(self.backbone(x, masks[:-1])), masks[-1:])
+        inside = len(self.backbone.drops)
+        z = self.backbone(x, masks[:inside])
+        return self.finish(z if self.head == "direct" else self.bottleneck(z), masks[inside:])
 
     def finish(self, z: Tensor, masks: Sequence[Tensor] = ()) -> Tensor:
-        """What comes behind the bottleneck: ``[N, q]`` to features ``[N, q]``, with its mask in training."""
-        # Under autocast the bottleneck gives bfloat16; what comes behind it is in the network's own precision.
-        z = self.norm(z.to(self.norm.weight.dtype))
+        """What comes behind the fully connected layer: ``[N, q]`` to features ``[N, q]``, with its mask in training."""
+        # Under autocast that layer gives bfloat16; what comes behind it is in the network's own precision.
+        if self.head == "bottleneck":
+            z = self.norm(z.to(self.norm.weight.dtype))
+        else:
+            z = z.to(cast(Tensor, self.mean).dtype)
         z = torch.relu(z) if self.activation == "relu" else z
         return z * masks[0] if masks else z
 
@@ -235,6 +263,9 @@ class Architecture(Component):
     """Plain linear layer, or one with weight normalisation as in SHOT."""
     activation: Literal["none", "relu"] = "none"
     """What follows the bottleneck's BatchNorm."""
+    head: Head = "bottleneck"
+    """What is between backbone and classifier: bottleneck, a fully connected layer with BatchNorm; hidden, one with
+    ReLU; direct, nothing."""
 
     @property
     def stored(self) -> int:
@@ -255,9 +286,9 @@ class Architecture(Component):
     def identity(self) -> dict[str, Any]:
         """Everything that decides what `build` gives, as plain values; a file of weights by its content."""
         found = {"name": self.name, **self.model_dump(mode="json")}
-        if self.activation == "none":
-            del found["activation"]  # so that source models from before there was a choice are known again
-        return found
+        # So that source models from before there was a choice are known again.
+        usual = {"activation": "none", "head": "bottleneck"}
+        return {name: value for name, value in found.items() if name not in usual or value != usual[name]}
 
     def build(self, classes: int, seed: int = 0, pretrained: bool = True, whole: bool = False) -> Network:
         """A network with initial weights drawn from ``seed``; the global generator is left as it was.
@@ -273,5 +304,5 @@ class Architecture(Component):
             if pretrained:
                 self.load_pretrained(backbone)
             given = (self.bottleneck, self.dropout, classes, self.classifier, self.side, self.activation, whole)
-            network = Network(backbone, *given)
+            network = Network(backbone, *given, self.head)
         return network.to(memory_format=torch.channels_last)

@@ -51,6 +51,8 @@ class Training(UserValues):
     are; extractor: all but the classifier."""
     cuts: PositiveInt = 1
     """Rounds to an epoch: a client goes through one part of as many of its images in each. Needs epochs = 1."""
+    steps: PositiveInt | None = None
+    """Steps of SGD in a round, in place of epochs: pass after pass over the client's images, the last one cut short."""
 
     @model_validator(mode="after")
     def _cuts_one_epoch(self) -> Self:
@@ -58,12 +60,20 @@ class Training(UserValues):
             raise ValueError(f"cuts = {self.cuts} cuts one epoch into as many rounds; it needs epochs = 1")
         return self
 
+    @model_validator(mode="after")
+    def _counts_one_thing(self) -> Self:
+        if self.steps is not None and ("epochs" in self.model_fields_set or self.cuts > 1):
+            other = "cuts" if self.cuts > 1 else "epochs"
+            raise ValueError(f"steps = {self.steps} says how long a round is, and so does {other}; leave one out")
+        return self
+
     @model_serializer(mode="wrap")
-    def _say_cuts_where_there_are_some(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # Runs of earlier releases have no such field, and are recognised as the same ones.
+    def _say_what_counts(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Runs of earlier releases have no such fields, and are recognised as the same ones.
         values: dict[str, Any] = dump(self)
         if self.cuts == 1:
             values.pop("cuts", None)
+        values.pop("steps" if self.steps is None else "epochs", None)
         return values
 
     def part(self, round: int) -> int:
@@ -99,6 +109,13 @@ class FinishTraining(Training):
     trains: Trains = "classifier"
     """all; classifier: that alone, on features of the plain images without dropout, BatchNorm's statistics as they
     are; extractor: all but the classifier."""
+
+    @field_validator("steps")
+    @classmethod
+    def _is_counted_in_epochs(cls, value: int | None) -> int | None:
+        if value is not None:
+            raise ValueError("the last phase is counted in epochs; leave steps out")
+        return value
 
     @field_validator("cuts")
     @classmethod

@@ -39,6 +39,16 @@ class Metrics:
         """Clients whose accuracy tables average ``[K]`` bool: where some have labels, those without."""
         self._train_labels, self._test_labels = tuple(train_labels), tuple(test_labels)
 
+    @staticmethod
+    def joined(parts: Sequence[Metrics]) -> Metrics:
+        """Metrics of several groups of clients as one, a group behind the other."""
+        return Metrics(
+            sum((part._domains for part in parts), ()),
+            [labels for part in parts for labels in part._train_labels],
+            [labels for part in parts for labels in part._test_labels],
+            torch.cat([part.counted for part in parts]).tolist(),
+        )
+
     def __len__(self) -> int:
         return len(self._domains)
 

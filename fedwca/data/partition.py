@@ -39,6 +39,22 @@ class Federation:
 
     clients: tuple[ClientImages, ...]
     metrics: Metrics
+    newcomers: tuple[Federation, ...] = ()
+    """Groups of clients that come when training is over, with images to test alone; no engine that trains has them."""
+    label: str = ""
+    """What tables call it, where it is a group of newcomers."""
+    least_measured: int = 3
+    """Images that a client needs for one of them to be for test."""
+
+    @property
+    def everybody(self) -> tuple[ClientImages, ...]:
+        """Clients that train, behind them the newcomers; for what is known of images before anything is trained."""
+        return sum((group.clients for group in self.newcomers), self.clients)
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """Domain or group of each client that records measure: those that train, behind them the newcomers."""
+        return sum((group.metrics.domains for group in self.newcomers), self.metrics.domains)
 
     def __len__(self) -> int:
         return len(self.clients)
@@ -181,14 +197,14 @@ def split_domain(
     order = np.argsort(rank[member], kind="stable")
     runs = [len(run) for run in np.array_split(order, clients)]
     splits = []
-    for run in _cut(order, rank[member], np.cumsum(runs)[:-1], least=1):
+    for run in cut_at_groups(order, rank[member], np.cumsum(runs)[:-1], least=1):
         kept = run[:samples]
         if published:
             splits.append(_published_split(domain, kept))
             continue
         test, validation = round(0.2 * len(kept)), round(0.16 * len(kept))
         cuts = np.array([len(kept) - validation - test, len(kept) - test])
-        splits.append(Split(*_cut(kept, rank[member], cuts, least=0)))
+        splits.append(Split(*cut_at_groups(kept, rank[member], cuts)))
     return splits
 
 
@@ -208,7 +224,7 @@ def _published_split(domain: Domain, kept: Integers) -> Split:
     return Split(train, kept[:0], test)
 
 
-def _cut(order: Integers, group_of: Integers, cuts: Integers, least: int) -> list[Integers]:
+def cut_at_groups(order: Integers, group_of: Integers, cuts: Integers, least: int = 0) -> list[Integers]:
     """``order`` in ``len(cuts) + 1`` parts, cut at the group border nearest to each of ``cuts``.
 
     The first part has at least one group; the others ``least``.

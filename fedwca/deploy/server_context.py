@@ -48,7 +48,7 @@ class ServerContext:
     @cached_property
     def extras(self) -> Mapping[str, Bounded]:
         """What objectives upload that is no model, by ``<objective>.<name>``."""
-        features = self.network.bottleneck.out_features
+        features = self.network.features
         return declare_extras(self.method.objectives, self.composition.classes, features)
 
     @property

@@ -72,6 +72,24 @@ class Task:
         start = self.part * size + min(self.part, larger)
         return slice(start, start + size + (self.part < larger))
 
+    def steps_of_pass(self, images: int, least: int) -> int:
+        """Steps of a pass over so many images; where steps are counted, none for a batch of fewer than ``least``."""
+        whole, rest = divmod(images, self.training.batch_size)
+        return whole + (rest >= (1 if self.training.steps is None else least))
+
+    def passes(self, images: int, least: int) -> list[int]:
+        """Steps of each pass that it makes over so many images in a round.
+
+        Args:
+            images: that it trains on.
+            least: images that a step needs.
+        """
+        each = self.steps_of_pass(images, least)
+        if self.training.steps is None:
+            return [each] * self.training.epochs
+        whole, rest = divmod(self.training.steps, each) if each else (0, 0)
+        return [each] * whole + [rest] * (rest > 0)
+
 
 def adaptation_lr(adaptation: Adaptation | None, training: Training, factor: float = 1.0) -> float:
     """Size of a step of an adaptation: its own, or the training's.

@@ -63,7 +63,9 @@ class Footprint:
 
         hooks = [module.register_forward_hook(output) for module in like.modules()]
         masks = [torch.empty(images, *drop.shape, device="meta") for drop in network.drops]
-        x = torch.empty(images, 3, network.side, network.side, device="meta", dtype=next(like.parameters()).dtype)
+        x = torch.empty(
+            images, network.channels, network.side, network.side, device="meta", dtype=next(like.parameters()).dtype
+        )
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
             like(x, masks)
         for hook in hooks:

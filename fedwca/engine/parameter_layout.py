@@ -114,6 +114,11 @@ class Layout:
         return {"all": slice(0, self.trained), "classifier": self.head, "extractor": slice(0, self.head.start)}[trains]
 
     @property
+    def least_images(self) -> int:
+        """Images that a step needs: two where BatchNorm measures them."""
+        return 2 if self.statistics else 1
+
+    @property
     def width(self) -> int:
         """P, all positions of a row."""
         return (self.statistics or self.parameters)[-1].stop

@@ -17,6 +17,6 @@ def grow_network(network: Network, adaptation: Adaptation | None, seed: int) -> 
     """
     if adaptation is None:
         return network
-    classes, features = network.classifier.out_features, network.classifier.in_features
+    classes, features = network.classifier.out_features, network.features
     draws = lambda name: fold_key([seed, "weights", name]) >> 1  # noqa: E731
     return add_extras(network, lambda: adaptation.networks(classes, features), draws)

@@ -64,7 +64,7 @@ def gather_evidence(
         return [{name: to_host_async(value) for name, value in one.items()} for one in found]
 
     given = engine.run(SingleStep(offer, rows, task, clients, answer))
-    declared = aggregator.declares(engine.network.classifier.out_features, engine.network.bottleneck.out_features)
+    declared = aggregator.declares(engine.network.classifier.out_features, engine.network.features)
     refused = {k: why for k, own in zip(clients, given, strict=True) if (why := evidence_problem(own, declared))}
     whole = {name: torch.full(bound.shape, math.nan) for name, bound in declared.items()}
     heard = {k: whole if k in refused else own for k, own in zip(clients, given, strict=True)}

@@ -213,7 +213,7 @@ def close_round(turn: OpenRound, uploads: Sequence[SimulatedUpload]) -> tuple[Se
 def expect_simulated(turn: OpenRound) -> ExpectedUpload:
     """What is taken from each client beside its model; objectives need not declare their extras in a simulation."""
     method, network = turn.method, turn.engine.network
-    classes, features = network.classifier.out_features, network.bottleneck.out_features
+    classes, features = network.classifier.out_features, network.features
     extras = declare_extras(method.objectives, classes, features)
     expected = expect_uploads(turn.round, turn.server, method.aggregator, turn.offer, extras)
     return replace(expected, undeclared_extras=True, dtype=turn.engine.bank.dtype)

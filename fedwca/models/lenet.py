@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from fedwca.core.network import Architecture, Backbone, Drop
 from fedwca.models import register
+from fedwca.models._grouped_convolution import convolve_each
 
 
 class _LeNet(Backbone):
@@ -35,17 +36,11 @@ class _LeNet(Backbone):
         """As `forward`, all channels of all models side by side, so that nothing is moved between two layers."""
         models = len(x)
         x = x.transpose(0, 1).flatten(1, 2)
-        x = F.relu(F.max_pool2d(_grouped(x, parameters, "conv1"), 2))
-        x = F.max_pool2d(_grouped(x, parameters, "conv2"), 2)
+        x = F.relu(F.max_pool2d(convolve_each(x, parameters, "conv1"), 2))
+        x = F.max_pool2d(convolve_each(x, parameters, "conv2"), 2)
         x = F.relu(x * masks[0].transpose(0, 1).flatten(1, 2) if masks else x)
         features: Tensor = x.unflatten(1, (models, -1)).transpose(0, 1).flatten(2)
         return features
-
-
-def _grouped(x: Tensor, parameters: Mapping[str, Tensor], name: str) -> Tensor:
-    """A convolution of each model's channels: ``[B, G·c, H, W] -> [B, G·o, H', W']``."""
-    weight, bias = parameters[f"{name}.weight"], parameters[f"{name}.bias"]
-    return F.conv2d(x, weight.flatten(0, 1), bias.flatten(), groups=len(weight))
 
 
 @register("lenet")

@@ -129,7 +129,7 @@ def check_newcomer_adapts(standing: TrainedFederation, adaptation: Adaptation | 
                 "to adapt by; take --adapt entropy, or let `fedwca export` give its model as it is"
             )
         return
-    needed = adaptation.networks(network.classifier.out_features, network.classifier.in_features)
+    needed = adaptation.networks(network.classifier.out_features, network.features)
     trained = {name: parameter.shape for name, parameter in network.extras.named_parameters()}
     asked = {f"{name}.{n}": x.shape for name, made in needed.items() for n, x in made.named_parameters()}
     if any(trained.get(name) != shape for name, shape in asked.items()):

@@ -21,41 +21,48 @@ class Partition(Component):
     """Folder of the baselines that are made for it."""
     usual: ClassVar[str]
     """The one of them whose labeler and objectives an aggregator gets that is named alone."""
-    named: ClassVar[Literal["source", "target"]]
-    """What a run calls the one domain that is unlike the others; the field of its configuration that names it."""
+    named: ClassVar[Literal["source", "target"] | None] = None
+    """What a run calls the one domain that is unlike the others; the field of its configuration that names it. None:
+    domains do not differ, and clients have images of all of them."""
     whole: ClassVar[bool] = False
     """Whether clients train the whole network, from weights that nobody has trained before; else its features alone,
     from a model that was trained at the server."""
     guests: ClassVar[bool] = False
     """Whether some clients have labels, which train, and others have none: guests, who are asked, adapted, measured."""
+    newcomers: ClassVar[bool] = False
+    """Whether all clients that train have labels, and tables count others: new clients, which training never meets."""
 
     @abstractmethod
     def __call__(
         self,
         dataset: FederatedDataset,
-        domain: str,
+        domain: str | None,
         *,
         clients: int,
         samples: int | None,
         seed: int,
         published: bool = False,
+        new_clients: int | None = None,
+        validation: float | None = None,
     ) -> Federation:
         """The federation of a trial.
 
         Args:
             dataset: the labelled data; its images are copied.
-            domain: the one domain that is unlike the others.
-            clients: clients per domain, at least 1.
+            domain: the one domain that is unlike the others; None where there is none.
+            clients: that train, at least 1; per domain where domains differ.
             samples: most images per client; None: as many as there are.
             seed: 0 or more.
             published: take the published training and test parts, where the data say them.
+            new_clients: those that training never meets, where there are any; None: as the partition says.
+            validation: share of a training client's images that are kept aside to measure it; None: likewise.
 
         Raises:
             UsageError: no such domain, or too few domains or images.
         """
 
     @abstractmethod
-    def describe(self, dataset: FederatedDataset, domain: str, clients: int) -> str:
+    def describe(self, dataset: FederatedDataset, domain: str | None, clients: int) -> str:
         """Who has what, in a line; arguments as of a call."""
 
 

@@ -26,19 +26,22 @@ class Domains(Partition):
     def __call__(
         self,
         dataset: FederatedDataset,
-        domain: str,
+        domain: str | None,
         *,
         clients: int,
         samples: int | None,
         seed: int,
         published: bool = False,
+        new_clients: int | None = None,
+        validation: float | None = None,
     ) -> Federation:
         """See `fedwca.data.partition.partition`."""
         from fedwca.data.partition import partition
 
+        assert domain is not None
         return partition(dataset, domain, clients=clients, samples=samples, seed=seed, published=published)
 
-    def describe(self, dataset: FederatedDataset, domain: str, clients: int) -> str:
+    def describe(self, dataset: FederatedDataset, domain: str | None, clients: int) -> str:
         """Source and targets."""
         targets = ", ".join(name for name in dataset.domains if name != domain)
         return f"source {domain}; targets {targets}; {clients} client{'' if clients == 1 else 's'} each"

@@ -28,19 +28,22 @@ class LeaveOneOut(Partition):
     def __call__(
         self,
         dataset: FederatedDataset,
-        domain: str,
+        domain: str | None,
         *,
         clients: int,
         samples: int | None,
         seed: int,
         published: bool = False,
+        new_clients: int | None = None,
+        validation: float | None = None,
     ) -> Federation:
         """See `fedwca.data.partition.leave_one_out`."""
         from fedwca.data.partition import leave_one_out
 
+        assert domain is not None
         return leave_one_out(dataset, domain, clients=clients, samples=samples, seed=seed, published=published)
 
-    def describe(self, dataset: FederatedDataset, domain: str, clients: int) -> str:
+    def describe(self, dataset: FederatedDataset, domain: str | None, clients: int) -> str:
         """Target and sources."""
         sources = ", ".join(name for name in dataset.domains if name != domain)
         each = f"{clients} client{'' if clients == 1 else 's'} each"

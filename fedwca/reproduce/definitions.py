@@ -70,6 +70,13 @@ class Definition(BaseModel):
         """The partition itself."""
         return partitions.get(self.partition)
 
+    @property
+    def named(self) -> str:
+        """What its runs call the one domain that is unlike the others: source or target."""
+        named = self.rules.named
+        assert named is not None, "tables of runs without such a domain are not printed yet"
+        return named
+
     def layer(self) -> Layer:
         """Methods, probes and settings as a layer of a run's configuration."""
         probes = [layer_clusterer(signature) for signature in self.signatures.values()]

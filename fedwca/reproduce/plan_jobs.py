@@ -58,7 +58,7 @@ class Job:
     @property
     def named(self) -> str:
         """What its domains are: source or target."""
-        return self.found.rules.named
+        return self.found.named
 
     @property
     def methods(self) -> dict[str, str]:
@@ -114,7 +114,7 @@ def plan_jobs(wanted: ReproductionRequest) -> list[Job]:
         request = replace(asked, layer=layer, said=setting_origins(wanted, fits, name))
         printed = published_table(table, name)
         domains = list(wanted.domains) or list(found.domains.get(name, ["all"]))
-        named = found.rules.named
+        named = found.named
         requests = {str(one.layer[named]): one for one in chosen_domains(request, domains, wanted.planning)}
         plans = {domain: one.plan() for domain, one in requests.items()}
         config = next(iter(plans.values())).config
@@ -124,7 +124,7 @@ def plan_jobs(wanted: ReproductionRequest) -> list[Job]:
 
 def setting_origins(wanted: ReproductionRequest, found: Definition, name: str) -> dict[str, str]:
     """What the table or ``--quick`` sets for a data set, and the user did not."""
-    named = found.rules.named
+    named = found.named
     whole = {**found.layer(), "dataset": name, named: ""}
     quick = quick_settings(name, found.rules.setting) if wanted.quick else {}
     own = {key: "--quick" for key, _ in flatten_keys(quick)}

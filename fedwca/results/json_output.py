@@ -32,6 +32,27 @@ class TrialMean(_Printed):
     mean: Percent
 
 
+class MethodRun(TrialMean):
+    """One run of a method, with what not every run has."""
+
+    before: Percent = None
+    """Before the last phase."""
+    validation: Percent = None
+    """Of clients that train, on their validation images, where others are counted."""
+    round: int | None = None
+    """How many rounds had been done in the round that is shown, the best by ``validation``; null: the last is."""
+    last: Percent = None
+    """``mean`` after the last round, where another is shown."""
+
+
+class SpreadMean(_Printed):
+    """A mean over runs."""
+
+    mean: float | None
+    std: float | None
+    """Standard deviation over runs (ddof 1); null for a single run."""
+
+
 class PairedMeans(_Printed):
     """A method's difference to another, in points of percent."""
 
@@ -43,7 +64,7 @@ class PairedMeans(_Printed):
 
 
 class MethodResults(_Printed):
-    """A method after the last round of each of its runs."""
+    """A method after the last round of each of its runs; where ``round`` is there, in the rounds that it says."""
 
     label: str
     """How tables call it."""
@@ -56,8 +77,16 @@ class MethodResults(_Printed):
     domains: dict[str, Percent]
     """By target domain."""
     domain_stds: dict[str, float | None]
-    runs: list[TrialMean] = []
+    runs: list[MethodRun] = []
     difference: PairedMeans | None = None
+    before: SpreadMean | None = None
+    """Before the last phase."""
+    validation: SpreadMean | None = None
+    """Of clients that train, on their validation images, where others are counted."""
+    round: SpreadMean | None = None
+    """How many rounds had been done in the rounds that are shown."""
+    last: SpreadMean | None = None
+    """``mean`` after the last round, where others are shown."""
 
 
 class Timing(_Printed):
@@ -185,7 +214,7 @@ class PrintedComparison(_Printed):
     """``fedwca compare --format json``."""
 
     dataset: str
-    named: Literal["source", "target"] = "source"
+    named: Literal["source", "target", "partition"] = "source"
     """What the domain called ``source`` in rows and runs is."""
     reference: str | None
     rows: list[ComparisonRow]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -200,12 +200,16 @@ def count_of(number: int, what: str) -> str:
 
 
 def special_domain(config: Mapping[str, Any]) -> str:
-    """The one domain of a run that is unlike the others, and what it is.
+    """The one domain of a run that is unlike the others, and what it is; the partition, where domains do not differ.
 
     >>> special_domain({"source": "mnist"}), special_domain({"source": None, "target": "usps"})
     ('source mnist', 'target usps')
+    >>> special_domain({"source": None, "partition": "shards"})
+    'partition shards'
     """
-    return f"target {config['target']}" if config.get("target") else f"source {config.get('source')}"
+    if config.get("target"):
+        return f"target {config['target']}"
+    return f"source {config['source']}" if config.get("source") else f"partition {config.get('partition', 'domains')}"
 
 
 def first_model(config: Mapping[str, Any]) -> str:
@@ -214,12 +218,23 @@ def first_model(config: Mapping[str, Any]) -> str:
     >>> first_model({"source": "mnist"}), first_model({"source": None, "target": "usps"})
     ('source model', 'untrained model')
     """
-    return "untrained model" if config.get("target") else "source model"
+    return "source model" if config.get("source") else "untrained model"
+
+
+def shown_round(entries: Iterable[Mapping[str, Any]]) -> str:
+    """Which round's accuracies tables show, by the results of the methods in them.
+
+    >>> shown_round([{"mean": 71.0}]), shown_round([{"mean": 71.0, "round": {"mean": 20.0}}])
+    ('after the last round', "in the round that was best on training clients' validation images")
+    """
+    chosen = any("round" in entry for entry in entries)
+    return "in the round that was best on training clients' validation images" if chosen else "after the last round"
 
 
 def run_title(dataset: str, special: str, clients: int, rounds: int, seed: int) -> str:
     """What was run, in a line; ``special`` is what `special_domain` says."""
-    who = f"{count_of(clients, 'client')} per {'target ' if special.startswith('source') else ''}domain"
+    domain = " per target domain" if special.startswith("source") else " per domain"
+    who = count_of(clients, "client") + ("" if special.startswith("partition") else domain)
     return f"{dataset}, {special}, {who}, {count_of(rounds, 'round')}, seed {seed}"
 
 

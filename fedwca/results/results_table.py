@@ -25,6 +25,8 @@ class ResultColumn:
     """Whether a terminal shows it as well."""
     known: Callable[[Entry], bool] = lambda entry: True
     """Whether a method has something to show in it; the column is left out where none has."""
+    leads: bool = False
+    """Whether it stands before the domains."""
 
 
 def _to_fedavg(entry: Entry) -> Cell:
@@ -37,16 +39,27 @@ def _seconds(entry: Entry) -> Cell:
     return Cell(MISSING if seconds is None else f"{seconds:.0f}", seconds)
 
 
-def _before(entry: Entry) -> Cell:
-    before = entry.get("before")
-    return mean_cell(before["mean"], before["std"]) if before else Cell("")
+def _mean_of(name: str, digits: int = 1) -> Callable[[Entry], Cell]:
+    """The cell of a mean that not every method has."""
+
+    def cell(entry: Entry) -> Cell:
+        found = entry.get(name)
+        return mean_cell(found["mean"], found["std"], digits) if found else Cell("")
+
+    return cell
 
 
 DIFFERENCE = ResultColumn("to FedAvg", _to_fedavg, known=lambda entry: "difference" in entry)
 COLUMNS = (
-    ResultColumn("before last phase", _before, known=lambda entry: "before" in entry),
-    ResultColumn("mean", lambda entry: mean_cell(entry["mean"], entry["std"])),
+    ResultColumn("training clients", _mean_of("validation"), known=lambda entry: "validation" in entry, leads=True),
+    ResultColumn("before last phase", _mean_of("before"), known=lambda entry: "before" in entry),
+    ResultColumn(
+        "mean",
+        lambda entry: mean_cell(entry["mean"], entry["std"]),
+        known=lambda entry: "validation" not in entry or len(entry["domains"]) > 1,
+    ),
     DIFFERENCE,
+    ResultColumn("round", _mean_of("round", 0), known=lambda entry: "round" in entry),
     ResultColumn("runs", lambda entry: Cell(str(entry["n"]), entry["n"]), narrow=False),
     ResultColumn("seconds", _seconds, narrow=False),
 )
@@ -59,21 +72,24 @@ def results_table(
     heads: Sequence[str] = ("method",),
     columns: Iterable[ResultColumn] = COLUMNS,
 ) -> Table:
-    """A row for each method: its accuracy by target domain, then `COLUMNS`.
+    """A row for each method: its accuracy by target domain, or group of new clients, among `COLUMNS`.
 
     Args:
         title: of the table.
         entries: what the first columns hold, and the method's results.
         heads: names of the first columns.
-        columns: what follows the target domains.
+        columns: what stands around the target domains.
     """
     domains = list(dict.fromkeys(domain for _, entry in entries for domain in entry["domains"]))
     shown = [column for column in columns if any(column.known(entry) for _, entry in entries)]
+    lead, behind = [c for c in shown if c.leads], [c for c in shown if not c.leads]
     rows = []
     for named, entry in entries:
         by_domain = [mean_cell(entry["domains"].get(d), entry["domain_stds"].get(d)) for d in domains]
-        rows.append([*named, *by_domain, *(column.cell(entry) for column in shown)])
-    return Table(title, (*heads, *domains, *(column.heading for column in shown)), rows, heads=len(heads))
+        before, after = ([column.cell(entry) for column in some] for some in (lead, behind))
+        rows.append([*named, *before, *by_domain, *after])
+    headings = (*heads, *(c.heading for c in lead), *domains, *(c.heading for c in behind))
+    return Table(title, headings, rows, heads=len(heads))
 
 
 def narrow_columns() -> list[ResultColumn]:

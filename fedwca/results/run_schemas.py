@@ -65,6 +65,7 @@ class Configuration(_Values):
     methods: dict[Text, _Method] = Field(min_length=1)
     origins: dict[str, str] = {}
     domains: list[Text] = []
+    newcomers: int = Field(0, ge=0)
     keep: str = "last"
     loggers: list[dict[str, Any]] = []
     data_digest: str | None = None
@@ -84,6 +85,9 @@ class _Entry(_Mean):
     domains: dict[str, float | None]
     domain_stds: dict[str, float | None]
     before: _Mean | None = None
+    validation: _Mean | None = None
+    round: _Mean | None = None
+    last: _Mean | None = None
     difference: _Mean | None = None
 
 
@@ -116,6 +120,10 @@ class Environment(_Values):
         return time
 
 
+MEASURED = ("accuracy", "accuracy_sources", "accuracy_validation", "test_images")
+"""Fields of a record with a value for each client that is measured; the others have one for each that trains."""
+
+
 class RoundRecord(_Values):
     """A line of ``rounds.jsonl``: one round of one method in one run; docs/results.md says what the fields are."""
 
@@ -126,6 +134,7 @@ class RoundRecord(_Values):
     round: int = Field(ge=-1)
     accuracy: Numbers
     accuracy_sources: Numbers | None = None
+    accuracy_validation: Numbers | None = None
     test_images: list[int] | None = None
     accuracy_local: Numbers | None = None
     labels: list[int] | None = None
@@ -146,10 +155,13 @@ class RoundRecord(_Values):
 
     @model_validator(mode="after")
     def _has_a_value_a_client(self) -> RoundRecord:
+        measured = len(self.accuracy)
+        # Newcomers are measured, last of all, and do nothing else.
+        trained = measured if self.accuracy_validation is None or self.labels is None else len(self.labels)
         for name in type(self).model_fields:
-            value = getattr(self, name)
-            if isinstance(value, list) and len(value) != len(self.accuracy):
-                raise ValueError(f"{name} has {len(value)} values, accuracy has {len(self.accuracy)}")
+            value, right = getattr(self, name), measured if name in MEASURED else trained
+            if isinstance(value, list) and len(value) != right:
+                raise ValueError(f"{name} has {len(value)} values, {right} are right")
         return self
 
 
@@ -166,6 +178,15 @@ def read_configuration(run: Path) -> dict[str, Any]:
         raise FedwcaError(f"{run}: was written by a later fedwca (schema {version}; this one reads {SCHEMA})")
     _check(Configuration, found, f"{file}: is not the configuration of a run")
     return found
+
+
+def trained_clients(about: Mapping[str, Any]) -> int:
+    """Clients of a run that train, by what ``config.json`` says; its domains name newcomers too, behind them.
+
+    >>> trained_clients({"domains": ["a", "a", "b"], "newcomers": 1})
+    2
+    """
+    return len(about["domains"]) - int(about.get("newcomers", 0))
 
 
 def is_set_up(about: Mapping[str, Any]) -> bool:

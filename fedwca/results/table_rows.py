@@ -27,6 +27,13 @@ class Row:
     """Mean over the clients of a domain, one for each run; domains that no table counts are not in it."""
     before: Mapping[tuple[int, int], float] = field(default_factory=dict)
     """What `runs` was before the last phase; empty where there is none."""
+    validation: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    """Mean over the clients that train, on their validation images; empty where they have none. The round with the best
+    one is shown."""
+    shown: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    """How many rounds had been done then; empty where the last round is shown."""
+    last: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    """What `runs` is after the last round; empty where that is shown."""
 
     @property
     def mean(self) -> float:
@@ -40,29 +47,56 @@ class Row:
 
 
 def table_rows(records: Sequence[Record], labels: Mapping[str, str], domains: Sequence[str]) -> list[Row]:
-    """The table's rows from the LAST round of each run; never the best round.
+    """The table's rows from the last round of each run; where new clients are counted and others train, from the round
+    that was best on the latter's validation images, see `shown_records`. No choice looks at who is counted.
 
     Args:
         records: lines of ``rounds.jsonl``.
         labels: display label of each method, in the order of the table.
         domains: true domain of each client, K names.
     """
-    last, rounds = last_records(records), last_records(r for r in records if "phase" not in r)
+    found, rounds = shown_records(records), last_records(r for r in records if "phase" not in r)
+    last = last_records(records)
     shown = _counted_domains(last, domains)
     table = []
     for name, label in labels.items():
         if not last[name]:
             continue
-        runs = {run: mean(record["accuracy"]) for run, record in sorted(last[name].items())}
+        runs = {run: mean(record["accuracy"]) for run, record in sorted(found[name].items())}
         adapted = {run for run, record in last[name].items() if "phase" in record}
         before = {run: mean(record["accuracy"]) for run, record in sorted(rounds[name].items()) if run in adapted}
         by_domain: dict[str, list[float]] = {domain: [] for domain in shown}
-        for _, record in sorted(last[name].items()):
+        for _, record in sorted(found[name].items()):
             for domain, values in by_domain.items():
                 here = [a for a, d in zip(record["accuracy"], domains, strict=True) if d == domain]
                 values.append(mean(here))
-        table.append(Row(name, label, runs, by_domain, before))
+        chosen = {run: record for run, record in sorted(found[name].items()) if VALIDATION in record}
+        own: dict[str, Any] = {
+            "validation": {run: mean(record[VALIDATION]) for run, record in chosen.items()},
+            "shown": {run: record["round"] + 1 for run, record in chosen.items()},
+            "last": {run: mean(last[name][run]["accuracy"]) for run in chosen},
+        }
+        table.append(Row(name, label, runs, by_domain, before, **own))
     return table
+
+
+VALIDATION = "accuracy_validation"
+"""Field of a record: accuracies of clients that train, where others are counted."""
+
+
+def shown_records(records: Iterable[Record]) -> dict[str, dict[tuple[int, int], Record]]:
+    """The record that tables show, by method and run (source model, trial): the last; where there are validation images
+    the one of the round with the best mean over the clients that train, of equals the later one.
+    """
+    records = list(records)
+    found = last_records(records)
+    best: dict[tuple[str, tuple[int, int]], float] = {}
+    for record in sorted((r for r in records if VALIDATION in r and r["round"] >= 0), key=lambda r: r["round"]):
+        key, value = (record["method"], (record["source_model"], record["trial"])), mean(record[VALIDATION])
+        if not math.isnan(value) and value >= best.get(key, -math.inf):
+            best[key] = value
+            found[key[0]][key[1]] = record
+    return found
 
 
 def last_records(records: Iterable[Record]) -> dict[str, dict[tuple[int, int], Record]]:
@@ -89,6 +123,11 @@ def paired_differences(row: Row, other: Row) -> list[float]:
     return [value - other.runs[run] for run, value in row.runs.items() if run in other.runs]
 
 
+def _more(row: Row) -> list[tuple[str, Mapping[tuple[int, int], float]]]:
+    """What a row may have beside its means, by run."""
+    return [("before", row.before), ("validation", row.validation), ("round", row.shown), ("last", row.last)]
+
+
 def summarise(table: Sequence[Row], to: str | None = None) -> dict[str, Any]:
     """The table as plain values; accuracies in percent.
 
@@ -109,13 +148,13 @@ def summarise(table: Sequence[Row], to: str | None = None) -> dict[str, Any]:
             "domain_stds": {domain: deviation(values) for domain, values in row.domains.items()},
             "runs": [
                 {"source_model": run[0], "trial": run[1], "mean": value}
-                | ({"before": row.before[run]} if run in row.before else {})
+                | {name: values[run] for name, values in _more(row) if run in values}
                 for run, value in row.runs.items()
             ],
         }
-        if row.before:
-            values = list(row.before.values())
-            entry["before"] = {"mean": mean(values), "std": deviation(values)}
+        for name, values in _more(row):
+            if values:
+                entry[name] = {"mean": mean(values.values()), "std": deviation(list(values.values()))}
         if to in found and row.name != to:
             paired = paired_differences(row, found[to])
             entry["difference"] = {"to": to, "mean": mean(paired), "std": deviation(paired), "n": len(paired)}

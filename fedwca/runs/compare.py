@@ -50,9 +50,9 @@ def run_comparison(
     gathered = [
         collect_runs(one, out, reporter) for one in chosen_domains(replace(request, layer=layer, said=own), domains)
     ]
-    tables = {str(domain_of(found.config)): found.table for found in gathered}
+    tables = {domain_of(found.config) or found.config.partition: found.table for found in gathered}
     config = gathered[-1].config
-    return Comparison.of(dataset_name(config), tables, base, partition_of(config).named)
+    return Comparison.of(dataset_name(config), tables, base, partition_of(config).named or "partition")
 
 
 def chosen_domains(request: RunRequest, names: Sequence[str], catalogue: bool = False) -> list[RunRequest]:
@@ -68,18 +68,23 @@ def chosen_domains(request: RunRequest, names: Sequence[str], catalogue: bool = 
         DatasetMissing: see `fedwca.data`.
     """
     first = request.plan()
+    named = first.named
+    if named is None:
+        if names:
+            raise UsageError(f"partition {first.config.partition} has no source and no target; leave {names[0]} out")
+        return [request]
     listed = datasets.get(first.config.dataset).domains if first.config.dataset in datasets.names() else ()
     if catalogue and listed:
         domains, default = list(listed), listed[0]
         if strange := [name for name in names if canonical_name(name) not in (*listed, "all")]:
-            raise UsageError(f"--{first.named} {strange[0]}: {describe_unknown('domain', strange[0], listed)}")
+            raise UsageError(f"--{named} {strange[0]}: {describe_unknown('domain', strange[0], listed)}")
         wanted = domains if list(names) == ["all"] else [canonical_name(name) for name in names]
     else:
-        dataset, default = load(first.config)
+        dataset, found = load(first.config)
+        default = str(found)
         wanted = list(dataset.domains) if list(names) == ["all"] else [dataset.domain(name).name for name in names]
-    requests = [
-        replace(request, layer={**request.layer, first.named: name}) for name in dict.fromkeys(wanted or [default])
-    ]
+    chosen = dict.fromkeys(wanted or [default])
+    requests = [replace(request, layer={**request.layer, named: name}) for name in chosen]
     for one in requests:
         one.plan()
     return requests

@@ -15,8 +15,8 @@ from fedwca.engine.memory import free_bytes, human_size
 from fedwca.errors import UsageError
 
 
-def load(config: RunConfig) -> tuple[FederatedDataset, str]:
-    """The data set at the model's image size, and the name of the one domain that is unlike the others.
+def load(config: RunConfig) -> tuple[FederatedDataset, str | None]:
+    """The data set at the model's image size, and the name of the one domain that is unlike the others, if one is.
 
     Raises:
         DatasetMissing, DataError: see `fedwca.data`.
@@ -31,6 +31,8 @@ def load(config: RunConfig) -> tuple[FederatedDataset, str]:
         refuse_too_many_images(config, counts, model.stored)
     reader = component.load_published if config.split == "published" else component.load
     dataset = reader(model.stored).resized(model.stored)
+    if partition_of(config).named is None:
+        return dataset, None
     name = domain_of(config) or component.default_source or next(iter(dataset.domains))
     return dataset, dataset.domain(name).name
 
@@ -65,7 +67,7 @@ def refuse_too_many_images(config: RunConfig, counts: Mapping[str, int], side: i
     Raises:
         UsageError: they do not; says what they need, what there is, and how to need less.
     """
-    most = config.samples and config.samples * config.clients
+    most = config.samples and config.samples * (config.clients + (config.new_clients or 0))
     taken = sum(count if most is None else min(count, most) for count in counts.values())
     needed, there = taken * 3 * side**2, free_bytes("cpu")
     if there is not None and needed > there:

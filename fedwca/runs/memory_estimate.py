@@ -30,7 +30,7 @@ def estimate_run(
     groupings = [method.aggregator.grouping for method, rounds in methods if rounds]
     rows = max((grouping.rows(len(federation), domains) for grouping in groupings), default=domains)
     workers = clients_at_once(config, network, federation.clients)
-    sizes = [len(client.train) + len(client.test) for client in federation.clients]
+    sizes = [len(client.train) + len(client.test) for client in federation.everybody]
     # A step holds its images, and up to as many that are mixed with others.
     step = 2 * min(config.training.batch_size, max(len(client.train) for client in federation.clients))
     chunk = min(network.chunk, max(sizes))

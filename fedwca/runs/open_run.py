@@ -31,7 +31,7 @@ from fedwca.registry import canonical_name, describe_unknown
 from fedwca.results.checkpoints import Checkpoints, SavedCheckpoint, Unit
 from fedwca.results.find_runs import find_run
 from fedwca.results.read_run import data_name, read_run, run_identity
-from fedwca.results.run_schemas import read_configuration
+from fedwca.results.run_schemas import read_configuration, trained_clients
 from fedwca.runs.checkpointer import RoundState, read_round_state
 from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.load_data import architecture, build_network
@@ -106,8 +106,8 @@ class OpenedRun:
 
     @property
     def domains(self) -> Sequence[str]:
-        """True domain of each client, K names."""
-        return tuple(self.about["domains"])
+        """True domain of each client, K names; newcomers have no model of their own in it."""
+        return tuple(self.about["domains"])[: trained_clients(self.about)]
 
     @property
     def source(self) -> str | None:
@@ -136,7 +136,7 @@ class OpenedRun:
         return composed[self.unit.method]
 
     @cached_property
-    def _images(self) -> tuple[FederatedDataset, str]:
+    def _images(self) -> tuple[FederatedDataset, str | None]:
         return load_same_images(self.config, self.about, self.path)
 
     @property
@@ -224,7 +224,7 @@ def open_run(
     extra = {name.removeprefix("network."): t for name, t in tensors.items() if name.startswith("network.")}
     network.load_state_dict(extra, strict=False)
     network.eval()
-    point, bank = read_round_state(found, len(about["domains"]), layout.width, resolve_device(config.device))
+    point, bank = read_round_state(found, trained_clients(about), layout.width, resolve_device(config.device))
     opened = OpenedRun(path, about, config, unit, point, bank, built, network, layout, classes)
     if not opened.finished and round is None:
         done = point.round + 1

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedwca.config.resolve_config import RunPlan
+from fedwca.config.resolve_config import RunPlan, name_domain
 from fedwca.config.run_config import RunConfig
 from fedwca.data.dataset import FederatedDataset
 from fedwca.data.partition import ClientImages, Federation
@@ -50,8 +50,8 @@ class OpenRunFolder:
     folder: RunFolder
     plan: RunPlan
     dataset: FederatedDataset
-    domain: str
-    """Name of the one domain that is unlike the others: the source, or the target."""
+    domain: str | None
+    """Name of the one domain that is unlike the others: the source, or the target; None: there is none."""
     started: float
     """``time.perf_counter()`` when the run was asked for."""
     about: Mapping[str, Any]
@@ -75,19 +75,20 @@ def prepare_run(opened: OpenRunFolder, reporter: RunReporter, ranks: RunRanks) -
     device = resolve_device(plan.config.device)
     splits = TrialSplits(plan.config, dataset, opened.domain)
     first = splits.first()
-    if unmeasured := describe_unmeasured([len(client.test) for client in first.clients]):
+    if unmeasured := describe_unmeasured([len(client.test) for client in first.everybody], first.least_measured):
         reporter.warn(unmeasured)
     if opened.earlier is None:
         refuse_full_disk(folder.path, plan, opened.about["keep"], len(first), len(dataset.classes))
         rehearse_components(plan.config, plan.methods, dataset)
     config, kernels, needed = size_run(opened, first, device, ranks, reporter)
-    domains, digest = first.metrics.domains, dataset.digest()
+    domains, digest = first.measured, dataset.digest()
     if opened.earlier is None:
         decided: dict[str, Any] = {
-            "config": {**opened.about["config"], plan.named: opened.domain},
+            "config": {**opened.about["config"], **name_domain(plan.config, opened.domain)},
             "dataset_name": dataset.name,
             "classes": dataset.classes,
             "domains": domains,
+            **({"newcomers": len(domains) - len(first)} if first.newcomers else {}),
             "data_digest": digest,
             "device": kind_of_device(device, ranks),
             "trials_at_once": config.trials_at_once,
@@ -147,11 +148,12 @@ def has_environment(run: Path) -> bool:
         return False
 
 
-def describe_unmeasured(tests: Sequence[int]) -> str | None:
+def describe_unmeasured(tests: Sequence[int], least: int = 3) -> str | None:
     """What to know of clients without test images; None where all have some.
 
     Args:
         tests: test images of each client.
+        least: images that a client needs for one of them to be for test.
 
     >>> describe_unmeasured([2, 0, 3])
     '1 of 3 clients without test images (client 1): no mean counts it; clients need 3 images for a test image'
@@ -159,7 +161,7 @@ def describe_unmeasured(tests: Sequence[int]) -> str | None:
     without = [client for client, count in enumerate(tests) if count == 0]
     if not without:
         return None
-    need = "clients need 3 images for a test image"
+    need = f"clients need {least} images for a test image"
     if len(without) == len(tests):
         return f"no client has test images, so no accuracy can be measured; {need}"
     names = ", ".join(map(str, without[:5])) + (f" and {len(without) - 5} more" if len(without) > 5 else "")
@@ -242,7 +244,7 @@ class PreparedRun:
     splits: TrialSplits
     """The data set, the domain that is unlike the others, and the clients of each trial."""
     domains: Sequence[str]
-    """True domain of each client, K names."""
+    """True domain of each client, K names, and behind them the groups of newcomers."""
     keeper: Checkpointer
     started: float
     """``time.perf_counter()`` when the run was asked for."""

@@ -64,7 +64,9 @@ class RankSchedule(Schedule):
         """As for one process."""
         return set(deal_trials(bundles, self.world.size // self.size)[self.world.rank // self.size])
 
-    def models(self, config: RunConfig, dataset: FederatedDataset, domain: str, progress: Tell) -> list[TrainedSource]:
+    def models(
+        self, config: RunConfig, dataset: FederatedDataset, domain: str | None, progress: Tell
+    ) -> list[TrainedSource]:
         """Each trained by one rank, in turn, and given to all."""
         everyone = self.world.everyone
         chosen = range(self.world.rank, config.source_models, self.world.size)

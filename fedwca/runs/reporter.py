@@ -46,8 +46,8 @@ class PlannedRun:
 
     plan: RunPlan
     dataset: FederatedDataset
-    domain: str
-    """Name of the one domain that is unlike the others: the source, or the target."""
+    domain: str | None
+    """Name of the one domain that is unlike the others: the source, or the target; None: there is none."""
     device: str
     folder: Path
     memory: str

@@ -12,7 +12,7 @@ from fedwca.config.resolve_config import RunPlan, type_components
 from fedwca.config.run_config import RunConfig, validate
 from fedwca.errors import FedwcaError, InvalidConfig
 from fedwca.results.find_runs import run_folders
-from fedwca.results.read_run import Run, data_name, read_if_run, read_run
+from fedwca.results.read_run import Run, data_name, read_if_run, read_run, special_domain
 from fedwca.results.settings_without_effect import SAME_NUMBERS
 from fedwca.results.table_rows import Record, Row
 from fedwca.results.write_run import is_empty_folder, to_plain
@@ -58,7 +58,7 @@ def collect_runs(request: RunRequest, out: Path, reporter: RunReporter) -> Colle
         # What is run now would stand beside numbers of other images.
         refuse_other_images(decided.config, there.values())
     name = dataset_name(decided.config)
-    where = f"{name}, {decided.named} {decided.domain}"
+    where = f"{name}, {special_domain(decided.config.model_dump())}"
     for path in dict.fromkeys(run.path for run in there.values()):
         labels = [plan_label(decided, name) for name, run in there.items() if run.path == path]
         reporter.note(f"{where}: {', '.join(labels)} from {path}, finished with the same configuration, not run again")
@@ -66,7 +66,7 @@ def collect_runs(request: RunRequest, out: Path, reporter: RunReporter) -> Colle
         words = {parse_method(text).name: text for text in decided.config.baselines}
         layer = {**request.layer, "baselines": [words[name] for name in missing], "composed": False}
         rest = replace(request, layer=layer)
-        path = run_place(rest.plan(), out, f"{name}-{decided.domain}")
+        path = run_place(rest.plan(), out, f"{name}-{decided.domain or decided.config.partition}")
         done = start_or_resume(replace(rest, out=path), reporter)
         there |= dict.fromkeys(missing, done)
     tables = {run.path: {row.name: row for row in run.table()} for run in there.values()}

@@ -14,8 +14,8 @@ from fedwca.errors import DataError, UsageError
 from fedwca.runs.load_data import load
 
 
-def load_same_images(config: RunConfig, about: Mapping[str, Any], run: Path) -> tuple[FederatedDataset, str]:
-    """The data set a run was made on, and its source domain; see `fedwca.runs.load_data.load`.
+def load_same_images(config: RunConfig, about: Mapping[str, Any], run: Path) -> tuple[FederatedDataset, str | None]:
+    """The data set a run was made on, and the domain of it that is unlike the others; see `fedwca.runs.load_data.load`.
 
     Args:
         config: of the run, with its paths as they are found now.

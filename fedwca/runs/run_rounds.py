@@ -16,8 +16,14 @@ from fedwca.federated.last_phase import close_last_phase, final_models, measure_
 from fedwca.federated.method import Method
 from fedwca.federated.round import OpenRound, Outcome, SimulatedUpload, close_round, open_round
 from fedwca.federated.server import Server
-from fedwca.runs.adapted_accuracy import measure_adapted
 from fedwca.runs.checkpointer import RoundState
+from fedwca.runs.measure_delivered import (
+    DeliveredAccuracy,
+    describe_steps_made,
+    measure_delivered,
+    step_size,
+)
+from fedwca.runs.measure_newcomers import Newcomers, describe_accuracies
 from fedwca.runs.reporter import Progress
 from fedwca.runs.round_diagnostics import cluster_layers, measure_evidence
 from fedwca.runs.round_record import (
@@ -39,6 +45,26 @@ class Trial:
     """Where its random numbers come from."""
     name: str = ""
     """Says which it is in front of an error, where there are several."""
+    newcomers: Newcomers | None = None
+    """Clients that come when training is over; None where there are none."""
+
+    def test_images(self) -> list[int]:
+        """Images that each client is measured on, newcomers last."""
+        return self.metrics.test_images() + (self.newcomers.metrics.test_images() if self.newcomers else [])
+
+    def describe(self, own: DeliveredAccuracy, method: Method, server: Server, lr: float | None) -> dict[str, Any]:
+        """Accuracies as a record has them, and what an adaptation's steps did.
+
+        Args:
+            own: of the clients in the engine.
+            method: what was played.
+            server: whose model newcomers get.
+            lr: size of an adaptation's steps; None: none are made.
+        """
+        if self.newcomers is None:
+            return {**split_accuracies(self.metrics, own.accuracy), **describe_steps_made(own)}
+        new = self.newcomers.measure(method, server, lr)
+        return {**describe_accuracies(own.accuracy, new.accuracy), **describe_steps_made(own, new)}
 
 
 def run_rounds(
@@ -103,6 +129,11 @@ def run_rounds(
         progress.round(number + 1, mean(accuracies_here))
 
 
+def measure_start(trial: Trial, engine: Engine, method: Method, server: Server) -> dict[str, list[float]]:
+    """Accuracies before the first round, as a record has them."""
+    return trial.describe(DeliveredAccuracy(count_accuracies(trial.metrics, engine)), method, server, None)
+
+
 def begin_round(
     config: RunConfig,
     number: int,
@@ -134,22 +165,18 @@ def record_round(
     number, method, engine = turn.round, turn.method, turn.engine
     metrics, began = trial.metrics, time.perf_counter()
     local = count_accuracies(metrics, engine, clients=list(outcome.uploads))
-    delivered = (method.aggregator.deliver(server.state, len(server.rows)), server.rows)
-    accuracy = count_accuracies(metrics, engine, *delivered)
-    steps: dict[str, Any] = {}
-    if method.adaptation is not None:
-        unadapted = accuracy
-        accuracy, found = measure_adapted(metrics, engine, method, config.training, number, *delivered)
-        steps = {"adaptation": {"accuracy_before": unadapted, **found}}
+    delivery, lr = method.aggregator.deliver(server.state, len(server.rows)), step_size(method, config.training, number)
+    own = measure_delivered(method, engine, metrics, delivery, server.rows, lr)
     if turn.last_phase:  # who adapted has a model of its own
-        accuracy = [local[k] if k in outcome.uploads else value for k, value in enumerate(accuracy)]
+        kept = [local[k] if k in outcome.uploads else value for k, value in enumerate(own.accuracy)]
+        own = DeliveredAccuracy(kept)
+    shown = trial.describe(own, method, server, lr)
     evaluated = time.perf_counter()
     described = describe_round(outcome, method, metrics, engine, first=number == 0)
     record = {
         "round": number,
-        **split_accuracies(metrics, accuracy),
+        **shown,
         "accuracy_local": local,
-        **steps,
         **(describe_last_phase(described, measure_shift(turn)) if turn.last_phase else described),
     }
     if number == 0 and method.aggregator.grouping.needs_clusterer:

@@ -21,10 +21,10 @@ from fedwca.federated.source_model import TrainedSource
 from fedwca.results.checkpoints import Unit
 from fedwca.runs.central_models import central_model
 from fedwca.runs.checkpointer import Checkpointer, RoundState
+from fedwca.runs.measure_newcomers import Newcomers
 from fedwca.runs.reporter import NO_PROGRESS, Progress
-from fedwca.runs.round_record import count_accuracies, split_accuracies
 from fedwca.runs.round_warnings import WarnOnce
-from fedwca.runs.run_rounds import Trial, run_rounds
+from fedwca.runs.run_rounds import Trial, measure_start, run_rounds
 from fedwca.runs.split_trials import TrialSplits
 from fedwca.runs.work_schedule import Schedule
 
@@ -53,26 +53,28 @@ class _Bench:
             return
         drawn = [self.splits.take(*at) for at in here]
         engines: TrialsInTurn | None = None
+        trials: list[Trial] = []
         beside: Any = None
-        several = len(self.federations) > 1
-        trials = [
-            Trial(
-                own.metrics,
-                Keys(self.config.seed + index, trial),
-                f"source model {index}, trial {trial}: " if several else "",
-            )
-            for (index, trial), own in zip(here, drawn, strict=True)
-        ]
         for method, rounds in self.methods:
             units = {i: unit for i, at in enumerate(here) if (unit := Unit(*at, method.name)) in self.mine}
             if not units:
                 continue
             own = method.adaptation if method.adaptation is not None and method.adaptation.networks(2, 2) else None
             if engines is None or own != beside:
-                engines, beside = None, own  # what was there goes before others are made
-                given = [(self.grow(at[0], method), dealt.clients) for at, dealt in zip(here, drawn, strict=True)]
+                engines, trials, beside = None, [], own  # what was there goes before others are made
+                networks = [self.grow(index, method) for index, _ in here]
+                given = [(network, dealt.clients) for network, dealt in zip(networks, drawn, strict=True)]
                 engines = self.share.engines(self.config, given)
+                trials = [
+                    self.trial(*at, *both) for at, both in zip(here, zip(networks, drawn, strict=True), strict=True)
+                ]
             yield from self.run_method(method, rounds, units, engines, trials)
+
+    def trial(self, index: int, trial: int, network: Network, dealt: Federation) -> Trial:
+        """What belongs to a federation besides its engine."""
+        name = f"source model {index}, trial {trial}: " if len(self.federations) > 1 else ""
+        newcomers = Newcomers.of(self.config, network, dealt.newcomers)
+        return Trial(dealt.metrics, Keys(self.config.seed + index, trial), name, newcomers)
 
     def grow(self, index: int, method: Method, start: Network | None = None) -> Network:
         """A source model, or what stands in for it, with the networks that a method trains beside it."""
@@ -107,12 +109,11 @@ class _Bench:
             digests[i] = model.digest
             point = self.keeper.restore(unit, engine, model.digest)
             if point is None:
-                start = self.grow(unit.source_model, method, model.network)
-                point = RoundState(-1, init_server(engine, start))
-                first = split_accuracies(trials[i].metrics, count_accuracies(trials[i].metrics, engine))
+                point = RoundState(-1, init_server(engine, self.grow(unit.source_model, method, model.network)))
+                first = measure_start(trials[i], engine, method, point.server)
                 accuracy[i] = mean(first["accuracy"])
                 home = {"source_accuracy": model.accuracy, "source_digest": model.digest}
-                images = {"test_images": trials[i].metrics.test_images()}
+                images = {"test_images": trials[i].test_images()}
                 yield {**_tag(unit), "round": -1, **first, **images, **home}
                 self.keeper.save(unit, point, engine, model.digest, last=rounds == 0)
             if point.round >= 0:
@@ -136,7 +137,7 @@ def run_bench(
     config: RunConfig,
     methods: Sequence[tuple[Method, int]],
     dataset: FederatedDataset,
-    domain: str,
+    domain: str | None,
     progress: Progress = NO_PROGRESS,
     keeper: Checkpointer | None = None,
     share: Schedule | None = None,
@@ -148,7 +149,7 @@ def run_bench(
         config: what to run.
         methods: with their rounds, see `fedwca.config.compose_methods.compose`.
         dataset: see `fedwca.runs.load_data.load`.
-        domain: name of the one domain that is unlike the others, the source or the target.
+        domain: name of the one domain that is unlike the others, the source or the target; None: there is none.
         progress: told how far it is.
         keeper: keeps a point after each record was taken, and says where an earlier process stopped.
         share: what this process does of it; None: all.

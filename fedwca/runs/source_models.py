@@ -19,14 +19,18 @@ Tell = Callable[[int, int, float], None]
 
 
 def source_models(
-    config: RunConfig, dataset: FederatedDataset, domain: str, progress: Tell, chosen: Sequence[int] | None = None
+    config: RunConfig,
+    dataset: FederatedDataset,
+    domain: str | None,
+    progress: Tell,
+    chosen: Sequence[int] | None = None,
 ) -> list[TrainedSource]:
     """Source models in order, each trained on a thread of its own as far as there are cores.
 
     Args:
         config: says how many and how.
         dataset: holds the source domain, where there is one.
-        domain: its name.
+        domain: its name; None where there is none.
         progress: told (epochs done, epochs, held-out accuracy in percent), over all of them.
         chosen: which of them; None: all.
     """
@@ -58,7 +62,7 @@ def source_models(
 def source_model(
     config: RunConfig,
     dataset: FederatedDataset,
-    domain: str,
+    domain: str | None,
     index: int,
     progress: Tell = lambda epoch, epochs, accuracy: None,
 ) -> TrainedSource:
@@ -73,4 +77,5 @@ def source_model(
     seed = config.seed + index
     if whole:
         return initial_model(dataset.classes, model, seed, device)
+    assert domain is not None
     return pretrain(dataset.domains[domain], dataset.classes, model, config.source_training, seed, device, progress)

@@ -9,7 +9,7 @@ from fedwca.data.partition import Federation
 from fedwca.engine.randomness import fold_key
 
 
-def split_trial(config: RunConfig, dataset: FederatedDataset, domain: str, index: int, trial: int) -> Federation:
+def split_trial(config: RunConfig, dataset: FederatedDataset, domain: str | None, index: int, trial: int) -> Federation:
     """The clients of one trial; the same for every method.
 
     Raises:
@@ -18,9 +18,9 @@ def split_trial(config: RunConfig, dataset: FederatedDataset, domain: str, index
     seed = fold_key([config.seed + index, trial, "partition"]) >> 1
     deal = component("partition", config.partition, config.components)
     published = config.split == "published"
-    found: Federation = deal(
-        dataset, domain, clients=config.clients, samples=config.samples, seed=seed, published=published
-    )
+    who = {"clients": config.clients, "samples": config.samples}
+    later = {"new_clients": config.new_clients, "validation": config.validation} if deal.newcomers else {}
+    found: Federation = deal(dataset, domain, **who, **later, seed=seed, published=published)
     return found
 
 
@@ -30,10 +30,10 @@ class TrialSplits:
     Args:
         config: says how many clients and trials.
         dataset: see `fedwca.runs.load_data.load`.
-        domain: name of the one domain that is unlike the others, the source or the target.
+        domain: name of the one domain that is unlike the others, the source or the target; None: there is none.
     """
 
-    def __init__(self, config: RunConfig, dataset: FederatedDataset, domain: str) -> None:
+    def __init__(self, config: RunConfig, dataset: FederatedDataset, domain: str | None) -> None:
         self.config, self.dataset, self.domain = config, dataset, domain
         self._first: Federation | None = None
 

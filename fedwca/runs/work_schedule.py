@@ -31,7 +31,9 @@ class Schedule:
         """Which of the units that are left, each with its rounds, this process does; a bundle goes together."""
         return {unit for bundle in bundles for unit in bundle}
 
-    def models(self, config: RunConfig, dataset: FederatedDataset, domain: str, progress: Tell) -> list[TrainedSource]:
+    def models(
+        self, config: RunConfig, dataset: FederatedDataset, domain: str | None, progress: Tell
+    ) -> list[TrainedSource]:
         """All source models."""
         return source_models(config, dataset, domain, progress)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from fedwca.config.resolve_config import RunPlan
 from fedwca.results.pictures import overview
-from fedwca.results.read_run import run_title
+from fedwca.results.read_run import run_title, special_domain
 from fedwca.results.table_rows import Row, summarise, table_rows
 from fedwca.runs.prepare_run import PreparedRun
 from fedwca.runs.round_record import seconds_spent
@@ -57,7 +57,7 @@ def tabulate(plan: RunPlan, records: Sequence[dict[str, Any]], domains: Sequence
 def draw_picture(run: PreparedRun, records: Sequence[Mapping[str, Any]], results: Mapping[str, Any]) -> None:
     """Write ``overview.png``; where that fails, a warning says so, since a picture must not cost the table."""
     config, file = run.plan.config, run.folder.path / "overview.png"
-    special = f"{run.plan.named} {run.plan.domain}"
+    special = special_domain(config.model_dump())
     title = run_title(run.splits.dataset.name, special, config.clients, rounds=config.rounds, seed=config.seed)
     try:
         overview(records, results, file, title)

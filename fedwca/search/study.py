@@ -53,7 +53,8 @@ def search(wanted: Search, reporter: RunReporter) -> list[dict[str, Any]]:
         import optuna
     except ImportError:
         raise UsageError("fedwca sweep needs Optuna; install it with: pip install 'fedwca[sweep]'") from None
-    named = wanted.request.layer.get(wanted.request.plan().named)
+    special = wanted.request.plan().named
+    named = wanted.request.layer.get(special) if special else None
     (request,) = chosen_domains(wanted.request, [named] if named else [])
     decided = request.plan()
     params = [replace(param, key=resolve_grid(param.key, decided)) for param in wanted.params]

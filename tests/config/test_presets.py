@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from fedwca.config.baselines import baseline, baseline_names
-from fedwca.config.presets import preset_names
 from fedwca.config.resolve_config import RunPlan, resolve_plan
 from fedwca.errors import InvalidConfig
 from fedwca.runs.load_data import architecture
@@ -86,7 +85,7 @@ def test_the_source_that_nobody_names_counts_too() -> None:
     assert values(named)["aggregator"]["ta"] == 0.01
 
 
-UNLABELED = [name for name in preset_names() if name != "sfda"]
+UNLABELED = ["default", "paper"]
 
 
 @pytest.mark.parametrize(

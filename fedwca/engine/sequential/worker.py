@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 
 import torch
 from torch import Tensor
@@ -146,18 +147,20 @@ class ClientWorker(Clock):
         step = 0
         self.replica.bind(row)
         self.replica.begin(training.trains)
-        for epoch in range(training.epochs):
+        count, least = len(self.images), self.replica.layout.least_images
+        part = task.cut(count)
+        for epoch, steps in enumerate(task.passes(part.stop - part.start, least)):
             if epoch and task.labeler.renew == "epoch":
                 targets, observed = self.label(blend, f"partners {epoch}", row)
                 context = replace(context, targets=targets, observed=observed)
                 self.replica.bind(row)
                 self.replica.prepare_training(training.trains)
-            count = len(self.images)
-            order = permutation(task.keys(f"{ORDER}{epoch}"), count)[task.cut(count)]
+            order = permutation(task.keys(f"{ORDER}{epoch}"), count)[part]
             # What each step mixes decides shapes, so it is read once an epoch and not once a step.
             mixed = (context.targets.mix > 0).cpu()[order].split(training.batch_size)
-            for here, mixing in zip(order.to(self.images.device).split(training.batch_size), mixed, strict=True):
-                if len(here) > 1:
+            batches = zip(order.to(self.images.device).split(training.batch_size), mixed, strict=True)
+            for here, mixing in islice(batches, steps):
+                if len(here) >= least:
                     self._step(here, mixing.nonzero()[:, 0].to(here.device), context, step)
                 step += 1
         self.lap("train", started)

@@ -13,7 +13,7 @@ from fedwca.engine.client_task import ORDER
 from fedwca.engine.device_copy import to_device
 from fedwca.engine.randomness import uniform
 from fedwca.engine.stacked.client_batch import TrialBatch
-from fedwca.engine.stacked.step_groups import StepGroup, step_groups
+from fedwca.engine.stacked.step_groups import StepGroup, group_neighbours, step_groups
 
 
 class StepSchedule:
@@ -29,22 +29,40 @@ class StepSchedule:
     """
 
     def __init__(self, batch: TrialBatch, mix: Tensor, epochs: range, counted: bool = True) -> None:
-        images, parts = batch.task.training.batch_size, [batch.task.cut(size) for size in batch.sizes]
+        task, images = batch.task, batch.task.training.batch_size
+        parts, least = [task.cut(size) for size in batch.sizes], batch.layout.least_images
         sizes = [part.stop - part.start for part in parts]
-        self.epochs, self.steps = epochs, -(-max(sizes) // images)
-        """Steps of the largest client."""
-        self.groups = [step_groups(sizes, step, images) for step in range(self.steps)]
-        """Who does how many images, by step."""
-        self.kinds: Counter[Hashable] = Counter(group for _ in epochs for some in self.groups for group in some)
-        """How often the same clients do as many images."""
+        counted_steps = task.training.steps
+        self.epochs = epochs if counted_steps is None else range(1)
+        """Those that are gone through; one where a round counts its steps, with all of them in it."""
+        self.steps = counted_steps or -(-max(sizes) // images)
+        """Steps of the client that has the most."""
         self._batch = images
-        self.each = -(-batch.counts // images)
-        """Steps of every client in an epoch ``[G]``."""
         every = torch.arange(-(-max(batch.sizes) // images) * images, device=batch.device)
         behind = every >= batch.counts[:, None]
-        order = torch.stack([_order(batch.keys(f"{ORDER}{epoch}"), every, behind) for epoch in epochs])
-        if batch.task.training.cuts > 1:
+        if counted_steps is None:
+            self.groups = [step_groups(sizes, step, images, least) for step in range(self.steps)]
+            """Who does how many images, by step."""
+            passes = epochs
+            self.each = -(-batch.counts // images)
+            """Steps of every client in an epoch ``[G]``."""
+        else:
+            each = [max(1, task.steps_of_pass(size, least)) for size in sizes]
+            self.groups = [
+                group_neighbours(
+                    [min(images, size - step % own * images) for size, own in zip(sizes, each, strict=True)], least
+                )
+                for step in range(counted_steps)
+            ]
+            passes = range(-(-counted_steps // min(each)))
+            self.each = to_device(each, batch.device)
+        self.kinds: Counter[Hashable] = Counter(group for _ in self.epochs for some in self.groups for group in some)
+        """How often the same clients do as many images."""
+        order = torch.stack([_order(batch.keys(f"{ORDER}{number}"), every, behind) for number in passes])
+        if task.training.cuts > 1:
             order = _take_parts(order, parts, self.steps * images, nowhere=max(batch.sizes))
+        if counted_steps is not None:
+            order = _join_passes(order, self.each, counted_steps, images)
         self.order = order
         """Images in the order they come ``[E, G, steps·batch]``; what stands behind the last one means nothing."""
         self._mixes = batch.task.labeler.mixes
@@ -90,3 +108,18 @@ def _take_parts(order: Tensor, parts: Sequence[slice], width: int, nowhere: int)
     places = starts[:, None] + torch.arange(width, device=order.device)
     taken = order.gather(2, places.clamp_max(order.shape[2] - 1).expand(len(order), -1, -1))
     return taken.masked_fill(places >= stops[:, None], nowhere)
+
+
+def _join_passes(order: Tensor, each: Tensor, steps: int, images: int) -> Tensor:
+    """Passes ``[E, G, n]`` in batches, one behind the other, as one of so many steps ``[1, G, steps·images]``.
+
+    Args:
+        order: of the images of each pass.
+        each: steps of a pass of every client ``[G]``.
+        steps: of the round.
+        images: of a batch.
+    """
+    number = torch.arange(steps, device=order.device)
+    first = number // each[:, None] * order.shape[2] + number % each[:, None] * images
+    places = (first[..., None] + torch.arange(images, device=order.device)).flatten(1)
+    return order.transpose(0, 1).flatten(1).gather(1, places)[None]

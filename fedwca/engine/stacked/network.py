@@ -151,7 +151,7 @@ class StackedInput:
     """A batch of images of each of G models."""
 
     x: Tensor
-    """Prepared images ``[G, B, 3, H, W]``."""
+    """Prepared images ``[G, B, C, H, W]``."""
     masks: Sequence[Tensor] = ()
     """Dropout masks, one for each of the network's drops ``[G, B, …]``; empty: nothing is dropped."""
     rows: Tensor | None = None
@@ -274,9 +274,11 @@ class StackedNetwork:
 
         if self.by_hand:
             own = _named_below("backbone.", parameters)
-            z = self.network.backbone.together(own, x, masks[:-1])
-            weight, bias = parameters["bottleneck.weight"], parameters["bottleneck.bias"]
-            x, masks = torch.baddbmm(bias[:, None], z, weight.transpose(1, 2)), masks[-1:]
+            inside = len(self.network.backbone.drops)
+            x, masks = self.network.backbone.together(own, x, masks[:inside]), masks[inside:]
+            if self.network.head != "direct":
+                weight, bias = parameters["bottleneck.weight"], parameters["bottleneck.bias"]
+                x = torch.baddbmm(bias[:, None], x, weight.transpose(1, 2))
         try:
             found: tuple[Tensor, dict[str, Tensor]] = vmap(one)(parameters, statistics, x, masks, rows, share)
         finally:

@@ -47,7 +47,8 @@ def train(
     training, renews = batch.task.training, batch.task.labeler.renew == "epoch"
     momentum = torch.zeros_like(models[:, : batch.layout.trained])
     schedule, run = None, None
-    for epoch in range(training.epochs):
+    # Where steps are counted, passes begin at another step of each client, and labels stay.
+    for epoch in range(training.epochs if training.steps is None else 1):
         if renews and epoch:
             context = replace(context, **relabel(epoch, models))
         if schedule is None or renews:

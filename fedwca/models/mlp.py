@@ -1,0 +1,66 @@
+"""The multilayer perceptron that federated learning uses for digits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field, PositiveInt
+from torch import Tensor, nn
+
+from fedwca.core.network import Architecture, Backbone, Head
+from fedwca.models import register
+
+
+class _Perceptron(Backbone):
+    """Fully connected layers with ReLU over the pixels of a grey image."""
+
+    def __init__(self, pixels: int, width: int, layers: int, mean: float, std: float) -> None:
+        super().__init__()
+        self.width, self.mean, self.std = width, (mean,), (std,)
+        self.layers = nn.ModuleList(nn.Linear(width if layer else pixels, width) for layer in range(layers))
+
+    def forward(self, x: Tensor, masks: Sequence[Tensor]) -> Tensor:
+        x = x.flatten(1)
+        for layer in self.layers:
+            x = F.relu(layer(x))
+        return x
+
+    def together(self, parameters: Mapping[str, Tensor], x: Tensor, masks: Sequence[Tensor]) -> Tensor:
+        """As `forward`, a product of matrices a layer."""
+        x = x.flatten(2)
+        for layer in range(len(self.layers)):
+            weight, bias = parameters[f"layers.{layer}.weight"], parameters[f"layers.{layer}.bias"]
+            x = F.relu(torch.baddbmm(bias[:, None], x, weight.transpose(1, 2)))
+        return x
+
+
+@register("mlp")
+class Mlp(Architecture):
+    """Grey pixels, hidden layers of one width with ReLU, and the classifier: 784-200-200-M as it is.
+
+    Source: McMahan et al. (FedAvg), AISTATS 2017, sec. 3 (2NN); FedTTA, sec. 5.1, on MNIST.
+    """
+
+    label = "MLP"
+    paper = "McMahan et al. 2017 (2NN); FedTTA sec. 5.1"
+
+    side: PositiveInt = 28
+    """Height and width in pixels of what it reads."""
+    head: Head = "direct"
+    """What is between backbone and classifier; direct: nothing."""
+    dropout: float = Field(0.0, ge=0, lt=1)
+    """Probability of dropping a feature that the classifier reads."""
+    width: PositiveInt = 200
+    """Units of a hidden layer."""
+    layers: PositiveInt = 2
+    """Hidden layers."""
+    mean: float = 0.1307
+    """Of a pixel, on a scale from 0 to 1; subtracted."""
+    std: float = Field(0.3081, gt=0)
+    """What pixels are divided by after that."""
+
+    def backbone(self) -> _Perceptron:
+        """Torch's default initial weights."""
+        return _Perceptron(self.side**2, self.width, self.layers, self.mean, self.std)

@@ -1,0 +1,37 @@
+"""Shards of one class each; a client has a few of them, so it knows few classes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pydantic import PositiveInt
+
+from fedwca.functional import shard_partition
+from fedwca.partitions import register
+from fedwca.partitions._labelled_partition import LabelledPartition
+
+if TYPE_CHECKING:
+    from numpy.random import Generator
+
+    from fedwca.data.dataset import Integers
+
+
+@register("shards")
+class Shards(LabelledPartition):
+    """Every client, training or new, has the same number of shards, each of one class.
+
+    Source: McMahan et al. (FedAvg), AISTATS 2017, sec. 3; FedTTA, sec. 5.1.
+    """
+
+    label = "labelled clients and new ones, shards of one class"
+    paper = "McMahan et al. 2017 sec. 3; FedTTA sec. 5.1"
+
+    per_client: PositiveInt = 2
+    """Shards of each client."""
+    distinct: bool = False
+    """Whether a client's shards are of different classes; else they are dealt at random."""
+
+    def deal(self, labels: Integers, clients: int, random: Generator, groups: Integers) -> Sequence[Integers]:
+        """See `fedwca.functional.shard_partition`."""
+        return shard_partition(labels, clients, self.per_client, random, self.distinct, groups)

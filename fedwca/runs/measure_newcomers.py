@@ -1,0 +1,70 @@
+"""How good delivered models are at newcomers, which training never meets."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from fedwca.config.run_config import RunConfig
+from fedwca.core.network import Network
+from fedwca.data.metrics import Metrics
+from fedwca.data.partition import Federation
+from fedwca.engine.interface import Engine
+from fedwca.federated.method import Method
+from fedwca.federated.server import Server
+from fedwca.runs.measure_delivered import DeliveredAccuracy, measure_delivered
+from fedwca.runs.select_engine import choose_engine
+
+
+@dataclass(frozen=True, eq=False)
+class Newcomers:
+    """The newcomers of a trial: their images, on an engine of their own that trains nobody, and their labels."""
+
+    engine: Engine
+    metrics: Metrics
+    """Of all groups, one behind the other."""
+
+    @staticmethod
+    def of(config: RunConfig, network: Network, groups: Sequence[Federation]) -> Newcomers | None:
+        """The newcomers in some groups; None where there is no group.
+
+        Args:
+            config: names the engine.
+            network: the model everybody starts from.
+            groups: of newcomers.
+        """
+        clients = [client for group in groups for client in group.clients]
+        if not clients:
+            return None
+        engine = choose_engine(config, network, clients)
+        # They never train: one row stands for the models that they have not.
+        engine.bank = engine.bank[:1].clone().expand(len(clients), -1)
+        return Newcomers(engine, Metrics.joined([group.metrics for group in groups]))
+
+    def measure(self, method: Method, server: Server, lr: float | None) -> DeliveredAccuracy:
+        """How good the server's first model is at each of them.
+
+        Args:
+            method: what was played.
+            server: after a round.
+            lr: size of an adaptation's steps on their images; None: none are made.
+        """
+        first = torch.zeros(len(self.metrics), len(server.rows), dtype=torch.float64)
+        first[:, 0] = 1
+        return measure_delivered(method, self.engine, self.metrics, first, server.rows, lr)
+
+
+def describe_accuracies(own: Sequence[float], new: Sequence[float]) -> dict[str, list[float]]:
+    """Accuracies as a record has them, of clients that train, measured on validation images, and behind them newcomers.
+
+    Args:
+        own: of those that train.
+        new: of newcomers, which tables count.
+    """
+    return {
+        "accuracy": [*[math.nan] * len(own), *new],
+        "accuracy_validation": [*own, *[math.nan] * len(new)],
+    }
