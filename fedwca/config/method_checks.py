@@ -113,6 +113,23 @@ def check_steps_have_labels(method: Method, training: Training, partition: type[
         )
 
 
+def check_whole_model_is_trained(method: Method, training: Training) -> None:
+    """Refuse training of a part of the model where it goes through a step that moves all of it.
+
+    Args:
+        method: composed.
+        training: how clients train in a round, unless the method says it.
+
+    Raises:
+        UsageError: names the part.
+    """
+    trains = (method.training or training).trains
+    if trains != "all" and any(objective.adapts for objective in method.objectives):
+        raise UsageError(
+            f"method {method.name!r}: a step of an adaptation moves the whole model; leave out trains = {trains}"
+        )
+
+
 def check_fits_partition(method: Method, training: Training, batch_norm: str, partition: type[Partition]) -> None:
     """Refuse a method whose parts are made for another setting than the run's.
 
@@ -151,9 +168,6 @@ def check_fits_partition(method: Method, training: Training, batch_norm: str, pa
             raise UsageError(
                 f"{what}a last phase is for clients without labels beside labelled ones; it needs --target"
             )
-    whole = [own.trains for own in (method.training or training,) if own.trains != "all"]
-    if whole and any(objective.adapts for objective in method.objectives):
-        raise UsageError(f"{what}a step of an adaptation moves the whole model; leave out trains = {whole[0]}")
     for own in (method.training or training, method.finish_training):
         if own is not None and own.trains == "classifier" and not partition.whole:
             raise UsageError(

@@ -12,6 +12,7 @@ from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Network
 from fedwca.data.dataset import FederatedDataset
 from fedwca.data.metrics import mean
+from fedwca.data.partition import Federation
 from fedwca.engine.interface import Engine, TrialsInTurn
 from fedwca.engine.randomness import Keys, fold_key
 from fedwca.federated.extra_networks import grow_network
@@ -62,12 +63,9 @@ class _Bench:
             own = method.adaptation if method.adaptation is not None and method.adaptation.networks(2, 2) else None
             if engines is None or own != beside:
                 engines, trials, beside = None, [], own  # what was there goes before others are made
-                networks = [self.grow(index, method) for index, _ in here]
-                given = [(network, dealt.clients) for network, dealt in zip(networks, drawn, strict=True)]
-                engines = self.share.engines(self.config, given)
-                trials = [
-                    self.trial(*at, *both) for at, both in zip(here, zip(networks, drawn, strict=True), strict=True)
-                ]
+                grown = [(self.grow(index, method), dealt) for (index, _), dealt in zip(here, drawn, strict=True)]
+                engines = self.share.engines(self.config, [(network, dealt.clients) for network, dealt in grown])
+                trials = [self.trial(*at, *both) for at, both in zip(here, grown, strict=True)]
             yield from self.run_method(method, rounds, units, engines, trials)
 
     def trial(self, index: int, trial: int, network: Network, dealt: Federation) -> Trial:
