@@ -1,5 +1,6 @@
-"""From files to data sets: ``<root>/<name>/<domain>.npz`` or ``<root>/<name>/<domain>/<class>/<image>``; one domain alone
-may be ``<root>/<name>.npz``.
+"""From files to data sets: ``<root>/<name>/<domain>.npz`` or ``<root>/<name>/<domain>/<class>/<image>``.
+
+One domain alone may be ``<root>/<name>.npz``.
 
 How one domain is read is in `fedwca.data.archives` and `fedwca.data.decode_folders`.
 """
@@ -27,7 +28,8 @@ LAYOUT = "<root>/<name>/<domain>.npz (images uint8 [N, H, W] or [N, H, W, 3], la
 
 def find_dataset_path(root: Path, name: str | None) -> Path | None:
     """The folder of data set ``name`` in ``root`` (dash, underscore and case are alike), or ``root`` for no name; where
-    there is no such folder, the archive of that name, which is its only domain."""
+    there is no such folder, the archive of that name, which is its only domain.
+    """
     if name is None:
         return root if root.is_dir() else None
     inside = sorted(root.iterdir()) if root.is_dir() else []

@@ -83,11 +83,10 @@ class Command:
             return []
         few = {name: value for name, value in SMALL.items() if name != "--clients" or "upfl" not in self.words}
         extra = [part for name, value in few.items() if name not in self.words for part in (name, value)]
-        extra += ["--device", "cpu"]
         if "upfl" in self.words:  # nothing is trained before the rounds, and every class needs a shard
-            return [*extra, "--source-models", "1", "--clients", "5"]
+            return [*extra, "--source-models", "1", "--clients", "5", "--device", "cpu"]
         trained = "central_training" if "--target" in self.words else "source_training"
-        extra += ["--set", f"{trained}.epochs=1"]
+        extra += ["--set", f"{trained}.epochs=1", "--device", "cpu"]
         if "--target" in self.words:
             extra += [] if "finish_training" in " ".join(self.words) else ["--set", "finish_training.epochs=1"]
         if "sfda" in self.words and "--preset" in self.words:

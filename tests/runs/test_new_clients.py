@@ -1,4 +1,4 @@
-"""Runs with labelled clients and new ones: who is measured, which round is shown, what is refused, resumed and printed."""
+"""Runs with labelled clients and new ones: who is measured, which round is shown, what is refused and resumed."""
 
 from __future__ import annotations
 
