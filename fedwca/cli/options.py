@@ -59,7 +59,7 @@ def folder(of: str) -> Any:
 
 SHARED = {
     **dict.fromkeys(("dataset", "data", "partition", "source", "target", "checkpoint", "model"), WHAT),
-    **dict.fromkeys(("clients", "samples", "split"), WHAT),
+    **dict.fromkeys(("clients", "new_clients", "validation", "samples", "split"), WHAT),
     **dict.fromkeys(("rounds", *TRAINING_WORDS, "trials", "participation", "batch_norm", "source_models", "seed"), RUN),
     **dict.fromkeys(("device", "engine", "precision", "kernels", "workers", "trials_at_once"), RUN),
 }

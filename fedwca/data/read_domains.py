@@ -1,5 +1,7 @@
 """From files to data sets: ``<root>/<name>/<domain>.npz`` or ``<root>/<name>/<domain>/<class>/<image>``.
 
+One domain alone may be ``<root>/<name>.npz``.
+
 How one domain is read is in `fedwca.data.archives` and `fedwca.data.decode_folders`.
 """
 
@@ -24,19 +26,29 @@ LAYOUT = "<root>/<name>/<domain>.npz (images uint8 [N, H, W] or [N, H, W, 3], la
 <root>/<name>/<domain>/<class>/<image>"
 
 
-def find_dataset_folder(root: Path, name: str | None) -> Path | None:
-    """The folder of data set ``name`` in ``root`` (dash, underscore and case are alike), or ``root`` for no name."""
+def find_dataset_path(root: Path, name: str | None) -> Path | None:
+    """The folder of data set ``name`` in ``root`` (dash, underscore and case are alike), or ``root`` for no name; where
+    there is no such folder, the archive of that name, which is its only domain.
+    """
     if name is None:
         return root if root.is_dir() else None
     inside = sorted(root.iterdir()) if root.is_dir() else []
     folders = [path for path in inside if path.is_dir() and canonical_domain(path.name) == canonical_domain(name)]
-    return folders[0] if folders else None
+    archives = [path for path in inside if path.is_file() and path.suffix == ".npz"]
+    alone = [path for path in archives if canonical_domain(path.stem) == canonical_domain(name)]
+    return next(iter([*folders, *alone]), None)
 
 
 def find_domains(folder: Path) -> dict[str, Path]:
-    """Domain name → its archive or folder, sorted; the archive where both are there; hidden names are left out."""
+    """Domain name → its archive or folder, sorted; the archive where both are there; hidden names are left out.
+
+    Args:
+        folder: of domains; an archive is one domain.
+    """
     found: dict[str, Path] = {}
-    for path in sorted(folder.iterdir(), key=lambda path: (path.suffix == ".npz", path.name)):
+    for path in sorted(
+        folder.iterdir() if folder.is_dir() else [folder], key=lambda path: (path.suffix == ".npz", path.name)
+    ):
         if is_hidden(path):
             continue
         if path.suffix == ".npz" or (path.is_dir() and any(inner.is_dir() for inner in path.iterdir())):
@@ -56,7 +68,8 @@ def read_domains(
 ) -> FederatedDataset:
     """The data set ``name`` in ``root``; without a name, ``root`` itself holds the domains.
 
-    Every domain is an archive ``<domain>.npz`` or a folder ``<domain>/<class>/<image>``. All domains share one list of
+    Every domain is an archive ``<domain>.npz`` or a folder ``<domain>/<class>/<image>``; one domain alone may be the
+    archive ``<name>.npz`` in ``root``. All domains share one list of
     classes. Domains that name theirs (folders by their sub-folders, archives by ``classes``) must name the same ones,
     in any order; a class may be empty, but not absent. Archives without names take the list of the others, or else
     ``classes``, or else the union of all labels, as '0', '1', …; not every one of them needs to have every label.
@@ -77,7 +90,7 @@ def read_domains(
     """
     if size < 1:
         raise UsageError(f"images cannot be resized to {size} pixels; 1 or more is right")
-    folder = find_dataset_folder(root, name)
+    folder = find_dataset_path(root, name)
     found = find_domains(folder) if folder else {}
     wanted = domains or tuple(found)
     absent = [domain for domain in wanted if domain not in found]

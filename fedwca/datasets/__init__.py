@@ -114,18 +114,18 @@ class DatasetSource(Component):
 
     def there(self, root: Path, name: str | None) -> tuple[str, ...]:
         """The catalogued domains that are there, if two or more are; else all, so that reading says what is missing."""
-        from fedwca.data.read_domains import find_dataset_folder, find_domains
+        from fedwca.data.read_domains import find_dataset_path, find_domains
 
-        folder = find_dataset_folder(root, name)
+        folder = find_dataset_path(root, name)
         found = find_domains(folder) if folder else {}
         have = tuple(domain for domain in self.domains if domain in found)
         return have if len(have) > 1 else self.domains
 
     def place(self) -> tuple[Path, str | None]:
         """Root and name for `read_domains`: ``<folder>/<name>``, or the folder itself where that holds all domains."""
-        from fedwca.data.read_domains import find_dataset_folder, find_domains
+        from fedwca.data.read_domains import find_dataset_path, find_domains
 
-        inside = find_dataset_folder(self.folder, self.name) is None and self.folder.is_dir()
+        inside = find_dataset_path(self.folder, self.name) is None and self.folder.is_dir()
         return self.folder, None if inside and set(self.domains) <= set(find_domains(self.folder)) else self.name
 
     def verify(self) -> list[str]:
@@ -135,10 +135,10 @@ class DatasetSource(Component):
             DataError: a file has another MD5, so it is damaged or another edition.
         """
         from fedwca.data.archives import file_md5
-        from fedwca.data.read_domains import find_dataset_folder
+        from fedwca.data.read_domains import find_dataset_path
         from fedwca.errors import DataError
 
-        folder = find_dataset_folder(self.folder, self.name) or self.folder
+        folder = find_dataset_path(self.folder, self.name) or self.folder
         there = [name for name in self.checksums if (folder / name).is_file()]
         for name in there:
             if (found := file_md5(folder / name)) != self.checksums[name]:
@@ -206,9 +206,9 @@ def find_dataset(name: str, root: Path | None = None, fields: Mapping[str, Any] 
     given = {**({} if root is None else {"root": root}), **(fields or {})}
     if root is None or canonical_name(name) in datasets.names():
         return datasets.build({"name": name, **given})
-    from fedwca.data.read_domains import find_dataset_folder
+    from fedwca.data.read_domains import find_dataset_path
 
-    if find_dataset_folder(root, name) is None:
+    if find_dataset_path(root, name) is None:
         known = ", ".join(datasets.names())
         raise UnknownComponent(f"no dataset {name!r}: it is neither a folder in {root} nor one of {known}")
     return datasets.build({"name": "folder", "dataset": name, **given})

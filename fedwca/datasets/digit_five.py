@@ -70,10 +70,10 @@ class DigitFive(DatasetSource):
 
     def _read(self, size: int, drawn: Callable[[Archive, int], Archive]) -> FederatedDataset:
         from fedwca.data.archives import read_npz
-        from fedwca.data.read_domains import assemble_dataset, find_dataset_folder, find_domains
+        from fedwca.data.read_domains import assemble_dataset, find_dataset_path, find_domains
         from fedwca.datasets._digit_five_raw import read_raw_domain
 
-        folder = find_dataset_folder(self.folder, self.name) or self.folder
+        folder = find_dataset_path(self.folder, self.name) or self.folder
         found = find_domains(folder) if folder.is_dir() else {}
         archives: dict[str, Archive] = {}
         for index, domain in enumerate(self.domains):

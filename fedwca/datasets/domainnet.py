@@ -105,9 +105,9 @@ class DomainNet(DatasetSource):
 
     def _place(self) -> Path:
         """The folder of lists and domains: that of the data set, or the root itself where it holds them."""
-        from fedwca.data.read_domains import find_dataset_folder
+        from fedwca.data.read_domains import find_dataset_path
 
-        return find_dataset_folder(self.folder, self.name) or self.folder
+        return find_dataset_path(self.folder, self.name) or self.folder
 
     def _listed(self) -> dict[str, list[ListedImage]]:
         """What is to be read of each domain whose lists are there.

@@ -23,9 +23,9 @@ class Folder(DatasetSource):
 
     def first_domain(self) -> str | None:
         """The first by letter."""
-        from fedwca.data.read_domains import find_dataset_folder, find_domains
+        from fedwca.data.read_domains import find_dataset_path, find_domains
 
-        folder = find_dataset_folder(self.folder, self.dataset)
+        folder = find_dataset_path(self.folder, self.dataset)
         return next(iter(find_domains(folder)), None) if folder else None
 
     def load(self, size: int = 32) -> FederatedDataset:

@@ -29,9 +29,10 @@ def load(config: RunConfig) -> tuple[FederatedDataset, str | None]:
     model.build(1, pretrained=config.checkpoint is None)
     if (counts := component.count_images()) is not None:
         refuse_too_many_images(config, counts, model.stored)
-    reader = component.load_published if config.split == "published" else component.load
-    dataset = reader(model.stored).resized(model.stored)
-    if partition_of(config).named is None:
+    named = partition_of(config).named
+    published = config.split == "published" and named is not None  # who pools all parts refuses to be told of them
+    dataset = (component.load_published if published else component.load)(model.stored).resized(model.stored)
+    if named is None:
         return dataset, None
     name = domain_of(config) or component.default_source or next(iter(dataset.domains))
     return dataset, dataset.domain(name).name

@@ -25,7 +25,7 @@ def test_version() -> None:
 
 def test_list() -> None:
     lines = dict(line.split(maxsplit=1) for line in call("list").out.splitlines())
-    assert set(lines) == {*PLURALS.values(), "baselines", "baselines_of_sfda", "presets"}
+    assert set(lines) == {*PLURALS.values(), "baselines", "baselines_of_sfda", "baselines_of_upfl", "presets"}
     assert "wca" in lines["aggregators"]
     assert "fedavg" in lines["baselines"]
     assert json.loads(call("list", "--json").out)["presets"] == ["default", "paper", "sfda"]

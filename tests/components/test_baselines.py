@@ -91,10 +91,9 @@ def values_table() -> str:
     return "\n".join(lines)
 
 
-@pytest.mark.parametrize("block", ["methods", "methods-sfda", "values"])
+@pytest.mark.parametrize("block", ["methods", "methods-sfda", "methods-upfl", "values"])
 def test_the_page_shows_what_is_composed(block: str) -> None:
-    tables = {"methods": lambda: methods_table("ffreeda"), "methods-sfda": lambda: methods_table("sfda")}
-    expected = {**tables, "values": values_table}[block]()
+    expected = values_table() if block == "values" else methods_table(block.partition("-")[2] or "ffreeda")
     shown = PAGE.read_text().split(f"<!-- begin {block} -->\n")[1].split(f"\n<!-- end {block} -->")[0]
     assert shown == expected, f"docs/methods.md, block {block}, should be:\n{expected}"
 

@@ -1,0 +1,102 @@
+"""Labelled clients and new ones: who has which images, who has labels, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from fedwca.data.dataset import Domain, FederatedDataset
+from fedwca.data.partition import Federation
+from fedwca.errors import DataError, UsageError
+from fedwca.partitions import partitions
+
+
+def numbered(images: int, classes: int = 4, domains: int = 2, groups: bool = False) -> FederatedDataset:
+    """Images whose first two pixels say which they are; classes by turns."""
+    made = {}
+    for at in range(domains):
+        pixels = np.zeros((images, 2, 2, 3), np.uint8)
+        number = np.arange(images) + at * images
+        pixels[:, 0, 0, :], pixels[:, 0, 1, :] = (number % 256)[:, None], (number // 256)[:, None]
+        labels = (np.arange(images) // 2 % classes).astype(np.int64)
+        bases = np.arange(images, dtype=np.int64) // 2 if groups else None
+        made[f"d{at}"] = Domain(f"d{at}", pixels, labels, bases)
+    return FederatedDataset("numbered", tuple(map(str, range(classes))), made)
+
+
+def numbers(images: Tensor) -> list[int]:
+    return (images[:, 0, 0, 0].long() + 256 * images[:, 0, 0, 1].long()).tolist()
+
+
+def deal(spec: str = "shards", dataset: FederatedDataset | None = None, **given: Any) -> Federation:
+    asked = {"clients": 4, "samples": None, "seed": 0, "new_clients": 3, "validation": None} | given
+    found: Federation = partitions.build(spec)(dataset or numbered(70), None, **asked)
+    return found
+
+
+@pytest.mark.parametrize("spec", ["shards", "shards:distinct=true", "dirichlet:alpha=0.5", "dirichlet:by=client"])
+def test_every_image_is_one_clients_and_labels_are_those_of_training_images_alone(spec: str) -> None:
+    found = deal(spec)
+    (new,) = found.newcomers
+    assert (len(found), len(new), new.label) == (4, 3, "new clients")
+    assert found.measured == ("training clients",) * 4 + ("new clients",) * 3
+    seen: list[int] = []
+    for k, own in enumerate(found.clients):
+        count = len(own.train) + len(own.test)
+        assert (len(own.test), len(own.validation)) == (round(0.15 * count), 0)
+        truth = torch.tensor(numbers(own.train)) % 70 // 2 % 4
+        assert own.labels is not None
+        assert torch.equal(own.labels, truth)
+        assert torch.equal(found.metrics.truth(k), torch.tensor(numbers(own.test)) % 70 // 2 % 4)
+        seen += numbers(own.train) + numbers(own.test)
+    for k, own in enumerate(new.clients):
+        assert (own.labels, len(own.train), len(own.validation)) == (None, 0, 0)
+        assert torch.equal(new.metrics.truth(k), torch.tensor(numbers(own.test)) % 70 // 2 % 4)
+        seen += numbers(own.test)
+    assert len(seen) == len(set(seen))
+    assert len(seen) == 140 or "client" in spec
+    assert not bool(found.metrics.counted.any())
+    assert bool(new.metrics.counted.all())
+
+
+def test_shards_are_few_classes_and_the_seed_decides_all() -> None:
+    once, again, other = deal(), deal(), deal(seed=1)
+    assert all(len(set(own.labels.tolist())) <= 2 for own in once.clients if own.labels is not None)
+    assert all(torch.equal(a.train, b.train) for a, b in zip(once.clients, again.clients, strict=True))
+    assert [numbers(own.train) for own in once.clients] != [numbers(own.train) for own in other.clients]
+
+
+@pytest.mark.parametrize("spec", ["shards", "dirichlet:alpha=5"])
+def test_variants_of_one_image_stay_on_one_side(spec: str) -> None:
+    found = deal(spec, numbered(70, domains=1, groups=True), validation=0.3)
+    parts = [numbers(part) for own in found.clients for part in (own.train, own.test)]
+    parts += [numbers(own.test) for own in found.newcomers[0].clients]
+    owners = {number // 2: at for at, part in enumerate(parts) for number in part}
+    assert all(owners[number // 2] == at for at, part in enumerate(parts) for number in part)
+
+
+def test_as_many_new_clients_come_as_train_and_samples_bound_both() -> None:
+    found = deal(new_clients=None, samples=10, validation=0.0)
+    assert [len(own.train) for own in found.clients] == [10] * 4
+    assert [len(own.test) for own in found.clients] == [0] * 4
+    assert [len(own.test) for own in found.newcomers[0].clients] == [10] * 4
+
+
+@pytest.mark.parametrize(
+    ("spec", "given", "error", "sentence"),
+    [
+        ("shards:per_client=50", {}, UsageError, "too few for"),
+        ("shards", {"clients": 0}, UsageError, "clients >= 1"),
+        ("shards", {"validation": 1.0}, UsageError, "validation < 1"),
+        ("shards", {"published": True}, UsageError, "--split published: partition shards pools"),
+        ("dirichlet:alpha=0.0001", {"clients": 30}, DataError, "fewer than 2 images, in 100 deals"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_dealt_is_said(spec: str, given: dict[str, Any], error: Any, sentence: str) -> None:
+    with pytest.raises(error, match=sentence):
+        deal(spec, **given)

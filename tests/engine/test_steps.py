@@ -1,0 +1,123 @@
+"""Rounds of so many steps: pass after pass over a client's images, the last batch short, in both engines alike."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from fedwca.aggregators.fedavg import FedAvg
+from fedwca.core.network import Network
+from fedwca.core.training_settings import FinishTraining, Training
+from fedwca.data.partition import ClientImages
+from fedwca.engine.client_task import ORDER, Task, client_draws
+from fedwca.engine.interface import Engine
+from fedwca.engine.randomness import Keys, permutation
+from fedwca.engine.sequential.engine import SequentialEngine
+from fedwca.engine.stacked import StackedEngine
+from fedwca.federated.method import Method
+from fedwca.federated.round import init_server, run_round
+from fedwca.models.convnet import ConvNet
+from fedwca.models.mlp import Mlp
+from fedwca.objectives.cross_entropy import CrossEntropy
+from fedwca.objectives.proximal import Proximal
+from fedwca.pseudo_labelers.argmax import Argmax
+from tests.engine.test_stacked import Thin, some
+
+SIZES = (9, 4, 1, 13, 2, 8)
+"""With batches of 4: a last one of a single image, none, and a client of one image."""
+TRAINING = Training(steps=7, lr=0.1, batch_size=4, momentum=0, weight_decay=0)
+METHOD = Method("fedavg", "FedAvg", FedAvg(), Argmax(), (CrossEntropy(), Proximal(mu=0.1)))
+MODELS = {
+    "mlp": Mlp(side=8, width=6),
+    "hidden": Mlp(side=8, width=6, head="hidden", bottleneck=5, dropout=0.2),
+    "convnet": ConvNet(side=8, width=2, bottleneck=5, channels=1, mean=(0.2,), std=(0.3,)),
+    "colours": ConvNet(side=8, width=2, bottleneck=5),
+    "batch norm": Thin(bottleneck=8),
+}
+
+
+def clients(side: int, one_class: bool = False) -> list[ClientImages]:
+    nothing = some(0, 0, side)
+    return [
+        ClientImages(some(n, k, side), nothing, some(3, k, side), torch.zeros(n).long() if one_class else labels(n))
+        for k, n in enumerate(SIZES)
+    ]
+
+
+def labels(n: int) -> Tensor:
+    return torch.arange(n) % 3
+
+
+def network(name: str) -> Network:
+    return MODELS[name].build(3, seed=1, whole=True).double()
+
+
+def play(engine: Engine, training: Training = TRAINING, count: int = 2) -> Tensor:
+    server = init_server(engine)
+    domains = torch.zeros(len(engine.images), dtype=torch.int64)
+    for number in range(count):
+        server, _ = run_round(number, server, METHOD, engine, training, Keys(0), domains)
+    return server.rows
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_both_engines_take_the_same_steps(name: str) -> None:
+    side = MODELS[name].side
+    loop, stacked = (kind(network(name), clients(side)) for kind in (SequentialEngine, StackedEngine))
+    assert torch.allclose(play(loop), play(stacked), atol=1e-9, rtol=1e-9)
+    assert torch.allclose(loop.bank, stacked.bank, atol=1e-9, rtol=1e-9)
+
+
+def test_slices_and_clients_of_one_class_change_nothing() -> None:
+    engines = [
+        SequentialEngine(network("mlp"), clients(8, one_class=True)),
+        StackedEngine(network("mlp"), clients(8, one_class=True), workers=2),
+    ]
+    first, second = map(play, engines)
+    assert torch.allclose(first, second, atol=1e-9, rtol=1e-9)
+
+
+def test_steps_are_those_of_plain_gradient_descent() -> None:
+    made, own = network("mlp"), clients(8)[0]
+    engine = SequentialEngine(made, [own])
+    method = Method("fedavg", "FedAvg", FedAvg(), Argmax(), (CrossEntropy(),))
+    server = init_server(engine)
+    run_round(0, server, method, engine, TRAINING, Keys(0), torch.zeros(1, dtype=torch.int64))
+    again, keys = network("mlp"), client_draws(Keys(0), 0, 0, TRAINING)
+    taken = 0
+    for number in range(3):
+        for here in permutation(keys(f"{ORDER}{number}"), 9).split(4):
+            if taken == 7:
+                break
+            loss = cross_entropy(again(again.prepare(own.train[here]))[0], labels(9)[here])
+            with torch.no_grad():
+                leaves = list(again.parameters())
+                for leaf, slope in zip(leaves, torch.autograd.grad(loss, leaves), strict=True):
+                    leaf -= 0.1 * slope
+            taken += 1
+    assert torch.allclose(engine.bank[0], engine.layout.read(again), atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("images", "least", "passes"),
+    [(9, 1, [3, 3, 1]), (9, 2, [2, 2, 2, 1]), (8, 2, [2, 2, 2, 1]), (1, 1, [1] * 7), (1, 2, []), (40, 1, [7])],
+)
+def test_passes_of_a_round_of_seven_steps(images: int, least: int, passes: list[int]) -> None:
+    task = Task(Argmax(), (), TRAINING, lambda purpose: 0)
+    assert task.passes(images, least) == passes
+    epochs = Task(Argmax(), (), Training(epochs=2, batch_size=4), lambda purpose: 0)
+    assert epochs.passes(images, least) == [-(-images // 4)] * 2
+
+
+def test_a_round_is_counted_in_one_unit() -> None:
+    assert "steps" not in Training().model_dump()
+    assert "epochs" not in TRAINING.model_dump()
+    assert Training(**TRAINING.model_dump()) == TRAINING
+    for given in ({"epochs": 2}, {"epochs": 1, "cuts": 2}):
+        with pytest.raises(ValidationError, match="leave one out"):
+            Training(steps=3, **given)
+    with pytest.raises(ValidationError, match="counted in epochs"):
+        FinishTraining(steps=3)

@@ -1,0 +1,287 @@
+"""Runs with labelled clients and new ones: who is measured, which round is shown, what is refused and resumed."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fedwca.config.resolve_config import resolve_plan
+from fedwca.data.metrics import Metrics
+from fedwca.data.partition import Federation
+from fedwca.deploy.deployable_checks import require_deployable
+from fedwca.errors import UsageError
+from fedwca.results.run_schemas import RoundRecord
+from fedwca.results.table_rows import summarise, table_rows
+from fedwca.runs import run_rounds, split_trials
+from fedwca.runs.compare import run_comparison
+from fedwca.runs.load_data import build_network
+from fedwca.runs.open_run import open_run
+from fedwca.runs.python_api import resume_experiment, run_experiment
+from fedwca.runs.run_request import RunRequest
+from tests.cli.conftest import call
+
+SMALL: dict[str, Any] = {
+    "preset": "upfl",
+    "clients": 4,
+    "new_clients": 6,
+    "samples": 16,
+    "rounds": 3,
+    "source_models": 1,
+    "batch_size": 8,
+    "device": "cpu",
+}
+OVERRIDES = {"model.width": 8, "training.steps": 4}
+
+
+def play(out: Path, **more: Any) -> Path:
+    return run_experiment(**{**SMALL, **more}, overrides=OVERRIDES, out=out, keep="all").path
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return play(tmp_path_factory.mktemp("new") / "run")
+
+
+def records(path: Path, without: tuple[str, ...] = ("seconds",)) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in (path / "rounds.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in record.items() if key not in without} for record in lines]
+
+
+def summary(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((path / "summary.json").read_text())["methods"]
+    return found
+
+
+def test_the_preset_says_all() -> None:
+    made = resolve_plan({}, preset_name="upfl")
+    config, training = made.config, made.config.training
+    assert (config.dataset, config.partition, config.model, made.named, made.domain) == (
+        *("digits_plain", "shards", "mlp"),
+        *(None, None),
+    )
+    assert (config.source_models, config.trials, training.steps, training.momentum, training.weight_decay) == (
+        *(3, 1, 20),
+        *(0, 0),
+    )
+    assert {method.name: rounds for method, rounds in made.methods} == {"fedprox": 60, "fedavg": 60}
+    assert all(method.training is None for method, _ in made.methods)
+    again = resolve_plan(json.loads(config.model_dump_json()))
+    assert again.described()["methods"] == made.described()["methods"]
+    usual = resolve_plan({"partition": "dirichlet:alpha=0.3"}).config.training
+    assert (usual.steps, usual.momentum, usual.weight_decay) == (20, 0, 0)
+
+
+def test_what_the_user_says_of_a_rounds_length_counts() -> None:
+    assert resolve_plan({"training": {"epochs": 2}}, preset_name="upfl").config.training.steps is None
+    assert resolve_plan({"training": {"steps": 3}, "baselines": ["fedavg"]}).config.training.steps == 3
+    assert resolve_plan({"dataset": "fashion_mnist"}, preset_name="upfl").config.training.lr == 0.3
+
+
+def test_records_hold_both_groups_and_tables_one_round_for_both(run: Path) -> None:
+    about = json.loads((run / "config.json").read_text())
+    assert about["domains"] == ["training clients"] * 4 + ["new clients"] * 6
+    found = records(run)
+    for record in found:
+        assert [value is None for value in record["accuracy"]] == [True] * 4 + [False] * 6
+        assert [value is None for value in record["accuracy_validation"]] == [False] * 4 + [True] * 6
+    assert found[0]["test_images"] == [2] * 4 + [16] * 6
+    entry, rounds = summary(run)["fedavg"], [r for r in found if r["method"] == "fedavg" and r["round"] >= 0]
+    assert list(entry["domains"]) == ["new clients"]
+    validation = [sum(r["accuracy_validation"][:4]) / 4 for r in rounds]
+    shown = max(range(3), key=lambda number: (validation[number], number))
+    assert entry["round"]["mean"] == entry["runs"][0]["round"] == shown + 1
+    assert entry["validation"]["mean"] == pytest.approx(validation[shown])
+    assert entry["mean"] == pytest.approx(sum(rounds[shown]["accuracy"][4:]) / 6)
+    assert entry["last"]["mean"] == pytest.approx(sum(rounds[2]["accuracy"][4:]) / 6)
+    assert summary(run)["fedprox"]["difference"]["to"] == "fedavg"
+
+
+def record(number: int, own: list[float | None], new: list[float | None]) -> dict[str, Any]:
+    nothing = [math.nan]
+    return {
+        "method": "fedavg",
+        "source_model": 0,
+        "trial": 0,
+        "round": number,
+        "accuracy": nothing * len(own) + [math.nan if value is None else value for value in new],
+        "accuracy_validation": [math.nan if value is None else value for value in own] + nothing * len(new),
+        "labels": [0] * len(own),
+    }
+
+
+def test_the_round_is_chosen_by_training_clients_and_of_equals_the_later_one() -> None:
+    domains = ["training clients"] * 2 + ["new clients"]
+    rounds = [
+        record(-1, [100, 100], [100]),
+        record(0, [60, 60], [90]),
+        record(1, [50, 70], [20]),
+        record(2, [50, 50], [95]),
+    ]
+    (row,) = table_rows(rounds, {"fedavg": "FedAvg"}, domains)
+    entry = summarise([row])["fedavg"]
+    assert (entry["mean"], entry["validation"]["mean"], entry["round"]["mean"], entry["last"]["mean"]) == (
+        *(20, 60),
+        *(2, 95),
+    )
+    better = [{**one, "accuracy": [math.nan, math.nan, value]} for one, value in zip(rounds, (1, 2, 3, 4), strict=True)]
+    assert table_rows(better, {"fedavg": "FedAvg"}, domains)[0].shown == row.shown
+    (unmeasured,) = table_rows([record(n, [None, None], [n]) for n in (0, 1)], {"fedavg": "FedAvg"}, domains)
+    assert unmeasured.mean == 1
+
+
+def test_a_record_has_a_value_for_whom_it_is_of() -> None:
+    whole = {key: [None if value != value else value for value in values] if isinstance(values, list) else values
+             for key, values in record(0, [60, 60], [90]).items()}  # fmt: skip
+    RoundRecord.model_validate(whole)
+    for name, value in (("labels", [0, 0, 0]), ("test_images", [1, 1]), ("accuracy_validation", [1.0])):
+        with pytest.raises(ValueError, match="are right"):
+            RoundRecord.model_validate({**whole, name: value} | ({"agreement": [1.0, 1.0]} if name == "labels" else {}))
+
+
+@pytest.mark.parametrize("what", ["labels", "absent"])
+def test_training_never_meets_new_clients(
+    what: str, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = split_trials.split_trial
+
+    def changed(*given: Any) -> Federation:
+        found = real(*given)
+        (new,) = found.newcomers
+        if what == "absent":
+            return replace(found, newcomers=(replace(new, clients=new.clients[:1], metrics=first_of(new)),))
+        others = [(new.metrics.truth(k) + 1) % 10 for k in range(len(new))]
+        none = [torch.zeros(0, dtype=torch.int64)] * len(new)
+        return replace(found, newcomers=(replace(new, metrics=Metrics(new.metrics.domains, none, others)),))
+
+    def first_of(new: Federation) -> Metrics:
+        return Metrics(new.metrics.domains[:1], [torch.zeros(0, dtype=torch.int64)], [new.metrics.truth(0)])
+
+    monkeypatch.setattr(split_trials, "split_trial", changed)
+    other = play(tmp_path / "run")
+    assert records(other, ("seconds",)) != records(run, ("seconds",))
+    measured = ("seconds", "accuracy", "accuracy_validation", "test_images")
+    assert records(other, measured) == records(run, measured)
+    for method in ("fedavg", "fedprox"):
+        assert torch.equal(open_run(other, method).bank, open_run(run, method).bank)
+        assert summary(other)[method]["round"] == summary(run)[method]["round"]
+        assert summary(other)[method]["validation"] == summary(run)[method]["validation"]
+
+
+def test_engines_agree(run: Path, tmp_path: Path) -> None:
+    other = play(tmp_path / "run", engine="stacked")
+    for one, two in zip(records(run), records(other), strict=True):
+        assert one["accuracy"] == two["accuracy"]
+        assert one["accuracy_validation"] == two["accuracy_validation"]
+    assert torch.allclose(open_run(run).server.rows, open_run(other).server.rows, atol=1e-5)
+
+
+def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, real = [], run_rounds.close_round
+
+    def stop(*given: Any) -> Any:
+        calls.append(given)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return real(*given)
+
+    monkeypatch.setattr(run_rounds, "close_round", stop)
+    with pytest.raises(KeyboardInterrupt):
+        play(tmp_path / "run")
+    monkeypatch.setattr(run_rounds, "close_round", real)
+    done = resume_experiment(tmp_path / "run").path
+    assert records(done) == records(run)
+    assert torch.equal(open_run(done).delivered, open_run(run).delivered)
+
+
+def test_the_trained_classifier_is_everybodys_own(run: Path) -> None:
+    opened, before = open_run(run), open_run(run, round=1)
+    assert opened.source is None
+    assert len(opened.domains) == len(opened.bank) == 4
+    head = opened.layout.head
+    assert not torch.equal(opened.delivered[0, head], before.delivered[0, head])
+    for one in records(run):
+        if one["round"] >= 0:
+            assert one["bytes_down"] == one["bytes_up"] == 4 * 4 * opened.layout.width
+    out = run.parent / "model.safetensors"
+    result = call("export", str(run), "--client", "1", "--out", str(out))
+    assert result.code == 0, result.err
+
+
+def test_reports_and_pictures_are_drawn(run: Path, tmp_path: Path) -> None:
+    for words in (["report", str(run), "--out", str(tmp_path / "page.html")], ["plot", str(run), "accuracy"]):
+        result = call(*words)
+        assert result.code == 0, result.err
+    shown = call("runs", "show", str(run))
+    assert shown.code == 0, shown.err
+    assert "FedProx" in shown.out
+
+
+def test_compare_has_one_column(tmp_path: Path) -> None:
+    layer = {key: value for key, value in SMALL.items() if key not in ("preset", "batch_size")}
+    request = RunRequest({**layer, "rounds": 1}, list(OVERRIDES.items()), "upfl")
+    found = run_comparison(request, ["fedavg", "fedprox"], [], None, tmp_path)
+    assert (found.sources, found.named, found.reference) == (("shards",), "partition", "fedavg")
+
+
+@pytest.mark.parametrize(
+    ("layer", "sentence"),
+    [
+        ({"target": "neon"}, "preset upfl is for another setting than sfda"),
+        ({"source": "photo"}, "preset upfl is for another setting than ffreeda"),
+        ({"partition": "shards", "source": "photo"}, "deals images of all domains together; leave it out"),
+        ({"baselines": ["mdmgb"]}, "belongs to the setting sfda (--target DOMAIN)"),
+        ({"baselines": ["fedwca"]}, "belongs to the setting ffreeda (--source DOMAIN)"),
+        ({"aggregator": "wca"}, "new clients need one model of all that train"),
+        ({"aggregator": "local"}, "new clients need one model of all that train"),
+        ({"aggregator": "mdmgb"}, "it needs --target"),
+        ({"finish": ["shot"]}, "it needs --target"),
+        ({"batch_norm": "local"}, "take mixed or pooled"),
+        ({"source_training": {"lr": 0.1}}, "with --partition dirichlet nothing is trained so"),
+        ({"training": {"steps": 3, "epochs": 2}}, "leave one out"),
+        ({"validation": 1.0}, "validation"),
+    ],
+    ids=str,
+)
+def test_what_does_not_go_together_is_said(layer: dict[str, Any], sentence: str) -> None:
+    if "source_training" in layer:
+        layer = {**layer, "partition": "dirichlet"}
+    with pytest.raises(UsageError) as caught:
+        resolve_plan(layer, preset_name="upfl")
+    assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--preset", "upfl", "--set", "partition.per_client=200"], "too few for"),
+        (["--preset", "upfl", "--clients", "1000"], "too few for"),
+        (["--preset", "upfl", "--split", "published"], "deals them anew"),
+        (["--new-clients", "3"], "partition domains has no new clients"),
+        (["--target", "neon", "--validation", "0.2"], "partition leave_one_out has no new clients"),
+        (["--baseline", "fedavg", "--partition", "shards", "--source", "photo"], "leave it out"),
+        (["--set", "training.steps=5", "--baseline", "local"], "labels images before each epoch"),
+    ],
+    ids=str,
+)
+def test_bad_words_are_said_in_a_sentence(words: list[str], sentence: str, tmp_path: Path) -> None:
+    result = call("bench", *words, "--out", str(tmp_path / "run"))
+    assert (result.code, (tmp_path / "run").exists()) == (2, False)
+    assert sentence in result.err
+    assert "Traceback" not in result.err
+
+
+def test_new_clients_do_not_join_or_deploy_yet(run: Path) -> None:
+    made = resolve_plan({}, preset_name="upfl")
+    with pytest.raises(UsageError, match="its clients have labels and train the whole network"):
+        require_deployable(made.methods[-1][0], 3, build_network(made.config, 10))
+    (run.parent / "photos").mkdir(exist_ok=True)
+    result = call("join", str(run), "--data", str(run.parent / "photos"), "--out", str(run.parent / "joined"))
+    assert (result.code, "Traceback" in result.err) == (2, False)
