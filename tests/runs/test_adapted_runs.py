@@ -174,3 +174,39 @@ def test_unlabeled_clients_may_adapt_too_and_deployments_may_not() -> None:
     method, rounds = plan.methods[-1]
     with pytest.raises(UsageError, match="cannot be deployed: adaptation 'entropy'"):
         require_deployable(method, rounds, LeNet().build(2))
+
+
+UPFL: dict[str, Any] = {
+    "partition": "shards",
+    "dataset": "digits_plain",
+    "clients": 5,
+    "new_clients": 6,
+    "samples": 20,
+    "rounds": 2,
+    "source_models": 1,
+    "composed": False,
+    "device": "cpu",
+}
+
+
+@pytest.mark.parametrize("engine", ["loop", "stacked"])
+def test_new_clients_adapt_and_training_does_not_know_it(engine: str, tmp_path: Path) -> None:
+    names = ["fedavg", "tent", "fedtta_prox", "fedtta_pp"]
+    given = {**UPFL, "baselines": names, "engine": engine}
+    overrides = {"training.steps": 2, "model.mlp.width": 8}
+    done = run_experiment(**given, overrides=overrides, out=tmp_path / "run", preset="upfl")
+    last = {record["method"]: record for record in records(done.path) if record["round"] == 1}
+    assert list(last) == names
+    for name in names[1:]:
+        found = last[name]["adaptation"]
+        assert all(len(found[key]) == 5 + 6 for key in ("accuracy_before", "steps", "taken", "entropy"))
+    plain, tent = last["fedavg"], last["tent"]
+    assert tent["adaptation"]["accuracy_before"] == [*plain["accuracy_validation"][:5], *plain["accuracy"][5:]]
+    prox, more = (open_run(done.path, name) for name in names[2:])
+    assert torch.equal(prox.server.rows, more.server.rows)  # steps at test time change no training
+    images = np.random.default_rng(0).integers(0, 255, (6, 28, 28, 3), dtype=np.uint8)
+    np.savez(tmp_path / "late.npz", images=images)
+    late = ["--data", str(tmp_path / "late.npz"), "--out", str(tmp_path / "late")]
+    joined = call("join", str(done.path), "--method", "fedtta_pp", *late, "--json")
+    assert joined.code == 0, joined.err
+    assert json.loads(joined.out)["adaptation"]["fields"]["steps"] == 50
