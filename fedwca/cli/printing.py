@@ -62,7 +62,8 @@ def _print_results(done: FinishedRun, as_json: bool) -> None:
     spread = f"mean ± std (ddof 1) over n = {runs} runs" if runs > 1 else "n = 1 run, so there is no spread"
     entries = [((entry["label"],), entry) for entry in summary["methods"].values()]
     where = f"{done.dataset}, {special_domain(config.model_dump())}"
-    title = f"{where}: accuracy in percent {shown_round(summary['methods'].values())}, {spread}"
+    shown = shown_round(any("round" in entry for _, entry in entries))
+    title = f"{where}: accuracy in percent {shown}, {spread}"
     draw_grid(results_table(title, entries, columns=narrow_columns()), console, bold="mean")
     labels = {name: entry["label"] for name, entry in summary["methods"].items()}
     for sentence in last_phase_notes(done.records(), labels):

@@ -108,8 +108,10 @@ def _text(value: Any) -> str:
 def _show_baseline(name: str, as_json: bool) -> None:
     from fedwca.config.baselines import baseline, settings_with
 
+    setting, _, own = name.rpartition("/")
+    having = settings_with(own)
     # One that no setting has is said by the usual one.
-    found = baseline(name, *settings_with(name)[:1])
+    found = baseline(own, *([setting] if setting in having else having[:1]))
     if as_json:
         say(found.model_dump_json(indent=2))
         return
@@ -122,6 +124,8 @@ def _show_baseline(name: str, as_json: bool) -> None:
             shown = ", ".join(value) if isinstance(value, tuple | list) else str(value).strip()
         if shown:
             say(f"{field}: {shown}")
+    for other in having[1:] if not setting else ():
+        say(f"Another method of that name: fedwca show baseline {other}/{own}")
 
 
 def _show_preset(name: str, as_json: bool) -> None:

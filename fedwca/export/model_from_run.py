@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,6 +19,7 @@ from fedwca.errors import DataError, UsageError
 from fedwca.newcomers.join import JoinedClient
 from fedwca.results.read_run import run_identity
 from fedwca.results.run_schemas import read_records
+from fedwca.results.table_rows import accuracy_of_all
 
 if TYPE_CHECKING:
     from fedwca.runs.open_run import OpenedRun
@@ -100,7 +100,7 @@ def recorded_accuracy(reopened: OpenedRun, members: Sequence[int]) -> MeasuredAc
     if "test_images" not in found.get(-1, {}) or reopened.round not in found:
         return None
     sizes = found[-1]["test_images"]
-    own, source = (_pooled(_of_all(found[round]), sizes, members) for round in (reopened.round, -1))
+    own, source = (_pooled(accuracy_of_all(found[round]), sizes, members) for round in (reopened.round, -1))
     if reopened.network.whole:  # what everybody started from is nobody's model
         source = None
     return MeasuredAccuracy(own, source, sum(sizes[k] for k in members))
@@ -124,12 +124,6 @@ def measure_accuracy(reopened: OpenedRun, network: Network, members: Sequence[in
 
     started = None if source.whole else pooled(source)
     return MeasuredAccuracy(pooled(network), started, sum(sizes[k] for k in members))
-
-
-def _of_all(record: Mapping[str, Any]) -> list[float]:
-    """Accuracy of each client, whether tables count it or not."""
-    others = record.get("accuracy_sources") or record["accuracy"]
-    return [two if math.isnan(one) else one for one, two in zip(record["accuracy"], others, strict=True)]
 
 
 def _pooled(

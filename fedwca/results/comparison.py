@@ -15,7 +15,7 @@ Run = tuple[str, int, int]
 
 @dataclass(frozen=True)
 class Comparison:
-    """Trial means of methods on one data set: the mean over clients after the last round, in percent."""
+    """Trial means of methods on one data set: the mean over clients in the round that is shown, in percent."""
 
     dataset: str
     labels: Mapping[str, str]
@@ -27,7 +27,9 @@ class Comparison:
     reference: str | None = None
     """Method that differences are taken to."""
     named: str = "source"
-    """What the one domain of a run is that is unlike the others: source or target."""
+    """What the one domain of a run is that is unlike the others: source or target; partition, where there is none."""
+    chosen: bool = False
+    """Whether accuracies are of rounds that training clients were best in, and not of the last ones."""
 
     @staticmethod
     def of(dataset: str, tables: Mapping[str, list[Row]], reference: str | None, named: str = "source") -> Comparison:
@@ -37,7 +39,9 @@ class Comparison:
         for source, table in tables.items():
             for row in table:
                 runs[row.name] |= {(source, *run): value for run, value in row.runs.items()}
-        return Comparison(dataset, labels, tuple(tables), runs, reference if reference in labels else None, named)
+        chosen = any(row.shown for table in tables.values() for row in table)
+        known = reference if reference in labels else None
+        return Comparison(dataset, labels, tuple(tables), runs, known, named, chosen)
 
     def part(self, method: str, source: str | None = None) -> dict[Run, float]:
         """A method's trial means for one source; None: for all of them together."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -221,14 +221,17 @@ def first_model(config: Mapping[str, Any]) -> str:
     return "source model" if config.get("source") else "untrained model"
 
 
-def shown_round(entries: Iterable[Mapping[str, Any]]) -> str:
-    """Which round's accuracies tables show, by the results of the methods in them.
+def shown_round(chosen: bool, last: str = "last round") -> str:
+    """Which round's accuracies tables show.
 
-    >>> shown_round([{"mean": 71.0}]), shown_round([{"mean": 71.0, "round": {"mean": 20.0}}])
+    Args:
+        chosen: whether it is one that training clients were best in, see `fedwca.results.table_rows.shown_records`.
+        last: how the last one is called.
+
+    >>> shown_round(False), shown_round(True)
     ('after the last round', "in the round that was best on training clients' validation images")
     """
-    chosen = any("round" in entry for entry in entries)
-    return "in the round that was best on training clients' validation images" if chosen else "after the last round"
+    return "in the round that was best on training clients' validation images" if chosen else f"after the {last}"
 
 
 def run_title(dataset: str, special: str, clients: int, rounds: int, seed: int) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedwca.results.comparison import Comparison
-from fedwca.results.read_run import first_model
+from fedwca.results.read_run import first_model, shown_round
 from fedwca.results.statistics import FEWEST, Difference
 from fedwca.results.tables import MISSING, Cell, Table, difference_cell, mean_cell, sample_cell
 
@@ -115,7 +115,7 @@ def comparison_table(found: Comparison) -> Table:
     counts = {found.sample(method, source).n for method in found.labels for source in found.sources}
     each = " to ".join(map(str, sorted({min(counts), max(counts)})))
     what = named if several else f"{named} {found.sources[0]}"
-    title = f"{found.dataset}: accuracy in percent after the last round, by {what}"
+    title = f"{found.dataset}: accuracy in percent {shown_round(found.chosen)}, by {what}"
     notes = [f"Mean ± std (ddof 1) over n = {each} runs ({first}s × trials) of a {named}."]
     if several:
         total = max(found.sample(method).n for method in found.labels)

@@ -99,6 +99,16 @@ def shown_records(records: Iterable[Record]) -> dict[str, dict[tuple[int, int], 
     return found
 
 
+def accuracy_of_all(record: Record) -> list[float]:
+    """Accuracy of each client, whether tables count it or not; on its test images, or those kept aside to measure it.
+
+    >>> accuracy_of_all({"accuracy": [math.nan, 2.0], "accuracy_validation": [1.0, math.nan]})
+    [1.0, 2.0]
+    """
+    others = record.get("accuracy_sources") or record.get(VALIDATION) or record["accuracy"]
+    return [two if math.isnan(one) else one for one, two in zip(record["accuracy"], others, strict=True)]
+
+
 def last_records(records: Iterable[Record]) -> dict[str, dict[tuple[int, int], Record]]:
     """The last of some records by method and run (source model, trial)."""
     last: dict[str, dict[tuple[int, int], Record]] = defaultdict(dict)

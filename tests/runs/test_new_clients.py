@@ -213,6 +213,8 @@ def test_the_trained_classifier_is_everybodys_own(run: Path) -> None:
     out = run.parent / "model.safetensors"
     result = call("export", str(run), "--client", "1", "--out", str(out))
     assert result.code == 0, result.err
+    measured = records(run)[-1]["accuracy_validation"][1]
+    assert f"{measured:.1f} %" in out.with_name("model.safetensors.md").read_text()
 
 
 def test_reports_and_pictures_are_drawn(run: Path, tmp_path: Path) -> None:
@@ -222,6 +224,22 @@ def test_reports_and_pictures_are_drawn(run: Path, tmp_path: Path) -> None:
     shown = call("runs", "show", str(run))
     assert shown.code == 0, shown.err
     assert "FedProx" in shown.out
+    report = call("report", str(run), "--format", "md", "--out", str(tmp_path / "page.md"))
+    assert report.code == 0, report.err
+    assert "| method | training clients | new clients | to FedAvg | round |" in (tmp_path / "page.md").read_text()
+
+
+def test_given_labels_of_one_class_raise_no_doubt(tmp_path: Path) -> None:
+    words = "--preset upfl --partition shards:per_client=1 --clients 6 --new-clients 4 --rounds 1 --source-models 1"
+    result = call("bench", *words.split(), "--baseline", "none", "--out", str(tmp_path / "run"))
+    assert (result.code, result.err) == (0, "")
+    found = call("report", str(tmp_path / "run"))
+    assert "collapsed" not in (tmp_path / "run" / "report.html").read_text() + found.out
+
+
+def test_a_baseline_of_a_name_that_two_settings_have_is_shown() -> None:
+    assert "fedwca show baseline upfl/fedavg" in call("show", "baseline", "fedavg").out
+    assert "objectives: cross_entropy" in call("show", "baseline", "upfl/fedavg").out
 
 
 def test_compare_has_one_column(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from fedwca.core.printable import printable
 from fedwca.results.pictures.accuracy import mean_by_round
 from fedwca.results.pictures.style import looks
 from fedwca.results.read_run import Run
-from fedwca.results.table_rows import Record, deviation
+from fedwca.results.table_rows import Record, accuracy_of_all, deviation
 
 MOST = 400_000
 """Numbers about single clients in one page, over all runs; runs beyond it are left out of the drill-down."""
@@ -65,6 +65,7 @@ def _clients(records: list[Record]) -> dict[str, Any]:
     return {
         "rounds": [record["round"] + 1 for record in records],
         **{field: [_short(record.get(field)) for record in records] for field in FIELDS},
+        "accuracy": [_short(accuracy_of_all(record)) for record in records],
     }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from fedwca.core.printable import printable
-from fedwca.results.read_run import Run
+from fedwca.results.read_run import Run, shown_round
 from fedwca.results.results_table import results_table
 from fedwca.results.tables import Table, escape_markdown
 
@@ -28,7 +28,8 @@ def summary_table(runs: Sequence[Run], names: Sequence[str]) -> Table:
     if any(entry["n"] > 1 for _, entry in entries):
         spread = "mean ± standard deviation (ddof 1) over runs"
     last = "last round" if all(run.complete for run in runs) else "last round that was run"
-    title = f"Test accuracy in percent after the {last}, {spread}"
+    shown = shown_round(any("round" in entry for _, entry in entries), last)
+    title = f"Test accuracy in percent {shown}, {spread}"
     return results_table(title, entries, ("run", "method") if several else ("method",))
 
 
