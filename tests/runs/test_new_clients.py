@@ -69,7 +69,7 @@ def test_the_preset_says_all() -> None:
         *(3, 1, 20),
         *(0, 0),
     )
-    assert {method.name: rounds for method, rounds in made.methods} == {"fedprox": 60, "fedavg": 60}
+    assert {method.name: rounds for method, rounds in made.methods} == {"fedprox": 40, "fedavg": 40}
     assert all(method.training is None for method, _ in made.methods)
     again = resolve_plan(json.loads(config.model_dump_json()))
     assert again.described()["methods"] == made.described()["methods"]
