@@ -69,7 +69,7 @@ def test_the_preset_says_all() -> None:
         *(3, 1, 20),
         *(0, 0),
     )
-    assert {method.name: rounds for method, rounds in made.methods} == {"fedprox": 60, "fedavg": 60}
+    assert {method.name: rounds for method, rounds in made.methods} == {"fedprox": 40, "fedavg": 40}
     assert all(method.training is None for method, _ in made.methods)
     again = resolve_plan(json.loads(config.model_dump_json()))
     assert again.described()["methods"] == made.described()["methods"]
@@ -232,7 +232,7 @@ def test_reports_and_pictures_are_drawn(run: Path, tmp_path: Path) -> None:
 def test_given_labels_of_one_class_raise_no_doubt(tmp_path: Path) -> None:
     words = "--preset upfl --partition shards:per_client=1 --clients 6 --new-clients 4 --rounds 1 --source-models 1"
     result = call("bench", *words.split(), "--baseline", "none", "--out", str(tmp_path / "run"))
-    assert (result.code, result.err) == (0, "")
+    assert (result.code, "Warning" in result.err) == (0, False)
     found = call("report", str(tmp_path / "run"))
     assert "collapsed" not in (tmp_path / "run" / "report.html").read_text() + found.out
 
