@@ -173,6 +173,7 @@ class ShownBaseline(_Printed):
     pseudo_labeler: str
     objectives: list[str]
     clusterer: str | None
+    adaptation: str | None = None
     start: str | None
     finish: list[str]
     components: dict[str, dict[str, dict[str, Any]]]
