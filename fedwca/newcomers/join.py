@@ -152,6 +152,7 @@ def by_update(
         source,
         images=[*(client.train for client in standing.clients), *engine.images],
         keys=lambda client: standing.keys(0, client, "style"),
+        network=engine.network,
     )
     x, metric = compare_clients(standing.method.clusterer, found)
     return member_distances(x[:-1], x[-1], standing.labels, metric)
