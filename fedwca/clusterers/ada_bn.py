@@ -32,6 +32,11 @@ class AdaBN(Clusterer):
         """FINCH's partition ``[K]``."""
         return finch(signatures.moments(self.layers), self.level, metric="euclidean")
 
+    @property
+    def norm_layers(self) -> NormLayers | None:
+        """Its own."""
+        return self.layers
+
     def client_vectors(self, signatures: Signatures) -> tuple[Tensor, Metric] | None:
         """The moments, by the length of their differences."""
         return signatures.moments(self.layers), "euclidean"

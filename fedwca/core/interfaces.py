@@ -37,10 +37,10 @@ method               called by                           when                   
 ===================  ==================================  ========================================  ====================
 
 What is a class variable or a property is read whenever somebody has to know: ``grouping``, ``travels``, ``reports``,
-``references``, ``asks`` and ``averages_groups`` of an aggregator; ``oracle``, ``neighbour_metric`` and ``layer_number``
-of a clusterer; ``models``, ``renew``, ``mixes``, ``untrusted_weight`` and ``selects_clients`` of a labeler; ``anchors``,
-``teachers``, ``views``, ``observes``, ``collects``, ``declares_uploads`` and ``penalizes`` of an objective. The last
-four, ``selects_clients`` and ``averages_groups`` follow from which methods are overridden.
+``references``, ``asks`` and ``averages_groups`` of an aggregator; ``oracle``, ``neighbour_metric``, ``norm_layers`` and
+``layer_number`` of a clusterer; ``models``, ``renew``, ``mixes``, ``untrusted_weight`` and ``selects_clients`` of a
+labeler; ``anchors``, ``teachers``, ``views``, ``observes``, ``collects``, ``declares_uploads`` and ``penalizes`` of an
+objective. The last four, ``selects_clients`` and ``averages_groups`` follow from which methods are overridden.
 
 ``answer``, ``declares`` and ``regather`` are called only where ``asks`` is set and some clients have labels and
 others have none: the fresh mean is shown to all of them before it is final.
@@ -58,7 +58,19 @@ from torch.nn.functional import one_hot
 
 from fedwca._deprecated import warn_renamed
 from fedwca.core.grouping import GROUPINGS, ByClusterer, Grouping
-from fedwca.core.messages import Batch, Blend, Bounded, Offer, Predictions, Signatures, Simplex, State, Targets, View
+from fedwca.core.messages import (
+    Batch,
+    Blend,
+    Bounded,
+    NormLayers,
+    Offer,
+    Predictions,
+    Signatures,
+    Simplex,
+    State,
+    Targets,
+    View,
+)
 from fedwca.errors import UsageError
 from fedwca.functional import Metric, cluster_means
 from fedwca.registry import Component
@@ -86,6 +98,14 @@ class Clusterer(Component):
         """Distance in which the record of round 0 says whose `client_vectors` are nearest; None: it does not say.
 
         Only for vectors that are read from models: a record is no place for what tells about images.
+        """
+        return None
+
+    @property
+    def norm_layers(self) -> NormLayers | None:
+        """The BatchNorm layers whose `Signatures.moments` it reads, in place of models; None: it reads none.
+
+        Clients of a real federation upload them once, and a newcomer needs no training to be placed.
         """
         return None
 

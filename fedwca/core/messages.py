@@ -182,8 +182,8 @@ class Signatures(Protocol):
         """``[K, F]``: mean low-frequency amplitude of some images of each client, which leaves the client."""
 
     def moments(self, layers: NormLayers) -> Tensor:
-        """``[K, F]``, no unit: how far the inputs of the source model's BatchNorm are from where it was trained, at each
-        client's images (`fedwca.functional.moment_shift`); of the bottleneck's or of all of them. Leaves the client.
+        """``[K, F]``, no unit: how far the inputs of the source model's BatchNorm have moved at each client's images
+        (`fedwca.functional.moment_shift`), of the bottleneck's or of all of them; leaves the client.
         """
 
     def domains(self) -> Tensor:

@@ -16,7 +16,8 @@ class _InputSums:
     """Sums of a layer's inputs over images and places, about its running mean, in float64."""
 
     def __init__(self, norm: _BatchNorm) -> None:
-        assert norm.running_mean is not None and norm.running_var is not None
+        assert norm.running_mean is not None
+        assert norm.running_var is not None
         self.mean, self.variance, self.eps = norm.running_mean.double(), norm.running_var.double(), norm.eps
         self.count, self.first, self.second = 0, torch.zeros_like(self.mean), torch.zeros_like(self.mean)
 
@@ -34,6 +35,18 @@ class _InputSums:
         return moment_shift(self.mean + mean, variance, self.mean, self.variance, self.eps)
 
 
+def chosen_norms(network: Network, layers: NormLayers) -> list[_BatchNorm]:
+    """The bottleneck's BatchNorm, or all there are, in order."""
+    if layers == "bottleneck":
+        return [network.norm]
+    return [module for module in network.modules() if isinstance(module, _BatchNorm)]
+
+
+def count_moments(network: Network, layers: NormLayers) -> int:
+    """F, numbers that `measure_moments` gives."""
+    return sum(2 * norm.num_features for norm in chosen_norms(network, layers))
+
+
 @torch.no_grad()
 def measure_moments(network: Network, images: Tensor, layers: NormLayers = "bottleneck") -> Tensor:
     """How far the inputs of a network's BatchNorm are from where it was trained ``[F]`` float64, without unit.
@@ -46,8 +59,7 @@ def measure_moments(network: Network, images: Tensor, layers: NormLayers = "bott
         layers: the bottleneck's BatchNorm, or all there are.
     """
     network.eval()
-    norms = [module for module in network.modules() if isinstance(module, _BatchNorm)]
-    sums = {norm: _InputSums(norm) for norm in (norms if layers == "all" else [network.norm])}
+    sums = {norm: _InputSums(norm) for norm in chosen_norms(network, layers)}
     hooks = [norm.register_forward_pre_hook(lambda module, given: sums[module].add(given[0])) for norm in sums]
     device = network.class_vectors.device
     try:

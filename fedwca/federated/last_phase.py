@@ -14,8 +14,9 @@ from fedwca.engine.client_task import Task
 from fedwca.engine.interface import ClientWork, Engine, SingleStep
 from fedwca.engine.randomness import Keys
 from fedwca.federated.method import Method
-from fedwca.federated.round import OpenRound, Outcome, SimulatedUpload, expect_simulated
+from fedwca.federated.round import OpenRound, Outcome, expect_simulated
 from fedwca.federated.server import Server, find_guests
+from fedwca.federated.simulated_uploads import SimulatedUpload
 from fedwca.federated.trusted_clients import find_trusted
 from fedwca.federated.upload_checks import validate_uploads
 
@@ -40,7 +41,8 @@ def open_last_phase(
         domains: true domains ``[K]``.
         done: called after each client.
     """
-    training, trusted = method.finish_training, None
+    training = method.finish_training
+    trusted: Tensor | None = None
     assert training is not None
 
     def task(client: int) -> Task:

@@ -14,7 +14,6 @@ from fedwca.core.messages import Blend, Offer, Targets
 from fedwca.core.network import Network
 from fedwca.engine.client_signatures import BankSignatures
 from fedwca.engine.client_task import Task, Training, client_draws
-from fedwca.engine.device_copy import to_host_async
 from fedwca.engine.interface import ClientWork, Engine
 from fedwca.engine.randomness import Keys
 from fedwca.federated.gather_evidence import Evidence, gather_evidence
@@ -33,24 +32,9 @@ from fedwca.federated.server import (
     stack_reports,
 )
 from fedwca.federated.server import offer_source as offer_source  # `fedwca.round` forwards to it
+from fedwca.federated.simulated_uploads import SimulatedUpload, make_uploads
 from fedwca.federated.trusted_clients import TRUSTED, averaged_clients, find_trusted, measure_trust
 from fedwca.federated.upload_checks import ExpectedUpload, Upload, validate_uploads
-
-
-@dataclass(frozen=True, kw_only=True)
-class SimulatedUpload(Upload):
-    """An upload, and what stays with its client: metrics and records alone look at that."""
-
-    weights: Tensor
-    """``[R]``: its start as a mixture of the server's rows (v_k of eq. 8)."""
-    targets: Targets
-    """Of its last epoch."""
-    seconds: Mapping[str, float]
-    """By phase."""
-    passes: int
-    """Evaluation passes over the client's images."""
-    notes: Mapping[str, Tensor] = field(default_factory=dict)
-    """``trust``, in round 0, of a client without labels: see `measure_trust`."""
 
 
 @dataclass(frozen=True)
@@ -224,9 +208,18 @@ def close_round(turn: OpenRound, uploads: Sequence[SimulatedUpload]) -> tuple[Se
     kept = {} if turn.trusted is None else {TRUSTED: turn.trusted}
     state = {**next_state(aggregator, server.state, labels, by_client, present), **kept}
     seconds = {"group": grouped - began, "mix": time.perf_counter() - grouped}
-    asked = (None, None) if evidence is None else (gather, evidence)
-    more = (turn.trusted, signatures.uploaded)
-    outcome = Outcome(labels, turn.offer, by_client, turn.shared, notes, seconds, *asked, *more)
+    outcome = Outcome(
+        labels,
+        turn.offer,
+        by_client,
+        turn.shared,
+        notes,
+        seconds,
+        gathered=None if evidence is None else gather,
+        evidence=evidence,
+        trusted=turn.trusted,
+        signature=signatures.uploaded,
+    )
     return Server(rows, state, server.source), outcome
 
 
@@ -283,31 +276,3 @@ def run_round(
 def present_clients(uploads: Mapping[int, Upload], clients: int) -> Tensor:
     """Clients that took part ``[K]`` bool."""
     return torch.tensor([client in uploads for client in range(clients)])
-
-
-def make_uploads(
-    blend: Blend, work: ClientWork, targets: Sequence[Targets], extras: Sequence[Mapping[str, Tensor]]
-) -> list[SimulatedUpload]:
-    """One upload for each of the clients that worked together; their time is shared out evenly.
-
-    Values may be read once the engine has come to the end of its part of the round.
-    """
-    clients = len(targets)
-    weights = to_host_async((blend.start.double()[:, None] @ work.weights)[:, 0]).unbind()
-    report = {name: to_host_async(value).unbind() for name, value in blend.report.items()}
-    labels = None if blend.labels is None else to_host_async(blend.labels).split(1)
-    notes = {name: to_host_async(value).unbind() for name, value in blend.notes.items()}
-    seconds = work.seconds.shared(clients)
-    return [
-        SimulatedUpload(
-            report={name: value[i] for name, value in report.items()},
-            label=None if labels is None else labels[i],
-            extras=extras[i],
-            weights=weights[i],
-            targets=targets[i],
-            seconds=seconds,
-            passes=work.passes,
-            notes={name: value[i] for name, value in notes.items()},
-        )
-        for i in range(clients)
-    ]

@@ -61,14 +61,15 @@ def mutual_information(logits: Tensor, mask: Tensor | None = None) -> Tensor:
     Source: Bridle et al., NIPS 1991, of the samples given here, divided by log M.
 
     Args:
-        logits: ``[N, M]``, M at least 2.
+        logits: ``[N, M]``.
         mask: ``[N]``, 1 for a sample, 0 for padding.
 
     Returns:
-        ``[]`` without unit, from 0 (all outputs alike) to 1 (sure of each sample, classes balanced); 0 without samples.
+        ``[]`` without unit, from 0 (all outputs alike) to 1 (sure of each sample, classes balanced); 0 without samples, and
+        with one class.
 
     >>> import torch
     >>> mutual_information(torch.tensor([[0.0, 50.0], [50.0, 0.0]])), mutual_information(torch.tensor([[3.0, 0.0]]))
     (tensor(1.), tensor(0.))
     """
-    return -(diversity_loss(logits, mask) + prediction_entropy(logits, mask)) / math.log(logits.shape[-1])
+    return -(diversity_loss(logits, mask) + prediction_entropy(logits, mask)) / math.log(max(2, logits.shape[-1]))

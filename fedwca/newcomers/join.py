@@ -21,6 +21,7 @@ from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.sequential.worker import ClientWorker
 from fedwca.errors import UsageError
 from fedwca.federated.server import compare_clients, offer_source, pool_extras
+from fedwca.federated.trusted_clients import find_trusted
 from fedwca.functional import member_distances
 from fedwca.newcomers.federation import ClusterAssignment, TrainedFederation
 
@@ -92,7 +93,10 @@ def join(
         return [((blend.start.double() @ desk.received.weights)[0], blend)]
 
     training = standing.training.model_copy(update={"epochs": max(1, epochs), "cuts": 1})
-    task = _task(standing, training, 1, [_number(standing)])
+    task, source = _task(standing, training, 1, [_number(standing)]), server.source[None].to(engine.device)
+    trusted = find_trusted(method.pseudo_labeler, engine, offer_source(1), source, task, [0])
+    if trusted is not None:
+        task = _task(standing, training, 1, [_number(standing)], bool(trusted[0]))
     ((weights, blend),) = engine.run(SingleStep(sent, rows, task, [0], settle))
     engine.layout.write(newcomer, engine.bank[0])
     newcomer.eval()
@@ -142,10 +146,13 @@ def by_update(
     standing: TrainedFederation, engine: SequentialEngine, done: Callable[[int], None]
 ) -> tuple[Tensor, Tensor]:
     """Distances to clusters ``[C]`` and nearest members ``[C]`` in the signature that clients were grouped by."""
-    source = standing.server.source.to(engine.device)
-    task = _task(standing, standing.training, 0, [_number(standing)])
-    engine.run(SingleStep(offer_source(1), source[None], task, [0], _adapt))
-    first = first_round(standing, done) if standing.first is None else standing.first
+    source, clusterer = standing.server.source.to(engine.device), standing.method.clusterer
+    if clusterer is not None and clusterer.norm_layers is not None:  # what was trained plays no part
+        first = source.expand(len(standing.clients), -1)
+    else:
+        task = _task(standing, standing.training, 0, [_number(standing)])
+        engine.run(SingleStep(offer_source(1), source[None], task, [0], _adapt))
+        first = first_round(standing, done) if standing.first is None else standing.first
     found = BankSignatures(
         torch.cat([first.to(engine.device), engine.bank]),
         engine.layout,
@@ -154,7 +161,7 @@ def by_update(
         keys=lambda client: standing.keys(0, client, "style"),
         network=engine.network,
     )
-    x, metric = compare_clients(standing.method.clusterer, found)
+    x, metric = compare_clients(clusterer, found)
     return member_distances(x[:-1], x[-1], standing.labels, metric)
 
 
@@ -183,7 +190,9 @@ def _adapt(desk: ClientWorker) -> list[Targets]:
     return desk.train(Blend(desk.own))
 
 
-def _task(standing: TrainedFederation, training: Training, round: int, numbers: Sequence[int]) -> Callable[[int], Task]:
+def _task(
+    standing: TrainedFederation, training: Training, round: int, numbers: Sequence[int], trusted: bool = True
+) -> Callable[[int], Task]:
     """A client's task in a round, with the draws of the client numbers given."""
     method, keys = standing.method, standing.keys
     shared = pool_extras(method.objectives, standing.server.state) if round else {}
@@ -194,6 +203,7 @@ def _task(standing: TrainedFederation, training: Training, round: int, numbers: 
         client_draws(keys, round, numbers[client], training),
         shared,
         training.part(round),
+        trusted,
     )
 
 

@@ -238,9 +238,7 @@ class StackedWorker(Clock):
 
         def one(tree: dict[str, Any]) -> dict[str, Any]:
             said = {name: Predictions(*both) for name, both in tree["said"].items()}
-            targets, observed = program.make_targets(
-                task, said, tree["draws"], tree.get("labels"), tree.get("trusted")
-            )
+            targets, observed = program.make_targets(task, said, tree["draws"], tree.get("labels"), tree.get("trusted"))
             return {"targets": targets_tree(targets), "observed": observed}
 
         said = {name: (p.logits, p.features) for name, p in found.items()}
