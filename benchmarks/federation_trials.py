@@ -25,8 +25,8 @@ from fedwca.functional import largest_entries, scatter_entries
 from fedwca.results.write_run import to_plain
 from fedwca.runs.load_data import architecture, load
 from fedwca.runs.round_record import describe_round
-from fedwca.runs.run_trials_and_methods import split_trial
 from fedwca.runs.source_models import source_model
+from fedwca.runs.split_trials import split_trial
 
 
 @dataclass(frozen=True)

@@ -45,8 +45,8 @@ def signatures() -> Tensor:
     from fedwca import Keys, SequentialEngine, init_server, run_round
     from fedwca.config.resolve_config import resolve_plan
     from fedwca.runs.load_data import load
-    from fedwca.runs.run_trials_and_methods import split_trial
     from fedwca.runs.source_models import source_model
+    from fedwca.runs.split_trials import split_trial
 
     layer = {"clients": TRAINED // 4, "samples": IMAGES, "training": {"epochs": 2}, "baselines": [], "seed": SEED}
     decided = resolve_plan({**layer, "aggregator": "one_hot", "source_training": {"epochs": 3}})

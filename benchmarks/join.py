@@ -23,12 +23,13 @@ from fedwca.core.network import Network
 from fedwca.engine.client_task import Training
 from fedwca.export.model_from_run import classify
 from fedwca.federated.method import Method
-from fedwca.newcomers.federation import TrainedFederation
-from fedwca.newcomers.join import By, first_round, join
+from fedwca.newcomers.choose_cluster import By, first_round
+from fedwca.newcomers.join import join
+from fedwca.newcomers.load_federation import TrainedFederation
 from fedwca.results.environment import describe_environment
 from fedwca.runs.load_data import load
-from fedwca.runs.run_trials_and_methods import split_trial
 from fedwca.runs.source_models import source_model
+from fedwca.runs.split_trials import split_trial
 
 OUT = Path(__file__).parent / "results" / "join.json"
 ADAPT = {"joined": False, "joined and adapted": True}

@@ -15,8 +15,8 @@ from fedwca.data import DatasetWarning
 from fedwca.engine.client_signatures import BankSignatures
 from fedwca.results.environment import describe_environment
 from fedwca.runs.load_data import load
-from fedwca.runs.run_trials_and_methods import split_trial
 from fedwca.runs.source_models import source_model
+from fedwca.runs.split_trials import split_trial
 
 SIGNATURES = {
     "first layer": Finch(),

@@ -13,8 +13,8 @@ from fedwca.config.resolve_config import resolve_plan
 from fedwca.results.environment import describe_environment
 from fedwca.runs.load_data import load
 from fedwca.runs.round_record import count_accuracies
-from fedwca.runs.run_trials_and_methods import split_trial
 from fedwca.runs.source_models import source_models
+from fedwca.runs.split_trials import split_trial
 
 RESULT = Path(__file__).parent / "results" / "source_epochs.json"
 

@@ -23,7 +23,6 @@ MEANT_FILES: dict[str, tuple[set[str], str]] = {
     "compare.py": ({"cli", "runs"}, "a command and what it calls"),
     "join.py": ({"cli", "newcomers"}, "a command and what it calls"),
     "predict.py": ({"cli", "export"}, "a command and what it calls"),
-    "reporter.py": ({"cli", "runs"}, "who listens to a run, and the one who prints"),
     "server.py": ({"cli", "federated"}, "the command of one who runs a server, and what a server does in a round"),
 }
 """File names that stand in several folders: in which, and why. Every package has an ``__init__.py`` besides."""

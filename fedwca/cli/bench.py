@@ -94,8 +94,8 @@ def command(
         return
     if backend is not None:
         raise UsageError(f"--backend {backend}: there is only flower; leave it out for fedwca's own engines")
+    from fedwca.cli.console_reporter import ConsoleReporter
     from fedwca.cli.printing import print_finished, print_profile
-    from fedwca.cli.reporter import ConsoleReporter
     from fedwca.runs.start_run import start_run
 
     reporter = ConsoleReporter(silent=as_json, quiet=quiet)

@@ -44,8 +44,8 @@ def command(
     Runs that are in the --out folder already are reused. For example: fedwca compare fedavg fedwca --trials 3
     """
     need_one_process("fedwca compare")
+    from fedwca.cli.console_reporter import ConsoleReporter
     from fedwca.cli.printing import print_in, saying_what_is_kept
-    from fedwca.cli.reporter import ConsoleReporter
     from fedwca.results.results_table import comparison_table
     from fedwca.runs.compare import run_comparison
     from fedwca.runs.run_request import RunRequest

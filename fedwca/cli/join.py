@@ -44,8 +44,8 @@ def command(
     from fedwca.export.predict import predict
     from fedwca.export.read_images import find_images, load_pictures, stack_images
     from fedwca.export.write_model import export
-    from fedwca.newcomers.federation import load_federation
     from fedwca.newcomers.join import join
+    from fedwca.newcomers.load_federation import load_federation
     from fedwca.results.find_runs import find_run
     from fedwca.runs.open_run import open_run
 

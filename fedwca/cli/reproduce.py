@@ -58,11 +58,12 @@ def command(
     fedwca reproduce table2 --quick --dataset digit-five --data DATA --source mnist
     """
     need_one_process("fedwca reproduce")
+    from fedwca.cli.console_reporter import ConsoleReporter
     from fedwca.cli.printing import print_in, saying_what_is_kept
-    from fedwca.cli.reporter import ConsoleReporter
     from fedwca.reproduce.communications_table import message_table
     from fedwca.reproduce.definitions import definition
-    from fedwca.reproduce.jobs import ReproductionRequest, announce_jobs, domains_named, plan_jobs, run_job
+    from fedwca.reproduce.plan_jobs import ReproductionRequest, announce_jobs, domains_named, plan_jobs
+    from fedwca.reproduce.run_jobs import run_job
     from fedwca.runs.run_request import RunRequest
 
     found = definition(table).chosen(row or [])

@@ -23,8 +23,8 @@ def command(
     ] = None,
 ) -> None:
     """Continue a run that was stopped, to the same numbers as if it had not been; a finished one shows its table."""
+    from fedwca.cli.console_reporter import ConsoleReporter
     from fedwca.cli.printing import print_finished
-    from fedwca.cli.reporter import ConsoleReporter
     from fedwca.results.find_runs import find_run
     from fedwca.runs.resume_run import resume_run
 

@@ -68,8 +68,8 @@ def command(
     For example: fedwca sweep fedwca --param aggregator.ta=0.001..0.1:log --tries 10
     """
     need_one_process("fedwca sweep")
+    from fedwca.cli.console_reporter import ConsoleReporter
     from fedwca.cli.printing import print_in, saying_what_is_kept
-    from fedwca.cli.reporter import ConsoleReporter
     from fedwca.config.read_config_file import read_file
     from fedwca.config.resolve_config import chosen_partition
     from fedwca.config.run_config import merge

@@ -10,7 +10,7 @@ from fedwca.core.files import write_atomically
 from fedwca.data.archives import read_npz
 from fedwca.data.cache import cache_dir, data_dir
 from fedwca.data.dataset import DatasetWarning, Domain, FederatedDataset
-from fedwca.data.folders import read_image_folder
+from fedwca.data.decode_folders import read_image_folder
 from fedwca.data.metrics import Metrics
 from fedwca.data.partition import ClientImages, Federation, leave_one_out, partition
 from fedwca.data.read_domains import read_domains

@@ -1,6 +1,6 @@
 """From files to data sets: ``<root>/<name>/<domain>.npz`` or ``<root>/<name>/<domain>/<class>/<image>``.
 
-How one domain is read is in `fedwca.data.archives` and `fedwca.data.folders`.
+How one domain is read is in `fedwca.data.archives` and `fedwca.data.decode_folders`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from fedwca.core.printable import printable
 from fedwca.data.archives import Archive, read_npz
 from fedwca.data.dataset import DatasetWarning, Domain, FederatedDataset, canonical_domain, sorted_classes
-from fedwca.data.folders import is_hidden, read_image_folder
+from fedwca.data.decode_folders import is_hidden, read_image_folder
 from fedwca.errors import DataError, DatasetMissing, UsageError
 
 MOST_LABELS = 10_000

@@ -83,7 +83,7 @@ class DomainNet(DatasetSource):
 
         from fedwca.data.archives import Archive
         from fedwca.data.dataset import sorted_classes
-        from fedwca.data.folders import decode_cached
+        from fedwca.data.decode_folders import decode_cached
         from fedwca.data.read_domains import assemble_dataset
 
         archives = {}

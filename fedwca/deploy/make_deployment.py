@@ -31,8 +31,8 @@ from fedwca.runs.load_data import build_network, load
 from fedwca.runs.round_record import count_accuracies
 from fedwca.runs.run_folder_name import new_run_path
 from fedwca.runs.run_request import RunRequest
-from fedwca.runs.run_trials_and_methods import split_trial
 from fedwca.runs.source_models import source_model
+from fedwca.runs.split_trials import split_trial
 
 
 @dataclass(frozen=True)

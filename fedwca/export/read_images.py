@@ -15,7 +15,7 @@ from torch import Tensor
 from fedwca.core.printable import printable
 from fedwca.data.archives import read_arrays
 from fedwca.data.dataset import Images, resize_images
-from fedwca.data.folders import is_hidden
+from fedwca.data.decode_folders import is_hidden
 from fedwca.data.image_files import SUFFIXES, decode_image
 from fedwca.errors import DataError, UsageError
 

@@ -13,8 +13,8 @@ from fedwca.data.partition import Federation
 from fedwca.engine.memory import MemoryEstimate, estimate_memory, human_size
 from fedwca.errors import UsageError
 from fedwca.federated.method import Method
+from fedwca.runs.clients_at_once import clients_at_once, footprint, trials_at_once
 from fedwca.runs.load_data import architecture, build_network
-from fedwca.runs.select_engine import clients_at_once, footprint, trials_at_once
 
 
 def estimate_run(

@@ -33,8 +33,8 @@ from fedwca.runs.checkpointer import RoundState, read_round_state
 from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.load_data import architecture, build_network
 from fedwca.runs.run_images import load_same_images, locate_paths
-from fedwca.runs.run_trials_and_methods import split_trial
 from fedwca.runs.select_engine import choose_engine
+from fedwca.runs.split_trials import split_trial
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -28,7 +28,9 @@ from fedwca.runs import memory_estimate as memory
 from fedwca.runs.check_components import rehearse_components
 from fedwca.runs.checkpointer import Checkpointer
 from fedwca.runs.choose_device import resolve_device
+from fedwca.runs.clients_at_once import fix_trials_at_once, restore_trials_at_once
 from fedwca.runs.disk_estimate import refuse_full_disk
+from fedwca.runs.engine_names import engine_name
 from fedwca.runs.find_resume_points import rewind_run, units_of
 from fedwca.runs.rank_lifecycle import lead_run
 from fedwca.runs.ranks_per_trial import together_at_most
@@ -36,9 +38,8 @@ from fedwca.runs.reporter import PlannedRun, RunReporter
 from fedwca.runs.round_record import seconds_spent
 from fedwca.runs.run_images import describe_places
 from fedwca.runs.run_request import RunRanks
-from fedwca.runs.run_trials_and_methods import TrialSplits
-from fedwca.runs.select_engine import engine_name, fix_trials_at_once, restore_trials_at_once
 from fedwca.runs.select_kernels import KernelChoice, choose_kernels, restore_kernels
+from fedwca.runs.split_trials import TrialSplits
 from fedwca.runs.work_schedule import Schedule
 
 

@@ -1,33 +1,21 @@
-"""Which engine runs a configuration, how many clients it takes at a time, and how many trials together."""
+"""Which engine runs a configuration, with the clients' images on it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-
 from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
-from fedwca.engine.cpu_cores import count_cores
 from fedwca.engine.interface import Engine, TrialsInTurn
-from fedwca.engine.memory import Footprint, free_bytes, slice_size
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedEngine, StackedTrials, can_share_step
-from fedwca.engine.stacked.tuning.kernels import Kernels
-from fedwca.errors import UsageError
 from fedwca.runs.choose_device import resolve_device
-from fedwca.runs.load_data import build_network
+from fedwca.runs.clients_at_once import clients_at_once
+from fedwca.runs.engine_names import engine_name, named_kernels
 
 ENGINES: dict[str, type[SequentialEngine] | type[StackedEngine]] = {"loop": SequentialEngine, "stacked": StackedEngine}
 """Engines by the name that `RunConfig.engine` gives them."""
-
-
-def engine_name(config: RunConfig) -> str:
-    """The engine a configuration means: ``auto`` is the loop on a CPU, where stacking loses, and stacked on a GPU."""
-    if config.engine != "auto":
-        return config.engine
-    return "loop" if torch.device(resolve_device(config.device)).type == "cpu" else "stacked"
 
 
 def choose_engine(config: RunConfig, network: Network, clients: Sequence[ClientImages]) -> Engine:
@@ -46,11 +34,6 @@ def choose_engine(config: RunConfig, network: Network, clients: Sequence[ClientI
     return engine(*given, kernels=named_kernels(config)) if issubclass(engine, StackedEngine) else engine(*given)
 
 
-def named_kernels(config: RunConfig) -> Kernels | None:
-    """What a configuration names; None for ``auto`` and ``measure``, which `fedwca.runs.select_kernels` replaces."""
-    return None if config.kernels == "auto" or config.kernels == "measure" else config.kernels
-
-
 def choose_engines(config: RunConfig, given: Sequence[tuple[Network, Sequence[ClientImages]]]) -> TrialsInTurn:
     """Engines for federations that go through rounds together, in one step where they can.
 
@@ -66,113 +49,3 @@ def choose_engines(config: RunConfig, given: Sequence[tuple[Network, Sequence[Cl
         device, how = resolve_device(config.device), named_kernels(config)
         return StackedTrials(networks, clients, device, config.batch_norm, config.precision, how)
     return TrialsInTurn([choose_engine(config, network, own) for network, own in given])
-
-
-def clients_at_once(config: RunConfig, network: Network, clients: Sequence[ClientImages]) -> int:
-    """Clients at the same time: one a core or device for the loop; for the stacked engine the slice that fits.
-
-    The slice takes four fifths of what is free beside the bank and the images, at least one client.
-    """
-    device = torch.device(resolve_device(config.device))
-    if config.workers is not None or engine_name(config) == "loop":
-        return min(config.workers or (count_cores() if device.type == "cpu" else 1), len(clients))
-    there = free_bytes(str(device))
-    if there is None:
-        return len(clients)
-    fixed, each = _bytes(config, network, clients)
-    return max(1, slice_size(there * 4 // 5, fixed, each, len(clients)))
-
-
-def trials_at_once(config: RunConfig, network: Network, clients: Sequence[ClientImages]) -> int:
-    """Federations that go through each round together, of as many as the configuration has.
-
-    Those it asks for; else as many as ``workers`` has room for all clients of, or on a GPU as fit into four fifths of
-    what is free; else one.
-
-    Args:
-        config: names engine and device.
-        network: a source model.
-        clients: unlabeled images of one federation.
-
-    Raises:
-        UsageError: several are asked for, and the engine takes one after the other, or ``workers`` has no room.
-    """
-    most, asked = config.source_models * config.trials, config.trials_at_once
-    if engine_name(config) != "stacked":
-        if (asked or 1) > 1:
-            raise UsageError(f"--trials-at-once {asked} needs --engine stacked; the loop takes trials one by one")
-        return 1
-    if asked is not None:
-        asked = min(asked, most)
-        if config.workers is not None and asked > 1 and config.workers < asked * len(clients):
-            raise UsageError(
-                f"--trials-at-once {asked} has {asked * len(clients)} clients at work at a time, more than --workers "
-                f"{config.workers}; give one of the two"
-            )
-        return asked
-    if config.workers is not None:
-        return max(1, min(config.workers // len(clients), most))
-    device = torch.device(resolve_device(config.device))
-    there = free_bytes(str(device))
-    if device.type == "cpu" or there is None:
-        return 1
-    fixed, each = _bytes(config, network, clients)
-    return max(1, min(most, there * 4 // 5 // (fixed + len(clients) * each)))
-
-
-def fix_trials_at_once(config: RunConfig, classes: int, clients: Sequence[ClientImages], most: int) -> RunConfig:
-    """The configuration with a number for ``trials_at_once``, which depends on what is free now.
-
-    Args:
-        config: to be run.
-        classes: M.
-        clients: unlabeled images of one federation.
-        most: where nobody asks for a number, the most that leaves no rank without work; see
-            `fedwca.runs.ranks_per_trial.together_at_most`.
-
-    Raises:
-        UsageError: see `trials_at_once`.
-    """
-    network = build_network(config, classes, pretrained=False)
-    number = trials_at_once(config, network, clients)
-    return config.model_copy(update={"trials_at_once": min(number, config.trials_at_once or most)})
-
-
-def restore_trials_at_once(config: RunConfig, classes: int, clients: Sequence[ClientImages], before: int) -> RunConfig:
-    """The configuration of a run that goes on, with the number of trials that went together before, if it still can be.
-
-    Args:
-        config: as it was asked for.
-        classes: M.
-        clients: unlabeled images of one federation.
-        before: trials that went together.
-    """
-    network, number = build_network(config, classes, pretrained=False), before
-    if engine_name(config) != "stacked":
-        number = 1
-    elif (
-        before > 1 and config.trials_at_once is None and not fits_memory(config, network, clients, len(clients), before)
-    ):
-        number = min(before, trials_at_once(config, network, clients))
-    return config.model_copy(update={"trials_at_once": number})
-
-
-def fits_memory(config: RunConfig, network: Network, clients: Sequence[ClientImages], number: int, trials: int) -> bool:
-    """Whether ``number`` clients of each of some trials can be at work at a time, in four fifths of what is free."""
-    there = free_bytes(resolve_device(config.device))
-    fixed, each = _bytes(config, network, clients)
-    return there is None or trials * (fixed + number * each) <= there * 4 // 5
-
-
-def footprint(config: RunConfig, network: Network) -> Footprint:
-    """What one model and one image cost with a configuration's kernels."""
-    taken = named_kernels(config) if engine_name(config) == "stacked" else "eager"
-    return Footprint.of(network, recorded=taken == "graphs")
-
-
-def _bytes(config: RunConfig, network: Network, clients: Sequence[ClientImages]) -> tuple[int, int]:
-    """What a federation takes in any case, and each of its clients at work."""
-    one = footprint(config, network)
-    stored = sum(client.train.numel() + client.test.numel() for client in clients)
-    each = max(one.training(2 * config.training.batch_size), one.evaluation(network.chunk))
-    return one.model * 2 * len(clients) + stored, each

@@ -16,8 +16,9 @@ from fedwca.engine.stacked.tuning.kernels import DROPPED, Kernels, default_kerne
 from fedwca.errors import UsageError
 from fedwca.federated.method import Method
 from fedwca.runs.choose_device import resolve_device
+from fedwca.runs.clients_at_once import clients_at_once, fits_memory, trials_at_once
+from fedwca.runs.engine_names import engine_name
 from fedwca.runs.load_data import build_network
-from fedwca.runs.select_engine import clients_at_once, engine_name, fits_memory, trials_at_once
 
 
 @dataclass(frozen=True)

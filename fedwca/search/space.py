@@ -9,7 +9,8 @@ from math import inf
 from typing import Any
 
 from fedwca.config.compose_methods import method_parts
-from fedwca.config.resolve_config import TABLES, RunPlan
+from fedwca.config.resolve_config import RunPlan
+from fedwca.config.set_options import TABLES
 from fedwca.errors import UsageError
 from fedwca.registry import canonical_name, describe_unknown
 

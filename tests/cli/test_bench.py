@@ -22,7 +22,7 @@ from fedwca.cli import main
 from fedwca.config.run_config import restore_config
 from fedwca.results.phase_seconds import PHASES
 from fedwca.runs.load_data import load
-from fedwca.runs.run_trials_and_methods import split_trial
+from fedwca.runs.split_trials import split_trial
 
 from .conftest import SIZE, SMALL, Run
 

@@ -83,9 +83,9 @@ def test_work_of_many_runs_is_not_lost(words: list[str], kept: str, monkeypatch:
     monkeypatch.setattr("fedwca.results.results_table.comparison_table", Mock())
     monkeypatch.setattr("fedwca.search.study.search", Mock(return_value=[]))
     monkeypatch.setattr("fedwca.search.study.tabulate_tries", Mock())
-    monkeypatch.setattr("fedwca.reproduce.jobs.plan_jobs", Mock(return_value=[done]))
-    monkeypatch.setattr("fedwca.reproduce.jobs.announce_jobs", Mock())
-    monkeypatch.setattr("fedwca.reproduce.jobs.run_job", Mock(return_value=done))
+    monkeypatch.setattr("fedwca.reproduce.plan_jobs.plan_jobs", Mock(return_value=[done]))
+    monkeypatch.setattr("fedwca.reproduce.plan_jobs.announce_jobs", Mock())
+    monkeypatch.setattr("fedwca.reproduce.run_jobs.run_job", Mock(return_value=done))
     monkeypatch.setattr("fedwca.cli.printing.print_in", full)
     run = call(*words, "--out", "kept")
     assert run.code == 1

@@ -63,7 +63,9 @@ def run_in(place: Path, words: Sequence[str]) -> None:
 def begin(place: Path, words: Sequence[str]) -> ForkServerProcess:
     """The run, in a process, a folder and a cache of its own; the process has its libraries already."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["fedwca.runs.start_run", "fedwca.cli.reporter", "fedwca.cli.printing", __name__])
+    context.set_forkserver_preload(
+        ["fedwca.runs.start_run", "fedwca.cli.console_reporter", "fedwca.cli.printing", __name__]
+    )
     process = context.Process(target=run_in, args=(place, words))
     process.start()
     return process

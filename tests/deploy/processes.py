@@ -26,8 +26,8 @@ from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.federated.round import init_server, run_round
 from fedwca.federated.server import Server
 from fedwca.runs.load_data import load
-from fedwca.runs.run_trials_and_methods import split_trial
 from fedwca.runs.source_models import source_model
+from fedwca.runs.split_trials import split_trial
 
 SIZE = ["--deal", "2", "--samples", "30", "--epochs", "1", "--lr", "0.02", "--preset", "default"]
 SMALL = ["--set", "source_training.epochs=1", "--set", "model.bottleneck=8", "--deadline", "900", "--join", "600"]

@@ -35,8 +35,8 @@ from fedwca.federated.round import Outcome, close_round, init_server, open_round
 from fedwca.federated.server import Server
 from fedwca.functional import alignment, soft_neighborhood_density
 from fedwca.models.lenet import LeNet
-from fedwca.newcomers.federation import TrainedFederation
 from fedwca.newcomers.join import join
+from fedwca.newcomers.load_federation import TrainedFederation
 from fedwca.objectives.proximal import Proximal
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.prototype import Prototype

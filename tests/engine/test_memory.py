@@ -109,7 +109,8 @@ import numpy as np
 import torch
 from fedwca.data.dataset import Domain, FederatedDataset
 from fedwca.runs import memory_estimate as memory
-from fedwca.runs.run_trials_and_methods import run_bench, split_trial
+from fedwca.runs.run_trials_and_methods import run_bench
+from fedwca.runs.split_trials import split_trial
 from fedwca.runs.checkpointer import Checkpointer
 from fedwca.config.resolve_config import resolve_plan
 from fedwca.engine.memory import MeasuredMemory

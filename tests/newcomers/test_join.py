@@ -36,8 +36,8 @@ from fedwca.federated.round import init_server, run_round
 from fedwca.federated.source_model import SourceTraining, pretrain
 from fedwca.functional import Metric, finch, tempered_softmax
 from fedwca.models.lenet import LeNet
-from fedwca.newcomers.federation import TrainedFederation
 from fedwca.newcomers.join import join
+from fedwca.newcomers.load_federation import TrainedFederation
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.two_model import TwoModel
 from fedwca.runs.round_record import nearest_clients

@@ -15,8 +15,8 @@ from fedwca.models.lenet import LeNet
 from fedwca.reproduce import communications
 from fedwca.reproduce.communications_table import message_table
 from fedwca.reproduce.definitions import AVERAGE, definition, published_table, quick_settings, reproduction_names
-from fedwca.reproduce.jobs import domains_named
 from fedwca.reproduce.phases_table import phases_apart
+from fedwca.reproduce.plan_jobs import domains_named
 from fedwca.results.statistics import Sample, pool_samples
 from fedwca.results.table_rows import Row
 

@@ -14,8 +14,10 @@ from fedwca.engine.stacked import StackedTrials
 from fedwca.errors import UsageError
 from fedwca.models.lenet import LeNet
 from fedwca.models.resnet18 import ResNet18
-from fedwca.runs import select_engine as engines
-from fedwca.runs.select_engine import ENGINES, choose_engine, choose_engines, restore_trials_at_once, trials_at_once
+from fedwca.runs import clients_at_once as sizes
+from fedwca.runs import engine_names
+from fedwca.runs.clients_at_once import restore_trials_at_once, trials_at_once
+from fedwca.runs.select_engine import ENGINES, choose_engine, choose_engines
 
 
 @pytest.mark.parametrize("name", ["auto", "loop"])
@@ -61,11 +63,12 @@ def test_on_a_gpu_as_many_trials_as_fit(
     network: Network, images: list[ClientImages], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # No GPU is needed to reckon: 4 clients at 2 rows and 1 at work, of 1000 bytes each, 200 bytes of images.
-    monkeypatch.setattr(engines, "resolve_device", lambda name: name)
-    monkeypatch.setattr(engines, "_bytes", lambda *given: (8200, 1000))
+    monkeypatch.setattr(sizes, "resolve_device", lambda name: name)
+    monkeypatch.setattr(engine_names, "resolve_device", lambda name: name)
+    monkeypatch.setattr(sizes, "_bytes", lambda *given: (8200, 1000))
     config = RunConfig(device="cuda", engine="stacked", source_models=5, trials=3)
     for free, number in ((40_000, 2), (1_000, 1), (10**9, 15)):
-        monkeypatch.setattr(engines, "free_bytes", lambda device, there=free: there)
+        monkeypatch.setattr(sizes, "free_bytes", lambda device, there=free: there)
         assert trials_at_once(config, network, images) == number
 
 
@@ -83,7 +86,7 @@ def test_a_run_that_goes_on_takes_the_same_trials_together_if_it_can(
     assert restore_trials_at_once(stacked, 3, given, 2).trials_at_once == 2
     # Begun on a GPU, going on on a CPU: auto is the loop there.
     assert restore_trials_at_once(RunConfig(engine="auto", device="cpu", trials=4), 3, given, 3).trials_at_once == 1
-    monkeypatch.setattr(engines, "free_bytes", lambda device: 10_000)
+    monkeypatch.setattr(sizes, "free_bytes", lambda device: 10_000)
     assert restore_trials_at_once(stacked, 3, given, 2).trials_at_once == 1
     asked = stacked.model_copy(update={"trials_at_once": 2})
     assert restore_trials_at_once(asked, 3, given, 2).trials_at_once == 2

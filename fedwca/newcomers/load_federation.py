@@ -1,4 +1,4 @@
-"""What a newcomer meets, and what it may choose."""
+"""A trained federation as a newcomer meets it, from a run that was opened again."""
 
 from __future__ import annotations
 
@@ -43,37 +43,6 @@ class TrainedFederation:
     precision: Precision = "fp32"
     first: Tensor | None = None
     """Their models after round 0 ``[K, P]``, as clusters were made of them; None: repeated when asked for."""
-
-
-@dataclass(frozen=True, eq=False)
-class ClusterAssignment:
-    """A cluster for the newcomer, and how sure that is."""
-
-    cluster: int
-    by: str
-    """update, alignment, loss (where clients choose by it), or alone (there is one cluster)."""
-    scores: Tensor
-    """Of each cluster ``[C]`` float64: distances, cosines or losses."""
-    member: int
-    """A client of that cluster, by update the nearest; the newcomer is sent what this one would be sent."""
-
-    @property
-    def ranked(self) -> list[int]:
-        """Clusters, the best first; those nobody is in are left out."""
-        sign = -1 if self.by == "alignment" else 1
-        order = (sign * self.scores).argsort(stable=True).tolist()
-        return [cluster for cluster in order if bool(self.scores[cluster].isfinite())]
-
-    @property
-    def runner_up(self) -> int | None:
-        """The second best cluster; None where there is one alone."""
-        return self.ranked[1] if len(self.ranked) > 1 else None
-
-    @property
-    def margin(self) -> float | None:
-        """How much worse the runner-up is, in the unit of the scores."""
-        second = self.runner_up
-        return None if second is None else abs(float(self.scores[second] - self.scores[self.cluster]))
 
 
 def load_federation(reopened: OpenedRun) -> TrainedFederation:

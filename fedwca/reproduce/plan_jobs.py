@@ -1,43 +1,31 @@
-"""What `fedwca reproduce` does: one job a data set, one run folder a source, or a target."""
+"""What `fedwca reproduce` will do: one job a data set, a run folder a source or target, checked and with its cost."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from fedwca.config.method_spec import parse_method
 from fedwca.config.resolve_config import RunPlan
 from fedwca.core.dotted_keys import flatten_keys
-from fedwca.datasets import datasets
-from fedwca.errors import FedwcaError, UsageError
+from fedwca.errors import UsageError
 from fedwca.registry import canonical_name
 from fedwca.reproduce.cost_estimate import Cost, estimate_cost
 from fedwca.reproduce.definitions import (
     Definition,
     PublishedTable,
     fitting_definitions,
-    layer_clusterer,
     layered_settings,
     published_table,
     quick_settings,
 )
-from fedwca.reproduce.phases_table import phases_apart
-from fedwca.reproduce.side_by_side import accuracies_beside, clusters_beside
-from fedwca.results.comparison import Comparison
-from fedwca.results.pictures import clusters, draw_bars, draw_weights, save
 from fedwca.results.read_run import count_of
-from fedwca.results.table_rows import summarise
-from fedwca.results.tables import Table
 from fedwca.runs.compare import chosen_domains
-from fedwca.runs.load_data import load
 from fedwca.runs.reporter import RunReporter
-from fedwca.runs.reuse_runs import CollectedRuns, collect_runs, dataset_name, sort_methods
+from fedwca.runs.reuse_runs import dataset_name, sort_methods
 from fedwca.runs.run_request import RunRequest
-from fedwca.runs.run_trials_and_methods import split_trial
 
 
 @dataclass(frozen=True)
@@ -71,6 +59,11 @@ class Job:
     def named(self) -> str:
         """What its domains are: source or target."""
         return self.found.rules.named
+
+    @property
+    def methods(self) -> dict[str, str]:
+        """Names of the methods by the row of the table."""
+        return {row: parse_method(word).name for row, word in self.found.rows.items()}
 
 
 def _cost(decided: RunPlan, domain: str, names: Sequence[str] | None = None) -> Cost:
@@ -176,116 +169,3 @@ def _hours(hours: float) -> str:
     if hours < 1:
         return count_of(round(60 * hours), "minute")
     return count_of(round(hours), "hour") if hours < 48 else f"{hours / 24:.0f} days"
-
-
-@dataclass(frozen=True)
-class JobResult:
-    """What a job came to."""
-
-    grid: Table
-    values: list[dict[str, Any]]
-    """The table's entries."""
-    figures: list[Path]
-    """Pictures that were drawn, one a source."""
-
-
-def run_job(job: Job, out: Path, reporter: RunReporter) -> JobResult:
-    """Run what is missing, then draw the figure and make the table."""
-    gathered = {domain: collect_runs(request, out, reporter) for domain, request in job.requests.items()}
-    figures = []
-    if job.found.shows in ("domains", "weights", "images"):
-        for domain, found in gathered.items():
-            path = out / f"{job.table}-{job.dataset}-{domain}{'-quick' if job.quick else ''}.png"
-            save(draw_figure(job, domain, found), path)
-            figures.append(path)
-    if job.found.shows in ("clusters", "images"):
-        grid, values = cluster_table(job, gathered)
-    elif job.found.shows == "phases":
-        grid, values = phase_table(job, gathered)
-    else:
-        grid, values = accuracy_table(job, gathered)
-    return JobResult(grid, values, figures)
-
-
-def _methods(job: Job) -> dict[str, str]:
-    return {row: parse_method(word).name for row, word in job.found.rows.items()}
-
-
-def accuracy_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[Table, list[dict[str, Any]]]:
-    """Accuracy by source, or target, with the published values."""
-    found = Comparison.of(job.dataset, {domain: g.table for domain, g in gathered.items()}, None, job.named)
-    values, where = (job.printed.values, job.printed.where) if job.printed else ({}, "")
-    grid = accuracies_beside(job.title, found, _methods(job), values, where)
-    rows = {method: row for row, method in _methods(job).items()}
-    entries = []
-    for entry in found.flat():
-        key = entry["source"] if entry["source"] in found.sources else "average"
-        mean, std = values.get((rows[entry["method"]], key), (None, None))
-        del entry["difference"]
-        entries.append({**entry, "row": rows[entry["method"]], "published": mean, "published_std": std})
-    return grid, entries
-
-
-def phase_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[Table, list[dict[str, Any]]]:
-    """Accuracy before and after the last phase by target, with differences paired by run."""
-    return phases_apart(job.title, {domain: found.table for domain, found in gathered.items()}, _methods(job))
-
-
-def cluster_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[Table, list[dict[str, Any]]]:
-    """Clusters of round 0 by layer, or by domain where no layers are named."""
-    runs: dict[str, list[dict[str, Any]]] = {}
-    domains: dict[str, Sequence[str]] = {}
-    (method,) = _methods(job).values()
-    for domain, found in gathered.items():
-        firsts = [record for record in found.records(method) if record["round"] == 0]
-        shown = {
-            row if len(gathered) == 1 else f"{domain}: {row}": [r["probes"][layer_clusterer(layer)] for r in firsts]
-            for row, layer in job.found.signatures.items()
-        }
-        by_domain = {domain: [{"labels": r["labels"], **r["clustering"]} for r in firsts]}
-        for row, clustering in (shown or by_domain).items():
-            runs[row], domains[row] = clustering, found.runs[method].domains
-    letters, where = (job.printed.clusters, job.printed.where) if job.printed else ({}, "")
-    blocks = len(datasets.get(job.dataset).domains) - 1 if letters else 0
-    grid = clusters_beside(job.title, runs, domains, letters, where, blocks)
-    entries = [
-        {
-            "row": row,
-            "run": number,
-            "labels": json.dumps(run["labels"]),
-            "ari": run["ari"],
-            "published": letters.get(row),
-        }
-        for row, found_runs in runs.items()
-        for number, run in enumerate(found_runs)
-    ]
-    return grid, entries
-
-
-def draw_figure(job: Job, domain: str, found: CollectedRuns) -> Any:
-    """One figure from the runs of one source, or target; those of single runs show the first.
-
-    Raises:
-        FedwcaError: there are too few rounds for it.
-    """
-    methods, title = _methods(job), f"{job.dataset}, {job.named} {domain}{' (--quick)' if job.quick else ''}"
-    if job.found.shows == "domains":
-        entries = summarise(found.table)
-        named = {name: {**entries[name], "label": row} for row, name in methods.items()}
-        return draw_bars(named, f"Accuracy by target domain: {title}")
-    first = {
-        row: {r["round"]: r for r in found.records(name) if (r["source_model"], r["trial"]) == (0, 0)}
-        for row, name in methods.items()
-    }
-    domains = found.runs[next(iter(methods.values()))].domains
-    if job.found.shows == "weights":
-        last = found.config.rounds - 1
-        if last < 1:
-            raise FedwcaError(f"{job.table}: clients weigh clusters from round 1 on, so it needs --rounds 2 or more")
-        rounds = sorted({min(2, last), min(50, last)})
-        chosen = {row: [records[number] for number in rounds] for row, records in first.items()}
-        return draw_weights(chosen, domains, f"Weights of cluster models, first run: {title}")
-    dataset, name = load(found.config)
-    images = [c.train.permute(0, 2, 3, 1).numpy() for c in split_trial(found.config, dataset, name, 0, 0).clients]
-    (records,) = first.values()
-    return clusters(records[0]["labels"], images, domains, f"First run: {title}")

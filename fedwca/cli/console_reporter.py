@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from fedwca.cli.progress import watching
+from fedwca.cli.progress_bars import watching
 from fedwca.cli.terminal import make_console, say
 from fedwca.config.compose_methods import component
 from fedwca.config.resolve_config import RunPlan, provenance

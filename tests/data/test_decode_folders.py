@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from fedwca.data import cache as cache_module
-from fedwca.data import cache_dir, data_dir, folders, read_image_folder, write_atomically
+from fedwca.data import cache_dir, data_dir, decode_folders, read_image_folder, write_atomically
 from fedwca.data.image_files import decode_image
 from fedwca.errors import DataError
 
@@ -107,7 +107,9 @@ def test_a_second_reading_comes_from_the_cache(tmp_path: Path, monkeypatch: pyte
     root = write_images(tmp_path / "photo", {"": {"dog": 3, "cat": 2}})
     first = read_image_folder(root, 8)
     decoded: list[Path] = []
-    monkeypatch.setattr(folders, "decode_image", lambda path, *how: decoded.append(path) or decode_image(path, *how))
+    monkeypatch.setattr(
+        decode_folders, "decode_image", lambda path, *how: decoded.append(path) or decode_image(path, *how)
+    )
     second = read_image_folder(root, 8)
     assert not decoded
     assert (first[0] == second[0]).all()

@@ -1,0 +1,181 @@
+"""Which cluster a newcomer goes to: by its model's update, by alignment of features, or by the loss it has."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from fedwca.core.messages import Blend, Offer, Targets
+from fedwca.core.network import Network
+from fedwca.engine.client_signatures import BankSignatures
+from fedwca.engine.client_task import Task, Training, client_draws
+from fedwca.engine.interface import SingleStep
+from fedwca.engine.parameter_layout import Layout
+from fedwca.engine.sequential.engine import SequentialEngine
+from fedwca.engine.sequential.worker import ClientWorker
+from fedwca.federated.server import compare_clients, offer_source, pool_extras
+from fedwca.federated.trusted_clients import TRUSTED, find_trusted
+from fedwca.functional import member_distances
+from fedwca.newcomers.load_federation import TrainedFederation
+
+By = Literal["update", "alignment"]
+
+
+@dataclass(frozen=True, eq=False)
+class ClusterAssignment:
+    """A cluster for the newcomer, and how sure that is."""
+
+    cluster: int
+    by: str
+    """update, alignment, loss (where clients choose by it), or alone (there is one cluster)."""
+    scores: Tensor
+    """Of each cluster ``[C]`` float64: distances, cosines or losses."""
+    member: int
+    """A client of that cluster, by update the nearest; the newcomer is sent what this one would be sent."""
+
+    @property
+    def ranked(self) -> list[int]:
+        """Clusters, the best first; those nobody is in are left out."""
+        sign = -1 if self.by == "alignment" else 1
+        order = (sign * self.scores).argsort(stable=True).tolist()
+        return [cluster for cluster in order if bool(self.scores[cluster].isfinite())]
+
+    @property
+    def runner_up(self) -> int | None:
+        """The second best cluster; None where there is one alone."""
+        return self.ranked[1] if len(self.ranked) > 1 else None
+
+    @property
+    def margin(self) -> float | None:
+        """How much worse the runner-up is, in the unit of the scores."""
+        second = self.runner_up
+        return None if second is None else abs(float(self.scores[second] - self.scores[self.cluster]))
+
+
+def choose_cluster(
+    standing: TrainedFederation,
+    engine: SequentialEngine,
+    offer: Offer,
+    rows: Tensor,
+    by: By,
+    done: Callable[[int], None],
+) -> ClusterAssignment:
+    """The newcomer's cluster, found as its method finds clusters.
+
+    Args:
+        standing: the federation.
+        engine: holds the newcomer alone; by update its model becomes what round 0 makes of the source model.
+        offer: what clients would be sent in round 1.
+        rows: the server's ``[R, P]``.
+        by: how, where a clusterer groups clients.
+        done: see `join`.
+    """
+    aggregator, labels = standing.method.aggregator, standing.labels.cpu()
+    task = newcomer_task(standing, standing.training, 1, [newcomer_number(standing)])
+    everything = torch.eye(len(rows), dtype=torch.float64)
+    if int(labels.max()) == 0:
+        return ClusterAssignment(0, "alone", torch.zeros(1, dtype=torch.float64), 0)
+    if aggregator.grouping.clients_choose:
+        sent = Offer(torch.zeros(1, 0, len(rows), dtype=torch.float64), everything)
+        (losses,) = engine.run(SingleStep(sent, rows, task, [0], lambda desk: [desk.loss(desk.shared)[0]]))
+        # What is sent to whoever chooses is the same for all.
+        return ClusterAssignment(int(losses.argmin()), "loss", losses, 0)
+    if by == "alignment":
+        shared = offer.shared if len(offer.shared) else everything
+        sent = Offer(torch.zeros(1, 0, len(rows), dtype=torch.float64), shared)
+        (found,) = engine.run(SingleStep(sent, rows, task, [0], lambda desk: [desk.alignment(desk.shared)[0]]))
+        cluster = int(found.argmax())
+        return ClusterAssignment(cluster, by, found, int((labels == cluster).nonzero()[0]))
+    distances, members = by_update(standing, engine, done)
+    cluster = int(distances.argmin())
+    return ClusterAssignment(cluster, "update", distances, int(members[cluster]))
+
+
+def by_update(
+    standing: TrainedFederation, engine: SequentialEngine, done: Callable[[int], None]
+) -> tuple[Tensor, Tensor]:
+    """Distances to clusters ``[C]`` and nearest members ``[C]`` in the signature that clients were grouped by."""
+    source, clusterer = standing.server.source.to(engine.device), standing.method.clusterer
+    if clusterer is not None and clusterer.norm_layers is not None:  # whatever was trained plays no part
+        first = source.expand(len(standing.clients), -1)
+    else:
+        numbers, trusted = [newcomer_number(standing)], trust_newcomer(standing, engine)
+        task = newcomer_task(standing, standing.training, 0, numbers, trusted)
+        engine.run(SingleStep(offer_source(1), source[None], task, [0], _adapt))
+        first = first_round(standing, done) if standing.first is None else standing.first
+    found = BankSignatures(
+        torch.cat([first.to(engine.device), engine.bank]),
+        engine.layout,
+        source,
+        images=[*(client.train for client in standing.clients), *engine.images],
+        keys=lambda client: standing.keys(0, client, "style"),
+        network=engine.network,
+    )
+    x, metric = compare_clients(clusterer, found)
+    return member_distances(x[:-1], x[-1], standing.labels, metric)
+
+
+def first_round(standing: TrainedFederation, done: Callable[[int], None] = lambda client: None) -> Tensor:
+    """Models of the clients after round 0 ``[K, P]``, made again.
+
+    A server keeps the signatures of round 0. A run folder has none, but the same images and the same random numbers
+    give the same models.
+    """
+    clients = list(range(len(standing.clients)))
+    workers, batch_norm, precision = standing.workers, standing.batch_norm, standing.precision
+    engine = SequentialEngine(
+        source_network(standing), standing.clients, standing.device, workers, batch_norm, precision
+    )
+    source, trusted = standing.server.source.to(engine.device), standing.server.state.get(TRUSTED)
+    task = newcomer_task(standing, standing.training, 0, clients, trusted)
+    engine.run(SingleStep(offer_source(len(clients)), source[None], task, clients, _adapt, done))
+    return engine.bank
+
+
+def source_network(standing: TrainedFederation) -> Network:
+    """A network of its own with the source model on it."""
+    network = copy.deepcopy(standing.network)
+    Layout.of(network).write(network, standing.server.source)
+    return network
+
+
+def _adapt(desk: ClientWorker) -> list[Targets]:
+    return desk.train(Blend(desk.own))
+
+
+def trust_newcomer(standing: TrainedFederation, engine: SequentialEngine) -> Tensor | None:
+    """Whether the newcomer that an engine holds may train towards labels ``[1]`` bool; None where all may."""
+    source = standing.server.source[None].to(engine.device)
+    task = newcomer_task(standing, standing.training, 0, [newcomer_number(standing)])
+    return find_trusted(standing.method.pseudo_labeler, engine, offer_source(1), source, task, [0])
+
+
+def newcomer_task(
+    standing: TrainedFederation,
+    training: Training,
+    round: int,
+    numbers: Sequence[int],
+    trusted: Tensor | None = None,
+) -> Callable[[int], Task]:
+    """A client's task in a round, with the draws of the client numbers given and whether each is trusted."""
+    method, keys = standing.method, standing.keys
+    shared = pool_extras(method.objectives, standing.server.state) if round else {}
+    return lambda client: Task(
+        method.pseudo_labeler,
+        method.objectives,
+        training,
+        client_draws(keys, round, numbers[client], training),
+        shared,
+        training.part(round),
+        trusted is None or bool(trusted[client]),
+    )
+
+
+def newcomer_number(standing: TrainedFederation) -> int:
+    """The newcomer's number: the first that nobody has, so that its draws are its own."""
+    return len(standing.clients)

@@ -1,0 +1,42 @@
+"""The paper's figures, drawn from the runs of a table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fedwca.errors import FedwcaError
+from fedwca.reproduce.plan_jobs import Job
+from fedwca.results.pictures import clusters, draw_bars, draw_weights
+from fedwca.results.table_rows import summarise
+from fedwca.runs.load_data import load
+from fedwca.runs.reuse_runs import CollectedRuns
+from fedwca.runs.split_trials import split_trial
+
+
+def draw_figure(job: Job, domain: str, found: CollectedRuns) -> Any:
+    """One figure from the runs of one source, or target; those of single runs show the first.
+
+    Raises:
+        FedwcaError: there are too few rounds for it.
+    """
+    methods, title = job.methods, f"{job.dataset}, {job.named} {domain}{' (--quick)' if job.quick else ''}"
+    if job.found.shows == "domains":
+        entries = summarise(found.table)
+        named = {name: {**entries[name], "label": row} for row, name in methods.items()}
+        return draw_bars(named, f"Accuracy by target domain: {title}")
+    first = {
+        row: {r["round"]: r for r in found.records(name) if (r["source_model"], r["trial"]) == (0, 0)}
+        for row, name in methods.items()
+    }
+    domains = found.runs[next(iter(methods.values()))].domains
+    if job.found.shows == "weights":
+        last = found.config.rounds - 1
+        if last < 1:
+            raise FedwcaError(f"{job.table}: clients weigh clusters from round 1 on, so it needs --rounds 2 or more")
+        rounds = sorted({min(2, last), min(50, last)})
+        chosen = {row: [records[number] for number in rounds] for row, records in first.items()}
+        return draw_weights(chosen, domains, f"Weights of cluster models, first run: {title}")
+    dataset, name = load(found.config)
+    images = [c.train.permute(0, 2, 3, 1).numpy() for c in split_trial(found.config, dataset, name, 0, 0).clients]
+    (records,) = first.values()
+    return clusters(records[0]["labels"], images, domains, f"First run: {title}")

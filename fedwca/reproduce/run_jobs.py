@@ -1,0 +1,103 @@
+"""Runs what a job of `fedwca reproduce` lacks, and makes its table: accuracies, phases or clusters."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedwca.datasets import datasets
+from fedwca.reproduce.definitions import (
+    layer_clusterer,
+)
+from fedwca.reproduce.draw_figure import draw_figure
+from fedwca.reproduce.phases_table import phases_apart
+from fedwca.reproduce.plan_jobs import Job
+from fedwca.reproduce.side_by_side import accuracies_beside, clusters_beside
+from fedwca.results.comparison import Comparison
+from fedwca.results.pictures import save
+from fedwca.results.tables import Table
+from fedwca.runs.reporter import RunReporter
+from fedwca.runs.reuse_runs import CollectedRuns, collect_runs
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """What a job came to."""
+
+    grid: Table
+    values: list[dict[str, Any]]
+    """The table's entries."""
+    figures: list[Path]
+    """Pictures that were drawn, one a source."""
+
+
+def run_job(job: Job, out: Path, reporter: RunReporter) -> JobResult:
+    """Run what is missing, then draw the figure and make the table."""
+    gathered = {domain: collect_runs(request, out, reporter) for domain, request in job.requests.items()}
+    figures = []
+    if job.found.shows in ("domains", "weights", "images"):
+        for domain, found in gathered.items():
+            path = out / f"{job.table}-{job.dataset}-{domain}{'-quick' if job.quick else ''}.png"
+            save(draw_figure(job, domain, found), path)
+            figures.append(path)
+    if job.found.shows in ("clusters", "images"):
+        grid, values = cluster_table(job, gathered)
+    elif job.found.shows == "phases":
+        grid, values = phase_table(job, gathered)
+    else:
+        grid, values = accuracy_table(job, gathered)
+    return JobResult(grid, values, figures)
+
+
+def accuracy_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[Table, list[dict[str, Any]]]:
+    """Accuracy by source, or target, with the published values."""
+    found = Comparison.of(job.dataset, {domain: g.table for domain, g in gathered.items()}, None, job.named)
+    values, where = (job.printed.values, job.printed.where) if job.printed else ({}, "")
+    grid = accuracies_beside(job.title, found, job.methods, values, where)
+    rows = {method: row for row, method in job.methods.items()}
+    entries = []
+    for entry in found.flat():
+        key = entry["source"] if entry["source"] in found.sources else "average"
+        mean, std = values.get((rows[entry["method"]], key), (None, None))
+        del entry["difference"]
+        entries.append({**entry, "row": rows[entry["method"]], "published": mean, "published_std": std})
+    return grid, entries
+
+
+def phase_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[Table, list[dict[str, Any]]]:
+    """Accuracy before and after the last phase by target, with differences paired by run."""
+    return phases_apart(job.title, {domain: found.table for domain, found in gathered.items()}, job.methods)
+
+
+def cluster_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[Table, list[dict[str, Any]]]:
+    """Clusters of round 0 by layer, or by domain where no layers are named."""
+    runs: dict[str, list[dict[str, Any]]] = {}
+    domains: dict[str, Sequence[str]] = {}
+    (method,) = job.methods.values()
+    for domain, found in gathered.items():
+        firsts = [record for record in found.records(method) if record["round"] == 0]
+        shown = {
+            row if len(gathered) == 1 else f"{domain}: {row}": [r["probes"][layer_clusterer(layer)] for r in firsts]
+            for row, layer in job.found.signatures.items()
+        }
+        by_domain = {domain: [{"labels": r["labels"], **r["clustering"]} for r in firsts]}
+        for row, clustering in (shown or by_domain).items():
+            runs[row], domains[row] = clustering, found.runs[method].domains
+    letters, where = (job.printed.clusters, job.printed.where) if job.printed else ({}, "")
+    blocks = len(datasets.get(job.dataset).domains) - 1 if letters else 0
+    grid = clusters_beside(job.title, runs, domains, letters, where, blocks)
+    entries = [
+        {
+            "row": row,
+            "run": number,
+            "labels": json.dumps(run["labels"]),
+            "ari": run["ari"],
+            "published": letters.get(row),
+        }
+        for row, found_runs in runs.items()
+        for number, run in enumerate(found_runs)
+    ]
+    return grid, entries
