@@ -65,8 +65,8 @@ def mutual_information(logits: Tensor, mask: Tensor | None = None) -> Tensor:
         mask: ``[N]``, 1 for a sample, 0 for padding.
 
     Returns:
-        ``[]`` without unit, from 0 (all outputs alike) to 1 (sure of each sample, classes balanced); 0 without samples, and
-        with one class.
+        ``[]`` without unit, from 0 (all outputs alike) to 1 (sure of each sample, classes balanced); 0 without samples,
+        and with one class.
 
     >>> import torch
     >>> mutual_information(torch.tensor([[0.0, 50.0], [50.0, 0.0]]))
