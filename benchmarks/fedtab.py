@@ -1,8 +1,8 @@
 """The test of FedTAB that docs/fedtab.md fixes, a piece at a time.
 
 ``python benchmarks/fedtab.py --list`` names the pieces, ``fedtab.py PIECE…`` runs those, ``--all`` all that are not
-done. Run folders are in --runs (default runs/fedtab), and a run that was stopped goes on. What tables need of a finished
-piece is written to results/fedtab, which ``python benchmarks/tables.py`` reads. ``--small --out FOLDER`` rehearses.
+done. Run folders are in --runs (default runs/fedtab), and a run that was stopped goes on. What tables need of a piece
+that is done is written to results/fedtab, for ``python benchmarks/tables.py``. ``--small --out FOLDER`` rehearses.
 
 A piece of digits is more than an hour of one core; all of them are for a machine that has nothing else to do.
 """
