@@ -3,34 +3,50 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fedwca.config.method_spec import parse_method
 from fedwca.reproduce.definitions import AVERAGE, Definition, definition, published_table
 from fedwca.reproduce.phases_table import phases_apart
-from fedwca.results.statistics import sample_of
+from fedwca.results.statistics import paired_difference, sample_of
 from fedwca.results.table_rows import Row
-from fedwca.results.tables import Table, mean_cell, sample_cell
+from fedwca.results.tables import MISSING, Cell, Table, difference_cell, mean_cell, sample_cell
 
 RUNS = Path(__file__).resolve().parent / "results" / "sfda"
 NOTHING = "Not measured yet: `sh benchmarks/sfda.sh`."
 
 
-def finished(found: Definition) -> dict[str, list[Row]]:
-    """The results of a table's methods by target, in the order of its rows; targets that lack one are left out."""
-    names = [parse_method(word).name for word in found.rows.values()]
-    entries: dict[str, dict[str, Any]] = {}
+ORDER = ("mnist", "mnistm", "svhn", "synth", "usps")
+"""Targets, as the paper's columns."""
+
+
+def results(found: Definition) -> dict[str, dict[str, Row]]:
+    """Results by target and row of a table: of several folders that ran a method, all runs."""
+    names = {row: parse_method(word).name for row, word in found.rows.items()}
+    kept: dict[str, dict[str, Row]] = {}
     for path in sorted(RUNS.glob("*/summary.json")):
         summary = json.loads(path.read_text())
-        entries.setdefault(summary["config"]["target"], {}).update(summary["methods"])
-    order = ("mnist", "mnistm", "svhn", "synth", "usps")
+        own = kept.setdefault(summary["config"]["target"], {})
+        for row, name in names.items():
+            if name in summary["methods"]:
+                new = read_row(name, summary["methods"][name])
+                old = own.get(row, new)
+                own[row] = replace(new, runs={**old.runs, **new.runs}, before={**old.before, **new.before})
+    return {target: kept[target] for target in sorted(kept, key=ORDER.index)}
+
+
+def complete(found: Definition) -> dict[str, list[Row]]:
+    """The targets that have every row, each in the order of the table."""
     return {
-        target: [read_row(name, entries[target][name]) for name in names]
-        for target in sorted(entries, key=order.index)
-        if all(name in entries[target] for name in names)
+        target: [own[row] for row in found.rows]
+        for target, own in results(found).items()
+        if all(row in own for row in found.rows)
     }
 
 
@@ -45,36 +61,76 @@ def read_row(name: str, entry: dict[str, Any]) -> Row:
 def parts() -> str:
     """Each method before and after the last phase, paired by run."""
     found = definition("sfda-parts")
-    tables = finished(found)
+    tables = complete(found)
     if not tables:
         return NOTHING
     grid, _ = phases_apart("", tables, {row: parse_method(word).name for row, word in found.rows.items()})
     return grid.markdown()
 
 
-def accuracies() -> str:
-    """Rows of Table 1, a column a target; beside the mean of these targets what is printed for them."""
-    found = definition("sfda-table1")
-    tables, printed = finished(found), published_table("sfda-table1", "digit_five")
-    if not tables or printed is None:
+def weighting() -> str:
+    """What each weighting adds to the uniform mean: the mean over targets of one initial network, paired by network."""
+    tables = complete(definition("sfda-parts"))
+    if len(tables) < 2:
         return NOTHING
     lines = []
-    for number, row in enumerate(found.rows):
-        own = {target: list(table[number].runs.values()) for target, table in tables.items()}
-        whole = len(tables) == len({column for _, column in printed.values} - {AVERAGE})
-        theirs = [printed.values[row, target][0] for target in tables]
-        average = printed.values[row, AVERAGE][0] if whole else statistics.fmean(theirs)
+    for number, row in enumerate(definition("sfda-parts").rows):
+        if row == "uniform":
+            continue
+        cells = []
+        for phase in ("before", "runs"):
+            ours, uniform = (_over_targets(tables, at, phase) for at in (number, UNIFORM))
+            cells.append(difference_cell(paired_difference(ours, uniform)))
+        lines.append([f"{row} − uniform", *cells])
+    count = len(_over_targets(tables, UNIFORM, "runs"))
+    notes = [
+        f"Points, mean over the targets {', '.join(tables)} of an initial network; Student's t interval at 95 % over",
+        f"{count} initial networks, each with splits of its own.",
+    ]
+    return Table("", ("difference", "before the last phase", "after it"), lines, notes).markdown()
+
+
+UNIFORM = 1
+"""Place of the uniform mean among the rows of `sfda-parts`."""
+
+
+def _over_targets(tables: Mapping[str, Sequence[Row]], number: int, phase: str) -> dict[tuple[int, int], float]:
+    """The mean over targets by run, of the runs that every target has."""
+    values = [getattr(rows[number], phase) for rows in tables.values()]
+    return {run: statistics.fmean(each[run] for each in values) for run in values[0] if all(run in v for v in values)}
+
+
+def accuracies(table: str) -> str:
+    """Rows of a table, a column a target; beside the mean of these targets what is printed for them."""
+    found = definition(table)
+    tables, printed = results(found), published_table(table, "digit_five")
+    rows = [row for row in found.rows if any(row in own for own in tables.values())]
+    if len(rows) < len(found.rows) - 1 or printed is None:
+        return NOTHING
+    shared = set.intersection(*(set(row.runs) for own in tables.values() for row in own.values()))
+    tables = {target: own for target, own in tables.items() if sum(row in own for row in rows) > 1}
+    lines = []
+    for row in rows:
+        own = {
+            target: [table[row].runs[run] for run in sorted(shared)] for target, table in tables.items() if row in table
+        }
+        cells = [sample_cell(sample_of(own[target])) if target in own else Cell(MISSING) for target in tables]
         every = statistics.fmean(value for values in own.values() for value in values)
-        lines.append(
-            [row, *(sample_cell(sample_of(values)) for values in own.values()), mean_cell(every), mean_cell(average)]
-        )
-    count = len(next(iter(tables.values()))[0].runs)
+        theirs = statistics.fmean(printed.values[row, target][0] for target in tables)
+        if len(tables) == len(ORDER):
+            theirs = printed.values[row, AVERAGE][0]
+        lines.append([row, *cells, mean_cell(every if len(own) == len(tables) else math.nan), mean_cell(theirs)])
     notes = [
         "Percent of the target's test images after the last phase, where there is one; mean ± std (ddof 1) over",
-        f"n = {count} runs with initial networks and splits of their own. Printed: the mean of these targets in the",
-        "paper, on other data.",
+        f"n = {len(shared)} runs with initial networks and splits of their own. Printed: the mean of these targets in",
+        "the paper, on other data.",
     ]
-    return Table("", ("Table 1", *tables, "mean", "printed mean"), lines, notes).markdown()
+    return Table("", ("row", *tables, "mean", "printed mean"), lines, notes).markdown()
 
 
-BLOCKS: dict[str, Callable[[], str]] = {"sfda-parts": parts, "sfda-table1": accuracies}
+BLOCKS: dict[str, Callable[[], str]] = {
+    "sfda-parts": parts,
+    "sfda-weighting": weighting,
+    "sfda-table1": partial(accuracies, "sfda-table1"),
+    "sfda-table2": partial(accuracies, "sfda-table2"),
+}

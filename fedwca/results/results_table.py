@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedwca.results.comparison import Comparison
+from fedwca.results.read_run import first_model
 from fedwca.results.statistics import FEWEST, Difference
 from fedwca.results.tables import MISSING, Cell, Table, difference_cell, mean_cell, sample_cell
 
@@ -83,6 +84,7 @@ def narrow_columns() -> list[ResultColumn]:
 def comparison_table(found: Comparison) -> Table:
     """A row per method: a column per source, or target, all runs together where they are several, the difference."""
     several, named = len(found.sources) > 1, found.named
+    first = first_model({named: found.sources[0]})
     reference = found.labels[found.reference] if found.reference else None
     columns = ["method", *found.sources, *(["Avg."] if several else [])]
     columns += [f"to {reference} [95 % CI]", "Wilcoxon p"] if reference else []
@@ -98,7 +100,7 @@ def comparison_table(found: Comparison) -> Table:
     each = " to ".join(map(str, sorted({min(counts), max(counts)})))
     what = named if several else f"{named} {found.sources[0]}"
     title = f"{found.dataset}: accuracy in percent after the last round, by {what}"
-    notes = [f"Mean ± std (ddof 1) over n = {each} runs (source models × trials) of a {named}."]
+    notes = [f"Mean ± std (ddof 1) over n = {each} runs ({first}s × trials) of a {named}."]
     if several:
         total = max(found.sample(method).n for method in found.labels)
         notes.append(
@@ -106,7 +108,7 @@ def comparison_table(found: Comparison) -> Table:
         )
     if reference:
         notes.append(
-            f"Differences are paired by {named}, source model and trial; Student's t interval; "
+            f"Differences are paired by {named}, {first} and trial; Student's t interval; "
             f"Wilcoxon signed-rank from {FEWEST} pairs on."
         )
     return Table(title, tuple(columns), lines, notes)

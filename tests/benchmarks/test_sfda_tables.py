@@ -37,9 +37,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_nothing_is_said_to_be_measured_before_it_is(folder: Path) -> None:
-    assert tables.parts() == tables.accuracies() == tables.NOTHING
+    assert {block() for block in tables.BLOCKS.values()} == {tables.NOTHING}
     write_summaries(folder, "sfda-parts", "usps")
-    assert tables.accuracies() == tables.NOTHING
+    assert tables.weighting() == tables.accuracies("sfda-table1") == tables.NOTHING
 
 
 def test_parts_are_paired_by_run(folder: Path) -> None:
@@ -54,7 +54,29 @@ def test_parts_are_paired_by_run(folder: Path) -> None:
 def test_rows_of_table_1_stand_beside_the_printed_mean_of_the_same_targets(folder: Path) -> None:
     for target in ("usps", "mnist"):
         write_summaries(folder, "sfda-table1", target, SFDA=80.0)
-    (line,) = [line for line in tables.accuracies().splitlines() if line.startswith("| SFDA |")]
+    (line,) = [line for line in tables.accuracies("sfda-table1").splitlines() if line.startswith("| SFDA |")]
     assert [cell.strip() for cell in line.strip("|").split("|")] == [
         *("SFDA", "80.5 ± 0.7", "80.5 ± 0.7", "80.5", "98.6"),
     ]
+
+
+def test_a_row_of_another_folder_gives_the_runs_that_all_rows_have(folder: Path) -> None:
+    """SFDA's runs are those of the table of parts; FADA, the dearest, may be missing at a target."""
+    write_summaries(folder, "sfda-parts", "usps", MDMGB=70.0)
+    write_summaries(folder, "sfda-table1", "usps")
+    path = folder / "sfda-table1-usps" / "summary.json"
+    summary = json.loads(path.read_text())
+    del summary["methods"]["sfda"], summary["methods"]["fada"]
+    for entry in summary["methods"].values():
+        del entry["runs"][1]
+    path.write_text(json.dumps(summary))
+    lines = tables.accuracies("sfda-table1").splitlines()
+    assert [line for line in lines if line.startswith("| SFDA |")] == ["| SFDA | 70.0 | 70.0 | 98.1 |"]
+    assert not [line for line in lines if "FADA" in line]
+
+
+def test_a_weighting_is_compared_with_the_uniform_mean_over_targets(folder: Path) -> None:
+    for target in ("usps", "mnist"):
+        write_summaries(folder, "sfda-parts", target, MDMGB=52.0)
+    (line,) = [line for line in tables.weighting().splitlines() if line.startswith("| MDMGB − uniform |")]
+    assert line.replace("\\", "") == "| MDMGB − uniform | +2.0 [+2.0, +2.0] | +2.0 [+2.0, +2.0] |"

@@ -50,7 +50,7 @@ def test_pictures_are_listed() -> None:
     [
         (["barz"], "bars"),
         (["--method", "wcaa"], "wca"),
-        (["--trial", "7"], "no source model 0 with trial 7 in this run; it has 0/0"),
+        (["--trial", "7"], "no model 0 with trial 7 in this run; it has 0/0"),
     ],
 )
 def test_a_wrong_name_is_refused(plain: Run, arguments: list[str], sentence: str) -> None:

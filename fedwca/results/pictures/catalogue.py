@@ -54,7 +54,7 @@ def _neighbours(choice: PictureRequest) -> Any:
         found = run.rounds(name, one)[1:2]
         if found and "nearest" in found[0].get("clustering", {}):
             margins = [math.inf if value is None else value for value in found[0]["clustering"]["margins"]]
-            title = f"{run.labels[name]}, after round 1: {run.title}; source model {one[0]}, trial {one[1]}"
+            title = f"{run.labels[name]}, after round 1: {run.title}; model {one[0]}, trial {one[1]}"
             return pictures.neighbours(found[0]["clustering"]["nearest"], run.domains, title, margins)
     raise NotDrawn(
         "no method of the run grouped its clients by their parameters, or it was made before these were kept"
@@ -116,7 +116,7 @@ def check_unit(run: Run, method: str | None, one: tuple[int, int]) -> None:
         raise UsageError(describe_unknown("method", method, run.methods))
     if run.runs and one not in run.runs:
         known = ", ".join(f"{source}/{trial}" for source, trial in run.runs)
-        raise UsageError(f"no source model {one[0]} with trial {one[1]} in this run; it has {known}")
+        raise UsageError(f"no model {one[0]} with trial {one[1]} in this run; it has {known}")
 
 
 def find_pictures(names: list[str]) -> list[str]:

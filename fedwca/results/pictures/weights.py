@@ -104,7 +104,7 @@ def _shape(domains: Sequence[str], record: Record) -> tuple[int, int]:
 
 def _title(run: Run, method: str, record: Record) -> str:
     what = f"{run.labels[method]}: weights of the cluster models in the model each client starts from"
-    return f"{what}\n{run.title}; source model {record['source_model']}, trial {record['trial']}"
+    return f"{what}\n{run.title}; model {record['source_model']}, trial {record['trial']}"
 
 
 def _height(rows: int) -> float:

@@ -36,7 +36,8 @@ def run_warnings(run: Run) -> list[str]:
         records = run.rounds(name)
         found += [f"{label}: {text}" for text in _of(records, run.first_model)]
     if run.records and len(run.runs) == 1:
-        found.append("There is one run only (one source model, one trial), so nothing says how much differs by chance.")
+        one = f"one {run.first_model}, one trial"
+        found.append(f"There is one run only ({one}), so nothing says how much differs by chance.")
     return found
 
 
@@ -50,7 +51,7 @@ def _of(records: Sequence[Record], first_model: str) -> Iterator[str]:
 
 
 def _where(record: Record) -> str:
-    return f"round {record['round'] + 1} of source model {record['source_model']}, trial {record['trial']}"
+    return f"round {record['round'] + 1} of model {record['source_model']}, trial {record['trial']}"
 
 
 def _collapsed(records: Sequence[Record]) -> Iterator[str]:
