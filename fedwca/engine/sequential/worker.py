@@ -114,7 +114,7 @@ class ClientWorker(Clock):
             for name in program.label_models(self.task, self.labels[0] is not None)
         }
         with torch.no_grad():
-            trusted = None if self.task.trusted else torch.tensor(False, device=self.images.device)
+            trusted = None if self.task.trusted else torch.zeros((), dtype=torch.bool, device=self.images.device)
             return program.make_targets(self.task, found, self._draws(purpose), self.labels[0], trusted)
 
     def _shared(self) -> dict[str, Tensor]:
