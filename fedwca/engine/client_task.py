@@ -47,6 +47,8 @@ class Task:
     """What the server shares of uploads that are not models; empty in round 0."""
     part: int = 0
     """Which of the parts it trains on that `Training.cuts` makes of an epoch."""
+    trusted: bool = True
+    """What `PseudoLabeler.trusts` said of the client."""
     adaptation: Adaptation | None = None
     """What objectives that go through a step of it take."""
     factor: float = 1.0
@@ -62,6 +64,11 @@ class Task:
         """Learning rates of extra networks by name, where they are not the base network's."""
         found = {} if self.adaptation is None else self.adaptation.rates()
         return {name: rate * self.factor for name, rate in found.items()}
+
+    @property
+    def idle(self) -> bool:
+        """Whether it trains nothing, and re-estimates BatchNorm's statistics alone."""
+        return not self.trusted and self.labeler.untrusted_weight == 0
 
     def cut(self, images: int) -> slice:
         """Places of its part in an epoch's order of that many images; parts are those of `numpy.array_split`.
