@@ -70,9 +70,9 @@ def command(
     need_one_process("fedwca sweep")
     from fedwca.cli.console_reporter import ConsoleReporter
     from fedwca.cli.printing import print_in, saying_what_is_kept
+    from fedwca.config.partition_and_domain import chosen_partition
     from fedwca.config.presets import named_by_preset
     from fedwca.config.read_config_file import read_file
-    from fedwca.config.resolve_config import chosen_partition
     from fedwca.config.run_config import merge
     from fedwca.registry import describe_unknown
     from fedwca.runs.run_request import RunRequest

@@ -160,4 +160,5 @@ def _how_to_have_setting(setting: str) -> str:
     found = [kind for name in partitions.names() if (kind := partitions.get(name)).setting == setting]
     if not found:
         return "a plugin's partition"
+    found.sort(key=lambda kind: kind.named is None)
     return how_to_have(found[0]) + (" DOMAIN" if found[0].named else ", or another one of labelled clients")

@@ -158,7 +158,7 @@ def check_fits_partition(method: Method, training: Training, batch_norm: str, pa
         if method.aggregator.asks:
             raise UsageError(
                 f"{what}aggregator {method.aggregator.name!r} weighs labelled clients for one without labels; it needs "
-                "--target"
+                "one, by --target"
             )
         if method.start is not None:
             raise UsageError(

@@ -10,6 +10,7 @@ from fedwca.config.baselines import settings
 from fedwca.config.run_config import Layer, lay_over, spell_out
 from fedwca.core.files import toml_names
 from fedwca.errors import InvalidConfig
+from fedwca.partitions import partitions
 from fedwca.partitions.domains import Domains
 from fedwca.registry import canonical_name, describe_unknown
 
@@ -24,6 +25,12 @@ def preset_names() -> list[str]:
     return toml_names(preset_folder())
 
 
+def setting_tables() -> list[str]:
+    """Tables of a preset that belong to a setting, or to one partition of it, sorted."""
+    own = (partitions.get(name).table for name in partitions.names())
+    return sorted({*settings(), *(table for table in own if table)})
+
+
 def preset(name: str, dataset: str, domain: str | None, setting: str = Domains.setting) -> Layer:
     """A preset's layer for a data set: ``[all]``, then ``[<dataset>]``, then ``[<dataset>.from.<source>]``.
 
@@ -33,18 +40,18 @@ def preset(name: str, dataset: str, domain: str | None, setting: str = Domains.s
         name: of the preset.
         dataset: its name.
         domain: the source domain, or the target.
-        setting: of the run's partition.
+        setting: of the run's partition, or the table that this has for itself.
 
     Raises:
         InvalidConfig: no preset has that name, or it says nothing for the setting.
     """
     _, tables = read_preset(name)
     own = dict(tables.get(canonical_name(dataset), {}))
-    by_source, by_setting = own.pop("from", {}), {key: own.pop(key, {}) for key in settings()}
+    by_source, by_setting = own.pop("from", {}), {key: own.pop(key, {}) for key in setting_tables()}
     layer: Layer = {}
     for part in (tables.get("all", {}), own, by_source.get(canonical_name(domain or ""), {})):
         layer = lay_over(layer, part)
-    usual = any(key not in settings() and set(table) - set(settings()) for key, table in tables.items())
+    usual = any(key not in setting_tables() and set(table) - set(setting_tables()) for key, table in tables.items())
     if setting not in tables and not (setting == Domains.setting and usual):
         raise InvalidConfig(f"preset {name} is for another setting than {setting}; take --preset default")
     if setting != Domains.setting:
@@ -63,7 +70,7 @@ def named_by_preset(name: str, field: str) -> str | None:
         InvalidConfig: no preset has that name.
     """
     _, tables = read_preset(name)
-    found = [tables[setting][field] for setting in settings() if field in tables.get(setting, {})]
+    found = [tables[setting][field] for setting in setting_tables() if field in tables.get(setting, {})]
     return str(found[0]) if found else None
 
 

@@ -10,16 +10,22 @@ from typing import Any
 from fedwca.config.baselines import how_to_have
 from fedwca.config.component_registries import registry_of
 from fedwca.config.compose_methods import compose, describe_method, partition_of, unused_fields
+from fedwca.config.partition_and_domain import (
+    chosen_partition,
+    default_domain,
+    domain_of,
+    fill_in_meanings,
+    name_domain,
+)
 from fedwca.config.presets import named_by_preset, preset
 from fedwca.config.read_config_file import read_file
 from fedwca.config.run_config import KINDS, Layer, RunConfig, merge, resolve, spell_out
 from fedwca.config.set_options import parse_set_options
 from fedwca.core.dotted_keys import flatten_keys
-from fedwca.datasets import find_dataset
-from fedwca.errors import FedwcaError, UsageError
+from fedwca.errors import UsageError
 from fedwca.federated.method import Method
 from fedwca.federated.source_model import SourceTraining
-from fedwca.partitions import Partition, partitions
+from fedwca.partitions import Partition
 from fedwca.registry import canonical_name
 
 
@@ -80,11 +86,8 @@ def resolve_plan(
     """
     given = spell_out(layer)
     written = read_file(file) if file else {}
+    fill_in_meanings(written, given)
     top = merge(written, given)
-    if top.get("data") is not None and top.get("dataset") is None:
-        # Whoever names a folder and no data set means the folder of domains itself.
-        (written if given.get("data") is None else given)["dataset"] = top["dataset"] = "folder"
-
     usual = {key: named_by_preset(preset_name, key) for key in ("dataset", "partition")}
     partition = chosen_partition(top, usual["partition"])
     if partition.name != RunConfig.model_fields["partition"].default:
@@ -94,7 +97,8 @@ def resolve_plan(
         # Whatever a file holds is looked up as text here, and checked with the whole configuration.
         dataset = str(top.get("dataset") or usual["dataset"] or RunConfig.model_fields["dataset"].default)
         asked = (top.get(partition.named) if partition.named else None) or domain
-        base = preset(preset_name, dataset, None if asked is None else str(asked), partition.setting)
+        table = partition.table or partition.setting
+        base = preset(preset_name, dataset, None if asked is None else str(asked), table)
         chosen = chosen_names(merge(base, top))
         own = merge(merge(given, parse_set_options(pairs, chosen)), parse_set_options(tried, chosen))
         return {f"preset {preset_name}": base, "config": written, "CLI": own}
@@ -165,59 +169,6 @@ def _typed_fields(kind: str, name: str, fields: Mapping[str, Any]) -> dict[str, 
         # A field that a method's own file adds may be missing here, or a plugin: nothing is known of types then.
         return dict(fields)
     return {field: values[field] for field in fields}
-
-
-def chosen_partition(values: Layer, usual: str | None = None) -> type[Partition]:
-    """The partition that a user's values mean: the one that is named, or the one whose domain is.
-
-    Args:
-        values: the user's.
-        usual: the preset's, where these mean none.
-
-    Raises:
-        UsageError: they mean two.
-    """
-    source, target = values.get("source"), values.get("target")
-    if source is not None and target is not None:
-        raise UsageError(
-            f"--source {source} and --target {target}: a run has a labelled source at the server and clients without "
-            "labels, or a target without labels and labelled clients; leave out one of both"
-        )
-    default = str(RunConfig.model_fields["partition"].default)
-    meant = "leave_one_out" if target is not None else default if source is not None else usual or default
-    found = partitions.get(str(values.get("partition") or meant))
-    for other in ("source", "target"):
-        if values.get(other) is None or other == found.named:
-            continue
-        right = (
-            f"has a {found.named}; give --{found.named}"
-            if found.named
-            else "deals images of all domains together; leave it out"
-        )
-        raise UsageError(f"--{other} {values[other]}: partition {found.name} {right}")
-    return found
-
-
-def domain_of(config: RunConfig) -> str | None:
-    """The one domain of a run that is unlike the others, its source or its target; None where nobody names it."""
-    named = partition_of(config).named
-    found: str | None = getattr(config, named) if named else None
-    return found
-
-
-def name_domain(config: RunConfig, domain: str | None) -> dict[str, str | None]:
-    """What a configuration says of the domain that is unlike the others; nothing where there is none."""
-    named = partition_of(config).named
-    return {named: domain} if named else {}
-
-
-def default_domain(config: RunConfig) -> str | None:
-    """The domain that is unlike the others, where nobody names one; None where only the images can say it."""
-    try:
-        found = find_dataset(config.dataset, config.data, config.components.get("dataset", {}).get(config.dataset))
-    except FedwcaError:
-        return None  # said when the data set is loaded
-    return found.first_domain()
 
 
 def without_training(config: RunConfig, origins: dict[str, str], base: Layer) -> tuple[RunConfig, dict[str, str]]:

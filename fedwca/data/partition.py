@@ -124,6 +124,35 @@ def leave_one_out(
     sources = [name for name in dataset.domains if name != target]
     if not sources:
         raise UsageError(f"data set {dataset.name!r} has only the target domain {target!r}; no labelled one is left")
+    found = _with_labelled(dataset, sources, clients, samples, seed, published)
+    for client, name in zip(found.clients, found.metrics.domains, strict=True):
+        if name == target and not len(client.test):
+            raise DataError(f"a client of target domain {name!r} has no test image; it needs 3 images or more")
+    return found
+
+
+def label_all(
+    dataset: FederatedDataset, *, clients: int, samples: int | None, seed: int, published: bool = False
+) -> Federation:
+    """Spread every domain over ``clients`` clients each, split 64/16/20; all have labels, and all are counted.
+
+    Args: as of `leave_one_out`.
+
+    Raises:
+        UsageError: a number out of bounds, more clients than a domain has images, or a domain without published parts.
+        DataError: a source has no image of a class, or a client of it too few to train on.
+    """
+    return _with_labelled(dataset, list(dataset.domains), clients, samples, seed, published)
+
+
+def _with_labelled(
+    dataset: FederatedDataset, sources: Sequence[str], clients: int, samples: int | None, seed: int, published: bool
+) -> Federation:
+    """Clients of all domains, of which those of ``sources`` have labels.
+
+    Raises:
+        DataError: a source has no image of a class, or a client of it too few to train on.
+    """
     for name in sources:
         counts = dataset.domains[name].counts(len(dataset.classes))
         if lacking := [label for label, count in zip(dataset.classes, counts, strict=True) if not count]:
@@ -133,10 +162,8 @@ def leave_one_out(
             )
     found = _federation(dataset, list(dataset.domains), clients, samples, seed, published, labelled=sources)
     for client, name in zip(found.clients, found.metrics.domains, strict=True):
-        if name != target and len(client.train) < 2:
+        if name in sources and len(client.train) < 2:
             raise DataError(f"a client of source domain {name!r} has 1 training image; it needs 2 to train on")
-        if name == target and not len(client.test):
-            raise DataError(f"a client of target domain {name!r} has no test image; it needs 3 images or more")
     return found
 
 
@@ -149,7 +176,7 @@ def _federation(
     published: bool,
     labelled: Sequence[str] = (),
 ) -> Federation:
-    """Clients of the domains called ``names``; where some of these are ``labelled``, accuracies count the others."""
+    """Clients of the domains called ``names``; where some of these alone are ``labelled``, tables count the others."""
     if clients < 1 or seed < 0 or (samples is not None and samples < 1):
         raise UsageError(
             f"a partition needs clients >= 1, samples >= 1 and seed >= 0, not clients={clients}, samples={samples}, "
@@ -167,7 +194,9 @@ def _federation(
             labels = train[-1] if domain.name in labelled else None
             images.append(ClientImages(shown, kept, tested, labels))
     counted = [name not in labelled for name in owners]
-    return Federation(tuple(images), Metrics(tuple(owners), tuple(train), tuple(test), counted))
+    return Federation(
+        tuple(images), Metrics(tuple(owners), tuple(train), tuple(test), counted if any(counted) else None)
+    )
 
 
 def split_domain(

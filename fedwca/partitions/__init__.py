@@ -21,6 +21,8 @@ class Partition(Component):
     """Folder of the baselines that are made for it."""
     usual: ClassVar[str]
     """The one of them whose labeler and objectives an aggregator gets that is named alone."""
+    table: ClassVar[str | None] = None
+    """Table of presets that says what is usual with it, where that is not what its setting's says."""
     named: ClassVar[Literal["source", "target"] | None] = None
     """What a run calls the one domain that is unlike the others; the field of its configuration that names it. None:
     domains do not differ, and clients have images of all of them."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fedwca.config.compose_methods import partition_of
 from fedwca.config.method_spec import parse_method
-from fedwca.config.resolve_config import domain_of
+from fedwca.config.partition_and_domain import domain_of
 from fedwca.datasets import datasets
 from fedwca.errors import UsageError
 from fedwca.registry import canonical_name, describe_unknown

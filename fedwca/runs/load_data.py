@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from fedwca.config.component_registries import registry_of
 from fedwca.config.compose_methods import partition_of
-from fedwca.config.resolve_config import domain_of
+from fedwca.config.partition_and_domain import domain_of
 from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Architecture, Network
 from fedwca.data.dataset import FederatedDataset

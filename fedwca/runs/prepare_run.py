@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedwca.config.resolve_config import RunPlan, name_domain
+from fedwca.config.partition_and_domain import name_domain
+from fedwca.config.resolve_config import RunPlan
 from fedwca.config.run_config import RunConfig
 from fedwca.data.dataset import FederatedDataset
 from fedwca.data.partition import ClientImages, Federation

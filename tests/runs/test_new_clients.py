@@ -259,7 +259,7 @@ def test_compare_has_one_column(tmp_path: Path) -> None:
         ({"baselines": ["fedwca"]}, "belongs to the setting ffreeda (--source DOMAIN)"),
         ({"aggregator": "wca"}, "new clients need one model of all that train"),
         ({"aggregator": "local"}, "new clients need one model of all that train"),
-        ({"aggregator": "mdmgb"}, "it needs --target"),
+        ({"aggregator": "mdmgb"}, "it needs one, by --target"),
         ({"finish": ["shot"]}, "it needs --target"),
         ({"batch_norm": "local"}, "take mixed or pooled"),
         ({"source_training": {"lr": 0.1}}, "with --partition dirichlet nothing is trained so"),

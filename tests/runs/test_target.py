@@ -90,7 +90,7 @@ def test_a_method_in_a_word_has_a_last_phase() -> None:
         ({"baselines": ["sfda"]}, "belongs to the setting sfda (--target DOMAIN)"),
         ({"target": "neon", "aggregator": "wca"}, "'wca' makes its groups by itself"),
         ({"target": "neon", "aggregator": "local"}, "keeps every client alone"),
-        ({"aggregator": "mdmgb"}, "it needs --target"),
+        ({"aggregator": "mdmgb"}, "it needs one, by --target"),
         ({"finish": ["shot"]}, "it needs --target"),
         ({"training": {"trains": "classifier"}}, "with --source the classifier is frozen"),
         ({"target": "neon", "batch_norm": "local"}, "--batch-norm local"),
@@ -246,6 +246,18 @@ def test_labels_of_the_target_reach_the_metrics_alone(
     assert torch.equal(open_run(other, "sfda").bank, open_run(run, "sfda").bank)
 
 
+def test_without_a_target_all_domains_are_sources_and_tested_at_home(tmp_path: Path) -> None:
+    layer = {**SMALL, "target": "none", "baselines": ["sfda_dg"], "rounds": 2}
+    for part in ("aggregator", "finish", "objectives", "pseudo_labeler"):
+        layer.pop(part, None)
+    done = run_experiment(**layer, overrides=[("model.bottleneck", "8")], out=tmp_path / "run")
+    assert (done.config.target, done.config.partition) == (None, "all_labelled")
+    assert {row.name for row in done.table} == {"sfda_dg", "fedavg"}
+    last = records(done.path)[-1]
+    assert [math.isnan(value) for value in last["accuracy"]] == [False] * 5
+    assert "phase" not in last
+
+
 def test_compare_goes_over_targets(tmp_path: Path) -> None:
     layer = {key: value for key, value in SMALL.items() if key not in ("target", "baselines", "batch_size")}
     layer |= {"partition": "leave_one_out", "rounds": 1, "training": {"batch_size": 8}}
@@ -262,8 +274,11 @@ def test_compare_goes_over_targets(tmp_path: Path) -> None:
         (["--target", "neon", "--source", "photo"], 2, "leave out one of both"),
         (["--target", "neon", "--baseline", "fedavg"], 2, "fedavg_labelled"),
         (["--source", "photo", "--baseline", "pooled"], 2, "belongs to the setting sfda (--target DOMAIN)"),
-        (["--source", "photo", "--aggregator", "mdmgb"], 2, "it needs --target"),
+        (["--source", "photo", "--aggregator", "mdmgb"], 2, "it needs one, by --target"),
         (["--source", "photo", "--finish", "shot"], 2, "it needs --target"),
+        (["--target", "none", "--aggregator", "mdmgb"], 2, "it needs one, by --target"),
+        (["--target", "none", "--baseline", "dann"], 2, "it needs --target"),
+        (["--target", "none", "--finish", "shot"], 2, "it needs --target"),
         (["--target", "neon", "--clusterer", "true"], 2, "leave --clusterer out"),
         (["--target", "neon", "--epochs", "1", "--rounds", "3", "--set", "training.cuts=2"], 2, "take --rounds 2 or 4"),
         (["--target", "neon", "--set", "training.cuts=2", "--epochs", "5"], 2, "it needs epochs = 1"),

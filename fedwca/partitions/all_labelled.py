@@ -1,0 +1,47 @@
+"""Every domain is labelled, and none is held out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fedwca.partitions import Partition, register
+
+if TYPE_CHECKING:
+    from fedwca.data import FederatedDataset, Federation
+
+
+@register("all_labelled")
+class AllLabelled(Partition):
+    """Several labelled sources and no target: they train one model together, and it is tested at home.
+
+    Source: Federated source domain adaptation with MDMGB, sec. 3.5 (domain generalisation).
+    """
+
+    label = "labelled sources, no target"
+    paper = "SFDA with MDMGB, sec. 3.5"
+    setting = "sfda"
+    usual = "sfda_dg"
+    table = "sfda_dg"
+    whole = True
+
+    def __call__(
+        self,
+        dataset: FederatedDataset,
+        domain: str | None,
+        *,
+        clients: int,
+        samples: int | None,
+        seed: int,
+        published: bool = False,
+        new_clients: int | None = None,
+        validation: float | None = None,
+    ) -> Federation:
+        """See `fedwca.data.partition.label_all`."""
+        from fedwca.data.partition import label_all
+
+        return label_all(dataset, clients=clients, samples=samples, seed=seed, published=published)
+
+    def describe(self, dataset: FederatedDataset, domain: str | None, clients: int) -> str:
+        """Sources."""
+        each = f"{clients} client{'' if clients == 1 else 's'} each"
+        return f"labelled sources {', '.join(dataset.domains)}, no target; {each}"
