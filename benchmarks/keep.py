@@ -20,9 +20,11 @@ def main() -> None:
     target.mkdir(parents=True, exist_ok=True)
     for file in files or FILES:
         shutil.copyfile(run / file, target / file)
-    config = json.loads((run / "config.json").read_text())
-    config.pop("places", None)
-    (target / "config.json").write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n")
+    for file in {"config.json", "summary.json"} & set(files or FILES):
+        content = json.loads((run / file).read_text())
+        content.pop("places", None)
+        content.get("config", {}).pop("places", None)
+        (target / file).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
     print(f"kept {run} as {target}")
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import federation_tables
+import fedtab_tables
 import readings
 import reproduction_tables
 import sfda_tables
@@ -26,7 +27,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 INTERNALS = ("performance", "engines", "measured-methods", "measured-federations", "measured-reproductions")
 PAGES = (
     "README.md",
-    *(f"docs/{name}.md" for name in ("benchmarks", "data", "operate", "several-sources")),
+    *(f"docs/{name}.md" for name in ("benchmarks", "data", "operate", "several-sources", "fedtab")),
     *(f"docs/internals/{name}.md" for name in INTERNALS),
 )
 
@@ -165,6 +166,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "federation-noise": federation_tables.noise,
     **reproduction_tables.BLOCKS,
     **sfda_tables.BLOCKS,
+    **fedtab_tables.BLOCKS,
 }
 
 

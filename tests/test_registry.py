@@ -105,7 +105,7 @@ def test_a_wrong_name_suggests_the_near_one(given: str, near: str) -> None:
 
 
 def test_a_name_near_to_nothing_lists_what_there_is() -> None:
-    with pytest.raises(UnknownComponent, match=r"no clusterer 'zzz'\. Known: each, finch, "):
+    with pytest.raises(UnknownComponent, match=r"no clusterer 'zzz'\. Known: ada_bn, each, finch, "):
         clusterers.build("zzz")
 
 

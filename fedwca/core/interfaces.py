@@ -24,6 +24,7 @@ method               called by                           when                   
 ``notes``            the server                          after ``__call__``                        nothing
 ``client_vectors``   newcomers, the record of round 0    after the last round; after round 0       None: nothing
 `PseudoLabeler`
+``trusts``           each client without labels          round 0, before training                  yes
 ``__call__``         each client without labels          before training; with ``renew = "epoch"`` must be there
                                                          before each epoch
 `Objective`
@@ -36,10 +37,10 @@ method               called by                           when                   
 ===================  ==================================  ========================================  ====================
 
 What is a class variable or a property is read whenever somebody has to know: ``grouping``, ``travels``, ``reports``,
-``references``, ``asks`` and ``averages_groups`` of an aggregator; ``oracle``, ``neighbour_metric`` and ``layer_number``
-of a clusterer; ``models``, ``renew`` and ``mixes`` of a labeler; ``anchors``, ``teachers``, ``views``, ``observes``,
-``collects``, ``declares_uploads`` and ``penalizes`` of an objective. The last four, and ``averages_groups``, follow
-from which methods are overridden.
+``references``, ``asks`` and ``averages_groups`` of an aggregator; ``oracle``, ``neighbour_metric``, ``norm_layers`` and
+``layer_number`` of a clusterer; ``models``, ``renew``, ``mixes``, ``untrusted_weight`` and ``selects_clients`` of a
+labeler; ``anchors``, ``teachers``, ``views``, ``observes``, ``collects``, ``declares_uploads`` and ``penalizes`` of an
+objective. The last four, ``selects_clients`` and ``averages_groups`` follow from which methods are overridden.
 
 ``answer``, ``declares`` and ``regather`` are called only where ``asks`` is set and some clients have labels and
 others have none: the fresh mean is shown to all of them before it is final.
@@ -57,7 +58,19 @@ from torch.nn.functional import one_hot
 
 from fedwca._deprecated import warn_renamed
 from fedwca.core.grouping import GROUPINGS, ByClusterer, Grouping
-from fedwca.core.messages import Batch, Blend, Bounded, Offer, Predictions, Signatures, Simplex, State, Targets, View
+from fedwca.core.messages import (
+    Batch,
+    Blend,
+    Bounded,
+    NormLayers,
+    Offer,
+    Predictions,
+    Signatures,
+    Simplex,
+    State,
+    Targets,
+    View,
+)
 from fedwca.errors import UsageError
 from fedwca.functional import Metric, cluster_means
 from fedwca.registry import Component
@@ -85,6 +98,14 @@ class Clusterer(Component):
         """Distance in which the record of round 0 says whose `client_vectors` are nearest; None: it does not say.
 
         Only for vectors that are read from models: a record is no place for what tells about images.
+        """
+        return None
+
+    @property
+    def norm_layers(self) -> NormLayers | None:
+        """The BatchNorm layers whose `Signatures.moments` it reads, in place of models; None: it reads none.
+
+        Clients of a real federation upload them once, and a newcomer needs no training to be placed.
         """
         return None
 
@@ -247,6 +268,28 @@ class PseudoLabeler(Component):
     def mixes(self) -> bool:
         """False: no image is ever mixed with another, so that engines need not look; True where that is open."""
         return True
+
+    @property
+    def selects_clients(self) -> bool:
+        """Whether it may trust some clients and others not, which takes a pass of the source model over all images."""
+        return type(self).trusts is not PseudoLabeler.trusts
+
+    @property
+    def untrusted_weight(self) -> float:
+        """Factor of an untrusted client's weights. 0: it does not train; what it is sent stays as it is but for
+        BatchNorm's statistics, which are re-estimated on its images.
+        """
+        return 0.0
+
+    def trusts(self, source: Predictions) -> Tensor:
+        """Whether a client may train towards labels ``[]`` bool; asked once, before round 0, and kept for all rounds.
+
+        A group with trusted clients is averaged over those alone.
+
+        Args:
+            source: what the source model says of the client's images.
+        """
+        return torch.ones((), dtype=torch.bool, device=source.logits.device)
 
     @abstractmethod
     def __call__(self, predictions: Mapping[str, Predictions], draws: Tensor, mask: Tensor | None = None) -> Targets:

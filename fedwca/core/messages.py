@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, Self
+from typing import Literal, Protocol, Self
 
 import torch
 from torch import Tensor
 
 State = Mapping[str, Tensor]
 """What a server remembers between rounds; plain tensors, so that a checkpoint can hold it."""
+
+NormLayers = Literal["bottleneck", "all"]
+"""Whose inputs are measured: those of the bottleneck's BatchNorm, or of every BatchNorm there is."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,8 @@ class Blend:
     """What is uploaded beside the model, each ``[K, …]``, as declared in the aggregator's ``reports``."""
     labels: Tensor | None = None
     """``[K]``: the cluster a client chose for itself, in methods where it does."""
+    notes: Mapping[str, Tensor] = field(default_factory=dict)
+    """Further values for diagnostics, each ``[K, …]``; they stay at the client."""
 
 
 @dataclass(frozen=True)
@@ -175,6 +180,11 @@ class Signatures(Protocol):
 
     def styles(self, share: float, images: int) -> Tensor:
         """``[K, F]``: mean low-frequency amplitude of some images of each client, which leaves the client."""
+
+    def moments(self, layers: NormLayers) -> Tensor:
+        """``[K, F]``, no unit: how far the inputs of the source model's BatchNorm have moved at each client's images
+        (`fedwca.functional.moment_shift`), of the bottleneck's or of all of them; leaves the client.
+        """
 
     def domains(self) -> Tensor:
         """``[K]``: the true domains; only a clusterer marked ``oracle`` gets an answer."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -14,12 +15,14 @@ from fedwca.deploy.compression import NamedModels, TopKCompressor
 from fedwca.deploy.deployable_checks import require_covered
 from fedwca.deploy.half_precision import model_slots, wire_types
 from fedwca.deploy.privacy import Privacy, clamp_variances
-from fedwca.deploy.wire_messages import Parcel, row_to_tensors, tensors_problem, tensors_to_row
+from fedwca.deploy.wire_messages import MOMENTS, Parcel, row_to_tensors, tensors_problem, tensors_to_row
 from fedwca.engine.client_task import Task, client_draws
+from fedwca.engine.input_moments import measure_moments
 from fedwca.engine.interface import ClientWork, SingleStep
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.errors import DataError, Diverged, FedwcaError
+from fedwca.federated.trusted_clients import find_trusted
 from fedwca.federated.upload_checks import model_problem
 
 
@@ -131,6 +134,9 @@ class Client:
         training, round = composition.training, parcel.round
         draws = client_draws(keys, round, self.index, training)
         task = Task(labeler, objectives, training.at(round), draws, parcel.extras, training.part(round))
+        asked = find_trusted(labeler, self.engine, offer, rows, lambda _: task, [0]) if first else None
+        trusted = bool(parcel.notes.get("trusted", 1)) if asked is None else bool(asked[0])
+        task, told = replace(task, trusted=trusted), {} if asked is None else {"trusted": int(trusted)}
 
         def adapt(work: ClientWork) -> list[tuple[Blend, dict[str, Tensor]]]:
             blend = Blend(work.own) if first else aggregator.blend(parcel.round, work)
@@ -145,6 +151,9 @@ class Client:
             row = (rows[0] + self.privacy(row.cpu() - rows[0].cpu()).to(rows)).clone()
             clamp_variances(row, self.engine.layout)
         report = {name: value[0].float().cpu() for name, value in blend.report.items()}
+        if first and composition.moments is not None:
+            found = measure_moments(self.engine.network, self.engine.images[0], composition.moments)
+            extras = {**extras, MOMENTS: found.float().cpu()}
         if blend.labels is not None:
             report["label"] = blend.labels.cpu()
         return Parcel(
@@ -153,7 +162,7 @@ class Client:
             self._upload(row.cpu(), rows[0].cpu(), composition) if aggregator.travels else {},
             report,
             extras,
-            {"token": parcel.notes["token"], "samples": len(self.engine.images[0])},
+            {"token": parcel.notes["token"], "samples": len(self.engine.images[0]), **told},
         )
 
     def _upload(self, row: Tensor, own: Tensor, composition: Composition) -> NamedModels:

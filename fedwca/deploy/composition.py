@@ -8,6 +8,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError
 
 from fedwca.config.component_registries import registry_of
 from fedwca.core.interfaces import Aggregator, Objective, PseudoLabeler
+from fedwca.core.messages import NormLayers
 from fedwca.core.network import Architecture
 from fedwca.deploy.half_precision import Transport
 from fedwca.engine.batch_norm import BatchNormPolicy
@@ -31,6 +32,8 @@ class Composition(UserValues):
     """Name and fields."""
     objectives: tuple[Spec, ...]
     """Names and fields."""
+    moments: NormLayers | None = None
+    """BatchNorm layers whose moments a client uploads once, to be grouped by; None: none."""
     training: Training = Training()
     """Epochs and optimiser."""
     batch_norm: BatchNormPolicy = BatchNormPolicy.MIXED
@@ -60,6 +63,7 @@ class Composition(UserValues):
             aggregator=Registry.dump(method.aggregator),
             pseudo_labeler=Registry.dump(method.pseudo_labeler),
             objectives=tuple(Registry.dump(objective) for objective in method.objectives),
+            moments=None if method.clusterer is None else method.clusterer.norm_layers,
             classes=classes,
             **more,
         )

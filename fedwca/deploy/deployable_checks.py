@@ -14,6 +14,7 @@ from fedwca.deploy.compression import TopKCompressor
 from fedwca.deploy.server_context import ModelSignatures
 from fedwca.deploy.server_rules import Rules
 from fedwca.engine.batch_norm import BatchNormPolicy
+from fedwca.engine.input_moments import count_moments
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.randomness import fold_key, uniform
 from fedwca.errors import UsageError
@@ -52,7 +53,9 @@ def require_deployable(method: Method, rounds: int, network: Network) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            models = ModelSignatures(source + 1e-3 * steps, layout, source)
+            layers = method.clusterer.norm_layers
+            moments = {} if layers is None else {str(layers): steps[:, : count_moments(network, layers)]}
+            models = ModelSignatures(source + 1e-3 * steps, layout, source, measured=moments)
             method.clusterer(models)
             compare_clients(method.clusterer, models)
         except UsageError as error:
@@ -133,13 +136,17 @@ def require_covered(composition: Composition) -> None:
     """
     if composition.top is not None:
         raise UsageError("--clip and --noise change every number of an update, and --top then uploads mostly noise")
-    aggregator, _, objectives = composition.method()
+    aggregator, labeler, objectives = composition.method()
     uncovered = sorted(aggregator.reports)
     source = f"aggregator {aggregator.name!r}"
     if aggregator.grouping.clients_choose:
         uncovered = ["the cluster it chooses"]
     if uploading := objectives_with_extras(objectives):
         uncovered, source = ["more than a model"], f"objective {uploading[0].name!r}"
+    if labeler.selects_clients:
+        uncovered, source = ["whether its labels are trusted"], f"pseudo-labeler {labeler.name!r}"
+    if composition.moments is not None:
+        uncovered, source = ["moments to be grouped by"], "this clusterer"
     if uncovered:
         raise UsageError(
             f"--clip and --noise cover the model alone, and with {source} a client also uploads "

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from fedwca.deploy.compression import TopKCompressor
 from fedwca.deploy.half_precision import Transport, model_slots, wire_types
-from fedwca.deploy.wire_messages import Parcel, tensors_problem, tensors_to_row
+from fedwca.deploy.wire_messages import MOMENTS, Parcel, tensors_problem, tensors_to_row
 from fedwca.engine.parameter_layout import Layout
 from fedwca.federated.upload_checks import ExpectedUpload, Upload, model_problem, upload_problem
 
@@ -22,6 +22,10 @@ class ReceivedAnswer:
     upload: Upload
     samples: int
     """Training images it names."""
+    trusted: bool = True
+    """Whether it may train towards labels, as it found."""
+    moments: Tensor | None = None
+    """What it is grouped by ``[F]``, where a clusterer reads that."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,8 @@ class ExpectedAnswer:
     """What comes beside the model."""
     samples: int = 0
     """Training images it named before; 0: none yet."""
+    trust: bool = False
+    """Whether it says if it may train towards labels."""
     max_samples: int = 10_000_000
     """More training images than this are not believed."""
 
@@ -63,6 +69,7 @@ def answer_problem(parcel: Parcel, expected: ExpectedAnswer) -> str:
     return (
         _models_problem(parcel, expected)
         or _samples_problem(parcel, expected)
+        or _trust_problem(parcel, expected)
         or model_problem(_read_model(parcel, expected))
         or upload_problem(_read_upload(parcel), expected.upload)
     )
@@ -72,7 +79,11 @@ def read_answer(parcel: Parcel, expected: ExpectedAnswer) -> ReceivedAnswer:
     """What is in a message without `answer_problem`."""
     upload = _read_upload(parcel)
     report = {name: value.double() for name, value in upload.report.items()}
-    return ReceivedAnswer(_read_model(parcel, expected), replace(upload, report=report), int(parcel.notes["samples"]))
+    extras = dict(upload.extras)
+    moments = extras.pop(MOMENTS, None)
+    upload = replace(upload, report=report, extras=extras)
+    trusted = bool(parcel.notes.get("trusted", 1))
+    return ReceivedAnswer(_read_model(parcel, expected), upload, int(parcel.notes["samples"]), trusted, moments)
 
 
 def _models_problem(parcel: Parcel, expected: ExpectedAnswer) -> str:
@@ -94,6 +105,14 @@ def _samples_problem(parcel: Parcel, expected: ExpectedAnswer) -> str:
         return f"names {samples!r} training images; right is 1 to {expected.max_samples}"
     if expected.samples and samples != expected.samples:
         return f"names {samples} training images after {expected.samples} in an earlier round"
+    return ""
+
+
+def _trust_problem(parcel: Parcel, expected: ExpectedAnswer) -> str:
+    """Why what it says of its labels is refused; empty if it is in order."""
+    said = parcel.notes.get("trusted")
+    if expected.trust and said not in (0, 1):
+        return f"says {said!r} of whether it may train; right is 0 or 1"
     return ""
 
 

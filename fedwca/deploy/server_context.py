@@ -9,16 +9,21 @@ from functools import cached_property
 
 from torch import Tensor
 
-from fedwca.core.messages import Bounded
+from fedwca.core.messages import Bounded, NormLayers
 from fedwca.core.network import Network
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.server_rules import Rules
+from fedwca.deploy.wire_messages import MOMENTS
 from fedwca.engine.client_signatures import BankSignatures
+from fedwca.engine.input_moments import count_moments
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.randomness import Keys
 from fedwca.errors import UsageError
 from fedwca.federated.method import Method
 from fedwca.federated.server import declare_extras
+
+FARTHEST = 100.0
+"""Largest root mean square of moments that is believed, in deviations of the source's inputs."""
 
 
 class ModelSignatures(BankSignatures):
@@ -27,6 +32,12 @@ class ModelSignatures(BankSignatures):
     def styles(self, share: float, images: int) -> Tensor:
         """Refused: image statistics would have to leave the clients."""
         raise UsageError("clusters by the style of clients' images, which do not leave them; take finch or kmeans")
+
+    def moments(self, layers: NormLayers) -> Tensor:
+        """Those that clients uploaded ``[K, F]`` float64, which they do where the clusterer names the layers."""
+        if layers not in self.measured:
+            raise UsageError("clusters by moments that it does not name in norm_layers, so that no client uploads them")
+        return self.measured[layers].double()
 
 
 @dataclass(frozen=True)
@@ -51,10 +62,17 @@ class ServerContext:
         features = self.network.features
         return declare_extras(self.method.objectives, self.composition.classes, features)
 
+    @cached_property
+    def moments(self) -> Mapping[str, Bounded]:
+        """What a client uploads once to be grouped by, by the name it has among what is beside its model."""
+        layers = self.composition.moments
+        size = 0 if layers is None else count_moments(self.network, layers)
+        return {MOMENTS: Bounded((size,), FARTHEST * math.sqrt(size))} if size else {}
+
     @property
     def max_answer_bytes(self) -> int:
         """Bytes of arrays that no answer exceeds: twice a model, what is uploaded beside it, framing."""
-        extras = sum(math.prod(bounded.shape) for bounded in self.extras.values())
+        extras = sum(math.prod(bounded.shape) for bounded in (*self.extras.values(), *self.moments.values()))
         return 4 * (2 * self.layout.width + extras) + 2**20
 
     @property
@@ -66,6 +84,10 @@ class ServerContext:
         """Mixtures ``[..., R]`` of the server's rows, as the composition treats BatchNorm's statistics."""
         return self.composition.batch_norm.mix(weights, rows, self.layout)
 
-    def signatures(self, models: Tensor, source: Tensor) -> ModelSignatures:
-        """What clusters are made of: models of clients ``[N, P]`` after a round from the source model ``[P]``."""
-        return ModelSignatures(models, self.layout, source)
+    def signatures(self, models: Tensor, source: Tensor, moments: Tensor | None = None) -> ModelSignatures:
+        """What clusters are made of: models of clients ``[N, P]`` after a round from the source model ``[P]``, and the
+        moments they uploaded ``[N, F]``.
+        """
+        layers = self.composition.moments
+        measured = {} if layers is None or moments is None else {str(layers): moments}
+        return ModelSignatures(models, self.layout, source, measured=measured)

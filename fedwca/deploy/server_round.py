@@ -27,6 +27,7 @@ from fedwca.federated.server import (
     offer_source,
     pool_extras,
 )
+from fedwca.federated.trusted_clients import TRUSTED, averaged_clients
 from fedwca.functional import member_distances
 
 
@@ -84,7 +85,10 @@ def make_task(
         notes["personal"] = len(personal)
         # An update is against what arrives, which half precision has rounded.
         sent = tensors_to_row(models["sent-0"], context.layout)
-    upload = expect_uploads(0 if first else state.round, server, aggregator, offer.models, context.extras)
+    extras = {**context.extras, **(context.moments if first else {})}
+    upload = expect_uploads(0 if first else state.round, server, aggregator, offer.models, extras)
+    if not first and TRUSTED in server.state:
+        notes["trusted"] = int(server.state[TRUSTED][client])
     expected = ExpectedAnswer(
         round=state.round,
         token=token,
@@ -95,24 +99,29 @@ def make_task(
         sent=sent,
         upload=upload,
         samples=state.samples[client],
+        trust=first and context.method.pseudo_labeler.selects_clients,
     )
     return Parcel("train", state.round, models, {}, offer.extras, notes), expected
 
 
-def assign_late_client(context: ServerContext, state: SessionState, model: Tensor) -> int | None:
+def assign_late_client(
+    context: ServerContext, state: SessionState, model: Tensor, moments: Tensor | None = None
+) -> int | None:
     """The cluster of the client of round 0 that is nearest to a late one in what clusters were made of.
 
     Args:
         context: the federation's.
         state: what the session remembers.
         model: the late client's after a round from the source model ``[P]``.
+        moments: that it uploaded ``[F]``, where clients are grouped by them.
 
     Returns:
         None where the model cannot be compared: it has no direction.
     """
     clustered, source = state.clustered, state.server.source
     assert clustered is not None
-    vectors, _ = compare_clients(context.method.clusterer, context.signatures(model[None], source))
+    given = None if moments is None else moments[None]
+    vectors, _ = compare_clients(context.method.clusterer, context.signatures(model[None], source, given))
     labels = state.server.state["labels"][clustered.numbers]
     try:
         distances, _ = member_distances(clustered.vectors, vectors[0], labels, clustered.metric)
@@ -142,21 +151,26 @@ def close_session_round(
     present = torch.tensor([client in answers and client not in late for client in range(clients)])
     bank = torch.stack([answers[k].model if k in answers else server.source for k in range(clients)])
 
+    moments = [answers[k].moments for k in present.nonzero()[:, 0].tolist()]
+    found = [own for own in moments if own is not None]
+
     def signatures() -> ModelSignatures:
-        return context.signatures(bank[present], server.source)
+        return context.signatures(bank[present], server.source, torch.stack(found) if found else None)
 
     labels, _ = assign_clusters(round, method, server.state, uploads, present, signatures, context.keys)
     if late:
         labels = labels.index_put((torch.tensor(list(late)),), torch.tensor(list(late.values())))
-    rows, shares = server.rows, state.shares
+    rows, shares, trusted = server.rows, state.shares, update_trusted(context, state, answers)
     if aggregator.travels:
         sizes = torch.tensor([max(1, number) for number in samples])
-        weights = aggregator.gather(server.state, labels, sizes, present, len(rows))
+        counted = averaged_clients(labels, present, trusted)
+        weights = aggregator.gather(server.state, labels, sizes, counted, len(rows))
         weights = drop_single_means(context, state, weights)
         rows = context.composition.batch_norm.gather(weights, server.rows, bank, context.layout)
         rows = robust_means(rows, weights, bank, rules.robust)
         shares = mix_shares(weights, state.shares)
     learned = next_state(aggregator, server.state, labels, uploads, present)
+    learned = learned if trusted is None else {**learned, TRUSTED: trusted}
     clustered = state.clustered
     if not round and aggregator.grouping.needs_clusterer:
         clustered = ClusteredClients(present.nonzero()[:, 0], *compare_clients(method.clusterer, signatures()))
@@ -172,6 +186,17 @@ def close_session_round(
         clustered=clustered,
         waiting=waiting,
     )
+
+
+def update_trusted(context: ServerContext, state: SessionState, answers: Mapping[int, ReceivedAnswer]) -> Tensor | None:
+    """Clients ``[K]`` bool that may train towards labels, with what new ones said; None where nobody is asked."""
+    if not context.method.pseudo_labeler.selects_clients:
+        return None
+    trusted = state.server.state.get(TRUSTED, torch.ones(context.rules.clients, dtype=torch.bool)).clone()
+    for client, answer in answers.items():
+        if not state.samples[client]:  # who has said it once is not asked again
+            trusted[client] = answer.trusted
+    return trusted
 
 
 def make_final_parcels(context: ServerContext, state: SessionState) -> dict[int, Parcel]:

@@ -14,6 +14,9 @@ from fedwca.engine.parameter_layout import Layout, Slot
 
 MessageKind = Literal["train", "upload", "lost", "final", "done"]
 
+MOMENTS = "clusterer.moments"
+"""How `Parcel.extras` call the moments that a client is grouped by."""
+
 
 @dataclass(frozen=True)
 class Parcel:
@@ -28,8 +31,8 @@ class Parcel:
     report: Mapping[str, Tensor] = field(default_factory=dict)
     """What the aggregator declares, one vector each."""
     extras: Mapping[str, Tensor] = field(default_factory=dict)
-    """What objectives exchange that is no model. Up: what `collect` gave, by ``<objective>.<name>``; down: what `pool`
-    made of all clients' uploads."""
+    """What is exchanged that is no model. Up: what `collect` gave, by ``<objective>.<name>``, and once `MOMENTS`; down:
+    what `pool` made of all clients' uploads."""
     notes: Mapping[str, int | float | str] = field(default_factory=dict)
     """Plain values, such as the number of training images."""
 

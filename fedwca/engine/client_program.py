@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 
 import torch
@@ -55,7 +56,11 @@ def observe(objectives: Sequence[Objective], start: Predictions) -> dict[str, Te
 
 
 def make_targets(
-    task: Task, predictions: Mapping[str, Predictions], draws: Tensor, labels: Tensor | None = None
+    task: Task,
+    predictions: Mapping[str, Predictions],
+    draws: Tensor,
+    labels: Tensor | None = None,
+    trusted: Tensor | None = None,
 ) -> tuple[Targets, dict[str, Tensor]]:
     """Targets, a client's labels or what the labeler makes of predictions; and what objectives observe of the start.
 
@@ -64,9 +69,14 @@ def make_targets(
         predictions: of the models that `label_models` names, on all of the client's images.
         draws: a uniform number for each image ``[N]``.
         labels: the client's own ``[N]``; None: it has none, and the labeler is asked.
+        trusted: whether the client is, bool ``[]`` or ``[1]``; None: it is.
     """
     if labels is None:
         targets = task.labeler({name: predictions[name] for name in task.labeler.models}, draws)
+        if trusted is not None:
+            whole = torch.ones_like(targets.weights)
+            factor = torch.where(trusted, whole, task.labeler.untrusted_weight * whole)
+            targets = replace(targets, weights=targets.weights * factor)
     else:
         targets = Targets.of_labels(labels)
     return targets, observe(task.objectives, predictions["start"]) if observes(task.objectives) else {}

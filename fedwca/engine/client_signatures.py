@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
+from fedwca.core.messages import NormLayers
+from fedwca.core.network import Network
+from fedwca.engine.input_moments import measure_moments
 from fedwca.engine.parameter_layout import Layout, Slot
 from fedwca.engine.randomness import permutation
 from fedwca.errors import InvalidConfig
@@ -28,6 +32,10 @@ class BankSignatures:
     """Training images of each client ``[N, 3, H, W]``, for signatures that clients compute of them."""
     keys: Callable[[int], int] = lambda client: client
     """A client to the key of its draw of images."""
+    network: Network | None = None
+    """Gives the code of the source model, for signatures that clients compute with it."""
+    measured: dict[str, Tensor] = field(default_factory=dict, compare=False)
+    """`moments` that clients were asked for, by layers: each is computed and uploaded once."""
 
     @property
     def clients(self) -> int:
@@ -66,6 +74,21 @@ class BankSignatures:
         """LADD's style of randomly drawn images."""
         drawn = [x[permutation(self.keys(k), len(x))[:images].to(x.device)] for k, x in enumerate(self.images)]
         return torch.stack([amplitude_style(x, share).cpu() for x in drawn])
+
+    def moments(self, layers: NormLayers) -> Tensor:
+        """Moments of the source model's BatchNorm inputs at the clients ``[K, F]`` float64, on the CPU."""
+        if layers not in self.measured:
+            assert self.network is not None
+            network = copy.deepcopy(self.network)
+            self.layout.write(network, self.source)
+            found = [measure_moments(network, images, layers).cpu() for images in self.images]
+            self.measured[layers] = torch.stack(found)
+        return self.measured[layers]
+
+    @property
+    def uploaded(self) -> int:
+        """Numbers that each client has sent beside its model."""
+        return sum(values.shape[1] for values in self.measured.values())
 
     def domains(self) -> Tensor:
         """The true domains, for oracles."""

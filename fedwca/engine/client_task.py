@@ -46,6 +46,14 @@ class Task:
     part: int = 0
     """Which of the parts it trains on that `Training.cuts` makes of an epoch."""
 
+    trusted: bool = True
+    """What `PseudoLabeler.trusts` said of the client."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether it trains nothing, and re-estimates BatchNorm's statistics alone."""
+        return not self.trusted and self.labeler.untrusted_weight == 0
+
     def cut(self, images: int) -> slice:
         """Places of its part in an epoch's order of that many images; parts are those of `numpy.array_split`.
 

@@ -14,8 +14,10 @@ from fedwca.engine.client_task import Task
 from fedwca.engine.interface import ClientWork, Engine, SingleStep
 from fedwca.engine.randomness import Keys
 from fedwca.federated.method import Method
-from fedwca.federated.round import OpenRound, Outcome, SimulatedUpload, expect_simulated
+from fedwca.federated.round import OpenRound, Outcome, expect_simulated
 from fedwca.federated.server import Server, find_guests
+from fedwca.federated.simulated_uploads import SimulatedUpload
+from fedwca.federated.trusted_clients import find_trusted
 from fedwca.federated.upload_checks import validate_uploads
 
 
@@ -40,14 +42,18 @@ def open_last_phase(
         done: called after each client.
     """
     training = method.finish_training
+    trusted: Tensor | None = None
     assert training is not None
 
     def task(client: int) -> Task:
         draws = lambda purpose: keys(round, client, purpose)  # noqa: E731
-        return Task(method.pseudo_labeler, method.finish, training, draws)
+        own = trusted is None or bool(trusted[client])
+        return Task(method.pseudo_labeler, method.finish, training, draws, trusted=own)
 
     clients = find_guests(engine.labels).nonzero()[:, 0].tolist()
     offer = offer_delivered(method, server)
+    # What labels trained is to the guests what the source model is where nobody has any.
+    trusted = find_trusted(method.pseudo_labeler, engine, offer, server.rows, task, clients)
     return OpenRound(round, server, method, engine, keys, domains, offer, {}, task, clients, done, last_phase=True)
 
 

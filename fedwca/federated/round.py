@@ -14,7 +14,6 @@ from fedwca.core.messages import Blend, Offer, Targets
 from fedwca.core.network import Network
 from fedwca.engine.client_signatures import BankSignatures
 from fedwca.engine.client_task import Task, Training, client_draws
-from fedwca.engine.device_copy import to_host_async
 from fedwca.engine.interface import ClientWork, Engine
 from fedwca.engine.randomness import Keys
 from fedwca.federated.gather_evidence import Evidence, gather_evidence
@@ -33,21 +32,9 @@ from fedwca.federated.server import (
     stack_reports,
 )
 from fedwca.federated.server import offer_source as offer_source  # `fedwca.round` forwards to it
+from fedwca.federated.simulated_uploads import SimulatedUpload, make_uploads
+from fedwca.federated.trusted_clients import TRUSTED, averaged_clients, find_trusted, measure_trust
 from fedwca.federated.upload_checks import ExpectedUpload, Upload, validate_uploads
-
-
-@dataclass(frozen=True, kw_only=True)
-class SimulatedUpload(Upload):
-    """An upload, and what stays with its client: metrics and records alone look at that."""
-
-    weights: Tensor
-    """``[R]``: its start as a mixture of the server's rows (v_k of eq. 8)."""
-    targets: Targets
-    """Of its last epoch."""
-    seconds: Mapping[str, float]
-    """By phase."""
-    passes: int
-    """Evaluation passes over the client's images."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +56,10 @@ class Outcome:
     """The server's rows as mixtures ``[C, R+K]`` of (previous rows, clients); None where clients were not asked."""
     evidence: Evidence | None = None
     """What clients said of the fresh mean; None where they were not asked."""
+    trusted: Tensor | None = None
+    """Clients ``[K]`` bool that may train towards labels; None where all may."""
+    signature: int = 0
+    """Numbers that each client uploaded to be grouped by, beside its model."""
 
     @property
     def present(self) -> Tensor:
@@ -119,6 +110,8 @@ class OpenRound:
     """Called after each client."""
     last_phase: bool = False
     """Whether clients without labels adapt what they were sent, after all rounds."""
+    trusted: Tensor | None = None
+    """Clients ``[K]`` bool that may train towards labels; None where all may."""
 
     @property
     def guests(self) -> Tensor:
@@ -133,8 +126,12 @@ class OpenRound:
     def blend(self, work: ClientWork) -> Blend:
         """Where clients start, by what they find in their own images."""
         with work.clock("evidence"):
-            plain = self.round == 0 or self.last_phase
-            return Blend(work.own) if plain else self.method.aggregator.blend(self.round, work)
+            if self.round and not self.last_phase:
+                return self.method.aggregator.blend(self.round, work)
+            if self.last_phase or any(own is not None for own in work.labels):
+                return Blend(work.own)
+            with torch.no_grad():  # the pass that labels are made by, which is not made twice
+                return Blend(work.own, notes={"trust": measure_trust(work.outputs(work.own))})
 
     def upload(self, work: ClientWork, blend: Blend, targets: Sequence[Targets]) -> list[SimulatedUpload]:
         """What trained clients send back."""
@@ -166,12 +163,18 @@ def open_round(
 
     def task(client: int) -> Task:
         now, draws = training.at(round), client_draws(keys, round, client, training)
-        return Task(method.pseudo_labeler, method.objectives, now, draws, shared, training.part(round))
+        own = trusted is None or bool(trusted[client])
+        return Task(method.pseudo_labeler, method.objectives, now, draws, shared, training.part(round), own)
 
+    trusted = server.state.get(TRUSTED)  # read by tasks when they are made, so also what is found below
     offer = offer_models(round, server, method.aggregator, clients, engine.layout.trained)
     members = [k for k, guest in enumerate(find_guests(engine.labels).tolist()) if not guest]
     chosen = [members[place] for place in sample_clients(round, len(members), participation, keys)]
-    return OpenRound(round, server, method, engine, keys, domains, offer, shared, task, chosen, done)
+    if not round:
+        unlabeled = [k for k in chosen if engine.labels[k] is None]
+        trusted = find_trusted(method.pseudo_labeler, engine, offer, server.rows, task, unlabeled)
+    turn = OpenRound(round, server, method, engine, keys, domains, offer, shared, task, chosen, done)
+    return replace(turn, trusted=trusted)
 
 
 def close_round(turn: OpenRound, uploads: Sequence[SimulatedUpload]) -> tuple[Server, Outcome]:
@@ -190,11 +193,11 @@ def close_round(turn: OpenRound, uploads: Sequence[SimulatedUpload]) -> tuple[Se
     by_client = dict(zip(turn.clients, uploads, strict=True))
     present = present_clients(by_client, len(engine.images))
     validate_uploads(engine.bank, by_client, expect_simulated(turn))
-    labels, notes = assign_clusters(
-        round, method, server.state, by_client, present, lambda: read_signatures(turn), turn.keys
-    )
+    signatures = read_signatures(turn)
+    labels, notes = assign_clusters(round, method, server.state, by_client, present, lambda: signatures, turn.keys)
     grouped = time.perf_counter()
-    gather = aggregator.gather(server.state, labels, engine.sizes, present, len(server.rows))
+    counted = averaged_clients(labels, present, turn.trusted)
+    gather = aggregator.gather(server.state, labels, engine.sizes, counted, len(server.rows))
     rows, evidence = engine.gather(gather, server.rows), None
     if aggregator.asks and bool(turn.guests.any()):  # the fresh mean is judged before it is final
         evidence = gather_evidence(turn.task, aggregator, engine, labels, rows, present | turn.guests)
@@ -202,10 +205,21 @@ def close_round(turn: OpenRound, uploads: Sequence[SimulatedUpload]) -> tuple[Se
         if bool(heard.any()) and bool(guests.any()):
             gather = aggregator.regather(evidence.answers, gather, heard, guests)
             rows = engine.gather(gather, server.rows)
-    state = next_state(aggregator, server.state, labels, by_client, present)
+    kept = {} if turn.trusted is None else {TRUSTED: turn.trusted}
+    state = {**next_state(aggregator, server.state, labels, by_client, present), **kept}
     seconds = {"group": grouped - began, "mix": time.perf_counter() - grouped}
-    asked = (None, None) if evidence is None else (gather, evidence)
-    outcome = Outcome(labels, turn.offer, by_client, turn.shared, notes, seconds, *asked)
+    outcome = Outcome(
+        labels,
+        turn.offer,
+        by_client,
+        turn.shared,
+        notes,
+        seconds,
+        gathered=None if evidence is None else gather,
+        evidence=evidence,
+        trusted=turn.trusted,
+        signature=signatures.uploaded,
+    )
     return Server(rows, state, server.source), outcome
 
 
@@ -223,7 +237,8 @@ def read_signatures(turn: OpenRound) -> BankSignatures:
     engine, clusterer, keys = turn.engine, turn.method.clusterer, turn.keys
     truth = turn.domains if clusterer is not None and clusterer.oracle else None
     style_key = lambda client: keys(0, client, "style")  # noqa: E731
-    return BankSignatures(engine.bank, engine.layout, turn.server.source, truth, engine.images, style_key)
+    source, network = turn.server.source, engine.network
+    return BankSignatures(engine.bank, engine.layout, source, truth, engine.images, style_key, network)
 
 
 def run_round(
@@ -261,29 +276,3 @@ def run_round(
 def present_clients(uploads: Mapping[int, Upload], clients: int) -> Tensor:
     """Clients that took part ``[K]`` bool."""
     return torch.tensor([client in uploads for client in range(clients)])
-
-
-def make_uploads(
-    blend: Blend, work: ClientWork, targets: Sequence[Targets], extras: Sequence[Mapping[str, Tensor]]
-) -> list[SimulatedUpload]:
-    """One upload for each of the clients that worked together; their time is shared out evenly.
-
-    Values may be read once the engine has come to the end of its part of the round.
-    """
-    clients = len(targets)
-    weights = to_host_async((blend.start.double()[:, None] @ work.weights)[:, 0]).unbind()
-    report = {name: to_host_async(value).unbind() for name, value in blend.report.items()}
-    labels = None if blend.labels is None else to_host_async(blend.labels).split(1)
-    seconds = work.seconds.shared(clients)
-    return [
-        SimulatedUpload(
-            report={name: value[i] for name, value in report.items()},
-            label=None if labels is None else labels[i],
-            extras=extras[i],
-            weights=weights[i],
-            targets=targets[i],
-            seconds=seconds,
-            passes=work.passes,
-        )
-        for i in range(clients)
-    ]

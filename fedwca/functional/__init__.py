@@ -28,10 +28,11 @@ from fedwca.functional.losses import (
     weighted_cross_entropy,
 )
 from fedwca.functional.mixup import mixup_partners
+from fedwca.functional.moment_shift import moment_shift
 from fedwca.functional.nearest_member import member_distances
 from fedwca.functional.neighbours import VectorError, connected_components, first_neighbours
 from fedwca.functional.output_divergence import paired_distillation, prediction_divergence
-from fedwca.functional.output_entropy import diversity_loss, prediction_entropy
+from fedwca.functional.output_entropy import diversity_loss, mutual_information, prediction_entropy
 from fedwca.functional.parameter_padding import padded
 from fedwca.functional.prototypes import fill_prototypes, prototype_labels, prototype_similarity, prototypes
 from fedwca.functional.representations import gaussian_divergence, representation_norm
@@ -76,7 +77,9 @@ __all__ = [
     "mixture_ascent",
     "mixup_partners",
     "moment_distance",
+    "moment_shift",
     "multi_kernel_mmd",
+    "mutual_information",
     "padded",
     "paired_distillation",
     "prediction_divergence",

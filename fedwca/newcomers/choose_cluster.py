@@ -19,6 +19,7 @@ from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.sequential.worker import ClientWorker
 from fedwca.federated.server import compare_clients, offer_source, pool_extras
+from fedwca.federated.trusted_clients import TRUSTED, find_trusted
 from fedwca.functional import member_distances
 from fedwca.newcomers.load_federation import TrainedFederation
 
@@ -99,18 +100,23 @@ def by_update(
     standing: TrainedFederation, engine: SequentialEngine, done: Callable[[int], None]
 ) -> tuple[Tensor, Tensor]:
     """Distances to clusters ``[C]`` and nearest members ``[C]`` in the signature that clients were grouped by."""
-    source = standing.server.source.to(engine.device)
-    task = newcomer_task(standing, standing.training, 0, [newcomer_number(standing)])
-    engine.run(SingleStep(offer_source(1), source[None], task, [0], _adapt))
-    first = first_round(standing, done) if standing.first is None else standing.first
+    source, clusterer = standing.server.source.to(engine.device), standing.method.clusterer
+    if clusterer is not None and clusterer.norm_layers is not None:  # whatever was trained plays no part
+        first = source.expand(len(standing.clients), -1)
+    else:
+        numbers, trusted = [newcomer_number(standing)], trust_newcomer(standing, engine)
+        task = newcomer_task(standing, standing.training, 0, numbers, trusted)
+        engine.run(SingleStep(offer_source(1), source[None], task, [0], _adapt))
+        first = first_round(standing, done) if standing.first is None else standing.first
     found = BankSignatures(
         torch.cat([first.to(engine.device), engine.bank]),
         engine.layout,
         source,
         images=[*(client.train for client in standing.clients), *engine.images],
         keys=lambda client: standing.keys(0, client, "style"),
+        network=engine.network,
     )
-    x, metric = compare_clients(standing.method.clusterer, found)
+    x, metric = compare_clients(clusterer, found)
     return member_distances(x[:-1], x[-1], standing.labels, metric)
 
 
@@ -125,7 +131,8 @@ def first_round(standing: TrainedFederation, done: Callable[[int], None] = lambd
     engine = SequentialEngine(
         source_network(standing), standing.clients, standing.device, workers, batch_norm, precision
     )
-    source, task = standing.server.source.to(engine.device), newcomer_task(standing, standing.training, 0, clients)
+    source, trusted = standing.server.source.to(engine.device), standing.server.state.get(TRUSTED)
+    task = newcomer_task(standing, standing.training, 0, clients, trusted)
     engine.run(SingleStep(offer_source(len(clients)), source[None], task, clients, _adapt, done))
     return engine.bank
 
@@ -141,10 +148,21 @@ def _adapt(desk: ClientWorker) -> list[Targets]:
     return desk.train(Blend(desk.own))
 
 
+def trust_newcomer(standing: TrainedFederation, engine: SequentialEngine) -> Tensor | None:
+    """Whether the newcomer that an engine holds may train towards labels ``[1]`` bool; None where all may."""
+    source = standing.server.source[None].to(engine.device)
+    task = newcomer_task(standing, standing.training, 0, [newcomer_number(standing)])
+    return find_trusted(standing.method.pseudo_labeler, engine, offer_source(1), source, task, [0])
+
+
 def newcomer_task(
-    standing: TrainedFederation, training: Training, round: int, numbers: Sequence[int]
+    standing: TrainedFederation,
+    training: Training,
+    round: int,
+    numbers: Sequence[int],
+    trusted: Tensor | None = None,
 ) -> Callable[[int], Task]:
-    """A client's task in a round, with the draws of the client numbers given."""
+    """A client's task in a round, with the draws of the client numbers given and whether each is trusted."""
     method, keys = standing.method, standing.keys
     shared = pool_extras(method.objectives, standing.server.state) if round else {}
     return lambda client: Task(
@@ -154,6 +172,7 @@ def newcomer_task(
         client_draws(keys, round, numbers[client], training),
         shared,
         training.part(round),
+        trusted is None or bool(trusted[client]),
     )
 
 

@@ -21,6 +21,7 @@ from fedwca.newcomers.choose_cluster import (
     newcomer_number,
     newcomer_task,
     source_network,
+    trust_newcomer,
 )
 from fedwca.newcomers.load_federation import TrainedFederation
 
@@ -90,7 +91,7 @@ def join(
         return [((blend.start.double() @ desk.received.weights)[0], blend)]
 
     training = standing.training.model_copy(update={"epochs": max(1, epochs), "cuts": 1})
-    task = newcomer_task(standing, training, 1, [newcomer_number(standing)])
+    task = newcomer_task(standing, training, 1, [newcomer_number(standing)], trust_newcomer(standing, engine))
     ((weights, blend),) = engine.run(SingleStep(sent, rows, task, [0], settle))
     engine.layout.write(newcomer, engine.bank[0])
     newcomer.eval()

@@ -145,6 +145,8 @@ class RoundRecord(_Values):
     dropped: Numbers | None = None
     label_entropy: Numbers | None = None
     divisor: Numbers | None = None
+    trust: Numbers | None = None
+    trusted: list[bool] | None = None
     clustering: dict[str, Any] = {}
     probes: dict[str, Any] = {}
     bytes_down: float = 0

@@ -58,4 +58,4 @@ def rehearse_components(config: RunConfig, methods: list[tuple[Method, int]], da
             shown = truth if method.clusterer.oracle else None
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                method.clusterer(BankSignatures(bank, layout, source, shown, list(images)))
+                method.clusterer(BankSignatures(bank, layout, source, shown, list(images), network=network))

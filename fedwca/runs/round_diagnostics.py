@@ -38,7 +38,7 @@ def cluster_layers(
         clusterer = registry_of("clusterer").build(word)
         truth = metrics.domain_labels() if clusterer.oracle else None
         signatures = BankSignatures(
-            engine.bank, engine.layout, source, truth, engine.images, lambda k: keys(0, k, "style")
+            engine.bank, engine.layout, source, truth, engine.images, lambda k: keys(0, k, "style"), engine.network
         )
         labels = check_labels(clusterer(signatures).cpu(), len(metrics), clusterer.name)
         found[word] = {"labels": labels.tolist(), **metrics.clustering(labels)}

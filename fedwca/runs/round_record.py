@@ -79,6 +79,9 @@ def describe_round(outcome: Outcome, method: Method, metrics: Metrics, engine: E
         made = [k in uploads and engine.labels[k] is None for k in range(clients)]
         return [measure(k, uploads[k].targets) if made[k] else math.nan for k in range(clients)]
 
+    asked = [upload.notes.get("trust") for upload in uploads.values()]
+    trust = {"trust": each(lambda k, _: float(uploads[k].notes["trust"]))} if any(x is not None for x in asked) else {}
+    chosen = {} if outcome.trusted is None or not first else {"trusted": outcome.trusted}
     grouped = method.aggregator.grouping.makes_groups(first)
     divided = all("divisors" in upload.targets.notes for upload in uploads.values())
     return {
@@ -95,9 +98,14 @@ def describe_round(outcome: Outcome, method: Method, metrics: Metrics, engine: E
         "dropped": each(lambda k, t: float((t.weights == 0).sum())),
         "label_entropy": each(lambda k, t: label_entropy(t.labels)),
         **({"divisor": each(lambda k, t: float(t.notes["divisors"].min()))} if divided else {}),
+        **trust,
+        **chosen,
         "bytes_down": bytes_down(outcome, method, engine, first),
         "bytes_up": bytes_up(outcome, method, engine),
-        "passes": sum(upload.passes for upload in uploads.values()) + (0 if evidence is None else len(evidence.asked)),
+        "passes": sum(upload.passes for upload in uploads.values())
+        + (0 if evidence is None else len(evidence.asked))
+        + (len(uploads) if chosen else 0)
+        + (len(uploads) if outcome.signature else 0),
         "seconds": {**phases, **outcome.seconds},
     }
 

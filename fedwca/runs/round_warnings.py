@@ -9,6 +9,7 @@ import torch
 
 from fedwca.federated.method import Method
 from fedwca.federated.round import Outcome
+from fedwca.results.low_trust import low_trust_note
 
 
 class WarnOnce:
@@ -44,6 +45,10 @@ class WarnOnce:
                 f"{method.label}: in round {record['round']} client {client}'s answer is refused ({why}); the "
                 "mean is made without it",
             )
+        note = low_trust_note(record.get("trust", ()))
+        # Whatever is played, it is the same source model that is asked.
+        if note and not any(kind.startswith("trust ") for kind in self.told):
+            self._once(f"trust {method.name}", note)
         if warning := outcome.notes.get("warning"):
             self._once(f"clusterer {method.name}", f"{method.label}: {warning}")
         if record["round"] == 0 and method.aggregator.grouping.needs_clusterer and len(outcome.labels) > 1:

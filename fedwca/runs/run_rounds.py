@@ -14,8 +14,9 @@ from fedwca.engine.randomness import Keys
 from fedwca.errors import Diverged
 from fedwca.federated.last_phase import close_last_phase, final_models, measure_shift, open_last_phase
 from fedwca.federated.method import Method
-from fedwca.federated.round import OpenRound, Outcome, SimulatedUpload, close_round, open_round
+from fedwca.federated.round import OpenRound, Outcome, close_round, open_round
 from fedwca.federated.server import Server
+from fedwca.federated.simulated_uploads import SimulatedUpload
 from fedwca.runs.checkpointer import RoundState
 from fedwca.runs.measure_newcomers import Newcomers, describe_accuracies, measure_delivered
 from fedwca.runs.reporter import Progress

@@ -26,11 +26,11 @@ def bytes_down(outcome: Outcome, method: Method, engine: Engine, first: bool) ->
 
 
 def bytes_up(outcome: Outcome, method: Method, engine: Engine) -> int:
-    """Bytes that all clients of a round send: their models with reports on those they received, extra values, and what
-    they say of the fresh mean.
+    """Bytes that all clients of a round send: their models with reports on those they received, extra values, what they
+    are grouped by, and what they say of the fresh mean.
     """
     one = next(iter(outcome.uploads.values()))
-    values = count_values(one.extras)
+    values = count_values(one.extras) + outcome.signature
     if method.aggregator.travels:
         values += engine.layout.width + count_values(one.report)
     said = 0 if outcome.evidence is None else len(outcome.evidence.asked) * outcome.evidence.values

@@ -18,5 +18,9 @@ def script(name: str) -> ModuleType:
         assert spec is not None
         assert spec.loader is not None
         sys.modules[key] = module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
+        sys.path.insert(0, str(BENCHMARKS))  # as for a script that is run: some import others
+        try:
+            spec.loader.exec_module(module)
+        finally:
+            sys.path.remove(str(BENCHMARKS))
     return sys.modules[key]

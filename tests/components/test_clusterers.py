@@ -46,6 +46,9 @@ class FakeSignatures:
     def styles(self, share: float, images: int) -> Tensor:
         return self.values
 
+    def moments(self, layers: str) -> Tensor:
+        return self.values
+
     def domains(self) -> Tensor:
         return self.truth
 

@@ -17,6 +17,7 @@ from fedwca.objectives.prototype_contrastive import PrototypeContrastive
 from fedwca.objectives.self_training import SelfTraining
 from fedwca.objectives.server_client_alignment import ServerClientAlignment
 from fedwca.objectives.shot import Shot
+from fedwca.objectives.strong_views import StrongViews
 
 every = pytest.mark.parametrize("objective", [objectives.build(name) for name in objectives.names()], ids=str)
 
@@ -42,6 +43,19 @@ def test_information_maximization_by_hand() -> None:
     assert float(Shot(eps=1e-15)(given)) == pytest.approx(expected, abs=1e-12)
     # With 1e-5 in the logarithms, each of the four terms p·log(p + eps) moves by about eps.
     assert float(Shot()(given)) == pytest.approx(expected, abs=5e-5)
+
+
+def test_strong_views_by_hand() -> None:
+    # Both rows (1/2, 1/2): L_IM is 0 and each cross-entropy log 2; the strong view (3/4, 1/4) costs log 4/3 or log 4.
+    plain, strong = logits_of([0.5, 0.5], [0.5, 0.5]), logits_of([0.75, 0.25], [0.75, 0.25])
+
+    def loss(*weights: float) -> float:
+        given = replace(batch(plain, [0, 1], list(weights)), view_logits={"strong": strong})
+        return float(StrongViews(plain=0.3, strong=2, eps=1e-15)(given))
+
+    assert loss(1, 1) == pytest.approx(0.3 * math.log(2) + (math.log(4 / 3) + math.log(4)))
+    assert loss(1, 0.5) == pytest.approx(0.3 * math.log(2) + 2 * math.log(4 / 3))  # labels that count in full alone
+    assert loss(0, 0) == pytest.approx(0, abs=1e-12)
 
 
 def test_cross_entropy_is_over_labelled_samples_only() -> None:

@@ -14,6 +14,7 @@ from fedwca.functional import prototype_labels
 from fedwca.pseudo_labelers import pseudo_labelers
 from fedwca.pseudo_labelers.argmax import Argmax
 from fedwca.pseudo_labelers.prototype import Prototype
+from fedwca.pseudo_labelers.trusted import Trusted
 from fedwca.pseudo_labelers.two_model import TwoModel
 
 from .fakes import predictions
@@ -219,3 +220,21 @@ def test_a_class_the_model_never_predicts_is_left_out_where_asked() -> None:
     assert Prototype(refine=0, min_count=9)({"start": model}, drawn(3)).labels.tolist() == [0, 1, 2]
     both = {"start": model, "cluster": model}
     assert TwoModel(refine=0, min_count=1)(both, drawn(3)).labels.tolist() == [0, 0, 2]
+
+
+def test_whom_trusted_trusts() -> None:
+    labeler = Trusted(least=0.5)
+    assert bool(labeler.trusts(facing(0, 1, 2, sure=9.0)))
+    assert not bool(labeler.trusts(facing(0, 0, 0, sure=9.0)))  # sure, but of one class
+    assert not bool(labeler.trusts(facing(0, 1, 2, sure=0.5)))  # unsure
+    assert bool(Trusted(measure="confidence").trusts(facing(0, 0, 0, sure=9.0)))
+    assert not bool(Trusted(least=2).trusts(facing(0, 1, 2, sure=99.0)))
+    assert labeler.selects_clients
+    assert not Prototype().selects_clients
+    assert (labeler.untrusted_weight, Trusted(untrusted="plain").untrusted_weight) == (0.0, 0.5)
+
+
+def test_trusted_labels_as_prototype_does_or_by_the_predicted_class() -> None:
+    models = {"start": predictions(3, 20)}
+    assert torch.equal(Trusted()(models, drawn(20)).labels, Prototype()(models, drawn(20)).labels)
+    assert torch.equal(Trusted(labels="predicted")(models, drawn(20)).labels, models["start"].logits.argmax(-1))

@@ -29,7 +29,7 @@ from fedwca.engine.stacked import engine as engines
 from fedwca.engine.stacked import worker as workers
 from fedwca.engine.stacked.mini_batches import StepSchedule
 from fedwca.engine.stacked.trials_together import StackedTrials
-from fedwca.federated import round as uploads
+from fedwca.federated import simulated_uploads as uploads
 from fedwca.federated.method import Method
 from fedwca.federated.round import OpenRound, init_server, open_round, run_round
 from fedwca.federated.server import Server

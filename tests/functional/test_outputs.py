@@ -10,6 +10,7 @@ from fedwca.errors import UsageError
 from fedwca.functional import (
     diversity_loss,
     information_maximization,
+    mutual_information,
     paired_distillation,
     prediction_divergence,
     prediction_entropy,
@@ -35,6 +36,15 @@ def test_both_add_up_to_information_maximization() -> None:
     for some in (None, mask):
         together = prediction_entropy(logits, some) + diversity_loss(logits, some)
         torch.testing.assert_close(together, information_maximization(logits, some, eps=0.0))
+
+
+def test_mutual_information_by_hand() -> None:
+    # Outputs (3/4, 1/4) and (1/4, 3/4): mean (1/2, 1/2), each entropy 2 - 3/4 log2 3 bits, of one bit there is.
+    logits = logs([0.75, 0.25], [0.25, 0.75])
+    assert mutual_information(logits).item() == pytest.approx(1 - (2 - 0.75 * math.log2(3)), abs=1e-12)
+    # Two classes of four: half of what there is to say, however sure.
+    assert mutual_information(100 * torch.eye(4)[:2]).item() == pytest.approx(0.5)
+    assert mutual_information(torch.zeros(3, 1)).item() == 0
 
 
 def test_their_extremes() -> None:

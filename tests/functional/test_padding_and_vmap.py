@@ -91,6 +91,7 @@ SCALARS: dict[str, Callable[[Data], Tensor]] = {
     "smoothed, unweighted": lambda d: F.smoothed_cross_entropy(d["logits"], d["labels"], mask=d["mask"]),
     "centroids": lambda d: F.class_centroids(d["features"], d["probabilities"], d["mask"]),
     "entropy": lambda d: F.prediction_entropy(d["logits"], d["mask"]),
+    "information": lambda d: F.mutual_information(d["logits"], d["mask"]),
     "diversity": lambda d: F.diversity_loss(d["logits"], d["mask"]),
     "divergence": lambda d: F.prediction_divergence(d["logits"], d["logits"].flip(-1), d["mask"]),
     "pairs": lambda d: F.paired_distillation(

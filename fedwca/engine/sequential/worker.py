@@ -115,7 +115,8 @@ class ClientWorker(Clock):
             for name in program.label_models(self.task, self.labels[0] is not None)
         }
         with torch.no_grad():
-            return program.make_targets(self.task, found, self._draws(purpose), self.labels[0])
+            trusted = None if self.task.trusted else torch.zeros((), dtype=torch.bool, device=self.images.device)
+            return program.make_targets(self.task, found, self._draws(purpose), self.labels[0], trusted)
 
     def _shared(self) -> dict[str, Tensor]:
         like = self.slot
@@ -144,6 +145,11 @@ class ClientWorker(Clock):
         task, training, context = self.task, self.task.training, self.context(blend)
         row = self.slot.copy_(self.received.mix(blend.start[0]))
         started = self.mark()
+        if task.idle:
+            self.replica.bind(row)
+            self.replica.recalibrate(self.images)
+            self.lap("train", started)
+            return [context.targets]
         step = 0
         self.replica.bind(row)
         self.replica.begin(training.trains)

@@ -73,7 +73,9 @@ class StackedEngine:
     def run(self, round: RoundWork[T]) -> list[T]:
         """As `fedwca.engine.interface.Engine.run` says; the step is taken by one slice after the other."""
         found: dict[int, T] = {}
-        for batch in self._batches(round.clients, self._train):
+        idle = {client: round.task(client).idle for client in round.clients}
+        apart = ([client for client in round.clients if idle[client] is rests] for rests in (False, True))
+        for batch in [batch for some in apart for batch in self._batches(some, self._train)]:
             found |= zip(batch.clients, round.step(self._worker(batch, round)), strict=True)
             for client in batch.clients:
                 round.done(client)

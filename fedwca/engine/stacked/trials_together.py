@@ -60,8 +60,8 @@ class StackedTrials(TrialsInTurn):
         super().__init__(engines)
 
     def run(self, rounds: Mapping[int, TrainingRound[T]]) -> dict[int, list[T]]:
-        """As `TrialsInTurn.run`; the rounds' ways of training are the same."""
-        if len(rounds) < 2:
+        """As `TrialsInTurn.run`; the rounds' ways of training are the same. In turn where some clients do not train."""
+        if len(rounds) < 2 or any(own.task(client).idle for own in rounds.values() for client in own.clients):
             return super().run(rounds)
         workers, blends = [], []
         for i, own in rounds.items():

@@ -210,6 +210,11 @@ class StackedWorker(Clock):
         labels = self.batch.padded_labels()
         return {} if labels is None else {"labels": labels}
 
+    def _trusted(self) -> dict[str, Tensor]:
+        """Which of the clients are trusted ``[G, 1]`` as an entry of a tree; nothing where all are."""
+        trusted = [task.trusted for task in self.tasks]
+        return {} if all(trusted) else {"trusted": to_device(torch.tensor(trusted)[:, None], self._device)}
+
     def _shared(self) -> dict[str, Tensor]:
         """What the server shares of uploads, where and as models are."""
         like = self.bank
@@ -233,12 +238,12 @@ class StackedWorker(Clock):
 
         def one(tree: dict[str, Any]) -> dict[str, Any]:
             said = {name: Predictions(*both) for name, both in tree["said"].items()}
-            targets, observed = program.make_targets(task, said, tree["draws"], tree.get("labels"))
+            targets, observed = program.make_targets(task, said, tree["draws"], tree.get("labels"), tree.get("trusted"))
             return {"targets": targets_tree(targets), "observed": observed}
 
         said = {name: (p.logits, p.features) for name, p in found.items()}
         with torch.no_grad():
-            tree = {"said": said, "draws": self._draws(purpose), **labels}
+            tree = {"said": said, "draws": self._draws(purpose), **labels, **self._trusted()}
             parts = self._each(f"labels by {task.labeler.name!r}", one, tree)
         return join_trees([part["targets"] for part in parts]), join_trees([part["observed"] for part in parts])
 
@@ -259,6 +264,9 @@ class StackedWorker(Clock):
         """Label and train for one round; the trained models are left in the bank."""
         context = self.context(blend)
         started, models = self.mark(), self.received.mix(blend.start)
+        if self.task.idle:  # as all of them are then
+            self.batch.recalibrate(models)
+            return self.keep(models, context.targets, started)
 
         def relabel(epoch: int, moved: Tensor) -> dict[str, Any]:
             return dict(zip(("targets", "observed"), self.label(blend, f"partners {epoch}", moved), strict=True))

@@ -182,7 +182,7 @@ function select(text, entries, changed) {
   return [make("label", {}, `${text} `, found), found];
 }
 
-const COLUMNS = ["client", "domain", "cluster", "before (%)", "after (%)", "change", "pseudo-labels right (%)", "models agree (%)", "dropped images"];
+const COLUMNS = ["client", "domain", "cluster", "before (%)", "after (%)", "change", "pseudo-labels right (%)", "models agree (%)", "dropped images", "trust"];
 
 function clients(box, run) {
   const methods = run.methods.map((m, i) => [i, m.label]).reverse();
@@ -203,10 +203,10 @@ function clients(box, run) {
     run.domains.forEach((domain, k) => {
       const before = value("accuracy", k, 0), after = value("accuracy", k), agree = value("agreement", k);
       const numbers = [value("labels", k), before, after, before === null || after === null ? null : after - before,
-        value("pseudo_label_accuracy", k), agree === null ? null : 100 * agree, value("dropped", k)];
+        value("pseudo_label_accuracy", k), agree === null ? null : 100 * agree, value("dropped", k), data.trust.find((own) => own)?.[k] ?? null];
       const button = make("button", { type: "button", class: "client" }, `client ${k}`);
       const row = make("tr", {}, make("th", { scope: "row", class: "text", "data-value": k }, button), make("td", { class: "text" }, domain),
-        ...numbers.map((v, i) => make("td", { class: "number", ...(v === null ? {} : { "data-value": v }) }, (i === 3 && v > 0 ? "+" : "") + shown(v, i === 0 || i === 6 ? 0 : 1))));
+        ...numbers.map((v, i) => make("td", { class: "number", ...(v === null ? {} : { "data-value": v }) }, (i === 3 && v > 0 ? "+" : "") + shown(v, i === 7 ? 2 : i === 0 || i === 6 ? 0 : 1))));
       button.addEventListener("click", () => {
         for (const other of body.rows) other.setAttribute("aria-selected", String(other === row));
         one(k, domain, data);

@@ -15,7 +15,7 @@ from fedwca.results.table_rows import Record, accuracy_of_all, deviation
 
 MOST = 400_000
 """Numbers about single clients in one page, over all runs; runs beyond it are left out of the drill-down."""
-FIELDS = ("accuracy", "accuracy_local", "pseudo_label_accuracy", "agreement", "dropped", "labels", "weights")
+FIELDS = ("accuracy", "accuracy_local", "pseudo_label_accuracy", "agreement", "dropped", "trust", "labels", "weights")
 
 
 def page_data(runs: Sequence[Run], names: Sequence[str]) -> list[dict[str, Any]]:

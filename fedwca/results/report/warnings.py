@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from fedwca.data.metrics import mean
 from fedwca.results.last_phase_notes import last_phase_notes
+from fedwca.results.low_trust import low_trust_note, name_clients
 from fedwca.results.read_run import Run
 from fedwca.results.table_rows import Record
 
@@ -27,6 +28,10 @@ def run_warnings(run: Run) -> list[str]:
     if not run.records and run.results:
         found.append("rounds.jsonl is not in the folder, so there is nothing here about single rounds or clients.")
     found += [f"{sentence}." for sentence in last_phase_notes(run.records, run.labels)]
+    # Every method asks the same source models about the same images.
+    asked = {(record["source_model"], record["trial"]): record["trust"] for record in run.records if "trust" in record}
+    if note := low_trust_note([mean(values) for values in zip(*asked.values(), strict=True)]):
+        found.append(f"{note[0].upper()}{note[1:]}.")
     for name, label in run.labels.items():
         records = run.rounds(name)
         found += [f"{label}: {text}" for text in _of(records, run.first_model)]
@@ -49,20 +54,13 @@ def _where(record: Record) -> str:
     return f"round {record['round'] + 1} of model {record['source_model']}, trial {record['trial']}"
 
 
-def _clients(clients: Sequence[int], most: int = 6) -> str:
-    """Some numbers as words: ``client 3``, ``clients 1, 2 and 4 more``."""
-    shown = ", ".join(map(str, clients[:most]))
-    more = f" and {len(clients) - most} more" if len(clients) > most else ""
-    return f"client{'s' * (len(clients) > 1)} {shown}{more}"
-
-
 def _collapsed(records: Sequence[Record]) -> Iterator[str]:
     """Label entropy 0: one label for every image."""
     hits = [(record, k) for record in records for k, h in enumerate(record.get("label_entropy", ())) if h == 0]
     if hits:
         who = sorted({k for _, k in hits})
         yield (
-            f"{_clients(who)} gave all images one label (collapsed classes), first in {_where(hits[0][0])}. "
+            f"{name_clients(who)} gave all images one label (collapsed classes), first in {_where(hits[0][0])}. "
             "Training on such labels cannot help."
         )
 
@@ -86,7 +84,7 @@ def _divided(records: Sequence[Record]) -> Iterator[str]:
     if hits:
         who = sorted({k for _, k in hits})
         yield (
-            f"similarities of {_clients(who)} were divided by a number that is not above 0, first in "
+            f"similarities of {name_clients(who)} were divided by a number that is not above 0, first in "
             f"{_where(hits[0][0])}: the rule may then prefer the worse label (decisions, A13)."
         )
 
@@ -121,7 +119,7 @@ def _tied(records: Sequence[Record]) -> Iterator[str]:
         close = [k for k, margin in enumerate(margins) if margin is not None and margin <= CLOSE]
         if close:
             yield (
-                f"the second neighbour of {_clients(close)} is at most {100 * (CLOSE - 1):.0f} % farther than the "
+                f"the second neighbour of {name_clients(close)} is at most {100 * (CLOSE - 1):.0f} % farther than the "
                 f"first ({_where(record)}): a small change may group them otherwise."
             )
             return
@@ -140,6 +138,6 @@ def _dropped(records: Sequence[Record]) -> Iterator[str]:
     if hits:
         who = sorted({k for _, k in hits})
         yield (
-            f"{_clients(who)} found no partner to mix with for most images the models disagree on and dropped more "
+            f"{name_clients(who)} found no partner to mix with for most images the models disagree on and dropped more "
             f"than a tenth of all, first in {_where(hits[0][0])}."
         )

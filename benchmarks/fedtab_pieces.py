@@ -1,0 +1,126 @@
+"""What the test of FedTAB is made of (docs/fedtab.md): its pieces, its rows, and clients of few classes; no script."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedwca.data.dataset import FederatedDataset
+from fedwca.data.metrics import Metrics
+from fedwca.data.partition import ClientImages, Federation
+from fedwca.functional import dirichlet_partition
+from fedwca.partitions.domains import Domains
+
+MAIN = ["fedtab", "fedwca", "fedscal", "one_hot", "fedavg", "local", "source_only", "source_ada_bn"]
+SHOT_LABELS = "renew=epoch,min_count=1,append_one=true,normalize_first=true"
+ABLATIONS = [
+    "no gate=fedtab/pseudo_labeler=prototype",
+    "untrusted plain=fedtab/pseudo_labeler=trusted:untrusted=plain",
+    "gated FedAvg=fedavg/pseudo_labeler=trusted/objectives=strong_views",
+    "gated WCA=wca/clusterer=ada_bn/pseudo_labeler=trusted/objectives=strong_views",
+    "first layers=fedtab/clusterer=finch",
+    "true clusters=fedtab/clusterer=true",
+    "no strong views=fedtab/objectives=shot:lam=1.3",
+    "least 4 tenths=fedtab/pseudo_labeler=trusted:least=0.4",
+    "least 6 tenths=fedtab/pseudo_labeler=trusted:least=0.6",
+    "confidence=fedtab/pseudo_labeler=trusted:measure=confidence",
+    "predicted class=fedtab/pseudo_labeler=trusted:labels=predicted",
+    f"gated FedSCAl=fedscal/pseudo_labeler=trusted:{SHOT_LABELS}",
+]
+DIGITS: dict[str, Any] = {"dataset": "digit_five", "clients": 4, "samples": 400, "rounds": 10, "epochs": 5}
+EMBEDDED: dict[str, Any] = {**DIGITS, "dataset": "digits_mini", "lr": 0.003}
+PACS: dict[str, Any] = {**DIGITS, "dataset": "pacs", "clients": 3, "samples": 240, "lr": 0.001}
+DIGIT_SOURCES = ("synth", "mnistm", "mnist", "usps")
+EMBEDDED_SOURCES = ("handwritten", "photo", "printed", "street", "neon")
+PACS_SOURCES = ("art_painting", "cartoon", "photo", "sketch")
+SMALL: dict[str, Any] = {"clients": 2, "samples": 40, "rounds": 1, "epochs": 1}
+"""To rehearse a piece."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One source, one seed, all rows."""
+
+    kind: str
+    source: str
+    seed: int
+    settings: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """As it is asked for, and its folder is called."""
+        rate = f"-{self.settings['lr']:g}" if self.kind == "digits" else ""
+        return f"{self.kind}-{self.source}-{self.seed}{rate}"
+
+    def runs(self) -> dict[str, dict[str, Any]]:
+        """Settings of its run folders by name: all rows of one way of training are in one run."""
+        own = {**self.settings, "source": self.source, "seed": self.seed, "composed": False}
+        return {
+            "main": {**own, "baselines": [*MAIN, *ABLATIONS]},
+            "recalibrated": {**own, "baselines": ["recalibrated FedWCA=fedwca"], "batch_norm": "recalibrated"},
+            "twice": {
+                **own,
+                "baselines": ["FedWCA twice the epochs=fedwca", "One-hot twice the epochs=one_hot"],
+                "epochs": 2 * own["epochs"],
+            },
+        }
+
+
+def pieces() -> Iterator[Piece]:
+    """All of the test."""
+    for rate, seed, source in product((0.003, 0.001), range(10, 15), DIGIT_SOURCES):
+        yield Piece("digits", source, seed, {**DIGITS, "lr": rate})
+    for seed, source in product(range(110, 115), EMBEDDED_SOURCES):
+        yield Piece("embedded", source, seed, EMBEDDED)
+    for seed, source in product(range(10, 13), PACS_SOURCES):
+        yield Piece("pacs", source, seed, PACS)
+    for seed, source in product(range(10, 15), DIGIT_SOURCES):
+        yield Piece("skewed", source, seed, {**DIGITS, "lr": 0.003, "partition": "skewed_domains"})
+
+
+class SkewedDomains(Domains):
+    """As `Domains`, but each class of a domain is cut among its clients in shares from Dir(0.3).
+
+    `benchmarks/fedtab.py` registers it as ``skewed_domains``.
+    """
+
+    label = "unlabeled clients of few classes"
+
+    alpha: float = 0.3
+    """Of the Dirichlet distribution."""
+    least: int = 20
+    """Images that each client has; shares are drawn again until it does."""
+
+    def __call__(
+        self,
+        dataset: FederatedDataset,
+        domain: str,
+        *,
+        clients: int,
+        samples: int | None,
+        seed: int,
+        published: bool = False,
+    ) -> Federation:
+        """See `Domains`."""
+        images, train, test, owners = [], [], [], []
+        for number, own in enumerate(dataset.domains.values()):
+            if own.name == dataset.domain(domain).name:
+                continue
+            random = np.random.default_rng([seed, number])
+            dealt = dirichlet_partition(own.labels, clients, self.alpha, random)
+            while min(map(len, dealt)) < self.least:
+                dealt = dirichlet_partition(own.labels, clients, self.alpha, random)
+            for places in dealt:
+                kept = random.permutation(places)[:samples]
+                shown, hidden = np.split(kept, [len(kept) - round(0.2 * len(kept))])
+                pixels = [torch.from_numpy(np.asarray(own.images[x])).permute(0, 3, 1, 2) for x in (shown, hidden)]
+                images.append(ClientImages(pixels[0], pixels[0][:0], pixels[1]))
+                train.append(torch.from_numpy(own.labels[shown]))
+                test.append(torch.from_numpy(own.labels[hidden]))
+                owners.append(own.name)
+        return Federation(tuple(images), Metrics(tuple(owners), tuple(train), tuple(test)))

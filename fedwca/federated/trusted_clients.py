@@ -1,0 +1,79 @@
+"""Which clients may train towards labels, and whose models are averaged then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from fedwca.core.interfaces import PseudoLabeler
+from fedwca.core.messages import Offer, Predictions
+from fedwca.engine.client_task import Task
+from fedwca.engine.device_copy import to_host_async
+from fedwca.engine.interface import ClientWork, Engine, SingleStep
+from fedwca.functional import mutual_information
+
+TRUSTED = "trusted"
+"""How a server's state calls the clients that are trusted ``[K]`` bool; not there where nobody is asked."""
+
+
+def measure_trust(predictions: Sequence[Predictions]) -> Tensor:
+    """What a model's outputs on each client's images say of the class ``[K]`` float64, from 0 to 1.
+
+    Args:
+        predictions: of the source model, one a client.
+    """
+    return torch.stack([mutual_information(own.logits.double()) for own in predictions])
+
+
+def find_trusted(
+    labeler: PseudoLabeler,
+    engine: Engine,
+    offer: Offer,
+    rows: Tensor,
+    task: Callable[[int], Task],
+    clients: Sequence[int],
+) -> Tensor | None:
+    """Clients ``[K]`` bool that a labeler trusts, by a pass of the first model they are sent; others are trusted too.
+
+    Args:
+        labeler: decides.
+        engine: has the clients' images.
+        offer: the model that is asked: the source model.
+        rows: that the offer is mixtures of ``[R, P]``.
+        task: what each client is to do.
+        clients: those without labels that take part.
+
+    Returns:
+        None where the labeler trusts everybody, so that nobody is asked.
+    """
+    if not labeler.selects_clients:
+        return None
+
+    def ask(work: ClientWork) -> list[Tensor]:
+        with torch.no_grad():
+            return [to_host_async(labeler.trusts(own)) for own in work.outputs(work.own)]
+
+    found = torch.ones(len(engine.images), dtype=torch.bool)
+    for client, own in zip(clients, engine.run(SingleStep(offer, rows, task, clients, ask)), strict=True):
+        found[client] = own
+    return found
+
+
+def averaged_clients(labels: Tensor, present: Tensor, trusted: Tensor | None) -> Tensor:
+    """Clients ``[K]`` bool whose models are averaged: of a group with trusted ones those alone, of others all.
+
+    Args:
+        labels: group of each client ``[K]``.
+        present: clients that took part ``[K]`` bool.
+        trusted: ``[K]`` bool, absent ones included; None: all are.
+
+    >>> groups, here = torch.tensor([0, 0, 1, 1, 2]), torch.tensor([True, True, True, False, True])
+    >>> averaged_clients(groups, here, torch.tensor([True, False, False, True, False])).tolist()
+    [True, False, False, False, True]
+    """
+    if trusted is None:
+        return present
+    has = torch.zeros(int(labels.max()) + 1, dtype=torch.bool).index_fill(0, labels[trusted], True)
+    return present & (trusted | ~has[labels])

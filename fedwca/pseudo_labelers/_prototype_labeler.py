@@ -1,0 +1,48 @@
+"""Fields of prototype labels, and what is made of them: shared by labelers that label every image so, unmixed."""
+
+from __future__ import annotations
+
+import torch
+from pydantic import NonNegativeInt
+from torch import Tensor
+
+from fedwca.core.interfaces import PseudoLabeler
+from fedwca.core.messages import Predictions, Targets
+from fedwca.functional import prototype_labels
+
+
+class PrototypeLabeler(PseudoLabeler):
+    """A labeler by the nearest feature prototype."""
+
+    refine: NonNegativeInt = 1
+    """How often prototypes are recomputed from one-hot labels."""
+    append_one: bool = False
+    """Append a constant 1 to every feature first, as SHOT's code does."""
+    normalize_first: bool = False
+    """Average unit feature vectors instead of raw ones, as SHOT's code does."""
+    min_count: NonNegativeInt = 0
+    """Samples a class must be predicted for to be assigned; 1 as in SHOT's code for objects, 0 for no such rule."""
+
+    @property
+    def mixes(self) -> bool:
+        """Images stay as they are."""
+        return False
+
+    def nearest_prototypes(self, predictions: Predictions, mask: Tensor | None) -> Tensor:
+        """Classes ``[N]`` of the nearest prototypes by cosine."""
+        labels, _, _ = prototype_labels(
+            predictions.features,
+            predictions.probabilities,
+            mask,
+            refine=self.refine,
+            append_one=self.append_one,
+            normalize_first=self.normalize_first,
+            min_count=self.min_count,
+        )
+        return labels
+
+    def whole_targets(self, predictions: Predictions, labels: Tensor) -> Targets:
+        """Labels ``[N]`` at full weight, unmixed."""
+        ones = torch.ones_like(predictions.features[:, 0])
+        partners = torch.arange(len(labels), device=labels.device)
+        return Targets(labels, ones, partners, torch.zeros_like(ones), torch.ones_like(labels, dtype=torch.bool))

@@ -1,0 +1,35 @@
+"""Which clients the source model knows little about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+LOW_TRUST = 0.5
+"""Below this share of all that outputs can say of the class, most labels were wrong wherever it was measured."""
+
+
+def low_trust_note(trust: Sequence[float]) -> str:
+    """A sentence on the clients whose ``trust`` in the record of round 0 is low; empty where none is.
+
+    >>> low_trust_note([0.7, 0.2, float("nan")])
+    'the source model says little about client 1: its labels are likely wrong; self-training may harm it'
+    """
+    low = [k for k, value in enumerate(trust) if value < LOW_TRUST]
+    if not low:
+        return ""
+    one = len(low) == 1
+    return (
+        f"the source model says little about {name_clients(low)}: {'its' if one else 'their'} labels are likely wrong; "
+        f"self-training may harm {'it' if one else 'them'}"
+    )
+
+
+def name_clients(clients: Sequence[int], most: int = 6) -> str:
+    """Some numbers as words.
+
+    >>> name_clients([3]), name_clients([1, 2, 4], most=2)
+    ('client 3', 'clients 1, 2 and 1 more')
+    """
+    shown = ", ".join(map(str, clients[:most]))
+    more = f" and {len(clients) - most} more" if len(clients) > most else ""
+    return f"client{'s' * (len(clients) > 1)} {shown}{more}"

@@ -1,0 +1,90 @@
+"""The test of FedTAB: its pieces compose, its stress deals few classes, and its tables follow the rules."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedwca.config.compose_methods import compose
+from fedwca.config.run_config import RunConfig
+from fedwca.data.dataset import Domain, FederatedDataset
+
+from .scripts import script
+
+pieces = script("fedtab_pieces")
+tables = script("fedtab_tables")
+
+
+def test_every_row_can_be_composed() -> None:
+    methods = compose(RunConfig(baselines=(*pieces.MAIN, *pieces.ABLATIONS), composed=False))
+    assert len({method.label for method, _ in methods}) == len(methods) == 20
+    gated = {method.label for method, _ in methods if method.pseudo_labeler.selects_clients}
+    assert {"FedTAB", "gated FedAvg", "gated WCA", "gated FedSCAl", "Source + AdaBN"} <= gated
+    assert "no gate" not in gated
+
+
+def test_pieces() -> None:
+    every = [piece.name for piece in pieces.pieces()]
+    assert len(set(every)) == len(every) == 40 + 25 + 12 + 20
+    assert {"digits-usps-14-0.001", "embedded-neon-110", "pacs-sketch-12", "skewed-synth-10"} <= set(every)
+    (piece,) = (piece for piece in pieces.pieces() if piece.name == "digits-synth-10-0.003")
+    runs = piece.runs()
+    assert [(name, run["epochs"], run.get("batch_norm")) for name, run in runs.items()] == [
+        ("main", 5, None),
+        ("recalibrated", 5, "recalibrated"),
+        ("twice", 10, None),
+    ]
+
+
+def test_clients_of_few_classes() -> None:
+    labels = np.arange(400) % 10
+    images = np.zeros((400, 32, 32, 3), np.uint8)
+    domains = {name: Domain(name, images, labels) for name in ("a", "b", "c")}
+    dataset = FederatedDataset("toy", tuple("0123456789"), domains)
+    found = pieces.SkewedDomains()(dataset, "b", clients=3, samples=50, seed=1)
+    assert found.metrics.domains == ("a",) * 3 + ("c",) * 3
+    sizes = [len(client.train) + len(client.test) for client in found.clients]
+    assert min(sizes) >= 20
+    assert max(sizes) <= 50
+    shares = [np.bincount(own, minlength=10).max() / len(own) for own in found.metrics._train_labels]
+    assert max(shares) > 0.3  # of ten classes alike a tenth each
+
+
+def write(folder: Path, own: float, rival: float) -> None:
+    for piece in pieces.pieces():
+        if piece.kind != "digits" or piece.settings["lr"] != 0.003:
+            continue
+        accuracy = {"FedTAB": own, "Source + AdaBN": 50.0, "FedWCA": rival, "FedSCAl": 40.0}
+        accuracy |= {"FedWCA twice the epochs": rival, "One-hot twice the epochs": 41.0}
+        wobble = piece.seed / 100
+        methods = {
+            label: {"accuracy": [mean + (label == "FedTAB") * wobble, mean], "bytes": 2e6, "seconds": 3.0}
+            for label, mean in accuracy.items()
+        }
+        found = {"kind": "digits", "source": piece.source, "seed": piece.seed, "lr": 0.003, "methods": methods}
+        found |= {"domains": ["x", "y"], "trusted": [True, False], "right": [80.0, 60.0]}
+        (folder / f"{piece.name}.json").write_text(json.dumps(found))
+
+
+def test_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    assert tables.results() == tables.NOTHING
+    write(tmp_path, 60.0, 55.0)
+    page = tables.results()
+    assert "**Digits, learning rate 0.003**, n = 5 seeds" in page
+    assert "| FedWCA | 55.0 | +5.1 (+5.1 to +5.1) | 55.0 | 0 | 2 | 3 |" in page
+    assert "Primary comparison: above FedWCA and FedSCAl, both intervals exclude 0." in page
+    assert "within a point or above: none." in page
+    assert "The gate is wrong in 20 of 40 pairs of domains, and stops 20." in page
+    assert "below Source + AdaBN in 0 of 5 seeds." in page
+    write(tmp_path, 47.0, 46.5)
+    page = tables.results()
+    assert "within a point or above: FedWCA twice the epochs." in page
+    assert "below Source + AdaBN in 5 of 5 seeds." in page
+    write(tmp_path, 45.0, 46.0)
+    assert "not shown to be above both." in tables.results()
+    (tmp_path / "digits-synth-10-0.003.json").unlink()
+    assert "(seeds are missing)" in tables.results()

@@ -1,0 +1,109 @@
+"""Clients that say once whether they are trusted, and upload what they are grouped by."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from fedwca.clusterers.ada_bn import AdaBN
+from fedwca.core.network import Network
+from fedwca.data.partition import ClientImages
+from fedwca.deploy.deployable_checks import require_covered
+from fedwca.deploy.in_process import run_in_process
+from fedwca.deploy.state_files import resume_session, save_session
+from fedwca.deploy.wire_messages import MOMENTS, Parcel
+from fedwca.errors import UsageError
+from fedwca.functional import mutual_information
+from fedwca.objectives.strong_views import StrongViews
+from fedwca.pseudo_labelers.trusted import Trusted
+
+from .conftest import Federation, composed
+
+
+@pytest.fixture
+def gated(network: Network, images: list[ClientImages]) -> Federation:
+    """Two of four clients are trusted; clusters by moments."""
+    network.eval()
+    with torch.no_grad():
+        found = [mutual_information(network(network.prepare(own.train))[0].double()) for own in images]
+    least = float(torch.stack(found).sort().values[1:3].mean())
+    method = replace(
+        composed("one_hot"), pseudo_labeler=Trusted(least=least), objectives=(StrongViews(),), clusterer=AdaBN()
+    )
+    return Federation(method, network, images, {})
+
+
+def test_same_models_as_the_engine(gated: Federation) -> None:
+    session = gated.session(alone="warn")
+    up: list[Parcel] = []
+    run_in_process(session, gated.clients(), 3, lambda client, parcel: up.append(parcel) or parcel)  # type: ignore[func-returns-value]
+    expected = gated.simulated(3)
+    assert int(expected.state["trusted"].sum()) == 2
+    assert torch.equal(session.state.server.state["trusted"], expected.state["trusted"])
+    assert torch.equal(session.state.server.state["labels"], expected.state["labels"])
+    assert torch.allclose(session.state.server.rows, expected.rows, atol=1e-5)
+    # Moments of 16 features and a bit, once.
+    assert [parcel.extras[MOMENTS].shape for parcel in up[:4]] == [(32,)] * 4
+    assert not any(parcel.extras for parcel in up[4:])
+    assert [parcel.notes["trusted"] for parcel in up[:4]] == expected.state["trusted"].int().tolist()
+    assert not any("trusted" in parcel.notes for parcel in up[4:])
+
+
+@pytest.mark.parametrize(
+    ("forge", "sentence"),
+    [
+        (lambda p: replace(p, extras={}), "uploads no clusterer.moments"),
+        (lambda p: replace(p, extras={MOMENTS: 1e3 + p.extras[MOMENTS]}), "right is at most 566"),
+        (lambda p: replace(p, extras={MOMENTS: p.extras[MOMENTS][:-1]}), "right is torch.float32 of (32,)"),
+        (lambda p: replace(p, notes={**p.notes, "trusted": 7}), "says 7 of whether it may train; right is 0 or 1"),
+    ],
+)
+def test_what_does_not_fit_is_refused(gated: Federation, forge, sentence: str) -> None:  # type: ignore[no-untyped-def]
+    session, (client, *_) = gated.session(alone="warn"), gated.clients()
+    session.admit("client-0", 0)
+    assert sentence in session.receive(0, forge(client.handle(session.open([0])[0])))
+
+
+def test_who_comes_late_says_it_then_and_is_placed_by_moments(gated: Federation, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    session, clients = gated.session(alone="warn"), gated.clients()
+    run_in_process(session, clients[:3], 1, available=lambda round: range(3))
+    save_session(session, tmp_path / "state.safetensors")
+    session = gated.session(alone="warn")
+    resume_session(session, tmp_path / "state.safetensors")
+    run_in_process(session, clients, 3, available=lambda round: range(4))
+    server = session.state.server
+    assert server.state["trusted"].tolist() == gated.simulated(1).state["trusted"].tolist()
+    assert bool(torch.isfinite(server.rows).all())
+    assert all(client.final is not None for client in clients)
+
+
+def test_a_client_does_not_change_what_it_said(gated: Federation) -> None:
+    session = gated.session(alone="warn")
+
+    def wire(client: int, parcel: Parcel) -> Parcel:
+        return replace(parcel, notes={**parcel.notes, "trusted": 1}) if parcel.round else parcel
+
+    run_in_process(session, gated.clients(), 2, wire)
+    assert int(session.state.server.state["trusted"].sum()) == 2
+
+
+def test_noise_does_not_cover_moments(gated: Federation) -> None:
+    with pytest.raises(UsageError, match="with this clusterer a client also uploads moments to be grouped by"):
+        require_covered(gated.session(alone="warn").composition)
+    method = replace(composed("fedavg"), pseudo_labeler=Trusted())
+    alone = Federation(method, gated.network, gated.images, {})
+    with pytest.raises(UsageError, match="with pseudo-labeler 'trusted' a client also uploads whether"):
+        require_covered(alone.session().composition)
+
+
+def test_moments_nobody_asks_for(gated: Federation) -> None:
+    class Silent(AdaBN):
+        @property
+        def norm_layers(self) -> None:
+            return None
+
+    built = replace(gated, method=replace(gated.method, clusterer=Silent()))
+    with pytest.raises(UsageError, match="that it does not name in norm_layers"):
+        built.session()

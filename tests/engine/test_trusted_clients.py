@@ -1,0 +1,166 @@
+"""Clients that are not trusted do not train, on either engine; what they keep and what is averaged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from fedwca.clusterers.ada_bn import AdaBN
+from fedwca.config.compose_methods import compose
+from fedwca.config.run_config import RunConfig
+from fedwca.core.interfaces import Clusterer
+from fedwca.core.messages import Signatures
+from fedwca.engine.input_moments import count_moments, measure_moments
+from fedwca.engine.randomness import Keys
+from fedwca.engine.sequential.engine import SequentialEngine
+from fedwca.engine.stacked import StackedEngine
+from fedwca.engine.stacked.trials_together import StackedTrials
+from fedwca.federated.method import Method
+from fedwca.federated.round import init_server, open_round, run_round
+from fedwca.functional import mutual_information
+from fedwca.models.resnet18 import ResNet18
+from fedwca.pseudo_labelers.trusted import Trusted
+
+from .test_stacked import DOMAINS, TRAINING, clients, compare, lenet, rounds
+
+
+def trust() -> Tensor:
+    """Of each client, by the source model alone ``[K]``."""
+    network = lenet().eval()
+    with torch.no_grad():
+        return torch.stack([mutual_information(network(network.prepare(own.train))[0]) for own in clients()])
+
+
+class Paired(Clusterer):
+    """The surest client with the least sure one, the two others."""
+
+    def __call__(self, signatures: Signatures) -> Tensor:
+        order = trust().argsort()
+        return torch.ones(4, dtype=torch.int64).index_fill(0, order[[0, 3]], 0)
+
+
+def gated(**fields: object) -> Method:
+    """FedTAB where the surest client alone is trusted."""
+    method = compose(RunConfig(baselines=("fedtab",)))[0][0]
+    least = float(trust().sort().values[2:].mean())
+    return replace(method, pseudo_labeler=Trusted(least=least, **fields), clusterer=Paired())  # type: ignore[arg-type]
+
+
+def engine() -> SequentialEngine:
+    return SequentialEngine(lenet(), clients(), "cpu", 1)
+
+
+@pytest.mark.parametrize(
+    "fields", [{}, {"untrusted": "plain"}, {"renew": "epoch", "labels": "predicted"}], ids=lambda given: str(given)
+)
+def test_both_engines_do_the_same(fields: dict[str, object]) -> None:
+    compare(engine(), StackedEngine(lenet(), clients(), workers=3), gated(**fields))
+
+
+def test_the_gate() -> None:
+    loop, method = engine(), gated()
+    layout, source = loop.layout, loop.layout.read(loop.network)
+    server, (first, second) = rounds(loop, method)
+    best, worst = int(trust().argmax()), int(trust().argmin())
+    others = [k for k in range(4) if k not in (best, worst)]
+    assert first.trusted is not None
+    assert first.trusted.nonzero().flatten().tolist() == [best]
+    assert torch.equal(server.state["trusted"], first.trusted)
+    for client, upload in first.uploads.items():
+        assert float(upload.notes["trust"]) == pytest.approx(float(trust()[client]), abs=1e-12)
+        assert bool((upload.targets.weights == (1 if client == best else 0)).all())
+        assert "trust" not in second.uploads[client].notes
+    # Parameters of a client that does not train are those it was sent; its statistics are its images'.
+    for client in others:
+        assert torch.equal(loop.bank[client, : layout.trained], source[: layout.trained])
+        network = lenet().train()
+        network.norm.momentum = 1.0
+        with torch.no_grad():
+            network(network.prepare(clients()[client].train))
+        found = torch.cat([network.norm.running_mean, network.norm.running_var])
+        torch.testing.assert_close(loop.bank[client, layout.trained :], found)
+    assert not torch.equal(loop.bank[best, : layout.trained], source[: layout.trained])
+    # A cluster with somebody trusted is averaged over those alone; in another, nobody trains and statistics are mixed.
+    labels = second.labels
+    torch.testing.assert_close(server.rows[labels[best]], loop.bank[best])
+    torch.testing.assert_close(server.rows[labels[others[0]]], loop.bank[others].mean(0))
+    torch.testing.assert_close(loop.bank[worst, : layout.trained], rows_before(method)[labels[worst], : layout.trained])
+
+
+def rows_before(method: Method) -> Tensor:
+    """The server's rows after round 0."""
+    return rounds(engine(), method, 1)[0].rows
+
+
+def test_a_cluster_whose_trusted_client_is_absent_keeps_its_model() -> None:
+    loop, method, best = engine(), gated(), int(trust().argmax())
+    server, _ = rounds(loop, method, 1)
+    kept = server.rows.clone()
+    for number in range(1, 6):
+        server, outcome = run_round(number, server, method, loop, TRAINING, Keys(0), DOMAINS, participation=0.5)
+        if best not in outcome.uploads:
+            break
+        kept = server.rows.clone()
+    assert best not in outcome.uploads
+    cluster = int(outcome.labels[best])
+    assert torch.equal(server.rows[cluster], kept[cluster])
+
+
+def test_rounds_go_on_from_what_a_checkpoint_holds() -> None:
+    method, whole = gated(), engine()
+    server, _ = rounds(whole, method, 3)
+    loop = engine()
+    before, _ = rounds(loop, method, 1)
+    again, bank = engine(), loop.bank.clone()
+    init_server(again)
+    again.bank.copy_(bank)
+    state = {name: value.clone() for name, value in before.state.items()}
+    before = replace(before, rows=before.rows.clone(), state=state)
+    for number in (1, 2):
+        before, _ = run_round(number, before, method, again, TRAINING, Keys(0), DOMAINS)
+    assert torch.equal(before.rows, server.rows)
+    assert torch.equal(again.bank, whole.bank)
+
+
+def test_trials_that_go_together_do_the_same() -> None:
+    method = gated()
+    together = StackedTrials([lenet(), lenet()], [clients(), clients()])
+    servers = [init_server(one) for one in together.engines]
+    turns = {
+        i: open_round(0, servers[i], method, one, TRAINING, Keys(0), DOMAINS) for i, one in enumerate(together.engines)
+    }
+    together.run(turns)
+    loop = engine()
+    rounds(loop, method, 1)
+    for one in together.engines:
+        assert float((one.bank - loop.bank).abs().max()) < 1e-9
+
+
+@pytest.mark.parametrize("layers", ["bottleneck", "all"])
+def test_moments_by_hand(layers: str) -> None:
+    network = ResNet18.model_validate({"weights": "none", "side": 32, "bottleneck": 8}).build(3, seed=1).double()
+    images = clients()[0].train
+    found = measure_moments(network, images, layers)  # type: ignore[arg-type]
+    assert len(found) == count_moments(network, layers)  # type: ignore[arg-type]
+    with torch.no_grad():
+        z = network.bottleneck(network.backbone(network.prepare(images), []))
+    # Fresh statistics are mean 0 and variance 1.
+    expected = torch.cat([z.mean(0), (z.var(0, correction=0) + 1e-5).log() / 2]) - torch.cat(
+        [0 * z[0], 0 * z[0] + torch.tensor(1 + 1e-5, dtype=torch.float64).log() / 2]
+    )
+    torch.testing.assert_close(found[-16:], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_clusters_by_moments_see_colours_before_training() -> None:
+    loop = engine()
+    method = replace(compose(RunConfig(baselines=("source_ada_bn",)))[0][0], clusterer=AdaBN())
+    server, (outcome,) = rounds(loop, method, 1)
+    assert outcome.labels.tolist() == [0, 0, 1, 1]
+    assert outcome.signature == 32
+    assert torch.equal(
+        server.rows[:, : loop.layout.trained], loop.layout.read(loop.network)[: loop.layout.trained].expand(2, -1)
+    )
+    assert not any(name.startswith("collected.") for name in server.state)

@@ -1,0 +1,158 @@
+"""Trust in records and reports, and runs of FedTAB: resumed, exported, joined, blind to labels."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fedwca.data.dataset import Domain, FederatedDataset
+from fedwca.datasets.digits_mini import DigitsMini
+from fedwca.federated import round as rounds
+from fedwca.results.read_run import read_run
+from fedwca.results.report.page_data import page_data
+from fedwca.results.report.warnings import run_warnings
+from fedwca.runs import run_rounds
+from fedwca.runs.open_run import open_run
+from fedwca.runs.python_api import resume_experiment, run_experiment
+from tests.cli.conftest import call
+
+SMALL: dict[str, Any] = {"clients": 2, "samples": 30, "rounds": 2, "batch_size": 8, "epochs": 1, "device": "cpu"}
+OVERRIDES = {"model.bottleneck": 8, "source_training.epochs": 2}
+
+
+def records(path: Path, method: str) -> list[dict[str, Any]]:
+    found = [json.loads(line) for line in (path / "rounds.jsonl").read_text().splitlines()]
+    return [record for record in found if record["method"] == method]
+
+
+def play(out: Path, *methods: str) -> Path:
+    made = run_experiment(**SMALL, baselines=list(methods), composed=False, overrides=OVERRIDES, out=out, keep="all")
+    return made.path
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return play(tmp_path_factory.mktemp("trust") / "plain", "source_only", "local", "ifca", "ladd")
+
+
+@pytest.fixture(scope="module")
+def gated(plain: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Half of the clients are trusted."""
+    trust = sorted(records(plain, "local")[1]["trust"])
+    least = (trust[3] + trust[4]) / 2
+    out = tmp_path_factory.mktemp("trust") / "gated"
+    return play(out, f"fedtab/pseudo_labeler=trusted:least={least}", "source_ada_bn")
+
+
+def name_of(run: Path) -> str:
+    return next(iter(read_run(run).labels))
+
+
+def test_every_method_records_the_same_trust_once(plain: Path) -> None:
+    first = {name: records(plain, name)[1] for name in ("local", "ifca", "ladd")}
+    assert all(record["round"] == 0 for record in first.values())
+    assert first["local"]["trust"] == first["ifca"]["trust"] == first["ladd"]["trust"]
+    assert len(first["local"]["trust"]) == 8
+    assert all(0 <= value <= 1 for value in first["local"]["trust"])
+    assert not any("trust" in records(plain, name)[2] for name in first)
+    assert not any("trusted" in record for record in first.values())
+    assert [record.get("trust") for record in records(plain, "source_only")] == [None]
+
+
+def test_no_pass_is_made_for_it(plain: Path) -> None:
+    assert records(plain, "local")[1]["passes"] == 8  # one that labels are made by
+
+
+def test_reports_say_where_it_is_low(plain: Path) -> None:
+    run = read_run(plain)
+    low = [k for k, value in enumerate(records(plain, "local")[1]["trust"]) if value < 0.5]
+    assert low  # after two epochs at home
+    (said,) = [text for text in run_warnings(run) if "trust" in text or "says little" in text]
+    assert said.startswith(f"The source model says little about client{'s' * (len(low) > 1)} {low[0]}")
+    (page,) = page_data([run], ["run"])
+    shown = page["units"][0]["methods"]["local"]["trust"]
+    assert shown[0] is None
+    assert [round(value, 2) for value in records(plain, "local")[1]["trust"]] == shown[1]
+
+
+def test_a_gated_run(gated: Path) -> None:
+    first, second = records(gated, name_of(gated))[1:]
+    trusted = [value >= sorted(first["trust"])[4] for value in first["trust"]]
+    assert first["trusted"] == trusted
+    assert "trusted" not in second
+    images = [value for value, own in zip(first["dropped"], trusted, strict=True) if not own]
+    assert min(images) > 0
+    assert [value for value, own in zip(first["dropped"], trusted, strict=True) if own] == [0.0] * 4
+    # A pass for trust, one for moments, one for labels; then one for labels.
+    assert (first["passes"], second["passes"]) == (24, 8)
+    assert first["bytes_up"] - second["bytes_up"] == 8 * 4 * 16
+    (only,) = records(gated, "source_ada_bn")[1:]
+    assert only["trusted"] == [False] * 8
+
+
+def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
+    gated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, calls = rounds.close_round, []
+
+    def stop(*given: Any, **more: Any) -> Any:
+        calls.append(1)
+        if len(calls) > 1:
+            raise KeyboardInterrupt
+        return real(*given, **more)
+
+    monkeypatch.setattr(run_rounds, "close_round", stop)
+    method = name_of(gated)
+    with pytest.raises(KeyboardInterrupt):
+        play(tmp_path / "run", method, "source_ada_bn")
+    monkeypatch.setattr(run_rounds, "close_round", real)
+    resume_experiment(tmp_path / "run")
+    for one, other in zip(records(gated, method), records(tmp_path / "run", method), strict=True):
+        one.pop("seconds", None), other.pop("seconds", None)
+        assert one == other
+    assert torch.equal(open_run(tmp_path / "run", method).bank, open_run(gated, method).bank)
+
+
+def test_labels_reach_the_metrics_alone(gated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = DigitsMini.load
+
+    def permuted(self: DigitsMini, size: int = 32) -> FederatedDataset:
+        found = real(self, size)
+        one = found.domains["neon"]
+        other = Domain(one.name, one.images, (one.labels + 3) % 10, one.groups)
+        return FederatedDataset(found.name, found.classes, {**found.domains, "neon": other})
+
+    monkeypatch.setattr(DigitsMini, "load", permuted)
+    method = name_of(gated)
+    other = play(tmp_path / "run", method, "source_ada_bn")
+    measured = {"accuracy", "accuracy_local", "pseudo_label_accuracy", "seconds", "source_digest"}
+    for one, two in zip(records(gated, method), records(other, method), strict=True):
+        assert {k: v for k, v in one.items() if k not in measured} == {
+            k: v for k, v in two.items() if k not in measured
+        }
+    assert torch.equal(open_run(other, method).bank, open_run(gated, method).bank)
+
+
+def test_export_and_join(gated: Path, tmp_path: Path) -> None:
+    method = name_of(gated)
+    done = call("export", str(gated), "--method", method, "--client", "1", "--out", str(tmp_path / "m.safetensors"))
+    assert done.code == 0, done.err
+    pixels = DigitsMini().load().domains["neon"].images[:20]
+    np.savez(tmp_path / "own.npz", images=pixels)
+    words = [
+        "join",
+        str(gated),
+        "--method",
+        method,
+        "--data",
+        str(tmp_path / "own.npz"),
+        "--out",
+        str(tmp_path / "new"),
+    ]
+    done = call(*words)
+    assert done.code == 0, done.err
