@@ -14,7 +14,7 @@ import fedwca
 
 ROOT = Path(fedwca.__file__).parent
 COMPONENTS = (
-    *("aggregators", "clusterers", "pseudo_labelers", "objectives", "centrals"),
+    *("aggregators", "clusterers", "pseudo_labelers", "objectives", "adaptations", "centrals"),
     *("models", "datasets", "partitions", "loggers"),
 )
 BASE = {"errors", "registry"}

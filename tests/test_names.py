@@ -37,6 +37,8 @@ IRREGULAR = (
 PARTICIPLE = re.compile(rf"[a-z]*[b-df-hj-np-tv-z]ed|[a-z]*[aeiou][a-z]ed|{'|'.join(IRREGULAR.split())}")
 NOUNS = {"bed", "feed", "need", "red", "seed", "speed"}
 KEPT = {
+    "adapted": "an objective, whose name was fixed before it was written: cross-entropy of adapted outputs",
+    "learned": "an adaptation, whose name was fixed before it was written: a loss that is learned",
     "deprecated": "what other libraries call such a module",
     "bounded": "plugins import it",
     "diverged": "an error says what happened",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,7 +14,10 @@ from fedwca.cli.terminal import say
 from fedwca.errors import DataError, UsageError
 
 if TYPE_CHECKING:
+    from fedwca.core.adaptation import Adaptation
+    from fedwca.engine.test_time_adaptation import AdaptedModel
     from fedwca.newcomers.join import JoinedClient
+    from fedwca.results.json_output import PrintedJoin
 
 FILES = ("model.safetensors", "model.safetensors.md", "predictions.csv")
 
@@ -27,11 +31,18 @@ def command(
         typer.Option("--by", help="How its cluster is found: by its first local update, or by features alone."),
     ] = "update",
     adapt: Annotated[
-        int, typer.Option("--adapt", min=0, max=1_000_000, help="Epochs of local adaptation; 0: none.")
-    ] = 0,
+        str | None,
+        typer.Option(
+            "--adapt",
+            help="What it does on its own images: E epochs of training (0: none), or an adaptation's steps, such as "
+            "entropy:steps=10,patience=3. Default: the method's adaptation, if it has one.",
+            show_default=False,
+        ),
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder to write; default joined/<name of data>.")] = None,
     source_model: Annotated[int, typer.Option("--source-model", min=0, help="Which of several source models.")] = 0,
     trial: Annotated[int, typer.Option("--trial", min=0, help="Which of several trials.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON alone.")] = False,
 ) -> None:
     """Give a new client without labels its cluster and its model; no other client's model changes.
 
@@ -49,6 +60,7 @@ def command(
     from fedwca.results.find_runs import find_run
     from fedwca.runs.open_run import open_run
 
+    epochs, adaptation = parse_adapt(adapt)
     path = find_run(run)
     folder = out or Path("joined") / data.stem
     if there := [name for name in FILES if (folder / name).exists()]:
@@ -65,7 +77,7 @@ def command(
         )
     if len(pixels) < len(found):
         say(f"Warning: {len(found) - len(pixels)} of {len(found)} images could not be read", err=True)
-    joined = join(load_federation(reopened), stack_images(pixels), by, adapt)
+    joined = join(load_federation(reopened), stack_images(pixels), by, epochs, adaptation=adaptation)
     about = newcomer_note(reopened, joined, len(pixels))
     answers = list(predict(serve_model(joined.network, about), found))
     with all_or_none(folder):
@@ -73,6 +85,9 @@ def command(
         write(folder / FILES[2], answers, 1)
     classes = [answer.best[0][0] for some in answers for answer in some if answer.best]
     with saying_what_is_kept(f"the model, its card and its predictions are whole, in {folder}"):
+        if as_json:
+            say(printed_join(joined, {name: classes.count(name) for name in about.classes}, folder).model_dump_json())
+            return
         print_joined(joined)
         say("Labels: " + ", ".join(f"{classes.count(name)} × {name}" for name in about.classes if name in classes))
         say(f"wrote {folder / FILES[0]}, {card} and {folder / FILES[2]}")
@@ -113,6 +128,68 @@ def print_joined(joined: JoinedClient) -> None:
         say(f"{name}: {', '.join(f'{float(share):.3f}' for share in value)}")
     if joined.epochs:
         say(f"Adapted for {joined.epochs} epoch{'s' * (joined.epochs > 1)}")
+    if joined.adaptation is not None and joined.steps is not None:
+        say("\n".join(describe_steps(joined.adaptation.name, joined.steps)))
+
+
+def describe_steps(name: str, found: AdaptedModel) -> list[str]:
+    """What an adaptation's steps did to the entropy of the outputs, which model was taken, and what to doubt."""
+    shown = ", ".join(f"{step}: {value:.4f}" for step, value in enumerate(found.entropies))
+    steps = f"{found.steps} step{'s' * (found.steps != 1)}"
+    lines = [
+        f"Adapted by {steps} on {name}; taken: the model after step {found.taken}",
+        f"Entropy of the outputs, in nats, by step: {shown}",
+    ]
+    if found.taken and found.entropies[found.taken] > found.entropies[0]:
+        lines.append(
+            "Caution: the entropy rose; the steps may be too long (lr=…), or the model as it was sent the better one"
+        )
+    return lines
+
+
+def parse_adapt(text: str | None) -> tuple[int, Adaptation | None]:
+    """Epochs of training, and the adaptation that is named.
+
+    Raises:
+        UsageError: too many epochs, or no adaptation is called so.
+    """
+    if text is None:
+        return 0, None
+    if text.strip().lstrip("+-").isdecimal():
+        if not 0 <= (epochs := int(text)) <= 1_000_000:
+            raise UsageError(f"--adapt {text}: epochs are 0 to 1000000")
+        return epochs, None
+    from fedwca.adaptations import adaptations
+
+    return 0, adaptations.build(text)
+
+
+def printed_join(joined: JoinedClient, labels: dict[str, int], folder: Path) -> PrintedJoin:
+    """What ``--json`` prints."""
+    from fedwca.results.json_output import AdaptationSteps, PrintedJoin
+
+    choice, steps = joined.choice, None
+    if joined.adaptation is not None and joined.steps is not None:
+        fields = joined.adaptation.model_dump(mode="json")
+        found = joined.steps
+        steps = AdaptationSteps(
+            name=joined.adaptation.name,
+            fields=fields,
+            steps=found.steps,
+            taken=found.taken,
+            entropies=[value if math.isfinite(value) else None for value in found.entropies],
+        )
+    return PrintedJoin(
+        cluster=choice.cluster,
+        by=choice.by,
+        scores=[value if math.isfinite(value) else None for value in choice.scores.tolist()],
+        weights=joined.weights.tolist(),
+        report={name: value.tolist() for name, value in joined.report.items()},
+        epochs=joined.epochs,
+        adaptation=steps,
+        labels=labels,
+        files=[str(folder / name) for name in FILES],
+    )
 
 
 def score(value: Any) -> str:

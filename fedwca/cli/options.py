@@ -64,7 +64,7 @@ SHARED = {
     **dict.fromkeys(("device", "engine", "precision", "kernels", "workers", "trials_at_once"), RUN),
 }
 """Fields of a run's configuration, or of its training, that are options of every command that makes a run, by panel."""
-PARTS = ("aggregator", "clusterer", "pseudo_labeler", "objectives", "finish")
+PARTS = ("aggregator", "clusterer", "pseudo_labeler", "objectives", "adaptation", "finish")
 """Fields that are options of the commands that compose a method."""
 COMPLETED = {
     **{name: name for name in ("dataset", "partition", "model", *PARTS)},

@@ -61,6 +61,8 @@ class Baseline(BaseModel):
     pseudo_labeler: str
     objectives: tuple[str, ...]
     clusterer: str | None = None
+    adaptation: str | None = None
+    """Steps that models take on the images they predict."""
     start: str | None = None
     """Central method whose model stands in for the one that everybody starts from."""
     finish: tuple[str, ...] = ()
@@ -113,7 +115,7 @@ def baseline_for(spec: MethodSpec, partition: type[Partition] = Domains) -> Base
     elif spec.head in aggregators.names():
         usual = baseline(partition.usual, partition.setting)
         label = aggregators.get(spec.head).label or spec.head
-        kept = {"pseudo_labeler": usual.pseudo_labeler, "objectives": usual.objectives}
+        kept: dict[str, Any] = {name: getattr(usual, name) for name in ("pseudo_labeler", "objectives", "adaptation")}
         fields = {kind: given for kind, given in usual.components.items() if kind != "aggregator"}
         found = Baseline(label=label, paper="", reading="", aggregator=spec.head, components=fields, **kept)
     elif spec.plain:
@@ -122,7 +124,9 @@ def baseline_for(spec: MethodSpec, partition: type[Partition] = Domains) -> Base
         raise UnknownComponent(describe_unknown("method", spec.head, [*own, *aggregators.names()]))
     if spec.plain:
         return found
-    changes: dict[str, Any] = {part: specs if part in SEVERAL else specs[0] for part, specs in spec.changes.items()}
+    changes: dict[str, Any] = {
+        part: specs if part in SEVERAL else next(iter(specs), None) for part, specs in spec.changes.items()
+    }
     if spec.fields and found.start:
         changes["start"] = f"{found.start}:{spec.fields}"
     elif spec.fields and "aggregator" not in changes:

@@ -16,6 +16,7 @@ PLURALS = {
     "aggregator": "aggregators",
     "pseudo_labeler": "pseudo_labelers",
     "objective": "objectives",
+    "adaptation": "adaptations",
     "central": "centrals",
     "logger": "loggers",
 }

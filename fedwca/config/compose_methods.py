@@ -12,11 +12,13 @@ from pydantic import ValidationError
 from fedwca.config.baselines import Baseline, baseline, baseline_for
 from fedwca.config.component_registries import registry_of
 from fedwca.config.method_checks import (
+    check_adaptation_is_used,
     check_clusterer_is_used,
     check_epochs_are_whole,
     check_fits_partition,
     check_models_are_given,
     check_steps_have_labels,
+    check_whole_model_is_trained,
 )
 from fedwca.config.method_spec import parse_method
 from fedwca.config.run_config import Components, RunConfig, lay_over, merge
@@ -64,8 +66,10 @@ def assemble(
     start = None if named is None else component("central", named, fields)
     if start is not None and start.oracle:
         shown = f"{shown} (ORACLE)"
+    adaptation = component("adaptation", parts.adaptation, fields) if parts.adaptation else None
     check_models_are_given(aggregator, labeler, (*objectives, *finish))
-    return Method(name, shown, aggregator, labeler, objectives, found, finish, start)
+    check_adaptation_is_used(name, adaptation, objectives, finish)
+    return Method(name, shown, aggregator, labeler, objectives, found, finish, start, adaptation=adaptation)
 
 
 def with_training(method: Method, config: RunConfig, training: Mapping[str, Any], finish: Mapping[str, Any]) -> Method:
@@ -142,6 +146,9 @@ def _compose_own(config: RunConfig, partition: type[Partition]) -> Method:
         objectives = [registry_of("objective").get(objective) for objective in config.finish]
         name = "_".join([name, *config.finish])
         label = " + ".join([label, *(objective.label or objective.name for objective in objectives)])
+    if config.adaptation:
+        adapting = registry_of("adaptation").get(config.adaptation)
+        name, label = f"{name}_{config.adaptation}", f"{label} + {adapting.label or adapting.name}"
     name, label = config.name or name, config.name or label
     own = with_training(assemble(name, label, config, config.components, config.clusterer), config, {}, {})
     if config.name or partition.setting == Domains.setting:
@@ -155,6 +162,7 @@ def _compose_own(config: RunConfig, partition: type[Partition]) -> Method:
 def _with_rounds(config: RunConfig, method: Method, most: int | None) -> tuple[Method, int]:
     """A method that fits the run, and its rounds, of which the last phase is one more."""
     check_fits_partition(method, config.training, config.batch_norm, partition_of(config))
+    check_whole_model_is_trained(method, config.training)
     rounds = config.rounds if most is None else min(most, config.rounds)
     check_epochs_are_whole(method, config.training, rounds)
     check_steps_have_labels(method, config.training, partition_of(config))
@@ -192,7 +200,11 @@ def method_parts(method: Method) -> list[tuple[str, Component]]:
         ("pseudo_labeler", method.pseudo_labeler),
         *(("objective", objective) for objective in dict.fromkeys((*method.objectives, *method.finish))),
     ]
-    more: list[tuple[str, Component | None]] = [("clusterer", method.clusterer), ("central", method.start)]
+    more: list[tuple[str, Component | None]] = [
+        ("clusterer", method.clusterer),
+        ("central", method.start),
+        ("adaptation", method.adaptation),
+    ]
     return [*((kind, part) for kind, part in more if part is not None), *found]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fedwca.core.adaptation import Adaptation
 from fedwca.core.grouping import OneGroup
 from fedwca.core.interfaces import Aggregator, Objective, PseudoLabeler
 from fedwca.core.training_settings import Training
@@ -38,6 +39,38 @@ def check_models_are_given(aggregator: Aggregator, labeler: PseudoLabeler, objec
                 f"{part.name!r} reads the model {lacking[0]!r}, which aggregator {aggregator.name!r} does not give; it "
                 f"gives {', '.join(aggregator.references)}"
             )
+
+
+def check_adaptation_is_used(
+    name: str, adaptation: Adaptation | None, objectives: Sequence[Objective], finish: Sequence[Objective]
+) -> None:
+    """Refuse an objective that trains through a step where there is none, and networks that nothing would train.
+
+    Args:
+        name: of the method.
+        adaptation: of the method.
+        objectives: of its rounds.
+        finish: of its last phase.
+
+    Raises:
+        UsageError: says what is missing.
+    """
+    through = [objective for objective in (*objectives, *finish) if objective.adapts]
+    if through and adaptation is None:
+        raise UsageError(
+            f"method {name!r}: objective {through[0].name!r} trains through a step of an adaptation; say "
+            "which, such as --adaptation learned"
+        )
+    if finish and adaptation is not None:
+        raise UsageError(
+            f"method {name!r}: clients without labels have a last phase or an adaptation, not both; take "
+            "--finish none or --adaptation none"
+        )
+    if adaptation is not None and adaptation.networks(2, 2) and not through:
+        raise UsageError(
+            f"method {name!r}: adaptation {adaptation.name!r} has a network of its own, which no objective of this "
+            "method trains; add --objective adapted, or take --adaptation entropy"
+        )
 
 
 def check_epochs_are_whole(method: Method, training: Training, rounds: int) -> None:
@@ -77,6 +110,23 @@ def check_steps_have_labels(method: Method, training: Training, partition: type[
         raise UsageError(
             f"method {method.name!r}: pseudo-labeler {method.pseudo_labeler.name!r} labels images before each epoch, "
             f"and a round of {steps} steps has none; take renew=round, or epochs in place of steps"
+        )
+
+
+def check_whole_model_is_trained(method: Method, training: Training) -> None:
+    """Refuse training of a part of the model where it goes through a step that moves all of it.
+
+    Args:
+        method: composed.
+        training: how clients train in a round, unless the method says it.
+
+    Raises:
+        UsageError: names the part.
+    """
+    trains = (method.training or training).trains
+    if trains != "all" and any(objective.adapts for objective in method.objectives):
+        raise UsageError(
+            f"method {method.name!r}: a step of an adaptation moves the whole model; leave out trains = {trains}"
         )
 
 

@@ -9,9 +9,11 @@ from fedwca.core.printable import printable
 from fedwca.errors import UsageError
 from fedwca.registry import canonical_name, describe_unknown
 
-PARTS = ("aggregator", "clusterer", "pseudo_labeler", "objectives", "finish")
+PARTS = ("aggregator", "clusterer", "pseudo_labeler", "objectives", "adaptation", "finish")
 SEVERAL = ("objectives", "finish")
 """Parts of which there may be more than one."""
+OPTIONAL = ("adaptation", "finish")
+"""Parts of which there may be none."""
 NOTHING = "none"
 """What is written for a part of which there is none."""
 
@@ -27,7 +29,7 @@ class MethodSpec:
     fields: str
     """``ta=0.05,tb=0.1``: fields of the head's aggregator; may be empty."""
     changes: dict[str, tuple[str, ...]]
-    """Part to the components that stand in for the head's; more than one, or none, only of `SEVERAL`."""
+    """Part to the components that stand in for the head's; more than one only of `SEVERAL`, none only of `OPTIONAL`."""
 
     @property
     def text(self) -> str:
@@ -73,7 +75,7 @@ def parse_method(text: str) -> MethodSpec:
         if not equals or not value:
             raise UsageError(f"method {text!r}: {change!r} is not of the form part=component, such as clusterer=true")
         specs = re.split(r"\+(?=[A-Za-z])", value) if part in SEVERAL else [value]
-        nothing = part == "finish" and canonical_name(value) == NOTHING
+        nothing = part in OPTIONAL and canonical_name(value) == NOTHING
         changes[part] = () if nothing else tuple(_component(spec) for spec in specs)
     return MethodSpec(label.strip() or None, canonical_name(head), fields, changes)
 

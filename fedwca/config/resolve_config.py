@@ -286,6 +286,7 @@ def chosen_names(values: Layer) -> dict[str, list[str]]:
     names = {kind: [canonical_name(str(values.get(kind) or defaults.get(kind) or "finch"))] for kind in KINDS[:-1]}
     objectives = values.get("objectives") or RunConfig.model_fields["objectives"].default
     names["central"] = []  # several methods of a run may have one each
+    names["adaptation"] = [canonical_name(str(values["adaptation"]))] if values.get("adaptation") else []
     names["objective"] = [canonical_name(str(name)) for name in objectives]
     return names
 

@@ -35,7 +35,10 @@ Layer = dict[str, Any]
 Components = dict[str, dict[str, dict[str, Any]]]
 TRAINING_WORDS = ("epochs", "lr", "batch_size")
 """Fields of clients' training that have a word of their own."""
-KINDS = ("dataset", "model", "partition", "central", "clusterer", "aggregator", "pseudo_labeler", "objective")
+KINDS = (
+    *("dataset", "model", "partition", "central", "clusterer", "aggregator", "pseudo_labeler", "adaptation"),
+    "objective",
+)
 SPECS = {**{kind: kind for kind in KINDS[:-1]}, "start": "central", "objectives": "objective", "finish": "objective"}
 """Fields whose values are specs of components, with their kinds."""
 
@@ -67,6 +70,9 @@ class RunConfig(UserValues):
     """How unlabeled images get their targets."""
     objectives: tuple[str, ...] = ("shot",)
     """What clients minimise; several add up."""
+    adaptation: str | None = None
+    """Steps that models take on the images they predict, without labels; unset: none. Objective adapted trains through
+    one."""
     finish: tuple[str, ...] = ()
     """What clients without labels minimise in a last phase, after the rounds of labelled ones; none: no such phase."""
     components: Components = Field(default_factory=dict)
@@ -150,6 +156,11 @@ class RunConfig(UserValues):
     @classmethod
     def _canonical(cls, value: str | None) -> str | None:
         return None if value is None else canonical_name(value)
+
+    @field_validator("adaptation", mode="after")
+    @classmethod
+    def _canonical_or_none(cls, value: str | None) -> str | None:
+        return None if value is None or canonical_name(value) == NOTHING else canonical_name(value)
 
     @field_validator("objectives", mode="after")
     @classmethod

@@ -34,13 +34,19 @@ method               called by                           when                   
 ``collect``          each client                         each round, after training                nothing
 ``declares``         the server of a deployment          at its start                              nothing
 ``pool``             the server                          each round but the first, at its start    all, to everybody
+`Adaptation`
+``networks``         whoever makes models                before round 0                            none
+``loss``             each client; with ``adapts``        each step at test time; each training     must be there
+                     clients that train                  step
 ===================  ==================================  ========================================  ====================
 
 What is a class variable or a property is read whenever somebody has to know: ``grouping``, ``travels``, ``reports``,
 ``references``, ``asks`` and ``averages_groups`` of an aggregator; ``oracle``, ``neighbour_metric``, ``norm_layers`` and
 ``layer_number`` of a clusterer; ``models``, ``renew``, ``mixes``, ``untrusted_weight`` and ``selects_clients`` of a
-labeler; ``anchors``, ``teachers``, ``views``, ``observes``, ``collects``, ``declares_uploads`` and ``penalizes`` of an
-objective. The last four, ``selects_clients`` and ``averages_groups`` follow from which methods are overridden.
+labeler; ``anchors``, ``teachers``, ``views``, ``observes``, ``collects``, ``declares_uploads``, ``penalizes`` and
+``adapts`` of an objective; ``rates`` of an adaptation, which is in `fedwca.core.adaptation`. ``observes``,
+``collects``, ``declares_uploads``, ``penalizes``, ``selects_clients`` and ``averages_groups`` follow from which
+methods are overridden.
 
 ``answer``, ``declares`` and ``regather`` are called only where ``asks`` is set and some clients have labels and
 others have none: the fresh mean is shown to all of them before it is final.
@@ -311,6 +317,8 @@ class Objective(Component):
     """References whose predictions of the plain images a batch carries."""
     views: ClassVar[tuple[Literal["plain", "weak", "strong"], ...]] = ("plain",)
     """Views of the images it reads; plain and weak are the images as training shows them, strong distorted ones."""
+    adapts: ClassVar[bool] = False
+    """Whether it reads ``batch.adapted_logits``: training then goes through a step of the method's adaptation."""
 
     @property
     def observes(self) -> bool:

@@ -130,6 +130,9 @@ class Batch:
     """What objectives measured on all of the client's images when they were labelled last (`Objective.observe`)."""
     shared: Mapping[str, Tensor] = field(default_factory=dict)
     """What the server shares of uploads that are not models (`Objective.pool`); empty in round 0."""
+    adapted_logits: Tensor | None = None
+    """As ``target_logits``, by the model after one differentiable step of the method's adaptation on the plain images.
+    Without a step, as in `View.loss`, they are ``target_logits``. None: no objective ``adapts``."""
 
 
 class View(Protocol):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, cast
@@ -118,6 +119,8 @@ class Network(nn.Module):
                 nn.init.zeros_(layer.bias)
         if classifier == "wn":
             weight_norm(self.classifier)
+        self.extras = nn.ModuleDict()
+        """Networks beside the one that predicts, by name; trained and sent with it, see `add_extras`."""
         behind = (Drop(dropout, (features,)),) if head == "bottleneck" or dropout else ()
         self.drops = (*backbone.drops, *behind)
         self.channels = len(backbone.mean)
@@ -220,6 +223,31 @@ def initial_weights(seed: int) -> Iterator[None]:
     with _BUILDING, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         yield
+
+
+def add_extras(network: Network, make: Callable[[], Mapping[str, nn.Module]], seed: Callable[[str], int]) -> Network:
+    """A copy of a network with extra ones beside it, which shares nothing; the network itself where there are none.
+
+    Args:
+        network: has none; its weights stay as they are, whatever is put beside them.
+        make: makes them by name, with random weights.
+        seed: a name to the seed of that one's weights.
+    """
+    with initial_weights(0):
+        names = list(make())
+    if not names:
+        return network
+    grown, like = copy.deepcopy(network), network.classifier.bias
+    for name in names:
+        with initial_weights(seed(name)):
+            grown.extras[name] = make()[name].to(like.device, like.dtype)
+    return grown
+
+
+def remove_extras(network: Network) -> Network:
+    """The network alone, which is all that predicts; changed in place where there are others beside it."""
+    network.extras = nn.ModuleDict()
+    return network
 
 
 class Architecture(Component):

@@ -36,6 +36,11 @@ def require_deployable(method: Method, rounds: int, network: Network) -> None:
             f"{where} its clients have labels and train the whole network, and a round of it takes two messages more "
             "(the mean to all clients, their answers back), which deployments do not send yet; `fedwca bench` plays it"
         )
+    if method.adaptation is not None:
+        raise UsageError(
+            f"{where} adaptation {method.adaptation.name!r} works on images that clients predict, for which "
+            "deployments have no step yet; `fedwca bench` plays it"
+        )
     uploading = objectives_with_extras(method.objectives)
     if silent := [objective.name for objective in uploading if not objective.declares_uploads]:
         raise UsageError(

@@ -39,6 +39,11 @@ def wants_strong_views(objectives: Sequence[Objective]) -> bool:
     return any("strong" in objective.views for objective in objectives)
 
 
+def adapts(objectives: Sequence[Objective]) -> bool:
+    """Whether any objective reads the outputs after a step of the method's adaptation."""
+    return any(objective.adapts for objective in objectives)
+
+
 def label_models(task: Task, labelled: bool) -> list[str]:
     """Models whose predictions `make_targets` needs, in order; a client that has labels asks no labeler."""
     read = () if labelled else task.labeler.models
@@ -112,6 +117,7 @@ def loss_of_all(
         dict.fromkeys(("weak", "strong"), found.logits),
         observed,
         shared,
+        found.logits if adapts(task.objectives) else None,
     )
     return torch.stack([objective(batch) for objective in task.objectives]).sum()
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from torch import Tensor
 
+from fedwca.core.adaptation import Adaptation
 from fedwca.core.interfaces import Objective, PseudoLabeler
 from fedwca.core.messages import Targets
 from fedwca.core.training_settings import Training as Training
@@ -45,9 +47,23 @@ class Task:
     """What the server shares of uploads that are not models; empty in round 0."""
     part: int = 0
     """Which of the parts it trains on that `Training.cuts` makes of an epoch."""
-
     trusted: bool = True
     """What `PseudoLabeler.trusts` said of the client."""
+    adaptation: Adaptation | None = None
+    """What objectives that go through a step of it take."""
+    factor: float = 1.0
+    """This round's learning rates over those that were set; in ``training`` it is in already."""
+
+    @cached_property
+    def inner_lr(self) -> float:
+        """Size of the adaptation's step."""
+        return adaptation_lr(self.adaptation, self.training, self.factor)
+
+    @cached_property
+    def rates(self) -> Mapping[str, float]:
+        """Learning rates of extra networks by name, where they are not the base network's."""
+        found = {} if self.adaptation is None else self.adaptation.rates()
+        return {name: rate * self.factor for name, rate in found.items()}
 
     @property
     def idle(self) -> bool:
@@ -80,6 +96,17 @@ class Task:
             return [each] * self.training.epochs
         whole, rest = divmod(self.training.steps, each) if each else (0, 0)
         return [each] * whole + [rest] * (rest > 0)
+
+
+def adaptation_lr(adaptation: Adaptation | None, training: Training, factor: float = 1.0) -> float:
+    """Size of a step of an adaptation: its own, or the training's.
+
+    Args:
+        adaptation: None: there is none.
+        training: of a round, see `Training.at`.
+        factor: that round's learning rates over those that were set.
+    """
+    return training.lr if adaptation is None or adaptation.lr is None else adaptation.lr * factor
 
 
 def client_draws(keys: Keys, round: int, client: int, training: Training) -> Callable[[str], int]:

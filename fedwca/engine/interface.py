@@ -10,10 +10,12 @@ from typing import Any, Generic, Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from fedwca.core.adaptation import Adaptation
 from fedwca.core.messages import Blend, Offer, Predictions, Targets, View
 from fedwca.core.network import Network
 from fedwca.engine.client_task import Task
 from fedwca.engine.parameter_layout import Layout
+from fedwca.engine.test_time_adaptation import AdaptedModel
 from fedwca.engine.timing import Phases
 
 T = TypeVar("T")
@@ -139,6 +141,24 @@ class Engine(Protocol):
         self, weights: Tensor | None = None, rows: Tensor | None = None, clients: Sequence[int] | None = None
     ) -> list[Tensor]:
         """Predicted classes of test images ``[N_test]``, of all clients or some; by their own models, or mixtures."""
+
+    def adapt(
+        self,
+        adaptation: Adaptation,
+        lr: float,
+        weights: Tensor | None = None,
+        rows: Tensor | None = None,
+        clients: Sequence[int] | None = None,
+    ) -> list[AdaptedModel]:
+        """Fit models to test images without their labels, and predict these very images; what the engine holds stays.
+
+        Args:
+            adaptation: whose steps are made.
+            lr: their size.
+            weights: the model of each client as a mixture of ``rows`` ``[K, R]``; None: its own in the bank.
+            rows: ``[R, P]``.
+            clients: whose; None: everybody's. Each of them gives a whole model back.
+        """
 
     def deliver(self, weights: Tensor, rows: Tensor) -> Tensor:
         """Models as they are at the clients ``[K, P]``: mixtures ``[K, R]`` of rows ``[R, P]``."""

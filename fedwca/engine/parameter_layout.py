@@ -14,6 +14,8 @@ from fedwca.errors import CheckpointError
 
 CLASSIFIER = "classifier."
 """What names of the classifier's tensors begin with."""
+EXTRAS = "extras."
+"""What names of extra networks' tensors begin with; the network's name follows."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,8 @@ class Slot:
 class Layout:
     """The order of a row: trained parameters first, BatchNorm statistics after.
 
-    A classifier that is trained is the last of the parameters; one that is frozen is not in it.
+    A classifier that is trained is the last of the base network's parameters; one that is frozen is not in it. Behind
+    the base network come extra ones.
     """
 
     parameters: tuple[Slot, ...]
@@ -61,7 +64,9 @@ class Layout:
             return tuple(slots)
 
         taken = [(n, p) for n, p in network.named_parameters() if not n.startswith(left_out)]
-        parameters = place(sorted(taken, key=lambda named: named[0].startswith(CLASSIFIER)))
+        parameters = place(
+            sorted(taken, key=lambda named: (named[0].startswith(EXTRAS), named[0].startswith(CLASSIFIER)))
+        )
         statistics = place((n, b) for n, b in _statistics(network) if not n.startswith(left_out))
         return cls(parameters, statistics, tuple(f"backbone.{name}." for name in network.backbone.shortcuts))
 
@@ -74,7 +79,35 @@ class Layout:
     def head(self) -> slice:
         """Positions of the classifier in a row; none where it is frozen."""
         own = [slot.start for slot in self.parameters if slot.name.startswith(CLASSIFIER)]
-        return slice(min(own, default=self.trained), self.trained)
+        return slice(min(own, default=self.base.stop), self.base.stop)
+
+    @property
+    def base(self) -> slice:
+        """Positions of the network that predicts, without the extra ones behind it."""
+        own = [slot.stop for slot in self.parameters if not slot.name.startswith(EXTRAS)]
+        return slice(0, max(own, default=0))
+
+    @property
+    def parts(self) -> dict[str, slice]:
+        """Positions of the trained parts by name: ``backbone``, ``bottleneck`` (with its BatchNorm), ``classifier``, as
+        far as they are trained, then extra networks.
+        """
+        found: dict[str, slice] = {}
+        for slot in self.parameters:
+            first, _, rest = slot.name.partition(".")
+            name = rest.partition(".")[0] if f"{first}." == EXTRAS else {"norm": "bottleneck"}.get(first, first)
+            begun = found.get(name)
+            found[name] = slice(slot.start if begun is None else begun.start, slot.stop)
+        return found
+
+    def without_extras(self, rows: Tensor) -> Tensor:
+        """Rows ``[..., P]`` as they are where there are no extra networks."""
+        return torch.cat([rows[..., self.base], rows[..., self.trained :]], -1) if self.extras else rows
+
+    @property
+    def extras(self) -> dict[str, slice]:
+        """Positions of the extra networks by name."""
+        return {name: own for name, own in self.parts.items() if own.start >= self.base.stop}
 
     def positions(self, trains: Trains) -> slice:
         """Positions of a row that training changes."""
@@ -112,7 +145,8 @@ class Layout:
         """Convolutions and linear layers of the feature extractor's main path in order, each its weight and, where it
         has one, its bias.
         """
-        counted = (slot for slot in self.parameters if not slot.name.startswith((*self.shortcuts, CLASSIFIER)))
+        beside = (*self.shortcuts, CLASSIFIER, EXTRAS)
+        counted = (slot for slot in self.parameters if not slot.name.startswith(beside))
         weights = [slot for slot in counted if slot.name.endswith(".weight") and len(slot.shape) >= 2]
         bias = {slot.name: slot for slot in self.parameters if slot.name.endswith(".bias")}
         paired = [(w, bias.get(w.name.removesuffix("weight") + "bias")) for w in weights]

@@ -11,7 +11,11 @@ from fedwca.engine.client_task import Training
 
 
 def sgd_step(
-    parameters: Sequence[Tensor], gradients: Sequence[Tensor], momenta: Sequence[Tensor], training: Training
+    parameters: Sequence[Tensor],
+    gradients: Sequence[Tensor],
+    momenta: Sequence[Tensor],
+    training: Training,
+    lr: float | None = None,
 ) -> None:
     """Change parameters and momenta in place: g + wd·w, momentum without dampening, as `torch.optim.SGD` does it.
 
@@ -20,6 +24,7 @@ def sgd_step(
         gradients: of each.
         momenta: of each; zeros before the first step.
         training: learning rate, momentum and weight decay.
+        lr: stands in for its learning rate.
     """
     # One pass over memory where torch has it.
     fused = parameters[0].device.type in ("cpu", "cuda")
@@ -29,7 +34,7 @@ def sgd_step(
         list(momenta),
         foreach=not fused,
         fused=fused,
-        lr=training.lr,
+        lr=training.lr if lr is None else lr,
         momentum=training.momentum,
         weight_decay=training.weight_decay,
         dampening=0.0,

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from fedwca._version import __version__
 from fedwca.core.model_description import ModelDescription, weights_hash
-from fedwca.core.network import Architecture, Network
+from fedwca.core.network import Architecture, Network, remove_extras
 from fedwca.engine.batch_norm import BatchNormPolicy
+from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import DataError, UsageError
 from fedwca.newcomers.join import JoinedClient
 from fedwca.results.read_run import run_identity
@@ -52,7 +53,7 @@ def model_of(
         row, holder = reopened.server.rows[cluster], f"cluster {cluster}"
     network = copy.deepcopy(reopened.network)
     reopened.layout.write(network, row)
-    network.eval()
+    network = remove_extras(network).eval()
     return network, describe(reopened, network, members, holder)
 
 
@@ -138,8 +139,8 @@ def _pooled(
 
 def _is_delivered(reopened: OpenedRun, network: Network, members: Sequence[int]) -> bool:
     """Whether a model is what each of some clients was delivered, and so what the records measured."""
-    row = reopened.layout.read(network)
-    return all(torch.equal(reopened.delivered[k].to(row.device), row) for k in members)
+    row, delivered = Layout.of(network).read(network), reopened.layout.without_extras(reopened.delivered)
+    return all(torch.equal(delivered[k].to(row.device), row) for k in members)
 
 
 def newcomer_note(reopened: OpenedRun, joined: JoinedClient, images: int) -> ModelDescription:
@@ -150,8 +151,14 @@ def newcomer_note(reopened: OpenedRun, joined: JoinedClient, images: int) -> Mod
         reopened,
         joined.network,
         holder="a newcomer",
-        notes=(f"{how}; adapted to them, epochs: {joined.epochs}.",),
+        notes=(f"{how}; adapted to them, epochs: {joined.epochs}{_steps_note(joined)}.",),
     )
+
+
+def _steps_note(joined: JoinedClient) -> str:
+    if joined.adaptation is None or joined.steps is None:
+        return ""
+    return f"; steps on {joined.adaptation.name} of its outputs: {joined.steps.taken}"
 
 
 def describe_model(reopened: OpenedRun, network: Network, **more: object) -> ModelDescription:

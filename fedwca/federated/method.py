@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fedwca.core.adaptation import Adaptation
 from fedwca.core.central import Central
 from fedwca.core.interfaces import Aggregator, Clusterer, Objective, PseudoLabeler
 from fedwca.core.training_settings import FinishTraining, Training
@@ -29,6 +30,9 @@ class Method:
     """How its clients train in a round; None: as the run says."""
     finish_training: FinishTraining | None = None
     """How they train in the last phase; None where there is none."""
+    adaptation: Adaptation | None = None
+    """The steps that clients without labels take on the images they predict, and that objectives with ``adapts`` train
+    through; None: models predict as they are."""
 
     def is_last_phase(self, round: int, rounds: int) -> bool:
         """Whether a round is the last phase: it takes the place of one more round."""

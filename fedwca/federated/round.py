@@ -164,7 +164,8 @@ def open_round(
     def task(client: int) -> Task:
         now, draws = training.at(round), client_draws(keys, round, client, training)
         own = trusted is None or bool(trusted[client])
-        return Task(method.pseudo_labeler, method.objectives, now, draws, shared, training.part(round), own)
+        given = (method.pseudo_labeler, method.objectives, now, draws, shared, training.part(round), own)
+        return Task(*given, method.adaptation, now.lr / training.lr)
 
     trusted = server.state.get(TRUSTED)  # read by tasks when they are made, so also what is found below
     offer = offer_models(round, server, method.aggregator, clients, engine.layout.trained)

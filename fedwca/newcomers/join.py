@@ -7,12 +7,15 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from fedwca.core.adaptation import Adaptation
 from fedwca.core.messages import Blend, Offer
-from fedwca.core.network import Network
+from fedwca.core.network import Network, remove_extras
 from fedwca.data.partition import ClientImages
+from fedwca.engine.client_task import adaptation_lr
 from fedwca.engine.interface import SingleStep
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.sequential.worker import ClientWorker
+from fedwca.engine.test_time_adaptation import AdaptedModel
 from fedwca.errors import UsageError
 from fedwca.newcomers.choose_cluster import (
     By,
@@ -39,6 +42,10 @@ class JoinedClient:
     """Of its own adaptation."""
     report: Mapping[str, Tensor] = field(default_factory=dict)
     """What it would upload beside a model: alpha and beta in FedWCA."""
+    adaptation: Adaptation | None = None
+    """Whose steps its model took on its images; None: none."""
+    steps: AdaptedModel | None = None
+    """What these steps did."""
 
 
 def join(
@@ -47,13 +54,14 @@ def join(
     by: By = "update",
     epochs: int = 0,
     done: Callable[[int], None] = lambda client: None,
+    adaptation: Adaptation | None = None,
 ) -> JoinedClient:
     """Give a client without labels a cluster and a model.
 
     It does what the others did, later: by update, it adapts the source model as everybody did in round 0, and goes to
     the cluster of the client whose signature is nearest; by alignment, it goes to the soft cluster model its features
     align with best (argmax of alpha, eq. 1), without training. Then it makes its start as in a client's round 1, from
-    the models the server holds now, and if wanted trains on.
+    the models the server holds now, and if wanted trains on, or takes steps on a loss of its outputs.
 
     Args:
         standing: the federation; left as it is.
@@ -61,11 +69,15 @@ def join(
         by: how the cluster is found, where the method groups clients by a clusterer.
         epochs: E of its own adaptation; 0 for none.
         done: told each client whose round 0 has been repeated, by update.
+        adaptation: its steps end what the client does; None: the method's own, if it has one and there are no epochs.
 
     Raises:
-        UsageError: too few images, or the method leaves nothing to join.
+        UsageError: too few images, the method leaves nothing to join, a network that the adaptation reads is not there,
+            or clients have labels and nothing says what one without them does.
     """
     method, server = standing.method, standing.server
+    adaptation = adaptation or (None if epochs else method.adaptation)
+    check_newcomer_adapts(standing, adaptation)
     if len(images) < 2:
         raise UsageError(f"a client that joins needs at least 2 images, not {len(images)}")
     if not server.state:
@@ -75,8 +87,8 @@ def join(
             f"method {method.name!r} keeps every client's model apart, so there is none for a newcomer; a method with "
             "clusters, or fedavg, has one"
         )
-    newcomer = source_network(standing)
-    engine = SequentialEngine(newcomer, [_alone(images)], standing.device, 1, standing.batch_norm, standing.precision)
+    newcomer, alone = source_network(standing), _alone(images, predicts=adaptation is not None)
+    engine = SequentialEngine(newcomer, [alone], standing.device, 1, standing.batch_norm, standing.precision)
     rows = server.rows.to(engine.device)
     offer = method.aggregator.offer(server.state, 1, rows[:, : engine.layout.trained])
     choice = choose_cluster(standing, engine, offer, rows, by, done)
@@ -93,10 +105,41 @@ def join(
     training = standing.training.model_copy(update={"epochs": max(1, epochs), "cuts": 1})
     task = newcomer_task(standing, training, 1, [newcomer_number(standing)], trust_newcomer(standing, engine))
     ((weights, blend),) = engine.run(SingleStep(sent, rows, task, [0], settle))
+    steps = None
+    if adaptation is not None:
+        now = standing.training.at(standing.round)
+        lr = adaptation_lr(adaptation, now, now.lr / standing.training.lr)
+        (steps,) = engine.adapt(adaptation, lr)
+        engine.bank[0] = steps.model
     engine.layout.write(newcomer, engine.bank[0])
-    newcomer.eval()
-    return JoinedClient(choice, weights, newcomer, epochs, {name: value[0] for name, value in blend.report.items()})
+    report = {name: value[0] for name, value in blend.report.items()}
+    return JoinedClient(choice, weights, remove_extras(newcomer).eval(), epochs, report, adaptation, steps)
 
 
-def _alone(images: Tensor) -> ClientImages:
-    return ClientImages(images, images[:0], images[:0])
+def check_newcomer_adapts(standing: TrainedFederation, adaptation: Adaptation | None) -> None:
+    """Refuse a newcomer that has nothing to adapt by.
+
+    Raises:
+        UsageError: see `join`.
+    """
+    method, network = standing.method, standing.network
+    if adaptation is None:
+        if network.whole and not method.finish:
+            raise UsageError(
+                f"method {method.name!r} has no last phase and no adaptation, so a client without labels has nothing "
+                "to adapt by; take --adapt entropy, or let `fedwca export` give its model as it is"
+            )
+        return
+    needed = adaptation.networks(network.classifier.out_features, network.features)
+    trained = {name: parameter.shape for name, parameter in network.extras.named_parameters()}
+    asked = {f"{name}.{n}": x.shape for name, made in needed.items() for n, x in made.named_parameters()}
+    if any(trained.get(name) != shape for name, shape in asked.items()):
+        raise UsageError(
+            f"adaptation {adaptation.name!r} reads a network that method {method.name!r} has not trained, or one of "
+            "other widths; take entropy, or a run whose method trains it"
+        )
+
+
+def _alone(images: Tensor, predicts: bool) -> ClientImages:
+    """The newcomer's images to train on, and to predict if it is to take steps on what it predicts."""
+    return ClientImages(images, images[:0], images if predicts else images[:0])

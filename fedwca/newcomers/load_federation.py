@@ -14,7 +14,6 @@ from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.client_task import Training
 from fedwca.engine.precision import Precision
 from fedwca.engine.randomness import Keys
-from fedwca.errors import UsageError
 from fedwca.federated.method import Method
 from fedwca.federated.server import Server
 from fedwca.runs.choose_device import resolve_device
@@ -43,23 +42,16 @@ class TrainedFederation:
     precision: Precision = "fp32"
     first: Tensor | None = None
     """Their models after round 0 ``[K, P]``, as clusters were made of them; None: repeated when asked for."""
+    round: int = 0
+    """The last that was played; an adaptation's steps are those of its learning rates."""
 
 
 def load_federation(reopened: OpenedRun) -> TrainedFederation:
-    """The federation of a run that was opened again; where its clients have labels, newcomers do what guests did last.
-
-    Raises:
-        UsageError: clients have labels, and the method says nothing of those that have none.
-    """
+    """The federation of a run that was opened again; where its clients have labels, newcomers do as guests did."""
     config, unit, method = reopened.config, reopened.unit, reopened.method
-    training: Training = method.finish_training or config.training
+    training: Training = method.finish_training or method.training or config.training
     if method.finish:
         method = replace(method, objectives=method.finish)
-    elif reopened.network.whole:
-        raise UsageError(
-            f"{reopened.path}: method {method.name!r} has no last phase, so a client without labels has nothing to "
-            "adapt by; `fedwca export` gives its model as it is"
-        )
     return TrainedFederation(
         method,
         reopened.network,
@@ -72,4 +64,5 @@ def load_federation(reopened: OpenedRun) -> TrainedFederation:
         resolve_device(config.device),
         config.workers,
         config.precision,
+        round=max(0, reopened.round),
     )

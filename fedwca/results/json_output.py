@@ -173,6 +173,7 @@ class ShownBaseline(_Printed):
     pseudo_labeler: str
     objectives: list[str]
     clusterer: str | None
+    adaptation: str | None = None
     start: str | None
     finish: list[str]
     components: dict[str, dict[str, dict[str, Any]]]
@@ -221,6 +222,40 @@ class PrintedComparison(_Printed):
     runs: dict[str, list[SourceTrialMean]]
 
 
+class AdaptationSteps(_Printed):
+    """Steps that a model took on a loss of its outputs."""
+
+    name: str
+    """Of the adaptation."""
+    fields: dict[str, Any]
+    steps: int
+    """That were made."""
+    taken: int
+    """Steps behind the model that was taken; 0: it is as it was sent."""
+    entropies: list[float | None]
+    """Mean entropies of the outputs in nats: as it was sent, then after each step."""
+
+
+class PrintedJoin(_Printed):
+    """``fedwca join --json``."""
+
+    cluster: int
+    by: str
+    """How the cluster was found: update, alignment, loss or alone."""
+    scores: list[float | None]
+    """Of each cluster: distances, cosines or losses."""
+    weights: list[float]
+    """The start as a mixture of the server's rows."""
+    report: dict[str, list[float]]
+    """What the client would upload beside a model."""
+    epochs: int
+    adaptation: AdaptationSteps | None
+    labels: dict[str, int]
+    """Images by predicted class."""
+    files: list[str]
+    """Model, card and predictions."""
+
+
 class PrintedReproduction(_Printed):
     """``fedwca reproduce --format json``, one for each table or figure, one after the other."""
 
@@ -239,7 +274,7 @@ class PrintedSearch(_Printed):
 
 SHAPES: tuple[type[_Printed], ...] = (
     *(RunSummary, ListedRun, DamagedRun, ShownRun, RunDifferences, ShownComponent, ShownBaseline),
-    *(PrintedComparison, PrintedReproduction, PrintedSearch),
+    *(PrintedComparison, PrintedReproduction, PrintedSearch, PrintedJoin),
 )
 
 

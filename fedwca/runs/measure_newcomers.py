@@ -1,4 +1,4 @@
-"""How good delivered models are: at the clients that trained, and at newcomers, which training never meets."""
+"""How good delivered models are at newcomers, which training never meets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Network
@@ -16,35 +15,8 @@ from fedwca.data.partition import Federation
 from fedwca.engine.interface import Engine
 from fedwca.federated.method import Method
 from fedwca.federated.server import Server
+from fedwca.runs.measure_delivered import DeliveredAccuracy, measure_delivered
 from fedwca.runs.select_engine import choose_engine
-
-
-def predict_delivered(method: Method, engine: Engine, weights: Tensor, rows: Tensor) -> list[Tensor]:
-    """Class of each client's test images ``[N_test]`` by the model that the server delivers to it.
-
-    This is the one place where a delivered model meets the images that it is measured on.
-
-    Args:
-        method: what was played.
-        engine: has the images.
-        weights: each client's model as a mixture of rows ``[K, R]``.
-        rows: the server's ``[R, P]``.
-    """
-    return engine.classify(weights, rows)
-
-
-def measure_delivered(method: Method, engine: Engine, metrics: Metrics, weights: Tensor, rows: Tensor) -> list[float]:
-    """Percent of each client's test images that its delivered model is right on; NaN without any.
-
-    Args:
-        method: what was played.
-        engine: has the images.
-        metrics: have their labels.
-        weights: as for `predict_delivered`.
-        rows: likewise.
-    """
-    predicted = predict_delivered(method, engine, weights, rows)
-    return [metrics.accuracy(client, classes) for client, classes in enumerate(predicted)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,11 +44,17 @@ class Newcomers:
         engine.bank = engine.bank[:1].clone().expand(len(clients), -1)
         return Newcomers(engine, Metrics.joined([group.metrics for group in groups]))
 
-    def measure(self, method: Method, server: Server) -> list[float]:
-        """Percent of each one's images that are predicted right, by the server's first model."""
+    def measure(self, method: Method, server: Server, lr: float | None) -> DeliveredAccuracy:
+        """How good the server's first model is at each of them.
+
+        Args:
+            method: what was played.
+            server: after a round.
+            lr: size of an adaptation's steps on their images; None: none are made.
+        """
         first = torch.zeros(len(self.metrics), len(server.rows), dtype=torch.float64)
         first[:, 0] = 1
-        return measure_delivered(method, self.engine, self.metrics, first, server.rows)
+        return measure_delivered(method, self.engine, self.metrics, first, server.rows, lr)
 
 
 def describe_accuracies(own: Sequence[float], new: Sequence[float]) -> dict[str, list[float]]:

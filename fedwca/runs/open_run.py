@@ -13,8 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedwca.config.component_registries import registry_of
 from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import RunConfig, restore_config
+from fedwca.core.adaptation import Adaptation
 from fedwca.core.network import Architecture, Network
 from fedwca.data.dataset import FederatedDataset
 from fedwca.data.partition import ClientImages, Federation
@@ -22,6 +24,7 @@ from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.interface import Engine
 from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import CheckpointError, FedwcaError, UsageError
+from fedwca.federated.extra_networks import grow_network
 from fedwca.federated.method import Method
 from fedwca.federated.server import Server
 from fedwca.registry import canonical_name, describe_unknown
@@ -59,7 +62,8 @@ class OpenedRun:
     """Every client's own model ``[K, P]``."""
     architecture: Architecture
     network: Network
-    """The source model, with the classifier that all models share unless they have each their own in their rows."""
+    """The source model, with the classifier that all models share unless they have each their own in their rows; beside
+    it the extra networks of the method."""
     layout: Layout
     """Where a network's tensors are in a row."""
     classes: Sequence[str]
@@ -214,6 +218,7 @@ def open_run(
     classes = tuple(about.get("classes", ())) or load_same_images(config, about, path)[0].classes
     built = architecture(config)
     network = build_network(config, len(classes), pretrained=False)
+    network = grow_network(network, _adaptation(about["methods"][unit.method]), config.seed)
     layout = Layout.of(network)
     layout.write(network, tensors["source"])
     extra = {name.removeprefix("network."): t for name, t in tensors.items() if name.startswith("network.")}
@@ -226,6 +231,13 @@ def open_run(
         state = f"{done} of {opened.rounds} rounds are done" if done else "no round of it is done"
         warnings.warn(f"{path}: {opened.label} is unfinished; {state}, and these are opened", UserWarning, stacklevel=2)
     return opened
+
+
+def _adaptation(about: Mapping[str, Any]) -> Adaptation | None:
+    """The adaptation among a method's components, as a run says them; None where it has none."""
+    found = (part for part in about["components"] if part["kind"] == "adaptation")
+    part = next(found, None)
+    return part and registry_of("adaptation").build({key: value for key, value in part.items() if key != "kind"})
 
 
 def _unit(path: Path, names: list[str], config: RunConfig, method: str | None, source_model: int, trial: int) -> Unit:

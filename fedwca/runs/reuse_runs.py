@@ -23,7 +23,7 @@ from fedwca.runs.run_request import RunRequest
 from fedwca.runs.start_run import start_run
 
 OWN_TO_METHODS = {
-    *("aggregator", "clusterer", "pseudo_labeler", "objectives", "finish", "components"),
+    *("aggregator", "clusterer", "pseudo_labeler", "objectives", "adaptation", "finish", "components"),
     *("baselines", "composed", "name", "rounds", *SAME_NUMBERS),
 }
 """Fields of a configuration that a method's parts and rounds say again, or that change no number."""

@@ -18,7 +18,13 @@ from fedwca.federated.round import OpenRound, Outcome, close_round, open_round
 from fedwca.federated.server import Server
 from fedwca.federated.simulated_uploads import SimulatedUpload
 from fedwca.runs.checkpointer import RoundState
-from fedwca.runs.measure_newcomers import Newcomers, describe_accuracies, measure_delivered
+from fedwca.runs.measure_delivered import (
+    DeliveredAccuracy,
+    describe_steps_made,
+    measure_delivered,
+    step_size,
+)
+from fedwca.runs.measure_newcomers import Newcomers, describe_accuracies
 from fedwca.runs.reporter import Progress
 from fedwca.runs.round_diagnostics import cluster_layers, measure_evidence
 from fedwca.runs.round_record import (
@@ -47,17 +53,19 @@ class Trial:
         """Images that each client is measured on, newcomers last."""
         return self.metrics.test_images() + (self.newcomers.metrics.test_images() if self.newcomers else [])
 
-    def describe(self, accuracies: list[float], method: Method, server: Server) -> dict[str, list[float]]:
-        """Accuracies as a record has them.
+    def describe(self, own: DeliveredAccuracy, method: Method, server: Server, lr: float | None) -> dict[str, Any]:
+        """Accuracies as a record has them, and what an adaptation's steps did.
 
         Args:
-            accuracies: of the clients in the engine.
+            own: of the clients in the engine.
             method: what was played.
             server: whose model newcomers get.
+            lr: size of an adaptation's steps; None: none are made.
         """
         if self.newcomers is None:
-            return split_accuracies(self.metrics, accuracies)
-        return describe_accuracies(accuracies, self.newcomers.measure(method, server))
+            return {**split_accuracies(self.metrics, own.accuracy), **describe_steps_made(own)}
+        new = self.newcomers.measure(method, server, lr)
+        return {**describe_accuracies(own.accuracy, new.accuracy), **describe_steps_made(own, new)}
 
 
 def run_rounds(
@@ -124,7 +132,7 @@ def run_rounds(
 
 def measure_start(trial: Trial, engine: Engine, method: Method, server: Server) -> dict[str, list[float]]:
     """Accuracies before the first round, as a record has them."""
-    return trial.describe(count_accuracies(trial.metrics, engine), method, server)
+    return trial.describe(DeliveredAccuracy(count_accuracies(trial.metrics, engine)), method, server, None)
 
 
 def begin_round(
@@ -158,11 +166,12 @@ def record_round(
     number, method, engine = turn.round, turn.method, turn.engine
     metrics, began = trial.metrics, time.perf_counter()
     local = count_accuracies(metrics, engine, clients=list(outcome.uploads))
-    delivery = method.aggregator.deliver(server.state, len(server.rows))
-    accuracy = measure_delivered(method, engine, metrics, delivery, server.rows)
+    delivery, lr = method.aggregator.deliver(server.state, len(server.rows)), step_size(method, config.training, number)
+    own = measure_delivered(method, engine, metrics, delivery, server.rows, lr)
     if turn.last_phase:  # who adapted has a model of its own
-        accuracy = [local[k] if k in outcome.uploads else value for k, value in enumerate(accuracy)]
-    shown = trial.describe(accuracy, method, server)
+        kept = [local[k] if k in outcome.uploads else value for k, value in enumerate(own.accuracy)]
+        own = DeliveredAccuracy(kept)
+    shown = trial.describe(own, method, server, lr)
     evaluated = time.perf_counter()
     described = describe_round(outcome, method, metrics, engine, first=number == 0)
     record = {

@@ -9,10 +9,13 @@ from functools import partial
 from typing import Any
 
 from fedwca.config.run_config import RunConfig
+from fedwca.core.network import Network
 from fedwca.data.dataset import FederatedDataset
 from fedwca.data.metrics import mean
+from fedwca.data.partition import Federation
 from fedwca.engine.interface import Engine, TrialsInTurn
 from fedwca.engine.randomness import Keys, fold_key
+from fedwca.federated.extra_networks import grow_network
 from fedwca.federated.method import Method
 from fedwca.federated.round import init_server
 from fedwca.federated.source_model import TrainedSource
@@ -50,22 +53,31 @@ class _Bench:
         if not here:
             return
         drawn = [self.splits.take(*at) for at in here]
-        given = [(self.models[at[0]].network, federation.clients) for at, federation in zip(here, drawn, strict=True)]
-        engines = self.share.engines(self.config, given)
-        several = len(self.federations) > 1
-        trials = [
-            Trial(
-                own.metrics,
-                Keys(self.config.seed + index, trial),
-                f"source model {index}, trial {trial}: " if several else "",
-                Newcomers.of(self.config, self.models[index].network, own.newcomers),
-            )
-            for (index, trial), own in zip(here, drawn, strict=True)
-        ]
+        engines: TrialsInTurn | None = None
+        trials: list[Trial] = []
+        beside: Any = None
         for method, rounds in self.methods:
             units = {i: unit for i, at in enumerate(here) if (unit := Unit(*at, method.name)) in self.mine}
-            if units:
-                yield from self.run_method(method, rounds, units, engines, trials)
+            if not units:
+                continue
+            own = method.adaptation if method.adaptation is not None and method.adaptation.networks(2, 2) else None
+            if engines is None or own != beside:
+                engines, trials, beside = None, [], own  # what was there goes before others are made
+                grown = [(self.grow(index, method), dealt) for (index, _), dealt in zip(here, drawn, strict=True)]
+                engines = self.share.engines(self.config, [(network, dealt.clients) for network, dealt in grown])
+                trials = [self.trial(*at, *both) for at, both in zip(here, grown, strict=True)]
+            yield from self.run_method(method, rounds, units, engines, trials)
+
+    def trial(self, index: int, trial: int, network: Network, dealt: Federation) -> Trial:
+        """What belongs to a federation besides its engine."""
+        name = f"source model {index}, trial {trial}: " if len(self.federations) > 1 else ""
+        newcomers = Newcomers.of(self.config, network, dealt.newcomers)
+        return Trial(dealt.metrics, Keys(self.config.seed + index, trial), name, newcomers)
+
+    def grow(self, index: int, method: Method, start: Network | None = None) -> Network:
+        """A source model, or what stands in for it, with the networks that a method trains beside it."""
+        network = self.models[index].network if start is None else start
+        return grow_network(network, method.adaptation, self.config.seed + index)
 
     def start_of(self, method: Method, label: str, unit: Unit, engine: Engine, trial: Trial) -> TrainedSource:
         """The model that a method starts from: the run's, or one that it trains itself; ``label`` says which run."""
@@ -95,7 +107,7 @@ class _Bench:
             digests[i] = model.digest
             point = self.keeper.restore(unit, engine, model.digest)
             if point is None:
-                point = RoundState(-1, init_server(engine, model.network))
+                point = RoundState(-1, init_server(engine, self.grow(unit.source_model, method, model.network)))
                 first = measure_start(trials[i], engine, method, point.server)
                 accuracy[i] = mean(first["accuracy"])
                 home = {"source_accuracy": model.accuracy, "source_digest": model.digest}

@@ -15,6 +15,7 @@ from PIL import Image
 
 from fedwca.export.load_model import open_model
 from fedwca.export.write_model import check_installed
+from fedwca.results import json_output
 
 from .conftest import Run, call
 
@@ -116,6 +117,9 @@ def test_the_source_model_can_be_exported(done: Path, tmp_path: Path) -> None:
         (["join", "RUN", "--data", "PHOTOS/torn.jpg", "--out", "OUT"], 1, "no image could be read"),
         (["join", "RUN", "--data", "PHOTOS/00.png", "--out", "OUT"], 2, "at least 2 images"),
         (["join", "RUN", "--data", "PHOTOS", "--out", "RUN/new"], 2, "lies in the run folder"),
+        (["join", "RUN", "--data", "PHOTOS", "--adapt", "learned", "--out", "OUT"], 2, "has not trained"),
+        (["join", "RUN", "--data", "PHOTOS", "--adapt", "entropi", "--out", "OUT"], 2, "did you mean 'entropy'"),
+        (["join", "RUN", "--data", "PHOTOS", "--adapt", "-1", "--out", "OUT"], 2, "epochs are 0 to"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_sentence(
@@ -160,6 +164,29 @@ def test_a_new_client_joins_and_the_run_stays_as_it_was(by: str, done: Path, pho
     refused = call("join", str(done), "--data", str(photos), "--out", str(tmp_path / "new"))
     assert refused.code == 2
     assert "holds a model.safetensors already" in refused.err
+
+
+def test_a_new_client_may_take_steps_on_its_outputs(done: Path, photos: Path, tmp_path: Path) -> None:
+    new, words = tmp_path / "new", ["--by", "alignment", "--adapt", "entropy:steps=4,patience=2,lr=0.05"]
+    run = call("join", str(done), "--data", str(photos), *words, "--out", str(new))
+    assert run.code == 0, run.err
+    assert "on entropy; taken: the model after step" in run.out
+    assert "Entropy of the outputs, in nats, by step: 0: " in run.out
+    assert "steps on entropy of its outputs:" in (new / "model.safetensors.md").read_text()
+    again = call("predict", str(new / "model.safetensors"), str(photos))
+    csv_rows = table((new / "predictions.csv").read_text())
+    assert [row["label"] for row in table(again.out)] == [row["label"] for row in csv_rows]
+    given = ["join", str(done), "--data", str(photos), "--json", "--out"]
+    printed = call(*given, str(tmp_path / "again"), *words)
+    found = json_output.PrintedJoin.model_validate_json(printed.out)
+    assert found.adaptation is not None
+    assert found.adaptation.fields["patience"] == 2
+    assert len(found.adaptation.entropies) == found.adaptation.steps + 1
+    assert found.adaptation.entropies[found.adaptation.taken] == min(found.adaptation.entropies[1:])  # type: ignore[type-var]
+    assert sum(found.labels.values()) == 12
+    assert (new / "model.safetensors").read_bytes() == (tmp_path / "again" / "model.safetensors").read_bytes()
+    plain = json_output.PrintedJoin.model_validate_json(call(*given, str(tmp_path / "plain")).out)
+    assert (plain.adaptation, plain.epochs) == (None, 0)
 
 
 def test_archives_need_no_labels(done: Path, shades: Path, tmp_path: Path) -> None:

@@ -47,14 +47,14 @@ def test_table_5_switches_one_part_on_at_a_time(preset: str, dataset: str) -> No
 
 def methods_table(setting: str) -> str:
     """Every baseline of a setting and its composition, as the page shows it."""
-    last = "Clusterer" if setting == "ffreeda" else "Last phase"
+    last = {"ffreeda": "Clusterer", "upfl": "Adaptation"}.get(setting, "Last phase")
     lines = [
         f"| Name | Label | {last} | Aggregator | Pseudo-labels | Objectives | Rounds | Published |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for name in baseline_names(setting):
         given = tomllib.loads((baseline_folder() / setting / f"{name}.toml").read_text())
-        first = given.get("clusterer") or ", ".join(given.get("finish", ()))
+        first = given.get("clusterer") or given.get("adaptation") or ", ".join(given.get("finish", ()))
         parts = [first, given["aggregator"], given["pseudo_labeler"]]
         cells = [f"`{part}`" if part else "" for part in parts]
         objectives = ", ".join(f"`{objective}`" for objective in given["objectives"])

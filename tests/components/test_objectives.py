@@ -12,6 +12,7 @@ from torch import Tensor
 from fedwca.core.interfaces import Objective
 from fedwca.core.messages import Batch, Predictions, Targets
 from fedwca.objectives import objectives
+from fedwca.objectives.adapted import AdaptedCrossEntropy
 from fedwca.objectives.cross_entropy import CrossEntropy
 from fedwca.objectives.prototype_contrastive import PrototypeContrastive
 from fedwca.objectives.self_training import SelfTraining
@@ -29,7 +30,7 @@ def batch(logits: Tensor, labels: list[int], weights: list[float], target: Tenso
     names = ("start", "cluster", "source", "teacher")
     teachers, views = dict.fromkeys(names, logits.detach()), dict.fromkeys(("weak", "strong"), logits)
     observed = {"threshold": torch.tensor(0.8)}
-    return Batch(logits, features, target, torch.tensor(labels), kept, teachers, views, observed)
+    return Batch(logits, features, target, torch.tensor(labels), kept, teachers, views, observed, {}, target)
 
 
 def logits_of(*probabilities: list[float]) -> Tensor:
@@ -65,6 +66,18 @@ def test_cross_entropy_is_over_labelled_samples_only() -> None:
     both = float(Shot(im=0, lam=2)(batch(given, [0, 1], [1, 1])))
     assert one == pytest.approx(-2 * math.log(0.75))
     assert both == pytest.approx(-math.log(0.75) - math.log(0.25))
+
+
+def test_cross_entropy_after_a_step_and_the_divergence_before_it() -> None:
+    # -log 0.9 after the step; before it KL((3/4, 1/4) || (1/2, 1/2)) = log 2 - H(3/4), the other way log 2/sqrt(3).
+    start, before = logits_of([0.5, 0.5]), logits_of([0.75, 0.25])
+    given = replace(batch(before, [0], [1], logits_of([0.9, 0.1])), reference_logits={"start": start})
+    assert float(AdaptedCrossEntropy()(given)) == pytest.approx(-math.log(0.9))
+    entropy = -(0.75 * math.log(0.75) + 0.25 * math.log(0.25))
+    assert float(AdaptedCrossEntropy(mu=2)(given)) == pytest.approx(-math.log(0.9) + 2 * (math.log(2) - entropy))
+    reverse = AdaptedCrossEntropy(mu=2, reverse=True)
+    assert float(reverse(given)) == pytest.approx(-math.log(0.9) + 2 * math.log(2 / math.sqrt(3)))
+    assert (AdaptedCrossEntropy().teachers, reverse.teachers) == ((), ("start",))
 
 
 def test_labels_belong_to_the_mixed_image_and_information_to_the_plain_one() -> None:

@@ -9,9 +9,11 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from fedwca.core.adaptation import Adaptation
 from fedwca.data.partition import ClientImages
 from fedwca.engine.distributed.process_group import Ranks
 from fedwca.engine.interface import Engine, RoundWork
+from fedwca.engine.test_time_adaptation import AdaptedModel
 from fedwca.errors import FedwcaError
 
 T = TypeVar("T")
@@ -95,6 +97,22 @@ class ShardedEngine:
         asked = range(len(self.images)) if clients is None else clients
         mine = self.within.classify(weights, rows, self._of(self.ranks.index, asked))
         found: dict[int, Tensor] = {}
+        for rank, some in enumerate(self.ranks.exchange(mine)):
+            found |= zip(self._of(rank, asked), some, strict=True)
+        return [found[client] for client in asked]
+
+    def adapt(
+        self,
+        adaptation: Adaptation,
+        lr: float,
+        weights: Tensor | None = None,
+        rows: Tensor | None = None,
+        clients: Sequence[int] | None = None,
+    ) -> list[AdaptedModel]:
+        """As the protocol says, each client at its own rank."""
+        asked = range(len(self.images)) if clients is None else clients
+        mine = self.within.adapt(adaptation, lr, weights, rows, self._of(self.ranks.index, asked))
+        found: dict[int, AdaptedModel] = {}
         for rank, some in enumerate(self.ranks.exchange(mine)):
             found |= zip(self._of(rank, asked), some, strict=True)
         return [found[client] for client in asked]

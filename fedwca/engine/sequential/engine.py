@@ -10,6 +10,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from fedwca.core.adaptation import Adaptation
 from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
 from fedwca.engine.batch_norm import BatchNormPolicy
@@ -19,8 +20,10 @@ from fedwca.engine.device_copy import synchronize
 from fedwca.engine.interface import RoundWork
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.precision import Precision, check_precision
+from fedwca.engine.sequential.images_to_adapt import ImagesToAdapt
 from fedwca.engine.sequential.replica import Replica
 from fedwca.engine.sequential.worker import ClientWorker
+from fedwca.engine.test_time_adaptation import AdaptedModel, adapt_models
 
 T = TypeVar("T")
 
@@ -134,15 +137,39 @@ class SequentialEngine:
                 return torch.zeros(0, dtype=torch.int64)
             replica = self._replicas.get()
             try:
-                row = self.bank[client]
-                if weights is not None and rows is not None:
-                    row = self._apply_batch_norm(client, self.mix(weights[client], rows), replica)
-                replica.bind(row)
+                replica.bind(self._model(client, weights, rows, replica))
                 return replica.predict(self._test[client]).logits.argmax(1).cpu()
             finally:
                 self._replicas.put(replica)
 
         return self._map(work, range(len(self._test)) if clients is None else clients, lambda client: None)
+
+    def adapt(
+        self,
+        adaptation: Adaptation,
+        lr: float,
+        weights: Tensor | None = None,
+        rows: Tensor | None = None,
+        clients: Sequence[int] | None = None,
+    ) -> list[AdaptedModel]:
+        """As `fedwca.engine.interface.Engine.adapt` says, client after client."""
+
+        def work(client: int) -> AdaptedModel:
+            replica = self._replicas.get()
+            try:
+                row = self._model(client, weights, rows, replica)
+                (found,) = adapt_models(ImagesToAdapt(replica, self._test[client]), row[None], adaptation, lr)
+                return found
+            finally:
+                self._replicas.put(replica)
+
+        return self._map(work, range(len(self._test)) if clients is None else clients, lambda client: None)
+
+    def _model(self, client: int, weights: Tensor | None, rows: Tensor | None, replica: Replica) -> Tensor:
+        """A client's model ``[P]``: a mixture of rows as it is at the client, or its own in the bank."""
+        if weights is None or rows is None:
+            return self.bank[client]
+        return self._apply_batch_norm(client, self.mix(weights[client], rows), replica)
 
     def _map(self, work: Callable[[int], T], clients: Sequence[int], done: Callable[[int], None]) -> list[T]:
         if self.workers == 1:

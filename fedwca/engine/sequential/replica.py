@@ -3,18 +3,44 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.utils.parametrize import is_parametrized
 
+from fedwca.core.adaptation import Adaptation, ExtraNetworks
 from fedwca.core.messages import Predictions
 from fedwca.core.network import Network
 from fedwca.core.training_settings import Trains
 from fedwca.engine.client_task import Training
+from fedwca.engine.differentiable_step import normalize_weight, step_parameters
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.precision import Phase, Precision, compute_precision
 from fedwca.engine.sgd import sgd_step
+
+
+class _Forward(nn.Module):
+    """A network's pass in the precision of a phase, as a module, so that other parameters can be put in its place."""
+
+    def __init__(self, network: Network, precision: Precision) -> None:
+        super().__init__()
+        self.network, self.precision = network, precision
+
+    def forward(self, x: Tensor, masks: Sequence[Tensor], phase: Phase | None, twice: bool) -> tuple[Tensor, Tensor]:
+        """Logits ``[N, M]`` and features ``[N, q]``; see `Replica.forward`."""
+        if phase is None:
+            return self.network(x, masks)  # type: ignore[no-any-return]
+        with compute_precision(self.precision, phase, x.device):
+            features = self.network.extract(x, masks)
+        classifier = self.network.classifier
+        if twice and is_parametrized(classifier, "weight"):
+            stored: Any = classifier.get_submodule("parametrizations.weight")
+            weight = normalize_weight(stored.original0, stored.original1)
+            return torch.nn.functional.linear(features, weight, classifier.bias), features
+        return classifier(features), features
 
 
 class Replica:
@@ -26,6 +52,7 @@ class Replica:
     def __init__(self, network: Network, layout: Layout, precision: Precision = "fp32") -> None:
         self.precision = precision
         self.network = copy.deepcopy(network).requires_grad_(False)
+        self._forward = _Forward(self.network, precision)
         self.layout = layout
         self.drops = network.drops
         like = self.class_vectors
@@ -35,6 +62,14 @@ class Replica:
         self._leaves = [self.network.get_parameter(slot.name) for slot in layout.parameters]
         for parameter in self._leaves:
             parameter.requires_grad_(True)
+        base = [i for i, slot in enumerate(layout.parameters) if slot.stop <= layout.base.stop]
+        self._base = {layout.parameters[i].name: self._leaves[i] for i in base}
+        own = {
+            name: [i for i, slot in enumerate(layout.parameters) if here.start <= slot.start < here.stop]
+            for name, here in layout.extras.items()
+        }
+        self._parts: dict[str | None, set[int]] = {None: set(base), **{name: set(some) for name, some in own.items()}}
+        self.extras: ExtraNetworks = dict(self.network.extras.items())
         self._buffers: list[tuple[nn.Module, str, int]] = [
             (owners[slot.name.rpartition(".")[0]], slot.name.rpartition(".")[2], index)
             for index, slot in enumerate(layout.statistics)
@@ -54,13 +89,62 @@ class Replica:
             # .data: a version counter of its own, else updating one statistic makes autograd distrust the others.
             module._buffers[name] = self.layout.statistics[index].of(row).data
 
-    def forward(self, x: Tensor, masks: Sequence[Tensor] = (), phase: Phase | None = None) -> tuple[Tensor, Tensor]:
-        """Logits ``[N, M]`` and features ``[N, q]`` of prepared images, in the precision of a phase; None: in full."""
-        if phase is None:
-            return self.network(x, masks)  # type: ignore[no-any-return]
-        with compute_precision(self.precision, phase, x.device):
-            features = self.network.extract(x, masks)
-        return self.network.classifier(features), features
+    def forward(
+        self, x: Tensor, masks: Sequence[Tensor] = (), phase: Phase | None = None, twice: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """Logits ``[N, M]`` and features ``[N, q]`` of prepared images.
+
+        Args:
+            x: the images.
+            masks: of dropout.
+            phase: what it is for, which decides the precision; None: in full.
+            twice: whether they are differentiated twice; decides nothing but last digits.
+        """
+        return self._forward(x, masks, phase, twice)  # type: ignore[no-any-return]
+
+    def forward_adapted(
+        self, logits: Tensor, x: Tensor, masks: Sequence[Tensor], adaptation: Adaptation, lr: float
+    ) -> Tensor:
+        """Logits ``[N, M]`` of a training step's images after one differentiable step of an adaptation.
+
+        BatchNorm's running statistics stay as they are.
+
+        Args:
+            logits: of the images that the step is made on ``[B, M]``, by the bound row.
+            x: all images of the training step, prepared.
+            masks: of dropout, those that gave ``logits``.
+            adaptation: its loss is descended.
+            lr: step size.
+        """
+        moved = step_parameters(self.adaptation_loss(adaptation, logits), self._base, adaptation, lr)
+        # Copies, which the modules may change.
+        moved |= {name: buffer.clone() for name, buffer in self.network.named_buffers()}
+        named = {f"network.{name}": value for name, value in moved.items()}
+        found: Tensor = functional_call(self._forward, named, (x, masks, "train", True))[0]
+        return found
+
+    def adaptation_loss(self, adaptation: Adaptation, logits: Tensor) -> Tensor:
+        """An adaptation's loss of outputs ``[N, M] -> []``, by the bound row's extra networks."""
+        return adaptation.loss(logits, self.extras)
+
+    def pull_back(self, images: Tensor, slopes: Tensor) -> Tensor:
+        """Gradient of the bound row's base network ``[P_base]`` in eval mode, chunk by chunk.
+
+        Args:
+            images: uint8 ``[N, 3, H, W]``.
+            slopes: derivatives of what is descended in their logits ``[N, M]``.
+        """
+        self.network.eval()
+        leaves = list(self._base.values())
+        for leaf in leaves:
+            leaf.requires_grad_(True)
+        total = [torch.zeros_like(leaf) for leaf in leaves]
+        chunk = self.network.chunk
+        for here, own in zip(images.split(chunk), slopes.split(chunk), strict=True):
+            logits, _ = self.forward(self.network.prepare(here))
+            found = torch.autograd.grad(logits, leaves, own, allow_unused=True, materialize_grads=True)
+            torch._foreach_add_(total, found)
+        return torch.cat([one.reshape(-1) for one in total])
 
     @torch.no_grad()
     def predict(self, images: Tensor, batch: int | None = None, phase: Phase | None = None) -> Predictions:
@@ -107,24 +191,34 @@ class Replica:
         for slot, parameter in zip(self.layout.parameters, self._leaves, strict=True):
             parameter.requires_grad_(here.start <= slot.start < here.stop)
 
-    def step(self, loss: Tensor, pull: Tensor | None, training: Training) -> None:
+    def step(self, loss: Tensor, pull: Tensor | None, training: Training, rates: Mapping[str, float]) -> None:
         """One SGD step on what is trained of the bound row: g + wd·w, momentum without dampening, as torch.optim.SGD.
+
+        The base network and each extra one take it apart, each with a gradient of its own length.
 
         Args:
             loss: what the network's outputs cost ``[]``.
             pull: further gradient of the parameters ``[P]``, for penalties on the model itself.
             training: learning rate, momentum, weight decay, and the largest length of the gradient.
+            rates: learning rates of extra networks that are not the base network's.
         """
         chosen = [i for i, parameter in enumerate(self._leaves) if parameter.requires_grad]
-        leaves, momenta = [self._leaves[i] for i in chosen], [self._momenta[i] for i in chosen]
+        leaves = [self._leaves[i] for i in chosen]
         found = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
         with torch.no_grad():
             gradients = [gradient.contiguous() for gradient in found]
             if pull is not None:
                 for gradient, i in zip(gradients, chosen, strict=True):
                     gradient.add_(self.layout.parameters[i].of(pull))
-            if training.clip is not None:
-                # As torch.nn.utils.clip_grad_norm_ does it, on the parameters of all layers together.
-                length = torch.stack([gradient.norm() for gradient in gradients]).norm()
-                torch._foreach_mul_(gradients, (training.clip / (length + 1e-6)).clamp_max(1))
-            sgd_step(leaves, gradients, momenta, training)
+            for name, inside in self._parts.items():
+                own = [place for place, i in enumerate(chosen) if i in inside]
+                if not own:
+                    continue
+                some = [gradients[place] for place in own]
+                if training.clip is not None:
+                    # As torch.nn.utils.clip_grad_norm_ does it, on the parameters of all layers together.
+                    length = torch.stack([gradient.norm() for gradient in some]).norm()
+                    torch._foreach_mul_(some, (training.clip / (length + 1e-6)).clamp_max(1))
+                momenta = [self._momenta[chosen[place]] for place in own]
+                lr = None if name is None else rates.get(name)
+                sgd_step([leaves[place] for place in own], some, momenta, training, lr)

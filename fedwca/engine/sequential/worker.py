@@ -204,9 +204,16 @@ class ClientWorker(Clock):
             inputs.append(draws.strong(images, everyone))
         drop = draws.masks(positions, everyone if strong else None)
         x = x if len(inputs) == 1 else torch.cat(inputs)
-        logits, features = self.replica.forward(x, [mask.to(x.dtype) for mask in drop], "train")
+        adapts, masks = program.adapts(objectives), [mask.to(x.dtype) for mask in drop]
+        logits, features = self.replica.forward(x, masks, "train", twice=adapts)
         ends = (len(here), len(here) + len(places))
         plain, blended, other = logits.tensor_split(ends) if len(inputs) > 1 else (logits, logits[:0], logits[:0])
+        adapted = None
+        if adapts:
+            adaptation = self.task.adaptation
+            assert adaptation is not None
+            after = self.replica.forward_adapted(plain, x, masks, adaptation, self.task.inner_lr)
+            adapted = after[: len(here)].index_copy(0, places, after[len(here) : ends[1]])
         batch = Batch(
             plain,
             features if len(inputs) == 1 else features[: len(here)],
@@ -217,8 +224,10 @@ class ClientWorker(Clock):
             {"weak": plain, **({"strong": other} if strong else {})},
             context.observed,
             context.shared,
+            adapted,
         )
-        self.replica.step(program.batch_loss(objectives, batch), self._pull(context.anchors), training)
+        loss = program.batch_loss(objectives, batch)
+        self.replica.step(loss, self._pull(context.anchors), training, self.task.rates)
 
     def _pull(self, anchors: Mapping[str, Tensor]) -> Tensor | None:
         """Gradient ``[P]`` of the objectives' penalties on the model itself; None where there is none."""

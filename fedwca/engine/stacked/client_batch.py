@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from fedwca.engine.precision import Phase
 from fedwca.engine.randomness import keys_tensor
 from fedwca.engine.stacked.network import StackedClassifiers, StackedInput, StackedNetwork
 from fedwca.engine.stacked.packed_images import PackedImages
+from fedwca.engine.stacked.split_leaves import split_leaves
 from fedwca.engine.stacked.step_groups import equal_size_groups, step_groups
 from fedwca.engine.stacked.targets import StackedContext
 from fedwca.engine.stacked.vmap import Tree, join_trees, map_tree
@@ -92,17 +93,44 @@ class ClientBatch:
 
         return self._sweep(forward)
 
-    def _sweep(self, forward: Callable[[int, Tensor], tuple[Tensor, Tensor]]) -> Predictions:
-        """All images in eval mode, chunk by chunk; rows behind a client's last image mean nothing."""
-        parts: list[tuple[Tensor, Tensor]] = []
+    def pull_back(self, models: Tensor, slopes: Tensor) -> Tensor:
+        """Gradient of each model's base network ``[G, base]`` in eval mode, chunk by chunk.
+
+        Args:
+            models: the clients' ``[G, P]``.
+            slopes: derivatives of what is descended in the logits of their images ``[G, N, M]``; 0 behind a client's
+                last one.
+        """
+        base = self.layout.base
+        total = torch.zeros_like(models[:, base])
+        for first, active, x in self._chunks():
+            leaf, parameters, statistics = split_leaves(self.layout, models[:active], base)
+            logits, _, _ = self.network(parameters, statistics, StackedInput(x))
+            own = slopes[:active, first : first + x.shape[1]]
+            total[:active] += torch.autograd.grad(logits, leaf, own)[0]
+        return total
+
+    def _chunks(self) -> Iterator[tuple[int, int, Tensor]]:
+        """All images in some at a time: the first one's place, how many clients have that, and their images prepared
+        ``[active, n, 3, H, W]``, where a client has fewer its last one again.
+        """
         network, longest, clients = self.network.network, max(1, *self.sizes), len(self.clients)
         for first in range(0, longest, self.chunk):
             active = sum(size > first for size in self.sizes) or clients
             places = torch.arange(first, min(first + self.chunk, longest), device=self.device)
             places = places.minimum((self.counts[:active, None] - 1).clamp_min(0))
-            x = network.prepare(self.images.take(self.numbers[:active], places)).unflatten(0, places.shape)
+            yield (
+                first,
+                active,
+                network.prepare(self.images.take(self.numbers[:active], places)).unflatten(0, places.shape),
+            )
+
+    def _sweep(self, forward: Callable[[int, Tensor], tuple[Tensor, Tensor]]) -> Predictions:
+        """All images in eval mode, chunk by chunk; rows behind a client's last image mean nothing."""
+        parts: list[tuple[Tensor, Tensor]] = []
+        for _, active, x in self._chunks():
             logits, features = forward(active, x)
-            idle = clients - active
+            idle = len(self.clients) - active
             parts.append((_padded(logits, idle), _padded(features, idle)))
         return Predictions(torch.cat([part[0] for part in parts], 1), torch.cat([part[1] for part in parts], 1))
 

@@ -8,6 +8,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from fedwca.core.adaptation import Adaptation
 from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
 from fedwca.engine.batch_norm import BatchNormPolicy
@@ -15,6 +16,7 @@ from fedwca.engine.device_copy import synchronize, to_device
 from fedwca.engine.interface import RoundWork
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.precision import Precision, check_precision
+from fedwca.engine.stacked.batch_to_adapt import BatchToAdapt
 from fedwca.engine.stacked.client_batch import ClientBatch
 from fedwca.engine.stacked.network import StackedNetwork
 from fedwca.engine.stacked.packed_images import PackedImages
@@ -22,6 +24,7 @@ from fedwca.engine.stacked.train import Capture
 from fedwca.engine.stacked.tuning.graphs import CudaGraphs, RecordedSteps
 from fedwca.engine.stacked.tuning.kernels import Kernels, default_kernels
 from fedwca.engine.stacked.worker import StackedReceived, StackedWorker
+from fedwca.engine.test_time_adaptation import AdaptedModel, adapt_models
 
 T = TypeVar("T")
 
@@ -133,10 +136,34 @@ class StackedEngine:
         chosen = range(len(self.images)) if clients is None else clients
         found = {client: torch.zeros(0, dtype=torch.int64) for client in chosen}
         for tests in self._batches([client for client in found if self._test.sizes[client]], self._test):
-            models = self.bank[tests.numbers]
-            if weights is not None and rows is not None:
-                here = ClientBatch(self.stacked, self._train, tests.clients)
-                models = self._apply_batch_norm(here, self.mix(weights[tests.clients], rows))
+            models = self._models(tests.clients, weights, rows)
             classes = tests.outputs(models).logits.argmax(-1).cpu()
             found |= {client: own[:size] for client, own, size in zip(tests.clients, classes, tests.sizes, strict=True)}
         return list(found.values())
+
+    def adapt(
+        self,
+        adaptation: Adaptation,
+        lr: float,
+        weights: Tensor | None = None,
+        rows: Tensor | None = None,
+        clients: Sequence[int] | None = None,
+    ) -> list[AdaptedModel]:
+        """As `fedwca.engine.interface.Engine.adapt` says, a slice of clients at a time."""
+        chosen = list(range(len(self.images)) if clients is None else clients)
+        found: dict[int, AdaptedModel] = {}
+        for tests in self._batches([client for client in chosen if self._test.sizes[client]], self._test):
+            models = self._models(tests.clients, weights, rows)
+            found |= zip(tests.clients, adapt_models(BatchToAdapt(tests), models, adaptation, lr), strict=True)
+        for client in chosen:
+            if not self._test.sizes[client]:
+                nothing = self.bank.new_zeros(0, len(self.network.class_vectors))
+                found[client] = AdaptedModel(self._models([client], weights, rows)[0], nothing, (), 0)
+        return [found[client] for client in chosen]
+
+    def _models(self, clients: Sequence[int], weights: Tensor | None, rows: Tensor | None) -> Tensor:
+        """Models ``[G, P]`` of some clients: mixtures of rows as they are at these, or their own in the bank."""
+        here = ClientBatch(self.stacked, self._train, clients)
+        if weights is None or rows is None:
+            return self.bank[here.numbers]
+        return self._apply_batch_norm(here, self.mix(weights[here.clients], rows))

@@ -6,17 +6,21 @@ import copy
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from fedwca.core.adaptation import Adaptation
 from fedwca.core.network import Network
 from fedwca.engine.device_copy import to_device
-from fedwca.engine.parameter_layout import CLASSIFIER, Layout
+from fedwca.engine.differentiable_step import normalize_weight
+from fedwca.engine.parameter_layout import CLASSIFIER, EXTRAS, Layout
 from fedwca.engine.precision import Phase, Precision, compute_precision
 from fedwca.engine.stacked.tuning.kernels import Kernels, channels_last_batch
+from fedwca.engine.stacked.vmap import vmap_or_loop
 
 
 class MaskedBatchNorm(nn.Module):
@@ -107,9 +111,9 @@ class StackedClassifiers:
         own = _named_below(CLASSIFIER, parameters)
         if "weight" in own:
             weight = own["weight"]
-        else:  # torch's weight normalisation, which has no rule for many models at once
+        else:
             length, direction = own["parametrizations.weight.original0"], own["parametrizations.weight.original1"]
-            weight = direction * (length / direction.norm(dim=-1, keepdim=True))
+            weight = normalize_weight(length, direction)
         return cls(weight.transpose(1, 2), own["bias"][:, None])
 
     def __getitem__(self, rows: slice | Tensor) -> StackedClassifiers:
@@ -123,6 +127,12 @@ class StackedClassifiers:
 def _named_below(prefix: str, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Parameters of a part of a network, by their names in it."""
     return {name.removeprefix(prefix): value for name, value in parameters.items() if name.startswith(prefix)}
+
+
+def _call(module: nn.Module, parameters: dict[str, Tensor], x: Tensor) -> Tensor:
+    """What a module with these parameters gives."""
+    found: Tensor = functional_call(module, parameters, (x,))
+    return found
 
 
 class _Extractor(nn.Module):
@@ -212,6 +222,24 @@ class StackedNetwork:
         if self.network.whole:
             heads = StackedClassifiers.among(parameters)
         return self.network.classifier(features) if heads is None else heads(features), features, fresh
+
+    def adaptation_losses(self, adaptation: Adaptation, parameters: Mapping[str, Tensor], logits: Tensor) -> Tensor:
+        """An adaptation's loss of each model's outputs ``[G, N, M] -> [G]``, by its own extra networks.
+
+        Args:
+            adaptation: says the loss.
+            parameters: by name ``[G, …]``; those of extra networks are read.
+            logits: outputs, all rows of which count.
+        """
+        extras = dict(self.network.extras.items())
+        own = {name: _named_below(f"{EXTRAS}{name}.", parameters) for name in extras}
+
+        def loss(logits: Tensor, own: dict[str, dict[str, Tensor]]) -> Tensor:
+            networks = {name: partial(_call, module, own[name]) for name, module in extras.items()}
+            return adaptation.loss(logits, networks)
+
+        found: Tensor = vmap_or_loop(f"the loss of {adaptation.name!r}", loss, logits, own)
+        return found
 
     def _each(
         self,

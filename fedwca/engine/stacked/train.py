@@ -14,11 +14,13 @@ from fedwca.core.messages import Batch
 from fedwca.engine import client_program as program
 from fedwca.engine.augmentation import StepDraws
 from fedwca.engine.client_task import Task
-from fedwca.engine.parameter_layout import Layout
+from fedwca.engine.differentiable_step import step_parameters
+from fedwca.engine.parameter_layout import EXTRAS, Layout
 from fedwca.engine.sgd import sgd_step
 from fedwca.engine.stacked.client_batch import TrialBatch
 from fedwca.engine.stacked.mini_batches import StepSchedule
 from fedwca.engine.stacked.network import StackedInput
+from fedwca.engine.stacked.split_leaves import split_leaves
 from fedwca.engine.stacked.step_groups import StepGroup
 from fedwca.engine.stacked.targets import StackedContext
 from fedwca.engine.stacked.vmap import vmap_or_loop
@@ -104,16 +106,60 @@ def train_step(
         heads=None if batch.heads is None else batch.heads[rows],
     )
     # A client's loss depends on no other client's model, so the gradient of the sum is every client's own.
-    losses = _losses(batch, context, rows, here, mixed, logits, features) + _penalties(batch.task, whole, context, rows)
+    after = _adapted_logits(batch, rows, parameters, statistics, shown, logits[:, : here.shape[1]])
+    losses = _losses(batch, context, rows, here, mixed, logits, features, after)
+    losses = losses + _penalties(batch.task, whole, context, rows)
     gradient = torch.autograd.grad(losses.sum(), leaf)[0]
-    if training.clip is not None:
-        gradient = gradient * (training.clip / (gradient.norm(dim=1, keepdim=True) + 1e-6)).clamp_max(1)
-    # A row is one long parameter.
-    moved = (models[rows, trained].unbind(), gradient.unbind(), momentum[rows, trained].unbind())
-    sgd_step(*moved, training)
+    descend(layout, models[rows], gradient, momentum[rows], trained, batch.task)
     for slot in layout.statistics:
         if slot.name in fresh:
             slot.of(models[rows]).copy_(fresh[slot.name])
+
+
+def descend(layout: Layout, models: Tensor, gradient: Tensor, momentum: Tensor, trained: slice, task: Task) -> None:
+    """Move models ``[g, P]`` and momenta in place: the base network and each extra one apart.
+
+    Args:
+        layout: of a row.
+        models: views of the rows.
+        gradient: of what is trained ``[g, …]``.
+        momentum: of SGD ``[g, P]``, a view.
+        trained: positions of what is trained.
+        task: says how, and at which rates.
+    """
+    training = task.training
+    base = slice(trained.start, min(trained.stop, layout.base.stop))
+    parts: list[tuple[str | None, slice]] = [(None, base), *(layout.extras.items() if trained.stop > base.stop else ())]
+    for name, part in parts:
+        own = gradient[:, part.start - trained.start : part.stop - trained.start]
+        if training.clip is not None:
+            own = own * (training.clip / (own.norm(dim=1, keepdim=True) + 1e-6)).clamp_max(1)
+        # A part of a row is one long parameter.
+        moved = (models[:, part].unbind(), own.unbind(), momentum[:, part].unbind())
+        sgd_step(*moved, training, None if name is None else task.rates.get(name))
+
+
+def _adapted_logits(
+    batch: TrialBatch,
+    rows: slice,
+    parameters: dict[str, Tensor],
+    statistics: dict[str, Tensor],
+    shown: StackedInput,
+    plain: Tensor,
+) -> Tensor | None:
+    """Logits ``[g, B, M]`` of all that clients are shown, after one differentiable step of the adaptation on the plain
+    images' logits; None where no objective reads them. The measured BatchNorm statistics of this pass are let go.
+    """
+    task = batch.task
+    if not program.adapts(task.objectives):
+        return None
+    assert task.adaptation is not None
+    base = {name: value for name, value in parameters.items() if not name.startswith(EXTRAS)}
+    losses = batch.network.adaptation_losses(task.adaptation, parameters, plain)
+    moved = parameters | step_parameters(losses, base, task.adaptation, task.inner_lr)
+    heads = None if batch.heads is None else batch.heads[rows]
+    found, _, _ = batch.network(moved, statistics, shown, training=True, phase="train", heads=heads)
+    return found
 
 
 @dataclass(frozen=True)
@@ -168,19 +214,25 @@ def _losses(
     mixed: _MixedPlaces,
     logits: Tensor,
     features: Tensor,
+    adapted: Tensor | None,
 ) -> Tensor:
     """What each client's step descends ``[g]``, without penalties."""
     objectives, targets, images, most = batch.task.objectives, context.targets, here.shape[1], mixed.places.shape[1]
     plain, other = logits[:, :images], logits[:, images + most :]
-    target = plain
-    if most:
+
+    def target_of(logits: Tensor) -> Tensor:
+        plain = logits[:, :images]
+        if not most:
+            return plain
         index = mixed.places[..., None].expand(-1, -1, plain.shape[-1])
         blended = logits[:, images : images + most]
-        target = plain.scatter(1, index, torch.where(mixed.valid[..., None], blended, plain.gather(1, index)))
+        return plain.scatter(1, index, torch.where(mixed.valid[..., None], blended, plain.gather(1, index)))
+
     tree = {
+        **({} if adapted is None else {"adapted_logits": target_of(adapted)}),
         "logits": plain,
         "features": features[:, :images],
-        "target_logits": target,
+        "target_logits": target_of(logits),
         "labels": _of(targets["labels"], rows, here),
         "weights": _of(targets["weights"], rows, here).to(plain.dtype),
         "reference_logits": {name: _of(value, rows, here) for name, value in context.taught.items()},
@@ -216,24 +268,3 @@ def _of(values: Tensor, rows: slice, here: Tensor) -> Tensor:
     values = values[rows]
     index = here.view(*here.shape, *(1,) * (values.ndim - 2))
     return values.gather(1, index.expand(*here.shape, *values.shape[2:]))
-
-
-def split_leaves(
-    layout: Layout, rows: Tensor, trained: slice | None = None
-) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
-    """Of models ``[g, P]``: trained values as one leaf; parameters ``[g, …]`` and BatchNorm statistics by name.
-
-    Args:
-        layout: of a row.
-        rows: the models.
-        trained: positions of the values that are trained; None: all parameters.
-    """
-    trained, slots = trained or layout.positions("all"), layout.parameters
-    leaf = rows[:, trained].detach().requires_grad_()
-    # Split, not sliced: its gradient is put together once instead of added up from one whole row a tensor.
-    inside = [trained.start <= slot.start < trained.stop for slot in slots]
-    sizes = [slot.stop - slot.start for slot, own in zip(slots, inside, strict=True) if own]
-    pieces = iter(leaf.split(sizes, 1))
-    parts = [next(pieces) if own else rows[:, slot.start : slot.stop] for slot, own in zip(slots, inside, strict=True)]
-    named = {slot.name: part.unflatten(1, slot.shape) for slot, part in zip(slots, parts, strict=True)}
-    return leaf, named, {slot.name: slot.of(rows) for slot in layout.statistics}

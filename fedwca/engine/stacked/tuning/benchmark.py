@@ -17,7 +17,7 @@ from fedwca.core.network import Network
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.precision import Precision
 from fedwca.engine.stacked.network import StackedInput, StackedNetwork
-from fedwca.engine.stacked.train import split_leaves
+from fedwca.engine.stacked.split_leaves import split_leaves
 from fedwca.engine.stacked.tuning.graphs import CudaGraphs, Record
 from fedwca.engine.stacked.tuning.kernels import Kernels
 

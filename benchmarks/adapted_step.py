@@ -1,0 +1,100 @@
+"""What training through a step of an adaptation costs: CPU seconds of a FedTTA step over those of a FedAvg step.
+
+On one thread, all ways in one process and in turn, so that ratios are of one run: labelled clients, the same images,
+batches of 64, and a round that is nothing but training. Each engine beside itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from beside import cpu, images
+from digits import keep
+from provenance import provenance
+
+from fedwca import Keys, Method, Training, init_server, run_round
+from fedwca.adaptations.learned import Learned
+from fedwca.aggregators.fedavg import FedAvg
+from fedwca.data.partition import ClientImages
+from fedwca.engine.interface import Engine
+from fedwca.federated.extra_networks import grow_network
+from fedwca.models import models
+from fedwca.objectives.adapted import AdaptedCrossEntropy
+from fedwca.objectives.cross_entropy import CrossEntropy
+from fedwca.pseudo_labelers.argmax import Argmax
+from fedwca.runs.select_engine import ENGINES
+
+CLASSES, CLIENTS, BATCH, STEPS, REPEATS = 10, 4, 64, 3, 7
+MODELS = ("mlp", "convnet:side=32", "lenet")
+ADAPTATION = Learned(lr=0.1)
+METHODS = {
+    "FedAvg": Method("fedavg", "FedAvg", FedAvg(), Argmax(), (CrossEntropy(),)),
+    "FedTTA": Method("fedtta", "FedTTA", FedAvg(), Argmax(), (AdaptedCrossEntropy(),), adaptation=ADAPTATION),
+    "FedTTA-Prox": Method(
+        "prox", "FedTTA-Prox", FedAvg(), Argmax(), (AdaptedCrossEntropy(mu=0.01),), adaptation=ADAPTATION
+    ),
+}
+
+
+def clients(side: int) -> list[ClientImages]:
+    """Noise with labels, as many images each as the steps of a round take once."""
+    labels = torch.arange(BATCH) % CLASSES
+    own = [x[..., :side, :side] for x in images(CLIENTS, BATCH)]
+    return [ClientImages(x, x[:0], x[:0], labels) for x in own]
+
+
+def work(kind: str, model: str, method: Method) -> Callable[[], None]:
+    """A round of so many steps of each client, as often as it is called."""
+    architecture = models.build(model)
+    network = grow_network(architecture.build(CLASSES, seed=0, whole=True), method.adaptation, 0)
+    workers = 1 if kind == "loop" else None
+    engine: Engine = ENGINES[kind](network, clients(architecture.stored), "cpu", workers)
+    training, domains = Training(epochs=STEPS, batch_size=BATCH, lr=1e-3), torch.arange(CLIENTS)
+    server = init_server(engine)
+    return lambda: run_round(0, server, method, engine, training, Keys(0), domains) and None  # type: ignore[func-returns-value]
+
+
+def measure(kind: str, model: str, repeats: int) -> dict[str, Any]:
+    """One engine and model: milliseconds of a client's step, and medians and quartiles of ratios within a turn."""
+    ways = {name: work(kind, model, method) for name, method in METHODS.items()}
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for way in ways.values():
+        way()
+    for turn in range(repeats):
+        for name in list(ways) if turn % 2 == 0 else reversed(list(ways)):
+            seconds[name].append(cpu(ways[name]))
+    found: dict[str, Any] = {"engine": kind, "model": model}
+    found["milliseconds"] = {
+        name: round(1000 * statistics.median(own) / (CLIENTS * STEPS), 2) for name, own in seconds.items()
+    }
+    for name in list(METHODS)[1:]:
+        ratios = [one / plain for one, plain in zip(seconds[name], seconds["FedAvg"], strict=True)]
+        low, _, high = statistics.quantiles(ratios, n=4)
+        quarters = [round(low, 2), round(high, 2)]
+        found[f"{name} over FedAvg"] = {"median": round(statistics.median(ratios), 2), "quarters": quarters}
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "adapted_step.json")
+    parser.add_argument("--repeats", type=int, default=REPEATS)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    # Now: files may be others by the end.
+    made_on, cases = provenance("cpu"), []
+    for model in MODELS:
+        for kind in ENGINES:
+            cases.append(measure(kind, model, given.repeats))
+            print(cases[-1], flush=True)
+    what = f"CPU milliseconds of a step of {BATCH} images, {CLIENTS} clients, one thread; medians of {given.repeats}"
+    keep(given.out, {"what": what, "clients": CLIENTS, "batch": BATCH, "cases": cases, "environment": made_on})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""FedTTA: the length of what a small network says of the outputs, which is trained with the model."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Literal
+
+from pydantic import PositiveFloat, PositiveInt
+from torch import Tensor, nn
+
+from fedwca.adaptations import register
+from fedwca.core.adaptation import Adaptation, ExtraNetworks
+from fedwca.functional import learned_loss
+
+NETWORK = "adaptation"
+"""What the adaptation network is called."""
+
+
+@register("learned")
+class Learned(Adaptation):
+    """‖g(outputs; phi)‖₂ with an adaptation network g from M outputs to one number, trained with the model.
+
+    Source: FedTTA, eqs. 3-5 and 10-12; FedTTA++ with ``steps=50`` and a ``patience``.
+    """
+
+    label = "FedTTA"
+    paper = "FedTTA eqs. 3-5, 10-12"
+
+    rate: PositiveFloat = 0.001
+    """Learning rate of the adaptation network (eta_adapt)."""
+    width: PositiveInt = 32
+    """Units of each hidden layer."""
+    layers: PositiveInt = 3
+    """Hidden layers, each followed by ReLU."""
+    reduction: Literal["norm", "rms"] = "norm"
+    """norm: the Euclidean length over images; rms: that over the root of their number."""
+    batch: PositiveInt | None = None
+    """Images of one length, their mean being the loss; unset: all images in one."""
+
+    def loss(self, logits: Tensor, networks: ExtraNetworks, mask: Tensor | None = None) -> Tensor:
+        """The length of the network's outputs."""
+        return learned_loss(networks[NETWORK](logits), mask, self.reduction, self.batch)
+
+    def networks(self, classes: int, features: int) -> dict[str, nn.Module]:
+        """M → width, ReLU, … → 1, with torch's initial weights."""
+        widths = [classes, *[self.width] * self.layers]
+        hidden = [part for i, o in pairwise(widths) for part in (nn.Linear(i, o), nn.ReLU())]
+        return {NETWORK: nn.Sequential(*hidden, nn.Linear(self.width, 1))}
+
+    def rates(self) -> dict[str, float]:
+        """That of the adaptation network."""
+        return {NETWORK: self.rate}

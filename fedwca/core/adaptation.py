@@ -1,0 +1,70 @@
+"""What an adaptation provides: a loss on outputs alone, by which a model is fitted to images without labels.
+
+A client that has images alone takes some steps on it; objectives with ``adapts`` train through one such step. Like all
+components it is frozen, holds no state, and sees no engine.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Self
+
+from pydantic import PositiveFloat, PositiveInt, model_validator
+from torch import Tensor, nn
+
+from fedwca.registry import Component
+
+ExtraNetworks = Mapping[str, Callable[[Tensor], Tensor]]
+"""Extra networks by name, each a function of what it reads."""
+
+
+class Adaptation(Component):
+    """Steps of gradient descent on a loss of a model's outputs on all images of one client, in eval mode.
+
+    They move the base network's trained parameters alone; extra networks and BatchNorm statistics stay. Source: TENT
+    (Wang et al., ICLR 2021); FedTTA, eqs. 10-12.
+    """
+
+    lr: PositiveFloat | None = None
+    """Step size (eta_inner); unset: the learning rate of the training."""
+    steps: PositiveInt = 1
+    """Steps (E); with patience at most so many."""
+    patience: PositiveInt | None = None
+    """Steps in a row without a new least entropy of the outputs after which it ends; the model of least entropy is
+    taken (FedTTA++). Unset: all steps, and the model after the last."""
+    unadapted: bool = False
+    """With patience: whether the model as it was sent may be taken too."""
+    clip: PositiveFloat | None = None
+    """Largest length of a step's gradient; unset: any."""
+
+    @model_validator(mode="after")
+    def _can_choose(self) -> Self:
+        if self.unadapted and self.patience is None:
+            raise ValueError("unadapted is about which step's model is taken, which patience decides; set patience too")
+        return self
+
+    @abstractmethod
+    def loss(self, logits: Tensor, networks: ExtraNetworks, mask: Tensor | None = None) -> Tensor:
+        """What a step descends ``[]``; twice differentiable in the logits and in the networks' parameters.
+
+        Args:
+            logits: of one client's images ``[N, M]``; images act through these alone.
+            networks: those that `networks` makes, by name, with the client's parameters.
+            mask: 1 for a sample, 0 for padding ``[N]``.
+        """
+
+    def networks(self, classes: int, features: int) -> dict[str, nn.Module]:
+        """Extra networks by name, freshly initialised: trained by objectives with ``adapts``, sent with the model.
+
+        They have no buffers, and draw nothing at random.
+
+        Args:
+            classes: M.
+            features: q.
+        """
+        return {}
+
+    def rates(self) -> dict[str, float]:
+        """Learning rate of each of them in training; one that is not named has the base network's."""
+        return {}

@@ -1,0 +1,47 @@
+"""One step on an adaptation's loss that training goes through, for one client or many."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from fedwca.core.adaptation import Adaptation
+
+
+def normalize_weight(length: Tensor, direction: Tensor) -> Tensor:
+    """A weight in weight normalisation ``[…, M, q]``: rows of a direction ``[…, M, q]`` with lengths ``[…, M, 1]``.
+
+    Torch's own operation has no rule for many models at once, and its second derivatives by the direction are wrong
+    (torch 2.15).
+    """
+    weight: Tensor = direction * (length / direction.norm(dim=-1, keepdim=True))
+    return weight
+
+
+def step_parameters(
+    losses: Tensor, parameters: Mapping[str, Tensor], adaptation: Adaptation, lr: float
+) -> dict[str, Tensor]:
+    """Parameters after one step down the losses, differentiable in all that these were made of.
+
+    Source: FedTTA, eqs. 3-5. As `fedwca.functional.inner_step`, from outputs that are there already.
+
+    Args:
+        losses: of one client ``[]``, or of G ``[G]``.
+        parameters: by name, of one client or of each ``[G, …]``.
+        adaptation: says how long the gradient of a step may be.
+        lr: step size.
+    """
+    names, leaves = list(parameters), list(parameters.values())
+    found = torch.autograd.grad(losses.sum(), leaves, create_graph=True, allow_unused=True, materialize_grads=True)
+    gradients = list(found)
+    if adaptation.clip is not None:
+        clients = len(losses) if losses.ndim else 1
+        squares = torch.stack([g.reshape(clients, -1).square().sum(1) for g in gradients]).sum(0)
+        # The root of 0 has no gradient that is finite.
+        lengths = torch.where(squares > 0, squares.where(squares > 0, 1).sqrt(), 0)
+        factors = (adaptation.clip / (lengths + 1e-6)).clamp_max(1)
+        factors = factors if losses.ndim else factors[0]
+        gradients = [g * factors.reshape(factors.shape + (1,) * (g.ndim - factors.ndim)) for g in gradients]
+    return {name: leaf - lr * g for name, leaf, g in zip(names, leaves, gradients, strict=True)}

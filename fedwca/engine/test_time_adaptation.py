@@ -1,0 +1,135 @@
+"""Steps on an adaptation's loss of all images that a client predicts, whichever engine runs them.
+
+A step's gradient is exact, with the activations of one chunk in memory: the loss is differentiated by all logits, and
+these derivatives are pulled back through the model chunk by chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from fedwca.core.adaptation import Adaptation
+from fedwca.functional import prediction_entropy
+
+
+@dataclass(frozen=True, eq=False)
+class AdaptedModel:
+    """A client's model after its steps, and what it says of the images that they were made on."""
+
+    model: Tensor
+    """``[P]``"""
+    logits: Tensor
+    """``[N, M]``, in eval mode."""
+    entropies: tuple[float, ...]
+    """Mean entropies of the outputs in nats: as it was sent, then after each step made; none without images."""
+    taken: int
+    """Steps behind the model that was taken; 0: it is as it was sent."""
+
+    @property
+    def classes(self) -> Tensor:
+        """Predicted classes ``[N]``, on the CPU."""
+        return self.logits.argmax(-1).cpu()
+
+    @property
+    def steps(self) -> int:
+        """Steps that were made."""
+        return max(0, len(self.entropies) - 1)
+
+
+class ModelsToAdapt(Protocol):
+    """G clients' images, and what models ``[G, P]`` make of them; rows behind a client's last image mean nothing."""
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        """Images of each."""
+
+    @property
+    def base(self) -> slice:
+        """Positions of a row that steps move."""
+
+    def logits(self, models: Tensor) -> Tensor:
+        """``[G, N, M]`` in eval mode, without gradient."""
+
+    def each(self, function: Callable[[Tensor], Tensor], logits: Tensor) -> Tensor:
+        """``function`` of each client's own logits ``[N_g, M]``, for a number of each ``[G]``."""
+
+    def losses(self, adaptation: Adaptation, models: Tensor, logits: Tensor) -> Tensor:
+        """The adaptation's loss of each client's own images ``[G]``, differentiable in the logits."""
+
+    def pull_back(self, models: Tensor, slopes: Tensor) -> Tensor:
+        """Gradient ``[G, base]`` in eval mode, of what has the derivatives ``slopes [G, N, M]`` in the logits."""
+
+
+def adapt_models(work: ModelsToAdapt, models: Tensor, adaptation: Adaptation, lr: float) -> list[AdaptedModel]:
+    """Make an adaptation's steps, and take a model of each client as it says.
+
+    Who has stopped stays as it is while others go on, so that nobody's model depends on another's.
+    Source: FedTTA, eqs. 10-12; with patience FedTTA++, as `fedwca.functional.least_entropy` reads it.
+
+    Args:
+        work: the clients.
+        models: theirs ``[G, P]``; left as they are.
+        adaptation: says loss, number of steps, and which model is taken.
+        lr: step size.
+
+    Returns:
+        One entry a client, in order; without images a model stays as it was sent.
+    """
+
+    def measure(logits: Tensor) -> Tensor:
+        return work.each(prediction_entropy, logits)
+
+    patience, base = adaptation.patience, work.base
+    going = torch.tensor([size > 0 for size in work.sizes], device=models.device)
+    moved, logits = models.clone(), work.logits(models)
+    history, entropies = [measure(logits)], [1] * len(work.sizes)
+    best, best_logits = moved.clone(), logits
+    taken = torch.zeros(len(models), dtype=torch.int64, device=models.device)
+    since = torch.zeros_like(taken)
+    # What is no number counts as infinite, and the first candidate is taken whatever it is.
+    least = history[0].nan_to_num(torch.inf, torch.inf) if adaptation.unadapted else None
+    for step in range(1, adaptation.steps + 1):
+        if not bool(going.any()):
+            break
+        gradient = _gradient(work, adaptation, moved, logits)
+        after = moved.clone()
+        after[:, base] -= lr * gradient
+        moved = torch.where(going[:, None], after, moved)
+        logits = torch.where(going[:, None, None], work.logits(moved), logits)
+        found = measure(logits)
+        history.append(found)
+        entropies = [count + went for count, went in zip(entropies, going.tolist(), strict=True)]
+        if patience is None:
+            better = going
+        else:
+            found = found.nan_to_num(torch.inf, torch.inf)
+            better = going if least is None else going & (found < least)
+            least = found if least is None else torch.where(better, found, least)
+            since = torch.where(better, 0, since + 1)
+        taken = torch.where(better, step, taken)
+        best = torch.where(better[:, None], moved, best)
+        best_logits = torch.where(better[:, None, None], logits, best_logits)
+        if patience is not None:
+            going = going & (since < patience)
+    told = torch.stack(history, 1).tolist()
+    return [
+        AdaptedModel(best[i], best_logits[i, :size], tuple(told[i][: entropies[i]]) if size else (), int(taken[i]))
+        for i, size in enumerate(work.sizes)
+    ]
+
+
+def _gradient(work: ModelsToAdapt, adaptation: Adaptation, models: Tensor, logits: Tensor) -> Tensor:
+    """The exact gradient of each client's loss over all of its images ``[G, base]``, no longer than it may be."""
+    with torch.enable_grad():
+        leaf = logits.detach().requires_grad_()
+        (slopes,) = torch.autograd.grad(work.losses(adaptation, models, leaf).sum(), leaf)
+        gradient = work.pull_back(models, slopes)
+    if adaptation.clip is None:
+        return gradient
+    shorter: Tensor = gradient * (adaptation.clip / (gradient.norm(dim=1, keepdim=True) + 1e-6)).clamp_max(1)
+    return shorter

@@ -1,0 +1,89 @@
+"""How good delivered models are, as they are or after an adaptation's steps on the images that they predict."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from fedwca.core.training_settings import Training
+from fedwca.data.metrics import Metrics
+from fedwca.engine.client_task import adaptation_lr
+from fedwca.engine.interface import Engine
+from fedwca.engine.test_time_adaptation import AdaptedModel
+from fedwca.federated.method import Method
+
+AT_ONCE = 32
+"""Clients whose adapted models are there at a time."""
+
+
+@dataclass(frozen=True)
+class DeliveredAccuracy:
+    """Of some clients, each by the model that it is delivered."""
+
+    accuracy: list[float]
+    """Percent of its test images; NaN without any."""
+    before: list[float] = field(default_factory=list)
+    """The same before an adaptation's steps; empty where none were made."""
+    steps: list[int] = field(default_factory=list)
+    """That were made."""
+    taken: list[int] = field(default_factory=list)
+    """Steps behind the model that was taken."""
+    entropy: list[list[float]] = field(default_factory=list)
+    """Mean entropy of the outputs in nats, before and by the model that was taken; NaN without test images."""
+
+
+def step_size(method: Method, training: Training, round: int) -> float | None:
+    """Size of the steps of a method's adaptation after a round; None: it has none.
+
+    Args:
+        method: what was played.
+        training: how clients train, unless the method says it.
+        round: in whose learning rates.
+    """
+    if method.adaptation is None:
+        return None
+    training = method.training or training
+    now = training.at(round)
+    return adaptation_lr(method.adaptation, now, now.lr / training.lr)
+
+
+def measure_delivered(
+    method: Method, engine: Engine, metrics: Metrics, weights: Tensor, rows: Tensor, lr: float | None
+) -> DeliveredAccuracy:
+    """How good each client's delivered model is on its test images; these are met by no other code.
+
+    Args:
+        method: what was played.
+        engine: has the images; an adaptation's steps are made on them without their labels.
+        metrics: have their labels.
+        weights: each client's model as a mixture of rows ``[K, R]``.
+        rows: the server's ``[R, P]``.
+        lr: size of an adaptation's steps; None: none are made.
+    """
+    plain = [metrics.accuracy(client, classes) for client, classes in enumerate(engine.classify(weights, rows))]
+    if method.adaptation is None or lr is None:
+        return DeliveredAccuracy(plain)
+    found = DeliveredAccuracy([], plain)
+    for first in range(0, len(metrics), AT_ONCE):
+        some = range(first, min(first + AT_ONCE, len(metrics)))
+        for client, own in zip(some, engine.adapt(method.adaptation, lr, weights, rows, some), strict=True):
+            found.accuracy.append(metrics.accuracy(client, own.classes))
+            found.steps.append(own.steps)
+            found.taken.append(own.taken)
+            found.entropy.append(_ends(own))
+    return found
+
+
+def _ends(found: AdaptedModel) -> list[float]:
+    return [found.entropies[0], found.entropies[found.taken]] if found.entropies else [math.nan, math.nan]
+
+
+def describe_steps_made(*found: DeliveredAccuracy) -> dict[str, Any]:
+    """What steps did at some clients and those behind them, as a record has it; nothing where none were made."""
+    if not all(own.before for own in found):
+        return {}
+    columns = {"accuracy_before": "before", "steps": "steps", "taken": "taken", "entropy": "entropy"}
+    return {"adaptation": {key: [x for own in found for x in getattr(own, name)] for key, name in columns.items()}}

@@ -1,0 +1,64 @@
+"""What holds for every registered adaptation, and the networks of the learned one."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fedwca.adaptations import adaptations
+from fedwca.adaptations.entropy import Entropy
+from fedwca.adaptations.learned import Learned
+from fedwca.core.adaptation import Adaptation
+from fedwca.functional import learned_loss, prediction_entropy
+
+every = pytest.mark.parametrize("adaptation", [adaptations.build(name) for name in adaptations.names()], ids=str)
+
+
+def networks(adaptation: Adaptation) -> dict[str, nn.Module]:
+    torch.manual_seed(0)
+    return {name: module.double() for name, module in adaptation.networks(3, 8).items()}
+
+
+def logits(n: int = 6) -> Tensor:
+    return torch.randn(n, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+
+@every
+def test_its_loss_is_differentiable_twice_and_padding_changes_nothing(adaptation: Adaptation) -> None:
+    made = networks(adaptation)
+    given = logits().requires_grad_()
+    assert torch.autograd.gradgradcheck(lambda z: adaptation.loss(z, made), (given,))
+    mask = torch.tensor([1.0, 0, 1, 1, 0, 1])
+    padded = given.detach().masked_fill(mask[:, None] == 0, torch.nan)
+    torch.testing.assert_close(adaptation.loss(padded, made, mask), adaptation.loss(given[mask == 1].detach(), made))
+    order = torch.tensor([3, 1, 0, 2, 5, 4])
+    torch.testing.assert_close(adaptation.loss(given[order], made), adaptation.loss(given, made))
+    assert float(adaptation.loss(given[:0], made).detach()) == 0
+
+
+@every
+def test_it_names_rates_of_its_own_networks_alone(adaptation: Adaptation) -> None:
+    made = networks(adaptation)
+    assert set(adaptation.rates()) <= set(made)
+    assert not [name for module in made.values() for name, _ in module.named_buffers()]
+
+
+def test_the_losses_are_their_equations() -> None:
+    assert torch.equal(Entropy().loss(logits(), {}), prediction_entropy(logits()))
+    made = networks(Learned())
+    outputs = made["adaptation"](logits())
+    for fields in ({}, {"reduction": "rms"}, {"batch": 2}):
+        own = Learned.model_validate(fields)
+        assert torch.equal(own.loss(logits(), made), learned_loss(outputs, **fields))  # type: ignore[arg-type]
+
+
+def test_the_learned_network_is_that_of_the_paper() -> None:
+    (module,) = Learned().networks(10, 200).values()
+    assert isinstance(module, nn.Sequential)
+    linear = [part for part in module if isinstance(part, nn.Linear)]
+    assert [(part.in_features, part.out_features) for part in linear] == [(10, 32), (32, 32), (32, 32), (32, 1)]
+    assert sum(isinstance(part, nn.ReLU) for part in module) == 3
+    assert Learned(rate=0.01).rates() == {"adaptation": 0.01}
+    (small,) = Learned(width=4, layers=1).networks(10, 200).values()
+    assert sum(parameter.numel() for parameter in small.parameters()) == 10 * 4 + 4 + 4 + 1

@@ -1,0 +1,424 @@
+"""Training through a step of an adaptation, and steps at test time: gradients, engines, what stops and what stays."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn import functional as F
+
+from fedwca.adaptations.entropy import Entropy
+from fedwca.adaptations.learned import Learned
+from fedwca.aggregators.fedavg import FedAvg
+from fedwca.core.adaptation import Adaptation, ExtraNetworks
+from fedwca.core.network import Network, add_extras, remove_extras
+from fedwca.data.partition import ClientImages
+from fedwca.engine.client_task import Training
+from fedwca.engine.interface import Engine
+from fedwca.engine.parameter_layout import Layout
+from fedwca.engine.randomness import Keys, fold_key
+from fedwca.engine.sequential.engine import SequentialEngine
+from fedwca.engine.sequential.replica import Replica
+from fedwca.engine.stacked import StackedEngine
+from fedwca.engine.test_time_adaptation import AdaptedModel, adapt_models
+from fedwca.federated.method import Method
+from fedwca.federated.round import init_server, run_round
+from fedwca.functional import inner_step, least_entropy, prediction_entropy
+from fedwca.objectives.adapted import AdaptedCrossEntropy
+from fedwca.objectives.cross_entropy import CrossEntropy
+from fedwca.objectives.shot import Shot
+from fedwca.pseudo_labelers.argmax import Argmax
+from fedwca.pseudo_labelers.two_model import TwoModel
+from tests.engine.test_stacked import Thin, ThinCnn3, some
+
+SIZES = (12, 14, 9, 17)
+DOMAINS = torch.arange(len(SIZES))
+ENGINES = {"loop": SequentialEngine, "stacked": StackedEngine}
+TRAINING = Training(epochs=2, lr=0.02, batch_size=8)
+FEDTTA = Learned(lr=0.3, rate=0.02, width=6)
+engines = pytest.mark.parametrize("name", ENGINES)
+
+
+def labels(n: int) -> Tensor:
+    return torch.arange(n) % 3
+
+
+def clients(sizes: tuple[int, ...] = SIZES, tests: tuple[int, ...] | None = None, known: bool = True) -> Any:
+    tests = tests or sizes
+    shown = zip(sizes, tests, strict=True)
+    return [
+        ClientImages(some(n, k), some(0, k), some(m, k), labels(n) if known else None) for k, (n, m) in enumerate(shown)
+    ]
+
+
+def network(adaptation: Adaptation | None = FEDTTA, whole: bool = True, **fields: Any) -> Network:
+    made = Thin(bottleneck=8, **fields).build(3, seed=1, whole=whole).double()
+    if adaptation is None:
+        return made
+    return add_extras(made, lambda: adaptation.networks(3, 8), lambda name: fold_key([1, "weights", name]) >> 1)
+
+
+def method(adaptation: Adaptation | None, *objectives: Any, labeler: Any = None) -> Method:
+    return Method("own", "Own", FedAvg(), labeler or Argmax(), objectives, adaptation=adaptation)
+
+
+def play(engine: Engine, composed: Method, training: Training = TRAINING, count: int = 2) -> Tensor:
+    server = init_server(engine)
+    for number in range(count):
+        server, _ = run_round(number, server, composed, engine, training, Keys(1), DOMAINS[: len(engine.images)])
+    return server.rows
+
+
+# Training through a step
+
+
+def loss_after_a_step(made: Network, layout: Layout, images: Tensor, eta: float, row: Tensor) -> Tensor:
+    """L of eqs. 3-7 at a row, by torch alone: no running statistics, no dropout."""
+    x, every = made.prepare(images), {slot.name: slot.of(row) for slot in layout.parameters}
+    base = {name: value for name, value in every.items() if not name.startswith("extras.")}
+    own = {n.removeprefix("extras.adaptation."): v for n, v in every.items() if n.startswith("extras.")}
+
+    def forward(p: dict[str, Tensor]) -> Tensor:
+        backbone = {n.removeprefix("backbone."): v for n, v in p.items() if n.startswith("backbone.")}
+        z = functional_call(made.backbone, backbone, (x, ()))
+        z = F.linear(z, p["bottleneck.weight"], p["bottleneck.bias"])
+        z = F.batch_norm(z, None, None, p["norm.weight"], p["norm.bias"], training=True)
+        direction = p.get("classifier.parametrizations.weight.original1")
+        if direction is None:
+            return F.linear(z, p["classifier.weight"], p["classifier.bias"])
+        weight = direction * p["classifier.parametrizations.weight.original0"] / direction.norm(dim=1, keepdim=True)
+        return F.linear(z, weight, p["classifier.bias"])
+
+    def inner(logits: Tensor) -> Tensor:
+        return functional_call(made.extras["adaptation"], own, (logits,)).square().sum().sqrt()
+
+    moved, _ = inner_step(forward, inner, base, eta)
+    return F.cross_entropy(forward(moved), labels(len(images)))
+
+
+@engines
+@pytest.mark.parametrize("classifier", ["linear", "wn"])
+def test_the_gradient_through_a_step_is_that_of_finite_differences(name: str, classifier: str) -> None:
+    made = network(dropout=0, channel_dropout=0, classifier=classifier)
+    (own,) = clients((8,))
+    engine = ENGINES[name](made, [own])
+    layout, before = engine.layout, engine.layout.read(made)
+    training = Training(epochs=1, lr=1, batch_size=8, momentum=0, weight_decay=0)
+    adaptation = FEDTTA.model_copy(update={"rate": 1.0})
+    play(engine, method(adaptation, AdaptedCrossEntropy()), training, 1)
+    gradient = (before - engine.bank[0])[: layout.trained]
+    value = lambda row: loss_after_a_step(made, layout, own.train, 0.3, row)  # noqa: E731
+    draws = torch.Generator().manual_seed(0)
+    for part in layout.parts.values():
+        direction = torch.zeros_like(before)
+        direction[part] = torch.randn(part.stop - part.start, generator=draws, dtype=torch.float64)
+        direction /= direction.norm()
+        step = 1e-5 * direction
+        slope = (value(before + step) - value(before - step)) / 2e-5
+        assert float(gradient @ direction[: layout.trained]) == pytest.approx(float(slope), rel=2e-4, abs=1e-9)
+    # The derivative at the moved parameters alone is another one.
+    first = torch.autograd.functional.jacobian(
+        lambda row: loss_after_a_step(made, layout, own.train, 1e-12, row), before
+    )
+    assert float((first[layout.base] - gradient[layout.base]).norm() / gradient[layout.base].norm()) > 0.01
+    assert list(layout.parts) == ["backbone", "bottleneck", "classifier", "adaptation"]
+
+
+CASES = {
+    "fedtta": (FEDTTA, (AdaptedCrossEntropy(),), Argmax(), True, {}),
+    "prox, clipped": (
+        FEDTTA.model_copy(update={"clip": 0.01}),
+        (AdaptedCrossEntropy(mu=0.5, reverse=True),),
+        Argmax(),
+        True,
+        {"clip": 0.05, "momentum": 0.0, "cosine": 4},
+    ),
+    "entropy, no labels, mixed images": (Entropy(lr=0.2), (AdaptedCrossEntropy(), Shot()), TwoModel(), False, {}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("classifier", ["linear", "wn"])
+def test_engines_agree_in_training(case: str, classifier: str) -> None:
+    adaptation, objectives, labeler, known, more = CASES[case]
+    found = []
+    for name in ENGINES:
+        made = network(adaptation, whole=known, classifier=classifier)
+        engine = ENGINES[name](made, clients(known=known))
+        composed = method(adaptation, *objectives, labeler=labeler)
+        found.append(play(engine, composed, TRAINING.model_copy(update=more)))
+        assert not torch.equal(found[-1][0], engine.layout.read(made))
+    torch.testing.assert_close(found[0], found[1], rtol=1e-9, atol=1e-9)
+
+
+def test_engines_agree_with_batch_norm_in_the_backbone() -> None:
+    found = []
+    for name in ENGINES:
+        made = ThinCnn3(bottleneck=12).build(3, seed=1, whole=True).double()
+        made = add_extras(made, lambda: FEDTTA.networks(3, 12), lambda name: 5)
+        engine = ENGINES[name](made, clients((8, 8)))
+        training = Training(epochs=1, lr=0.01, batch_size=8)
+        found.append(play(engine, method(FEDTTA, AdaptedCrossEntropy()), training, 1))
+    torch.testing.assert_close(found[0], found[1], rtol=1e-9, atol=1e-9)
+
+
+class Flat(Adaptation):
+    """A loss that is 0 whatever the outputs: no step."""
+
+    def loss(self, logits: Tensor, networks: ExtraNetworks, mask: Tensor | None = None) -> Tensor:
+        return 0 * logits.sum()
+
+
+@engines
+def test_without_a_step_it_is_fedavg(name: str) -> None:
+    rows = [
+        play(ENGINES[name](network(None), clients()), composed)
+        for composed in (method(Flat(), AdaptedCrossEntropy()), method(None, CrossEntropy()))
+    ]
+    torch.testing.assert_close(*rows, rtol=0, atol=1e-12)
+
+
+@engines
+def test_running_statistics_are_those_of_one_pass(name: str) -> None:
+    """A round with a learning rate of next to nothing leaves the model, and its statistics see each batch once."""
+    training = Training(epochs=1, lr=1e-300, batch_size=8)
+    made = network()
+    engines = [ENGINES[name](made, clients()) for _ in range(2)]
+    adapted = play(engines[0], method(FEDTTA.model_copy(update={"rate": 1e-300}), AdaptedCrossEntropy()), training, 1)
+    plain = play(engines[1], method(None, CrossEntropy()), training, 1)
+    torch.testing.assert_close(adapted, plain, rtol=0, atol=1e-12)
+    assert not torch.equal(
+        adapted[0, engines[0].layout.trained :], engines[0].layout.read(made)[engines[0].layout.trained :]
+    )
+
+
+@engines
+def test_a_dead_network_gives_no_gradient_and_no_nan(name: str) -> None:
+    made = network()
+    for parameter in made.extras.parameters():
+        nn.init.zeros_(parameter)
+    engine = ENGINES[name](made, clients())
+    rows = play(engine, method(FEDTTA, AdaptedCrossEntropy()))
+    assert bool(rows.isfinite().all())
+    assert not bool(rows[0, engine.layout.extras["adaptation"]].any())
+    plain = play(ENGINES[name](network(None), clients()), method(None, CrossEntropy()))
+    torch.testing.assert_close(rows[0, engine.layout.base], plain[0, engine.layout.base], rtol=0, atol=1e-12)
+
+
+@engines
+def test_parts_are_clipped_and_moved_apart(name: str) -> None:
+    made, training = network(), Training(epochs=1, lr=0.5, batch_size=20, momentum=0, weight_decay=0, clip=1e-3)
+    engine = ENGINES[name](made, clients((12,)))
+    before = engine.layout.read(made)
+    play(engine, method(FEDTTA, AdaptedCrossEntropy()), training, 1)
+    moved = before - engine.bank[0]
+    lengths = {
+        part: float(moved[here].norm()) for part, here in (("base", engine.layout.base), *engine.layout.extras.items())
+    }
+    assert lengths == pytest.approx({"base": 0.5 * 1e-3, "adaptation": 0.02 * 1e-3}, rel=1e-2)
+
+
+def test_networks_beside_it_leave_the_weights_of_the_base() -> None:
+    made = Thin(bottleneck=8).build(3, seed=1, whole=True)
+    plain = {name: value.clone() for name, value in made.state_dict().items()}
+    before = torch.get_rng_state()
+    grown = add_extras(made, lambda: Learned().networks(3, 8), lambda name: 7)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(torch.equal(grown.state_dict()[name], value) for name, value in plain.items())
+    assert [tuple(p.shape) for p in grown.extras["adaptation"].parameters()] == [
+        *((32, 3), (32,), (32, 32), (32,), (32, 32), (32,)),
+        *((1, 32), (1,)),
+    ]
+    again = add_extras(made, lambda: Learned().networks(3, 8), lambda name: 7)
+    assert torch.equal(Layout.of(grown).read(grown), Layout.of(again).read(again))
+    other = add_extras(made, lambda: Learned().networks(3, 8), lambda name: 8)
+    assert not torch.equal(Layout.of(grown).read(grown), Layout.of(other).read(other))
+    layout = Layout.of(grown)
+    assert (layout.base.stop, layout.head.stop) == (Layout.of(made).trained, Layout.of(made).trained)
+    assert [len(layer) for layer in layout.layers()] == [2, 2, 2]
+    assert add_extras(made, lambda: {}, lambda name: 7) is made
+    assert remove_extras(grown).state_dict().keys() == plain.keys()
+
+
+def test_no_graph_outlives_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: list[int] = []
+    step = Replica.step
+
+    def watch(replica: Replica, *more: Any) -> None:
+        step(replica, *more)
+        counts.append(sum(type(x) is Tensor and x.grad_fn is not None for x in gc.get_objects()))
+
+    monkeypatch.setattr(Replica, "step", watch)
+    engine = SequentialEngine(network(), clients((12,)), workers=1)
+    training = Training(epochs=4, lr=0.01, batch_size=4)
+    gc.collect()
+    gc.disable()
+    try:
+        play(engine, method(FEDTTA, AdaptedCrossEntropy(mu=0.1)), training, 1)
+    finally:
+        gc.enable()
+    assert len(counts) == 12
+    assert len(set(counts[1:])) == 1
+
+
+# Steps at test time
+
+
+class Outputs:
+    """Clients whose models are the logits of their one image."""
+
+    base = slice(0, 2)
+
+    def __init__(self, sizes: tuple[int, ...], told: list[Tensor] | None = None) -> None:
+        self.sizes, self.told = sizes, iter(told or [])
+        self.scripted = told is not None
+
+    def logits(self, models: Tensor) -> Tensor:
+        return models[:, None, :].clone()
+
+    def each(self, function: Callable[[Tensor], Tensor], logits: Tensor) -> Tensor:
+        return next(self.told) if self.scripted else torch.stack([function(own) for own in logits])
+
+    def losses(self, adaptation: Adaptation, models: Tensor, logits: Tensor) -> Tensor:
+        return torch.stack([adaptation.loss(own, {}) for own in logits])
+
+    def pull_back(self, models: Tensor, slopes: Tensor) -> Tensor:
+        return slopes[:, 0]
+
+
+def test_a_step_on_entropy_by_hand() -> None:
+    """p = (3/4, 1/4): H = 0.5623; dH/dz = -p (log p + H) = (-0.2060, 0.2060)."""
+    model = torch.tensor([[math.log(3), 0.0]], dtype=torch.float64)
+    (found,) = adapt_models(Outputs((1,)), model, Entropy(), 1.0)
+    entropy = -(0.75 * math.log(0.75) + 0.25 * math.log(0.25))
+    slope = 0.75 * (math.log(0.75) + entropy)
+    assert found.model.tolist() == pytest.approx([math.log(3) + slope, -slope], abs=1e-12)
+    assert (found.taken, found.steps) == (1, 1)
+    assert found.entropies[0] == pytest.approx(entropy)
+    assert found.entropies[1] == pytest.approx(float(prediction_entropy(found.model[None])))
+    assert found.entropies[1] < entropy
+    assert model.tolist() == [[math.log(3), 0.0]]
+    (clipped,) = adapt_models(Outputs((1,)), model, Entropy(clip=0.01), 1.0)
+    assert float((clipped.model - model[0]).norm()) == pytest.approx(0.01, rel=1e-4)
+
+
+NAN = math.nan
+SCRIPTS = [
+    [3.0, 2.0, 2.5, 2.0, 1.0, 1.0],
+    [1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
+    [1.0, NAN, NAN, NAN, NAN, 0.0],
+    [5.0, 4.0, 4.0, 3.0, 3.0, 3.0],
+]
+
+
+@pytest.mark.parametrize("patience", [1, 2, 5])
+@pytest.mark.parametrize("unadapted", [False, True])
+def test_the_model_of_least_entropy_is_taken_as_the_equation_reads(patience: int, unadapted: bool) -> None:
+    script = torch.tensor(SCRIPTS, dtype=torch.float64)
+    adaptation = Entropy(steps=5, patience=patience, unadapted=unadapted)
+    models = torch.randn(4, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    found = adapt_models(Outputs((1,) * 4, list(script.T)), models, adaptation, 0.1)
+    chosen, seen = least_entropy(script if unadapted else script[:, 1:], patience)
+    first = int(not unadapted)
+    assert [own.taken for own in found] == (chosen + first).tolist()
+    assert [own.steps for own in found] == (seen - 1 + first).tolist()
+    # The model that is taken is that after so many steps.
+    for k, own in enumerate(found):
+        if own.taken:
+            exact = adapt_models(Outputs((1,)), models[[k]], Entropy(steps=own.taken), 0.1)[0]
+            torch.testing.assert_close(own.model, exact.model)
+        else:
+            assert torch.equal(own.model, models[k])
+        assert torch.equal(own.logits[0], own.model)
+
+
+def test_unadapted_needs_patience() -> None:
+    with pytest.raises(ValueError, match="set patience too"):
+        Entropy(unadapted=True)
+
+
+def adapted(name: str, adaptation: Adaptation, **more: Any) -> tuple[Engine, list[AdaptedModel]]:
+    engine = ENGINES[name](network(), clients(tests=(5, 0, 40, 1)), **more)
+    engine.bank += 0.01 * torch.randn(
+        engine.bank.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    )
+    bank = engine.bank.clone()
+    found = engine.adapt(adaptation, 0.5)
+    assert torch.equal(engine.bank, bank)
+    return engine, found
+
+
+TEST_TIME = {
+    "tent": Entropy(lr=0.1, steps=2, clip=1.0),
+    "fedtta": Learned(width=6),
+    "++": Learned(width=6, steps=8, patience=2),
+    "++ from the model as sent": Entropy(steps=6, patience=1, unadapted=True),
+}
+
+
+@pytest.mark.parametrize("case", TEST_TIME)
+def test_engines_agree_at_test_time(case: str) -> None:
+    (_, loop), (engine, stacked), (_, slices) = (
+        adapted("loop", TEST_TIME[case], workers=1),
+        adapted("stacked", TEST_TIME[case]),
+        adapted("stacked", TEST_TIME[case], workers=1),
+    )
+    for others in (stacked, slices):
+        for one, other in zip(loop, others, strict=True):
+            torch.testing.assert_close(one.model, other.model, rtol=0, atol=1e-9)
+            torch.testing.assert_close(one.logits, other.logits, rtol=0, atol=1e-9)
+            assert one.entropies == pytest.approx(other.entropies, abs=1e-9)
+            assert one.taken == other.taken
+    assert [len(own.logits) for own in loop] == [5, 0, 40, 1]
+    nobody = loop[1]
+    assert (nobody.taken, nobody.entropies, nobody.classes.tolist()) == (0, (), [])
+    base, layout = engine.layout.base, engine.layout
+    for k, own in enumerate(loop):
+        assert torch.equal(own.model[base.stop :], engine.bank[k, base.stop :])
+        assert torch.equal(own.model[base], engine.bank[k, base]) == (own.taken == 0)
+        assert layout.width == len(own.model)
+    if case == "++":
+        assert len({own.steps for own in loop}) > 2
+    # Some clients alone, and mixtures of rows, are what they are among all.
+    again = engine.adapt(TEST_TIME[case], 0.5, torch.eye(4, dtype=torch.float64), engine.bank.clone(), [2])
+    torch.testing.assert_close(again[0].model, loop[2].model, rtol=0, atol=1e-9)
+
+
+def test_the_gradient_over_chunks_is_that_of_all_images_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = adapted("loop", TEST_TIME["fedtta"])[1][2]
+    monkeypatch.setattr(Network, "chunk", property(lambda network: 7))
+    torch.testing.assert_close(adapted("loop", TEST_TIME["fedtta"])[1][2].model, whole.model, rtol=0, atol=1e-12)
+    torch.testing.assert_close(adapted("stacked", TEST_TIME["fedtta"])[1][2].model, whole.model, rtol=0, atol=1e-9)
+
+
+def test_a_step_is_that_of_autograd_on_all_images() -> None:
+    made, images = network(), some(20, 2)
+    engine = SequentialEngine(made, [ClientImages(images, images[:0], images)])
+    (found,) = engine.adapt(FEDTTA, 0.5)
+    exact, layout = copy.deepcopy(made).eval(), engine.layout
+    for parameter in exact.parameters():
+        parameter.requires_grad_(True)
+    exact.extras["adaptation"](exact(exact.prepare(images))[0]).norm().backward()
+    for slot in layout.parameters:
+        parameter = exact.get_parameter(slot.name)
+        if not slot.name.startswith("extras."):
+            assert parameter.grad is not None
+            torch.testing.assert_close(slot.of(found.model), parameter.data - 0.5 * parameter.grad)
+
+
+def test_labels_of_test_images_are_nowhere_in_reach() -> None:
+    """An engine is made of images; labels of those that are adapted to are not among what it is given."""
+    fields = set(ClientImages.__dataclass_fields__)
+    assert fields == {"train", "validation", "test", "labels"}
+    own = clients((12,))[0]
+    blind = replace(own, labels=labels(12).flip(0))
+    found = [SequentialEngine(network(), [each]).adapt(FEDTTA, 0.5)[0].model for each in (own, blind)]
+    assert torch.equal(*found)

@@ -1,0 +1,212 @@
+"""Runs of methods that adapt: composed, refused, recorded, resumed to the same bits, opened, exported and joined."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fedwca.config.resolve_config import resolve_plan
+from fedwca.deploy.deployable_checks import require_deployable
+from fedwca.errors import UsageError
+from fedwca.export.load_model import read_exported
+from fedwca.models.lenet import LeNet
+from fedwca.runs import run_rounds
+from fedwca.runs.open_run import open_run
+from fedwca.runs.python_api import resume_experiment, run_experiment
+from tests.cli.conftest import call
+
+FEDTTA = {
+    "aggregator": "fedavg",
+    "objectives": ["adapted:mu=0.1"],
+    "adaptation": "learned:lr=0.05,rate=0.01,width=4,steps=3,patience=1",
+    "finish": [],
+}
+SMALL: dict[str, Any] = {
+    "target": "neon",
+    "samples": 16,
+    "rounds": 2,
+    "batch_size": 4,
+    "lr": 0.01,
+    "baselines": ["fedavg_labelled", "TENT=fedavg_labelled/adaptation=entropy:lr=0.01"],
+    "device": "cpu",
+    **FEDTTA,
+}
+OVERRIDES = {"model.bottleneck": 4}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("adapted") / "run"
+    return run_experiment(**SMALL, overrides=OVERRIDES, out=out, keep="all").path
+
+
+def records(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (path / "rounds.jsonl").read_text().splitlines()]
+
+
+def without_times(path: Path) -> list[dict[str, Any]]:
+    return [{key: value for key, value in record.items() if key != "seconds"} for record in records(path)]
+
+
+def test_what_is_recorded(run: Path) -> None:
+    last = {record["method"]: record for record in records(run) if record["round"] == 1}
+    assert list(last) == ["fedavg_labelled", "tent", "fedavg_learned"]
+    assert "adaptation" not in last["fedavg_labelled"]
+    found = last["fedavg_learned"]["adaptation"]
+    clients = len(last["tent"]["accuracy"])
+    assert all(len(found[key]) == clients for key in ("accuracy_before", "steps", "taken", "entropy"))
+    assert all(1 <= taken <= steps <= 3 for taken, steps in zip(found["taken"], found["steps"], strict=True))
+    assert last["tent"]["adaptation"]["steps"] == [1] * clients
+    # The same model was trained; TENT's step is made when it is there.
+    plain = last["fedavg_labelled"]
+    both = [[a, b][a is None] for a, b in zip(plain["accuracy"], plain["accuracy_sources"], strict=True)]
+    assert last["tent"]["adaptation"]["accuracy_before"] == both
+    # The adaptation network is a part of the model and travels.
+    more = last["fedavg_learned"]["bytes_up"] - plain["bytes_up"]
+    assert more == 4 * 4 * (10 * 4 + 4 + 2 * (4 * 4 + 4) + 4 + 1)
+
+
+def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = run_rounds.begin_round
+
+    def stop(*given: Any, **more: Any) -> Any:
+        if given[1] == 1 and given[4].name == "fedavg_learned":
+            raise KeyboardInterrupt
+        return real(*given, **more)
+
+    monkeypatch.setattr(run_rounds, "begin_round", stop)
+    with pytest.raises(KeyboardInterrupt):
+        run_experiment(**SMALL, overrides=OVERRIDES, out=tmp_path / "run", keep="all")
+    monkeypatch.setattr(run_rounds, "begin_round", real)
+    done = resume_experiment(tmp_path / "run")
+    assert without_times(done.path) == without_times(run)
+    one, other = open_run(run), open_run(done.path)
+    assert one.unit.method == "fedavg_learned"
+    assert torch.equal(one.server.rows, other.server.rows)
+    assert torch.equal(one.bank, other.bank)
+
+
+def test_all_methods_begin_with_the_same_weights(run: Path) -> None:
+    plain, learned = open_run(run, "fedavg_labelled", round=0), open_run(run, round=0)
+    assert list(learned.layout.extras) == ["adaptation"]
+    assert torch.equal(learned.layout.without_extras(learned.server.rows), plain.server.rows)
+    assert learned.server.rows[0, learned.layout.extras["adaptation"]].std() > 0
+
+
+def test_what_leaves_is_the_network_that_predicts(run: Path, tmp_path: Path) -> None:
+    file = tmp_path / "model.safetensors"
+    result = call("export", str(run), "--client", "4", "--out", str(file))
+    assert result.code == 0, result.err
+    network, about = read_exported(file)
+    opened = open_run(run)
+    layout = opened.layout
+    assert not list(network.extras.parameters())
+    state = {**network.state_dict()}
+    for slot in layout.parameters:
+        if not slot.name.startswith("extras."):
+            assert torch.equal(state[slot.name], slot.of(opened.delivered[4]))
+    assert about.label == "FedAvg + FedTTA"
+
+
+def test_a_newcomer_does_what_the_method_says(run: Path, tmp_path: Path) -> None:
+    images = np.random.default_rng(0).integers(0, 255, (6, 32, 32, 3), dtype=np.uint8)
+    np.savez(tmp_path / "late.npz", images=images)
+    given = ["join", str(run), "--data", str(tmp_path / "late.npz"), "--json", "--out"]
+    found = json.loads(call(*given, str(tmp_path / "own")).out)
+    assert found["adaptation"]["name"] == "learned"
+    assert found["adaptation"]["fields"]["patience"] == 1
+    other = json.loads(call(*given, str(tmp_path / "more"), "--adapt", "learned:steps=2,width=4").out)
+    assert (other["adaptation"]["steps"], other["adaptation"]["taken"]) == (2, 2)
+    wide = call(*given, str(tmp_path / "wide"), "--adapt", "learned")
+    assert (wide.code, "or one of other widths" in wide.err) == (2, True)
+    tent = json.loads(call(*given, str(tmp_path / "tent"), "--method", "tent").out)
+    assert tent["adaptation"]["name"] == "entropy"
+    plain = call(*given, str(tmp_path / "plain"), "--method", "fedavg_labelled")
+    assert (plain.code, "nothing to adapt by; take --adapt entropy" in plain.err) == (2, True)
+    entropy = call(*given, str(tmp_path / "plain"), "--method", "fedavg_labelled", "--adapt", "entropy:steps=2")
+    assert json.loads(entropy.out)["adaptation"]["steps"] == 2
+
+
+@pytest.mark.parametrize(
+    ("layer", "sentence"),
+    [
+        ({"adaptation": None}, "say which, such as --adaptation learned"),
+        ({"objectives": ["cross_entropy"]}, "which no objective of this method trains"),
+        ({"finish": ["shot"]}, "take --finish none or --adaptation none"),
+        ({"training": {"trains": "extractor"}}, "leave out trains = extractor"),
+        ({"adaptation": "entropie"}, "no adaptation 'entropie'; did you mean 'entropy'"),
+        ({"adaptation": "entropy:unadapted=true"}, "set patience too"),
+        ({"baselines": ["fedavg_labelled/adaptation=learned"]}, "which no objective of this method trains"),
+    ],
+)
+def test_what_does_not_fit_is_refused(layer: dict[str, Any], sentence: str) -> None:
+    given = {"target": "neon", "baselines": [], **FEDTTA, **layer}
+    with pytest.raises(UsageError) as caught:
+        resolve_plan({key: value for key, value in given.items() if value is not None})
+    assert sentence in str(caught.value)
+
+
+def test_words_of_methods_and_options() -> None:
+    word = "X=fedavg_labelled/objective=adapted/adaptation=learned:steps=50,patience=5"
+    given = {"target": "neon", "finish": [], "baselines": [word, "Y=fedavg_labelled/adaptation=none"]}
+    made = resolve_plan(given)
+    by_name = {method.name: method for method, _ in made.methods}
+    own = by_name["x"].adaptation
+    assert own is not None
+    assert (own.name, own.steps, own.patience) == ("learned", 50, 5)
+    assert by_name["y"].adaptation is None
+    plan = resolve_plan({"target": "neon", **FEDTTA}, pairs=[("adaptation.steps", "7")])
+    found = plan.methods[-1][0]
+    assert found.adaptation is not None
+    assert (found.name, found.label, found.adaptation.steps) == ("fedavg_learned", "FedAvg + FedTTA", 7)
+    assert resolve_plan(json.loads(plan.config.model_dump_json())).methods[-1][0] == found
+
+
+def test_unlabeled_clients_may_adapt_too_and_deployments_may_not() -> None:
+    plan = resolve_plan({"adaptation": "entropy", "baselines": [], "aggregator": "fedavg", "pseudo_labeler": "argmax"})
+    method, rounds = plan.methods[-1]
+    with pytest.raises(UsageError, match="cannot be deployed: adaptation 'entropy'"):
+        require_deployable(method, rounds, LeNet().build(2))
+
+
+UPFL: dict[str, Any] = {
+    "partition": "shards",
+    "dataset": "digits_plain",
+    "clients": 5,
+    "new_clients": 6,
+    "samples": 20,
+    "rounds": 2,
+    "source_models": 1,
+    "composed": False,
+    "device": "cpu",
+}
+
+
+@pytest.mark.parametrize("engine", ["loop", "stacked"])
+def test_new_clients_adapt_and_training_does_not_know_it(engine: str, tmp_path: Path) -> None:
+    names = ["fedavg", "tent", "fedtta_prox", "fedtta_pp"]
+    given = {**UPFL, "baselines": names, "engine": engine}
+    overrides = {"training.steps": 2, "model.mlp.width": 8}
+    done = run_experiment(**given, overrides=overrides, out=tmp_path / "run", preset="upfl")
+    last = {record["method"]: record for record in records(done.path) if record["round"] == 1}
+    assert list(last) == names
+    for name in names[1:]:
+        found = last[name]["adaptation"]
+        assert all(len(found[key]) == 5 + 6 for key in ("accuracy_before", "steps", "taken", "entropy"))
+    plain, tent = last["fedavg"], last["tent"]
+    assert tent["adaptation"]["accuracy_before"] == [*plain["accuracy_validation"][:5], *plain["accuracy"][5:]]
+    prox, more = (open_run(done.path, name) for name in names[2:])
+    assert torch.equal(prox.server.rows, more.server.rows)  # steps at test time change no training
+    images = np.random.default_rng(0).integers(0, 255, (6, 28, 28, 3), dtype=np.uint8)
+    np.savez(tmp_path / "late.npz", images=images)
+    late = ["--data", str(tmp_path / "late.npz"), "--out", str(tmp_path / "late")]
+    joined = call("join", str(done.path), "--method", "fedtta_pp", *late, "--json")
+    assert joined.code == 0, joined.err
+    assert json.loads(joined.out)["adaptation"]["fields"]["steps"] == 50
