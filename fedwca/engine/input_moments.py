@@ -9,6 +9,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from fedwca.core.messages import NormLayers
 from fedwca.core.network import Network
 from fedwca.engine.cpu_cores import limit_to_one_thread
+from fedwca.errors import UsageError
 from fedwca.functional import moment_shift
 
 
@@ -36,10 +37,17 @@ class _InputSums:
 
 
 def chosen_norms(network: Network, layers: NormLayers) -> list[_BatchNorm]:
-    """The bottleneck's BatchNorm, or all there are, in order."""
+    """The bottleneck's BatchNorm, or all there are, in order.
+
+    Raises:
+        UsageError: there is none.
+    """
+    found = [module for module in network.modules() if isinstance(module, _BatchNorm)]
     if layers == "bottleneck":
-        return [network.norm]
-    return [module for module in network.modules() if isinstance(module, _BatchNorm)]
+        found = [network.norm] if network.head == "bottleneck" else []
+    if not found:
+        raise UsageError(f"a model with the head {network.head} has no BatchNorm there to read moments from")
+    return found
 
 
 def count_moments(network: Network, layers: NormLayers) -> int:
