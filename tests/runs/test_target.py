@@ -250,7 +250,7 @@ def test_without_a_target_all_domains_are_sources_and_tested_at_home(tmp_path: P
     layer = {**SMALL, "target": "none", "baselines": ["sfda_dg"], "rounds": 2}
     for part in ("aggregator", "finish", "objectives", "pseudo_labeler"):
         layer.pop(part, None)
-    done = run_experiment(**layer, overrides=[("model.bottleneck", "8")], out=tmp_path / "run")
+    done = run_experiment(**layer, overrides={"model.bottleneck": 8}, out=tmp_path / "run")
     assert (done.config.target, done.config.partition) == (None, "all_labelled")
     assert {row.name for row in done.table} == {"sfda_dg", "fedavg"}
     last = records(done.path)[-1]
