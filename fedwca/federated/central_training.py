@@ -37,7 +37,7 @@ from fedwca.errors import DataError, Diverged, UsageError
 from fedwca.federated.model_cache import digest_recipe, read_cached_model, write_cached_model
 from fedwca.federated.source_model import TrainedSource
 
-RECIPE = 2
+RECIPE = 1
 """Raised whenever the procedure below changes, so that models of an older one are not mistaken for its own."""
 
 
