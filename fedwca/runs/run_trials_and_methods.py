@@ -15,7 +15,7 @@ from fedwca.data.metrics import mean
 from fedwca.data.partition import Federation
 from fedwca.engine.interface import Engine, TrialsInTurn
 from fedwca.engine.randomness import Keys, fold_key
-from fedwca.federated.extra_networks import grow_network
+from fedwca.federated.extra_networks import changes_network, grow_network
 from fedwca.federated.method import Method
 from fedwca.federated.round import init_server
 from fedwca.federated.source_model import TrainedSource
@@ -60,7 +60,7 @@ class _Bench:
             units = {i: unit for i, at in enumerate(here) if (unit := Unit(*at, method.name)) in self.mine}
             if not units:
                 continue
-            own = method.adaptation if method.adaptation is not None and method.adaptation.networks(2, 2) else None
+            own = [part for part in method.trained if changes_network(part)]
             if engines is None or own != beside:
                 engines, trials, beside = None, [], own  # what was there goes before others are made
                 grown = [(self.grow(index, method), dealt) for (index, _), dealt in zip(here, drawn, strict=True)]
@@ -77,7 +77,7 @@ class _Bench:
     def grow(self, index: int, method: Method, start: Network | None = None) -> Network:
         """A source model, or what stands in for it, with the networks that a method trains beside it."""
         network = self.models[index].network if start is None else start
-        return grow_network(network, method.adaptation, self.config.seed + index)
+        return grow_network(network, method.trained, self.config.seed + index)
 
     def start_of(self, method: Method, label: str, unit: Unit, engine: Engine, trial: Trial) -> TrainedSource:
         """The model that a method starts from: the run's, or one that it trains itself; ``label`` says which run."""

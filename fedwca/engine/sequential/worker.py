@@ -9,7 +9,7 @@ from itertools import islice
 import torch
 from torch import Tensor
 
-from fedwca.core.messages import Batch, Blend, Predictions, Targets
+from fedwca.core.messages import Batch, Blend, Latent, Predictions, Targets
 from fedwca.engine import client_program as program
 from fedwca.engine.augmentation import StepDraws, pick_images
 from fedwca.engine.client_task import ORDER, EpochContext, SentModels, Task
@@ -214,9 +214,11 @@ class ClientWorker(Clock):
             assert adaptation is not None
             after = self.replica.forward_adapted(plain, x, masks, adaptation, self.task.inner_lr)
             adapted = after[: len(here)].index_copy(0, places, after[len(here) : ends[1]])
+        shown, latent = self.replica.network.split_latent(features if len(inputs) == 1 else features[: len(here)])
+        noise = draws.noise(everyone, program.noise_numbers(objectives))
         batch = Batch(
             plain,
-            features if len(inputs) == 1 else features[: len(here)],
+            shown,
             plain if not len(places) else plain.index_copy(0, places, blended),
             targets.labels.index_select(0, here),
             targets.weights.index_select(0, here).to(plain.dtype),
@@ -225,6 +227,10 @@ class ClientWorker(Clock):
             context.observed,
             context.shared,
             adapted,
+            latent and Latent(*latent),
+            self.replica.extras,
+            self.replica.frozen,
+            None if noise is None else noise.to(plain.dtype),
         )
         loss = program.batch_loss(objectives, batch)
         self.replica.step(loss, self._pull(context.anchors), training, self.task.rates)

@@ -1,0 +1,177 @@
+"""Objectives with networks of their own: engines, what stays with clients, features that are drawn, gradients by hand."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from fedwca.adaptations.entropy import Entropy
+from fedwca.aggregators.fedavg import FedAvg
+from fedwca.core.interfaces import Objective
+from fedwca.core.messages import Batch
+from fedwca.core.network import Network, remove_extras
+from fedwca.engine.client_task import Training
+from fedwca.engine.parameter_layout import Layout
+from fedwca.engine.randomness import normal
+from fedwca.engine.sequential.engine import SequentialEngine
+from fedwca.federated.extra_networks import grow_network
+from fedwca.federated.method import Method
+from fedwca.models.convnet import ConvNet
+from fedwca.models.mlp import Mlp
+from fedwca.objectives.adapted import AdaptedCrossEntropy
+from fedwca.objectives.cross_entropy import CrossEntropy
+from fedwca.objectives.shot import Shot
+from fedwca.objectives.simple_representation import REFERENCE, SimpleRepresentation
+from fedwca.objectives.strong_views import StrongViews
+from fedwca.pseudo_labelers.argmax import Argmax
+from fedwca.pseudo_labelers.two_model import TwoModel
+from tests.engine.test_adaptation import ENGINES, clients, engines, play
+from tests.engine.test_stacked import Thin
+
+TRAINING = Training(epochs=2, lr=0.02, batch_size=8, clip=5)
+FEDSR = SimpleRepresentation(norm=0.1, divergence=0.01, draws=3)
+MODELS: dict[str, Any] = {
+    "lenet": Thin(bottleneck=8),
+    "mlp": Mlp(width=6, side=28),
+    "convnet": ConvNet(width=2, side=28, channels=1, bottleneck=8),
+}
+
+
+def method(*objectives: Objective, adaptation: Any = None, labeler: Any = None) -> Method:
+    return Method("own", "Own", FedAvg(), labeler or Argmax(), objectives, adaptation=adaptation)
+
+
+def network(composed: Method, model: str = "lenet", whole: bool = True) -> Network:
+    return grow_network(MODELS[model].build(3, seed=1, whole=whole).double(), composed.trained, 1)
+
+
+CASES: dict[str, tuple[Method, str, bool]] = {
+    "fedsr": (method(FEDSR), "lenet", True),
+    "fedsr, direct head": (method(FEDSR), "mlp", True),
+    "fedsr, hidden head": (method(FEDSR), "convnet", True),
+    "fedsr and a step": (method(FEDSR, AdaptedCrossEntropy(), adaptation=Entropy(lr=0.1)), "lenet", True),
+    "fedsr without labels": (method(FEDSR, Shot(), StrongViews(), labeler=TwoModel(mu=0.3)), "lenet", False),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_engines_agree(case: str) -> None:
+    composed, model, known = CASES[case]
+    rows, banks, predicted = [], [], []
+    for name in ENGINES:
+        engine = ENGINES[name](network(composed, model, known), clients(known=known))
+        rows.append(play(engine, composed, TRAINING))
+        banks.append(engine.bank)
+        predicted.append(engine.adapt(Entropy(lr=0.1, steps=2), 0.1))
+    torch.testing.assert_close(rows[0], rows[1], rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(banks[0], banks[1], rtol=1e-9, atol=1e-9)
+    for one, other in zip(*predicted, strict=True):
+        torch.testing.assert_close(one.logits, other.logits, rtol=1e-9, atol=1e-9)
+
+
+@engines
+def test_what_stays_is_the_clients_own(name: str) -> None:
+    composed = method(FEDSR)
+    engine = ENGINES[name](network(composed), clients())
+    before, layout = engine.layout.read(engine.network), engine.layout
+    rows = play(engine, composed, TRAINING)
+    (own,) = layout.kept
+    assert own == layout.extras[REFERENCE]
+    assert layout.sent == layout.width - (own.stop - own.start)
+    assert torch.equal(rows[0, own], before[own])
+    assert len({tuple(row) for row in engine.bank[:, own].tolist()}) == len(engine.bank)
+    there = engine.deliver(torch.ones(len(engine.bank), 1, dtype=torch.float64), rows)
+    assert torch.equal(there[:, own], engine.bank[:, own])
+    assert torch.equal(there[:, : own.start], rows[:, : own.start].expand(len(there), -1))
+    # It went on from where it was, and not from the server's.
+    once = ENGINES[name](network(composed), clients())
+    play(once, composed, TRAINING, count=1)
+    assert float((engine.bank[:, own] - before[own]).norm()) > float((once.bank[:, own] - before[own]).norm())
+
+
+def test_networks_beside_it_leave_the_weights_of_the_base() -> None:
+    for model in MODELS:
+        plain, grown = network(method(CrossEntropy()), model), network(method(FEDSR), model)
+        layout = Layout.of(grown)
+        assert torch.equal(layout.read(grown)[layout.base], Layout.of(plain).read(plain)[layout.base])
+        assert list(layout.extras) == [REFERENCE, "spread"]
+        x = plain.prepare(clients((4,))[0].train)
+        left = remove_extras(copy.deepcopy(grown)).eval()
+        assert torch.equal(left(x)[0], plain.eval()(x)[0])
+        assert left.state_dict().keys() == plain.state_dict().keys()
+
+
+def test_predictions_are_means_over_draws() -> None:
+    made = network(method(FEDSR), "mlp").eval()
+    x = made.prepare(clients((5,))[0].train)
+    logits, features = made(x)
+    z = made.backbone(x, ())
+    std, draws = F.softplus(made.extras["spread"](z)), made.draws
+    assert draws is not None
+    assert torch.equal(features, z)
+    chances = torch.stack([made.classifier(z + std * e).softmax(-1) for e in draws]).mean(0)
+    torch.testing.assert_close(logits.exp(), chances, rtol=1e-12, atol=1e-12)
+    # Of each image alone, whatever comes with it.
+    torch.testing.assert_close(made(x[3:4])[0], logits[3:4], rtol=1e-12, atol=1e-12)
+
+
+def test_standard_normal_numbers() -> None:
+    found = normal(5, torch.arange(20_000))
+    assert abs(float(found.mean())) < 0.02
+    assert abs(float(found.std()) - 1) < 0.02
+    assert bool(found.isfinite().all())
+    assert abs(float((found.abs() < 1).double().mean()) - 0.6827) < 0.01
+
+
+def test_a_step_is_that_of_autograd_on_the_loss_as_it_is_written() -> None:
+    composed, training = method(FEDSR), Training(epochs=1, lr=0.5, batch_size=8, momentum=0, weight_decay=0)
+    made = network(composed, "mlp")
+    own = clients((8,))[0]
+    seen: list[Batch] = []
+
+    class Watching(SimpleRepresentation):
+        def __call__(self, batch: Batch) -> Tensor:
+            seen.append(batch)
+            return super().__call__(batch)
+
+    engine = SequentialEngine(made, [own], workers=1)
+    play(engine, method(Watching(**FEDSR.model_dump())), training, 1)
+    (batch,) = seen
+    assert batch.latent is not None
+    noise = ((batch.features - batch.latent.mean) / batch.latent.std).detach()
+    exact = copy.deepcopy(made)
+    order = (batch.latent.mean[:, None] - exact.backbone(exact.prepare(own.train), ())).abs().sum(-1).argmin(1)
+    for parameter in exact.parameters():
+        parameter.requires_grad_(True)
+    m = exact.backbone(exact.prepare(own.train[order]), ())
+    s = F.softplus(exact.extras["spread"](m))
+    z = m + s * noise
+    assert own.labels is not None
+    y, reference = own.labels[order], exact.extras[REFERENCE]
+    r, w = reference.mean[y], F.softplus(reference.spread[y])
+    kl = (w / (reference.scale * s)).log() + ((reference.scale * s) ** 2 + (reference.scale * m - r) ** 2) / (
+        2 * w**2
+    ) - 0.5
+    loss = F.cross_entropy(exact.classifier(z), y) + 0.1 * z.norm(dim=1).mean() + 0.01 * kl.sum(1).mean()
+    loss.backward()
+    for slot in engine.layout.parameters:
+        parameter = exact.get_parameter(slot.name)
+        assert parameter.grad is not None
+        torch.testing.assert_close(
+            slot.of(engine.bank[0]), parameter.data - 0.5 * parameter.grad, rtol=1e-9, atol=1e-9
+        )
+
+
+def test_view_of_a_loss_is_the_cross_entropy_alone() -> None:
+    """Whoever asks what a model's loss is on all images is given no draws and no extra networks."""
+    logits = torch.tensor([[0.75, 0.25]], dtype=torch.float64).log()
+    given = Batch(logits, logits, logits, torch.tensor([0]), torch.ones(1, dtype=torch.float64))
+    assert float(FEDSR(given)) == pytest.approx(-math.log(0.75))
+
+
