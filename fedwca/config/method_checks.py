@@ -9,6 +9,7 @@ from fedwca.core.grouping import OneGroup
 from fedwca.core.interfaces import Aggregator, Objective, PseudoLabeler
 from fedwca.core.training_settings import Training
 from fedwca.errors import UsageError
+from fedwca.federated.extra_networks import changes_network
 from fedwca.federated.method import Method
 from fedwca.partitions import Partition
 
@@ -70,6 +71,33 @@ def check_adaptation_is_used(
         raise UsageError(
             f"method {name!r}: adaptation {adaptation.name!r} has a network of its own, which no objective of this "
             "method trains; add --objective adapted, or take --adaptation entropy"
+        )
+
+
+def check_networks_are_trained(method: Method, training: Training) -> None:
+    """Refuse extra networks that would not be trained, or of which two would have one name.
+
+    Args:
+        method: composed.
+        training: how clients train in a round, unless the method says it.
+
+    Raises:
+        UsageError: names the part.
+    """
+    what, names = f"method {method.name!r}: ", [name for part in method.trained for name in part.networks(2, 2)]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise UsageError(f"{what}two of its parts have a network called {twice[0]!r}; leave one of the parts out")
+    beside = [objective for objective in method.objectives if changes_network(objective)]
+    trains = (method.training or training).trains
+    if trains != "all" and beside:
+        raise UsageError(
+            f"{what}objective {beside[0].name!r} trains networks beside the model, which trains = {trains} leaves as "
+            "they are; leave it out"
+        )
+    if later := [objective for objective in method.finish if changes_network(objective)]:
+        raise UsageError(
+            f"{what}objective {later[0].name!r} trains networks beside the model, which a last phase does not; take it "
+            "by --objective"
         )
 
 

@@ -334,8 +334,8 @@ class Objective(Component):
         return 0
 
     def networks(self, classes: int, features: int) -> dict[str, nn.Module]:
-        """Extra networks by name, freshly initialised, which it reads in ``batch.networks``: trained with the model, and
-        sent with it unless they stay. They have no buffers, and draw nothing at random.
+        """Extra networks by name, freshly initialised, which it reads in ``batch.networks``: trained with the model,
+        and sent with it unless they stay. They have no buffers, and draw nothing at random.
 
         Args:
             classes: M.

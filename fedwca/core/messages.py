@@ -154,8 +154,8 @@ class Batch:
     frozen: ExtraNetworks = field(default_factory=dict)
     """The same as constants: gradients go through them to what they read, and not to their parameters."""
     noise: Tensor | None = None
-    """Uniform numbers in [0, 1) ``[B, n]``, n the most that an objective's ``noise`` asks for. None: none does, or it is
-    `View.loss`."""
+    """Uniform numbers in [0, 1) ``[B, n]``, n the most that an objective's ``noise`` asks for. None: none does, or it
+    is `View.loss`."""
 
 
 class View(Protocol):

@@ -204,8 +204,8 @@ class Network(nn.Module):
         return self.finish(z, masks[inside:dropped])
 
     def finish(self, z: Tensor, masks: Sequence[Tensor] = ()) -> Tensor:
-        """What comes behind the fully connected layer: ``[N, q]`` to features ``[N, q]``, with its mask in training; where
-        features are drawn, mean and spread of each ``[N, 2q]`` to mean and standard deviation.
+        """What comes behind the fully connected layer: ``[N, q]`` to features ``[N, q]``, with its mask in training;
+        where features are drawn, mean and spread of each ``[N, 2q]`` to mean and standard deviation.
         """
         if self.draws is None:
             return self._finish(z, masks)
@@ -298,8 +298,8 @@ def draw_features(network: Network, draws: Tensor) -> Network:
     """The network, changed in place: its features are drawn from normal distributions.
 
     Args:
-        network: has an extra network `SPREAD`, from what the backbone gives to a number for each feature, whose softplus
-            is the standard deviation.
+        network: has an extra network `SPREAD`, from what the backbone gives to a number for each feature, whose
+            softplus is the standard deviation.
         draws: standard normal ``[S, q]``, of which a prediction is the mean.
     """
     network.draws = draws.to(network.classifier.bias)

@@ -35,8 +35,8 @@ class BatchNormPolicy(StrEnum):
         return mix_rows(weights, rows)
 
     def gather(self, weights: Tensor, rows: Tensor, bank: Tensor, layout: Layout) -> Tensor:
-        """Next server rows: mixtures ``[C, R+K]`` of (previous rows ``[R, P]``, bank ``[K, P]``); what stays with clients
-        is in rows as it was at first.
+        """Next server rows: mixtures ``[C, R+K]`` of (previous rows ``[R, P]``, bank ``[K, P]``); what stays with
+        clients is in rows as it was at first.
         """
         before = rows.shape[0]
         if self is BatchNormPolicy.POOLED:

@@ -111,7 +111,8 @@ class Layout:
     @property
     def sent(self) -> int:
         """Values of a model that is sent: all but those that stay."""
-        return self.width - sum(own.stop - own.start for own in self.kept)
+        stay: int = sum(own.stop - own.start for own in self.kept)
+        return self.width - stay
 
     def without_extras(self, rows: Tensor) -> Tensor:
         """Rows ``[..., P]`` as they are where there are no extra networks."""

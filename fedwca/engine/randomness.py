@@ -96,7 +96,8 @@ def normal(key: int | Tensor, counters: Tensor) -> Tensor:
     """
     # One digit less leaves room for a half, so that neither 0 nor 1 is met.
     middles = ((random_integers(key, counters) >> 1).double() + 0.5) * 2.0**-52
-    return torch.special.ndtri(middles)
+    found: Tensor = torch.special.ndtri(middles)
+    return found
 
 
 def keys_tensor(keys: Iterable[int], device: torch.device) -> Tensor:

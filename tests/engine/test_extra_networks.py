@@ -1,4 +1,4 @@
-"""Objectives with networks of their own: engines, what stays with clients, features that are drawn, gradients by hand."""
+"""Objectives with networks of their own: engines, what stays with clients, drawn features, gradients by hand."""
 
 from __future__ import annotations
 
@@ -155,17 +155,17 @@ def test_a_step_is_that_of_autograd_on_the_loss_as_it_is_written() -> None:
     assert own.labels is not None
     y, reference = own.labels[order], exact.extras[REFERENCE]
     r, w = reference.mean[y], F.softplus(reference.spread[y])
-    kl = (w / (reference.scale * s)).log() + ((reference.scale * s) ** 2 + (reference.scale * m - r) ** 2) / (
-        2 * w**2
-    ) - 0.5
+    kl = (
+        (w / (reference.scale * s)).log()
+        + ((reference.scale * s) ** 2 + (reference.scale * m - r) ** 2) / (2 * w**2)
+        - 0.5
+    )
     loss = F.cross_entropy(exact.classifier(z), y) + 0.1 * z.norm(dim=1).mean() + 0.01 * kl.sum(1).mean()
     loss.backward()
     for slot in engine.layout.parameters:
         parameter = exact.get_parameter(slot.name)
         assert parameter.grad is not None
-        torch.testing.assert_close(
-            slot.of(engine.bank[0]), parameter.data - 0.5 * parameter.grad, rtol=1e-9, atol=1e-9
-        )
+        torch.testing.assert_close(slot.of(engine.bank[0]), parameter.data - 0.5 * parameter.grad, rtol=1e-9, atol=1e-9)
 
 
 def test_view_of_a_loss_is_the_cross_entropy_alone() -> None:
@@ -173,5 +173,3 @@ def test_view_of_a_loss_is_the_cross_entropy_alone() -> None:
     logits = torch.tensor([[0.75, 0.25]], dtype=torch.float64).log()
     given = Batch(logits, logits, logits, torch.tensor([0]), torch.ones(1, dtype=torch.float64))
     assert float(FEDSR(given)) == pytest.approx(-math.log(0.75))
-
-

@@ -107,8 +107,8 @@ def train_step(
     )
     # A client's loss depends on no other client's model, so the gradient of the sum is every client's own.
     after = _adapted_logits(batch, rows, parameters, statistics, shown, logits[:, : here.shape[1]])
-    own = _of_parameters(batch, rows, parameters, number, here)
-    losses = _losses(batch, context, rows, here, mixed, logits, features, after, own)
+    beside = _beside_outputs(batch, rows, parameters, number, here)
+    losses = _losses(batch, context, rows, here, mixed, logits, features, after, beside)
     losses = losses + _penalties(batch.task, whole, context, rows)
     gradient = torch.autograd.grad(losses.sum(), leaf)[0]
     descend(layout, models[rows], gradient, momentum[rows], trained, batch.task)
@@ -163,10 +163,10 @@ def _adapted_logits(
     return found
 
 
-def _of_parameters(
+def _beside_outputs(
     batch: TrialBatch, rows: slice, parameters: dict[str, Tensor], number: Tensor, here: Tensor
 ) -> dict[str, Any]:
-    """What objectives read beside outputs, as entries of a tree: extra networks' parameters, and noise ``[g, B, n]``."""
+    """What objectives read beside outputs, as entries of a tree: extra networks' parameters, noise ``[g, B, n]``."""
     found: dict[str, Any] = {}
     if extras := batch.network.extra_parameters(parameters):
         found["networks"] = extras
