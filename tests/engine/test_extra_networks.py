@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,9 +17,10 @@ from fedwca.aggregators.fedavg import FedAvg
 from fedwca.core.interfaces import Objective
 from fedwca.core.messages import Batch
 from fedwca.core.network import Network, remove_extras
+from fedwca.engine.augmentation import StepDraws
 from fedwca.engine.client_task import Training
 from fedwca.engine.parameter_layout import Layout
-from fedwca.engine.randomness import normal
+from fedwca.engine.randomness import Keys, normal, permutation
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.federated.extra_networks import grow_network
 from fedwca.federated.method import Method
@@ -26,6 +28,7 @@ from fedwca.models.convnet import ConvNet
 from fedwca.models.mlp import Mlp
 from fedwca.objectives.adapted import AdaptedCrossEntropy
 from fedwca.objectives.cross_entropy import CrossEntropy
+from fedwca.objectives.reference_distribution import DISCRIMINATOR, GENERATOR, ReferenceDistribution
 from fedwca.objectives.shot import Shot
 from fedwca.objectives.simple_representation import REFERENCE, SimpleRepresentation
 from fedwca.objectives.strong_views import StrongViews
@@ -36,6 +39,7 @@ from tests.engine.test_stacked import Thin
 
 TRAINING = Training(epochs=2, lr=0.02, batch_size=8, clip=5)
 FEDSR = SimpleRepresentation(norm=0.1, divergence=0.01, draws=3)
+FEDADG = ReferenceDistribution(rate=0.05, width=7)
 MODELS: dict[str, Any] = {
     "lenet": Thin(bottleneck=8),
     "mlp": Mlp(width=6, side=28),
@@ -55,6 +59,10 @@ CASES: dict[str, tuple[Method, str, bool]] = {
     "fedsr": (method(FEDSR), "lenet", True),
     "fedsr, direct head": (method(FEDSR), "mlp", True),
     "fedsr, hidden head": (method(FEDSR), "convnet", True),
+    "fedadg": (method(FEDADG), "lenet", True),
+    "fedadg, direct head": (method(FEDADG), "mlp", True),
+    "fedadg without labels": (method(FEDADG, Shot(), labeler=TwoModel(mu=0.3)), "lenet", False),
+    "both": (method(FEDSR, FEDADG), "mlp", True),
     "fedsr and a step": (method(FEDSR, AdaptedCrossEntropy(), adaptation=Entropy(lr=0.1)), "lenet", True),
     "fedsr without labels": (method(FEDSR, Shot(), StrongViews(), labeler=TwoModel(mu=0.3)), "lenet", False),
 }
@@ -166,6 +174,55 @@ def test_a_step_is_that_of_autograd_on_the_loss_as_it_is_written() -> None:
         parameter = exact.get_parameter(slot.name)
         assert parameter.grad is not None
         torch.testing.assert_close(slot.of(engine.bank[0]), parameter.data - 0.5 * parameter.grad, rtol=1e-9, atol=1e-9)
+
+
+def test_fedadg_by_hand() -> None:
+    """D(y, f) = f and G(u, y) = u: with F = 0.2 and u = 0.6, (1 - 0.6)² + 0.2² + 0.15 (1 - 0.2)² + 0.6 + 0.85 CE."""
+    logits = torch.tensor([[0.75, 0.25]], dtype=torch.float64).log()
+    one = torch.ones(1, dtype=torch.float64)
+    nets = {GENERATOR: lambda x: x[:, :1], DISCRIMINATOR: lambda x: x[:, 2:]}
+    given = Batch(logits, 0.2 * one[:, None], logits, torch.tensor([0]), one)
+    given = replace(given, networks=nets, frozen=nets, noise=torch.full((1, 10), 0.6, dtype=torch.float64))
+    smooth = -(0.95 * math.log(0.75) + 0.05 * math.log(0.25))
+    expected = 0.4**2 + 0.2**2 + 0.15 * 0.8**2 + 0.6 + 0.85 * smooth
+    assert float(ReferenceDistribution()(given)) == pytest.approx(expected)
+    # Without noise, as in `View.loss`.
+    assert float(ReferenceDistribution()(replace(given, noise=None))) == pytest.approx(smooth)
+
+
+@engines
+def test_one_backward_gives_each_network_the_gradient_of_its_own_loss(name: str) -> None:
+    composed, training = method(FEDADG), Training(epochs=1, lr=0.5, batch_size=8, momentum=0, weight_decay=0)
+    made, own = network(composed, "mlp"), clients((8,))[0]
+    engine = ENGINES[name](made, [own])
+    play(engine, composed, training, 1)
+    step = StepDraws(made, lambda purpose: Keys(1)(0, 0, purpose), 0, 8)
+    noise, order = step.noise(torch.arange(8), 10), permutation(Keys(1)(0, 0, "order 0"), 8)
+    assert noise is not None
+    assert own.labels is not None
+    images, y, label = own.train[order], own.labels[order], F.one_hot(own.labels[order], 3).double()
+
+    def gradients(of: str) -> dict[str, Tensor]:
+        """By all parameters, of one network's loss."""
+        exact = copy.deepcopy(made).requires_grad_(True)
+        judge = lambda f: exact.extras[DISCRIMINATOR](torch.cat([label, f], 1))  # noqa: E731
+        read = exact.backbone(exact.prepare(images), ())
+        fake = exact.extras[GENERATOR](torch.cat([noise, label], 1))
+        ce = F.cross_entropy(exact.classifier(read), y, label_smoothing=0.1)
+        loss = {
+            DISCRIMINATOR: ((1 - judge(fake)) ** 2 + judge(read) ** 2).mean(),
+            GENERATOR: judge(fake).mean(),
+            "base": 0.85 * ce + 0.15 * ((1 - judge(read)) ** 2).mean(),
+        }[of]
+        loss.backward()
+        return {n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in exact.named_parameters()}
+
+    found = {of: gradients(of) for of in (DISCRIMINATOR, GENERATOR, "base")}
+    for slot in engine.layout.parameters:
+        of = next((part for part in (DISCRIMINATOR, GENERATOR) if slot.name.startswith(f"extras.{part}.")), "base")
+        rate = 0.5 if of == "base" else 0.05
+        expected = made.get_parameter(slot.name).data - rate * found[of][slot.name]
+        torch.testing.assert_close(slot.of(engine.bank[0]), expected, rtol=1e-9, atol=1e-9)
 
 
 def test_view_of_a_loss_is_the_cross_entropy_alone() -> None:
