@@ -1,4 +1,4 @@
-"""FedADG's objective: features that a discriminator cannot tell from those that a generator makes of noise and labels."""
+"""FedADG's objective: features that a discriminator cannot tell from those that a generator makes of noise."""
 
 from __future__ import annotations
 

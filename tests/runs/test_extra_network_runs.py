@@ -20,11 +20,12 @@ from fedwca.runs.open_run import open_run
 from fedwca.runs.python_api import resume_experiment, run_experiment
 from tests.cli.conftest import call
 
-NAMES = ["fedsr"]
+NAMES = ["fedsr", "fedadg"]
 WIDTH, CLASSES, TRAIN, NEW = 8, 10, 5, 6
 LAST = WIDTH * WIDTH + WIDTH
-SENT_BESIDE = {"fedsr": LAST}
-"""Values that travel beside FedAvg's: FedSR's second last layer."""
+GENERATOR = (10 + CLASSES) * 128 + 128 + 128 * WIDTH + WIDTH
+SENT_BESIDE = {"fedsr": LAST, "fedadg": GENERATOR}
+"""Values that travel beside FedAvg's: FedSR's second last layer; FedADG's generator, and not its discriminator."""
 SMALL: dict[str, Any] = {
     "preset": "upfl",
     "clients": TRAIN,
@@ -89,7 +90,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
         assert torch.equal(one.bank, other.bank)
 
 
-@pytest.mark.parametrize("name", ["fedsr"])
+@pytest.mark.parametrize("name", ["fedsr", "fedadg"])
 def test_what_leaves_is_the_network_that_predicts(run: Path, tmp_path: Path, name: str) -> None:
     file = tmp_path / "model.safetensors"
     result = call("export", str(run), "--method", name, "--client", "1", "--out", str(file))
@@ -104,7 +105,7 @@ def test_what_leaves_is_the_network_that_predicts(run: Path, tmp_path: Path, nam
     assert ("means over 20 draws" in " ".join(about.notes)) == (name == "fedsr")
 
 
-@pytest.mark.parametrize("name", ["fedsr"])
+@pytest.mark.parametrize("name", ["fedsr", "fedadg"])
 def test_a_client_that_joins_needs_an_adaptation(run: Path, tmp_path: Path, name: str) -> None:
     images = np.random.default_rng(0).integers(0, 255, (6, 28, 28, 3), dtype=np.uint8)
     np.savez(tmp_path / "late.npz", images=images)
@@ -116,7 +117,7 @@ def test_a_client_that_joins_needs_an_adaptation(run: Path, tmp_path: Path, name
     assert json.loads(found.out)["adaptation"]["steps"] == 2
 
 
-BESIDE = {"fedsr": "simple_representation"}
+BESIDE = {"fedsr": "simple_representation", "fedadg": "reference_distribution"}
 
 
 @pytest.mark.parametrize(
