@@ -37,6 +37,8 @@ method               called by                           when                   
 ``networks``         whoever makes models                before round 0                            none
 `Adaptation`
 ``networks``         whoever makes models                before round 0                            none
+``generators``       whoever makes models, if by_client  before round 0                            none
+``generate``         each client, if by_client           each round, before training; at test time refused
 ``loss``             each client; with ``adapts``        each step at test time; each training     must be there
                      clients that train                  step
 ===================  ==================================  ========================================  ====================
@@ -45,7 +47,7 @@ What is a class variable or a property is read whenever somebody has to know: ``
 ``references``, ``asks`` and ``averages_groups`` of an aggregator; ``oracle``, ``neighbour_metric``, ``norm_layers`` and
 ``layer_number`` of a clusterer; ``models``, ``renew``, ``mixes``, ``untrusted_weight`` and ``selects_clients`` of a
 labeler; ``anchors``, ``teachers``, ``views``, ``observes``, ``collects``, ``declares_uploads``, ``penalizes``,
-``adapts``, ``feature_draws``, ``noise``, ``rates`` and ``stays`` of an objective; ``rates`` of an adaptation, which is
+``adapts``, ``feature_draws``, ``noise``, ``rates`` and ``stays`` of an objective; ``rates`` and ``by_client`` of an adaptation, which is
 in `fedwca.core.adaptation`. ``observes``,
 ``collects``, ``declares_uploads``, ``penalizes``, ``selects_clients`` and ``averages_groups`` follow from which
 methods are overridden.

@@ -125,6 +125,8 @@ class Network(nn.Module):
         """Networks beside the one that predicts, by name; trained and sent with it, see `add_extras`."""
         self.stays: tuple[str, ...] = ()
         """Parts that each client has of its own, by their names in a row; no model takes them along."""
+        self.generated = False
+        """Whether extra networks generate the one that predicts from each client's images."""
         self.register_buffer("draws", None, persistent=False)
         self.draws: Tensor | None
         """Standard normal draws ``[S, q]`` of the features, the same for all images, of which a prediction is the mean;
@@ -310,7 +312,7 @@ def remove_extras(network: Network) -> Network:
     """The network alone, changed in place where there are others beside it; it predicts by the means of features that
     were drawn.
     """
-    network.extras, network.draws, network.stays = nn.ModuleDict(), None, ()
+    network.extras, network.draws, network.stays, network.generated = nn.ModuleDict(), None, (), False
     return network
 
 

@@ -41,6 +41,11 @@ def model_of(
     clients, labels = len(reopened.delivered), reopened.labels.tolist()
     if (client is None) == (cluster is None):
         raise UsageError("say whose model: --client K or --cluster C")
+    if reopened.network.generated:
+        raise UsageError(
+            f"method {reopened.unit.method!r} generates a model from each client's images, so there is none to hand "
+            "on; `fedwca join` makes one for a client's images"
+        )
     if client is not None:
         if not 0 <= client < clients:
             raise UsageError(f"--client {client}: this run has clients 0 to {clients - 1}")

@@ -11,6 +11,7 @@ from fedwca.core.adaptation import Adaptation
 from fedwca.core.drawn_features import SPREAD
 from fedwca.core.interfaces import Objective
 from fedwca.core.network import Network, add_extras, draw_features
+from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.randomness import fold_key, normal
 
 Part = Adaptation | Objective
@@ -18,7 +19,9 @@ Part = Adaptation | Objective
 
 def changes_network(part: Part) -> bool:
     """Whether a method's part puts something beside the network that predicts."""
-    return bool(part.networks(2, 2)) or (isinstance(part, Objective) and part.feature_draws > 0)
+    if isinstance(part, Objective):
+        return bool(part.networks(2, 2)) or part.feature_draws > 0
+    return bool(part.networks(2, 2)) or part.by_client
 
 
 def grow_network(network: Network, parts: Sequence[Part], seed: int) -> Network:
@@ -31,12 +34,16 @@ def grow_network(network: Network, parts: Sequence[Part], seed: int) -> Network:
     """
     classes, features, read = network.classifier.out_features, network.features, network.backbone.width
     objectives = [part for part in parts if isinstance(part, Objective)]
+    generates = any(isinstance(part, Adaptation) and part.by_client for part in parts)
+    shapes = {slot.name: slot.shape for slot in Layout.of(network).parameters}
     draws = max((objective.feature_draws for objective in objectives), default=0)
 
     def make() -> dict[str, nn.Module]:
         found: dict[str, nn.Module] = {}
         for part in parts:
             found |= part.networks(classes, features)
+            if isinstance(part, Adaptation) and part.by_client:
+                found |= part.generators(shapes, (network.channels, network.side))
         return {**found, **({SPREAD: nn.Linear(read, features)} if draws else {})}
 
     grown = add_extras(network, make, lambda name: fold_key([seed, "weights", name]) >> 1)
@@ -44,5 +51,8 @@ def grow_network(network: Network, parts: Sequence[Part], seed: int) -> Network:
         # The same of all models, so that a model's prediction depends on nothing but the model.
         draw_features(grown, normal(fold_key(["features"]), torch.arange(draws * features)).view(draws, features))
     if grown is not network:
-        grown.stays = tuple(dict.fromkeys(name for objective in objectives for name in objective.stays))
+        grown.generated = generates
+        own = [name for objective in objectives for name in objective.stays]
+        base = Layout.of(network).parts if generates else ()
+        grown.stays = tuple(dict.fromkeys((*base, *own)))
     return grown

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from fedwca.adaptations.entropy import Entropy
+from fedwca.adaptations.generated import Generated
 from fedwca.aggregators.fedavg import FedAvg
 from fedwca.core.interfaces import Objective
 from fedwca.core.messages import Batch
@@ -223,6 +224,72 @@ def test_one_backward_gives_each_network_the_gradient_of_its_own_loss(name: str)
         rate = 0.5 if of == "base" else 0.05
         expected = made.get_parameter(slot.name).data - rate * found[of][slot.name]
         torch.testing.assert_close(slot.of(engine.bank[0]), expected, rtol=1e-9, atol=1e-9)
+
+
+GENERATED = Generated(encoder_rate=0.3, rate=0.2, clip=None, embedding=8, width=16, layers=2)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_generating_networks_move_towards_what_training_found(model: str) -> None:
+    """The gradient at theta - theta' is that of half their squared distance, theta' held; E and H each apart."""
+    composed = method(CrossEntropy(), adaptation=GENERATED)
+    training = Training(epochs=2, lr=0.1, batch_size=4, momentum=0.9, weight_decay=1e-3)
+    made, own = network(composed, model), clients((8,))[0]
+    engine = SequentialEngine(made, [own], workers=1)
+    layout = engine.layout
+    assert list(layout.extras) == ["encoder", "hypernetwork"]
+    play(engine, composed, training, 1)
+    exact = copy.deepcopy(made).requires_grad_(True)
+    theta = exact.extras["hypernetwork"](exact.extras["encoder"](exact.prepare(own.train)).mean(0))
+    ((theta - engine.bank[0, layout.base]) ** 2).sum().div(2).backward()
+    for slot in layout.parameters[len(Layout.of(network(method(CrossEntropy()), model)).parameters) :]:
+        parameter = exact.get_parameter(slot.name)
+        assert parameter.grad is not None
+        rate = 0.3 if slot.name.startswith("extras.encoder.") else 0.2
+        torch.testing.assert_close(
+            slot.of(engine.bank[0]), parameter.data - rate * parameter.grad, rtol=1e-9, atol=1e-9
+        )
+    # What was trained is the model that was generated, as if it had been sent.
+    plain = network(method(CrossEntropy()), model)
+    start = Layout.of(plain).read(plain)
+    start[layout.base] = theta.detach()
+    Layout.of(plain).write(plain, start)
+    other = SequentialEngine(plain, [own], workers=1)
+    play(other, method(CrossEntropy()), training, 1)
+    torch.testing.assert_close(engine.bank[0, layout.base], other.bank[0, layout.base], rtol=0, atol=1e-12)
+
+
+def test_gradients_of_generating_networks_are_cut_apart() -> None:
+    composed = method(CrossEntropy(), adaptation=GENERATED.model_copy(update={"clip": 1e-3}))
+    engine = SequentialEngine(network(composed, "mlp"), clients((8,)), workers=1)
+    before, layout = engine.layout.read(engine.network), engine.layout
+    play(engine, composed, TRAINING, 1)
+    moved = {name: float((engine.bank[0, own] - before[own]).norm()) for name, own in layout.extras.items()}
+    assert moved == pytest.approx({"encoder": 0.3 * 1e-3, "hypernetwork": 0.2 * 1e-3}, rel=1e-2)
+
+
+def test_models_are_generated_from_the_images_that_are_predicted() -> None:
+    composed = method(CrossEntropy(), adaptation=GENERATED)
+    engine = SequentialEngine(network(composed, "mlp"), clients(tests=(5, 0, 7, 1)), workers=2)
+    rows, layout = play(engine, composed, TRAINING, 2), engine.layout
+    # The networks travel; the model itself stays, and is each client's own.
+    assert [layout.base] == [slice(layout.kept[0].start, layout.kept[-1].stop)]
+    assert layout.sent == layout.width - layout.base.stop
+    assert torch.equal(rows[0, layout.base], layout.read(engine.network)[layout.base])
+    assert not torch.equal(rows[0, layout.base.stop :], layout.read(engine.network)[layout.base.stop :])
+    bank = engine.bank.clone()
+    found = engine.adapt(GENERATED, 0.1, torch.ones(4, 1, dtype=torch.float64), rows)
+    assert torch.equal(engine.bank, bank)
+    exact = copy.deepcopy(engine.network)
+    layout.write(exact, rows[0])
+    for k, own in enumerate(found):
+        images = engine._test[k]
+        assert (own.taken, own.steps, len(own.logits)) == ((1, 1, len(images)) if len(images) else (0, 0, 0))
+        if len(images):
+            theta = exact.extras["hypernetwork"](exact.extras["encoder"](exact.prepare(images)).mean(0))
+            torch.testing.assert_close(own.model[layout.base], theta.detach(), rtol=0, atol=1e-12)
+        else:
+            assert torch.equal(own.model[layout.base], bank[k, layout.base])
 
 
 def test_view_of_a_loss_is_the_cross_entropy_alone() -> None:

@@ -186,10 +186,18 @@ class Replica:
         for norm, momentum in zip(norms, before, strict=True):
             norm.momentum = momentum
 
-    def begin(self, trains: Trains = "all") -> None:
-        """Fresh momentum and training mode: the start of a client's round."""
+    def begin(self, trains: Trains = "all", extras: bool = True) -> None:
+        """Fresh momentum and training mode: the start of a client's round; ``extras``: whether they are trained."""
         self.prepare_training(trains)
         self.momentum.zero_()
+        for i, parameter in enumerate(self._leaves):
+            parameter.requires_grad_(parameter.requires_grad and (extras or i in self._parts[None]))
+
+    def train_extras(self) -> dict[str, list[Tensor]]:
+        """The bound row's parameters of each extra network, which alone are differentiated."""
+        for i, parameter in enumerate(self._leaves):
+            parameter.requires_grad_(i not in self._parts[None])
+        return {name: [self._leaves[i] for i in sorted(self._parts[name])] for name in self.layout.extras}
 
     def prepare_training(self, trains: Trains) -> None:
         """Training mode for a part of the model; where that is the classifier, all else is as in prediction."""

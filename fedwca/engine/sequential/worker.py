@@ -14,6 +14,7 @@ from fedwca.engine import client_program as program
 from fedwca.engine.augmentation import StepDraws, pick_images
 from fedwca.engine.client_task import ORDER, EpochContext, SentModels, Task
 from fedwca.engine.randomness import permutation, uniform
+from fedwca.engine.sequential.generated_model import generate_model, train_generators
 from fedwca.engine.sequential.replica import Replica
 from fedwca.engine.timing import Clock
 from fedwca.functional import alignment, soft_neighborhood_density
@@ -150,9 +151,14 @@ class ClientWorker(Clock):
             self.replica.recalibrate(self.images)
             self.lap("train", started)
             return [context.targets]
-        step = 0
+        step, adaptation = 0, task.adaptation
         self.replica.bind(row)
-        self.replica.begin(training.trains)
+        begun = None
+        if adaptation is not None and adaptation.by_client:
+            with torch.no_grad():
+                begun = generate_model(self.replica, adaptation, self.images)
+                row[self.replica.layout.base] = begun
+        self.replica.begin(training.trains, extras=begun is None)
         count, least = len(self.images), self.replica.layout.least_images
         part = task.cut(count)
         for epoch, steps in enumerate(task.passes(part.stop - part.start, least)):
@@ -169,6 +175,8 @@ class ClientWorker(Clock):
                 if len(here) >= least:
                     self._step(here, mixing.nonzero()[:, 0].to(here.device), context, step)
                 step += 1
+        if begun is not None and adaptation is not None:
+            train_generators(self.replica, adaptation, self.images, begun, task.rates)
         self.lap("train", started)
         return [context.targets]
 
