@@ -8,6 +8,7 @@ by its class or name; what is asked and not overridden has a default. In the ord
 method               called by                           when                                      default
 ===================  ==================================  ========================================  ====================
 `Aggregator`
+``initial_state``    the server                          before round 0                            nothing
 ``offer``            the server, for newcomers           each round but the first, at its start    the own cluster's row
 ``blend``            each client                         each round but the first, before training the own model
 ``expected``         the server that checks uploads      each round but the first                  ``reports``
@@ -45,11 +46,12 @@ What is a class variable or a property is read whenever somebody has to know: ``
 ``layer_number`` of a clusterer; ``models``, ``renew``, ``mixes``, ``untrusted_weight`` and ``selects_clients`` of a
 labeler; ``anchors``, ``teachers``, ``views``, ``observes``, ``collects``, ``declares_uploads``, ``penalizes`` and
 ``adapts`` of an objective; ``rates`` of an adaptation, which is in `fedwca.core.adaptation`. ``observes``,
-``collects``, ``declares_uploads``, ``penalizes``, ``selects_clients`` and ``averages_groups`` follow from which
-methods are overridden.
+``collects``, ``declares_uploads``, ``penalizes``, ``selects_clients``, ``averages_groups`` and ``from_start`` follow
+from which methods are overridden.
 
 ``answer``, ``declares`` and ``regather`` are called only where ``asks`` is set and some clients have labels and
-others have none: the fresh mean is shown to all of them before it is final.
+others have none: the fresh mean is shown to all of them before it is final. Where ``initial_state`` is overridden
+(``from_start``), ``offer``, ``blend`` and ``expected`` are asked in round 0 too.
 """
 
 from __future__ import annotations
@@ -138,7 +140,7 @@ class Aggregator(Component):
 
     Server-side methods (`gather`, `offer`, `learn`, `deliver`) see small float64 matrices; `blend` is what a client
     does and may use only what that client was sent. In round 0 everybody starts from the source model, the server's
-    only row.
+    only row, unless `initial_state` says what is remembered by then.
     """
 
     grouping: ClassVar[Grouping] = ByClusterer()
@@ -147,7 +149,7 @@ class Aggregator(Component):
     """Old name of ``grouping``, with the words given, one, each and self."""
     travels: ClassVar[bool] = True
     """False: after round 0 no model is sent either way."""
-    reports: ClassVar[Mapping[str, Simplex]] = {}
+    reports: ClassVar[Mapping[str, Simplex | Bounded]] = {}
     """What `blend` uploads beside the model, so that a server can refuse what does not fit."""
     references: ClassVar[tuple[str, ...]] = ("start", "cluster", "source")
     """Models that labelers and objectives may name: what `blend` gives beside the three that are always there."""
@@ -179,11 +181,24 @@ class Aggregator(Component):
         """Whether server rows are the means of their groups, so that another mean may stand in for them."""
         return type(self).gather is Aggregator.gather
 
+    @property
+    def from_start(self) -> bool:
+        """Whether `offer` and `blend` are asked in round 0 too, when the server's only row is the first model."""
+        return type(self).initial_state is not Aggregator.initial_state
+
+    def initial_state(self, clients: int) -> State:
+        """What the server remembers before round 0, in the form `learn` returns; nothing.
+
+        Args:
+            clients: K.
+        """
+        return {}
+
     def gather(self, state: State, labels: Tensor, sizes: Tensor, present: Tensor, rows: int) -> Tensor:
         """Next server rows as mixtures ``[C, R+K]`` of (previous rows, clients): the mean of each cluster.
 
         Args:
-            state: what `learn` returned last; empty in round 0.
+            state: what `learn` returned last; in round 0 `initial_state`.
             labels: cluster of each client ``[K]``.
             sizes: training images of each client ``[K]``.
             present: clients that took part in this round ``[K]`` bool.
@@ -236,15 +251,15 @@ class Aggregator(Component):
         return Offer(personal=own[:, None], shared=torch.zeros(0, rows.shape[0], dtype=torch.float64))
 
     def blend(self, round: int, view: View) -> Blend:
-        """What a client begins from and compares with; never called in round 0."""
+        """What a client begins from and compares with; called in round 0 only where ``from_start``."""
         return Blend(view.own)
 
-    def expected(self, round: int) -> Mapping[str, Simplex]:
-        """What clients must report in a round after the first."""
+    def expected(self, round: int) -> Mapping[str, Simplex | Bounded]:
+        """What clients must report in a round in which `blend` is asked."""
         return self.reports
 
     def learn(self, state: State, labels: Tensor, report: Mapping[str, Tensor], present: Tensor) -> State:
-        """What the server remembers for the next round; ``report`` is empty in round 0."""
+        """What the server remembers for the next round; ``report`` is empty where `blend` was not asked."""
         return {"labels": labels}
 
     def deliver(self, state: State, rows: int) -> Tensor:

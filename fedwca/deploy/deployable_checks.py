@@ -36,6 +36,11 @@ def require_deployable(method: Method, rounds: int, network: Network) -> None:
             f"{where} its clients have labels and train the whole network, and a round of it takes two messages more "
             "(the mean to all clients, their answers back), which deployments do not send yet; `fedwca bench` plays it"
         )
+    if method.aggregator.from_start:
+        raise UsageError(
+            f"{where} aggregator {method.aggregator.name!r} asks clients in round 0 already, for which deployments have "
+            "no message yet; `fedwca bench` plays it"
+        )
     if method.adaptation is not None:
         raise UsageError(
             f"{where} adaptation {method.adaptation.name!r} works on images that clients predict, for which "

@@ -126,7 +126,7 @@ class OpenRound:
     def blend(self, work: ClientWork) -> Blend:
         """Where clients start, by what they find in their own images."""
         with work.clock("evidence"):
-            if self.round and not self.last_phase:
+            if (self.round or self.method.aggregator.from_start) and not self.last_phase:
                 return self.method.aggregator.blend(self.round, work)
             if self.last_phase or any(own is not None for own in work.labels):
                 return Blend(work.own)
@@ -167,6 +167,8 @@ def open_round(
         given = (method.pseudo_labeler, method.objectives, now, draws, shared, training.part(round), own)
         return Task(*given, method.adaptation, now.lr / training.lr)
 
+    if not round and method.aggregator.from_start:
+        server = replace(server, state=method.aggregator.initial_state(clients))
     trusted = server.state.get(TRUSTED)  # read by tasks when they are made, so also what is found below
     offer = offer_models(round, server, method.aggregator, clients, engine.layout.trained)
     members = [k for k, guest in enumerate(find_guests(engine.labels).tolist()) if not guest]
