@@ -14,6 +14,7 @@ method               called by                           when                   
 ``expected``         the server that checks uploads      each round but the first                  ``reports``
 ``first``            the server                          round 0, where clients choose their group refused
 ``gather``           the server                          each round, after all uploads             means of clusters
+``server_step``      the server                          each round, after ``gather``              ``gather``'s rows
 ``answer``           clients, also those without labels  each round, after ``gather``              nothing
 ``declares``         the server, before it reads them    each round, after ``gather``              nothing
 ``regather``         the server                          each round, after all answers             ``gather``'s weights
@@ -46,8 +47,8 @@ What is a class variable or a property is read whenever somebody has to know: ``
 ``layer_number`` of a clusterer; ``models``, ``renew``, ``mixes``, ``untrusted_weight`` and ``selects_clients`` of a
 labeler; ``anchors``, ``teachers``, ``views``, ``observes``, ``collects``, ``declares_uploads``, ``penalizes`` and
 ``adapts`` of an objective; ``rates`` of an adaptation, which is in `fedwca.core.adaptation`. ``observes``,
-``collects``, ``declares_uploads``, ``penalizes``, ``selects_clients``, ``averages_groups`` and ``from_start`` follow
-from which methods are overridden.
+``collects``, ``declares_uploads``, ``penalizes``, ``selects_clients``, ``averages_groups``, ``from_start`` and
+``takes_step`` follow from which methods are overridden.
 
 ``answer``, ``declares`` and ``regather`` are called only where ``asks`` is set and some clients have labels and
 others have none: the fresh mean is shown to all of them before it is final. Where ``initial_state`` is overridden
@@ -179,7 +180,12 @@ class Aggregator(Component):
     @property
     def averages_groups(self) -> bool:
         """Whether server rows are the means of their groups, so that another mean may stand in for them."""
-        return type(self).gather is Aggregator.gather
+        return type(self).gather is Aggregator.gather and not self.takes_step
+
+    @property
+    def takes_step(self) -> bool:
+        """Whether there is a `server_step`, which reads all clients' models."""
+        return type(self).server_step is not Aggregator.server_step
 
     @property
     def from_start(self) -> bool:
@@ -209,6 +215,20 @@ class Aggregator(Component):
         idle = means.sum(1, keepdim=True) == 0
         kept = torch.eye(rows, dtype=means.dtype)[torch.arange(clusters) % rows]
         return torch.cat([kept * idle, means], 1)
+
+    def server_step(self, rows: Tensor, mixed: Tensor, weights: Tensor, models: Tensor) -> Tensor:
+        """Next server rows ``[C, P]``, where they are more than mixtures; trained parameters alone.
+
+        BatchNorm statistics are those of the mixtures, whatever this does. Whoever repeats it on another machine has
+        to come to the same bits, so that it multiplies and adds entry by entry.
+
+        Args:
+            rows: previous ones ``[R, P]``.
+            mixed: what `gather`'s weights make of them and of the clients' models ``[C, P]``.
+            weights: `gather`'s of the clients ``[C, K]``.
+            models: the clients' ``[K, P]``; of those that were absent, what they had.
+        """
+        return mixed
 
     def answer(self, predictions: Predictions, labels: Tensor | None) -> Mapping[str, Tensor]:
         """What a client says of the fresh mean, by name: of a shape that `declares` gives.

@@ -38,8 +38,8 @@ def require_deployable(method: Method, rounds: int, network: Network) -> None:
         )
     if method.aggregator.from_start:
         raise UsageError(
-            f"{where} aggregator {method.aggregator.name!r} asks clients in round 0 already, for which deployments have "
-            "no message yet; `fedwca bench` plays it"
+            f"{where} aggregator {method.aggregator.name!r} asks clients in round 0 already, for which deployments "
+            "have no message yet; `fedwca bench` plays it"
         )
     if method.adaptation is not None:
         raise UsageError(

@@ -30,6 +30,7 @@ from fedwca.federated.server import (
     pool_extras,
     stack_by_client,
     stack_reports,
+    take_server_step,
 )
 from fedwca.federated.server import offer_source as offer_source  # `fedwca.round` forwards to it
 from fedwca.federated.simulated_uploads import SimulatedUpload, make_uploads
@@ -208,6 +209,7 @@ def close_round(turn: OpenRound, uploads: Sequence[SimulatedUpload]) -> tuple[Se
         if bool(heard.any()) and bool(guests.any()):
             gather = aggregator.regather(evidence.answers, gather, heard, guests)
             rows = engine.gather(gather, server.rows)
+    rows = take_server_step(aggregator, server.rows, rows, gather, engine.bank, engine.layout.trained)
     kept = {} if turn.trusted is None else {TRUSTED: turn.trusted}
     state = {**next_state(aggregator, server.state, labels, by_client, present), **kept}
     seconds = {"group": grouped - began, "mix": time.perf_counter() - grouped}

@@ -149,6 +149,25 @@ def compare_clients(clusterer: Clusterer | None, signatures: Signatures) -> tupl
     return (signatures.layer(1), "cosine") if compared is None else compared
 
 
+def take_server_step(
+    aggregator: Aggregator, rows: Tensor, mixed: Tensor, gather: Tensor, models: Tensor, trained: int
+) -> Tensor:
+    """The server's next rows ``[C, P]``: mixtures, or what the aggregator's own step makes of them.
+
+    Args:
+        aggregator: may have a step.
+        rows: previous ones ``[R, P]``.
+        mixed: mixtures of them and of the clients' models ``[C, P]``.
+        gather: what they are mixtures by ``[C, R+K]``.
+        models: the clients' ``[K, P]``.
+        trained: trained parameters of a row, which come first.
+    """
+    if not aggregator.takes_step:
+        return mixed
+    given = (rows[:, :trained], mixed[:, :trained], gather[:, len(rows) :], models[:, :trained])
+    return torch.cat([aggregator.server_step(*given), mixed[:, trained:]], 1)
+
+
 def stack_by_client(values: Mapping[int, Tensor], clients: int) -> Tensor:
     """Values of some of K clients ``[K, …]``; NaN for the others."""
     missing = torch.full_like(next(iter(values.values())), torch.nan)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fedwca.aggregators.afl import AFL
 from fedwca.aggregators.fedavg import FedAvg
+from fedwca.aggregators.fedgma import FedGMA
 from fedwca.core.interfaces import Aggregator
 from fedwca.core.training_settings import Training
 from fedwca.engine.interface import Engine
@@ -19,7 +20,7 @@ from fedwca.engine.stacked import StackedEngine
 from fedwca.errors import FedwcaError
 from fedwca.federated.method import Method
 from fedwca.federated.round import Outcome, init_server, run_round
-from fedwca.federated.server import Server
+from fedwca.federated.server import Server, take_server_step
 from fedwca.federated.upload_checks import report_problem
 from fedwca.functional import project_simplex
 from fedwca.objectives.cross_entropy import CrossEntropy
@@ -132,3 +133,42 @@ def test_a_client_without_its_report_is_refused() -> None:
 
     with pytest.raises(FedwcaError, match="reports no received_loss"):
         play(make("loop"), method(Silent()), 1)
+
+
+# FedGMA
+
+
+@pytest.mark.parametrize("participation", [1.0, 0.5])
+def test_fedgma_is_the_same_on_both_engines(participation: float) -> None:
+    same_on_both(method(FedGMA(threshold=0.6, server_lr=1.5)), participation=participation)
+
+
+@engines
+def test_without_a_threshold_and_at_rate_1_fedgma_is_fedavg(name: str) -> None:
+    one, _ = play(make(name), method(FedGMA(threshold=0)))
+    other, _ = play(make(name), method(FedAvg()))
+    torch.testing.assert_close(one.rows, other.rows, rtol=1e-12, atol=1e-12)
+
+
+def test_a_masked_mean_by_hand() -> None:
+    x = torch.tensor([[1.0, 1.0, 1.0, 1.0]])
+    models = torch.tensor([[0.0, 2.0, 2.0, 1.0], [0.5, 1.5, 0.0, 1.0], [7.0, 7.0, 7.0, 7.0]])
+    weights = torch.tensor([[0.25, 0.75, 0.0]], dtype=torch.float64)
+    mixed = weights.float() @ models
+    # Votes 1, -1, 0.75 - 0.25 and 0; changes 0.625, -0.625, 0.5 and 0.
+    moved = FedGMA(threshold=0.6, server_lr=2.0).server_step(x, mixed, weights, models)
+    assert moved.tolist() == [[1 - 2 * 0.625, 1 + 2 * 0.625, 1 - 2 * 0.5 * 0.5, 1.0]]
+    assert FedGMA(threshold=0.5, server_lr=2.0).server_step(x, mixed, weights, models)[0, 2] == 1 - 2 * 0.5
+
+
+def test_statistics_are_the_clients_mean_whatever_the_server_does() -> None:
+    mixed = torch.tensor([[2.0, 5.0]])
+    gather = torch.tensor([[0.0, 1.0]])
+    moved = take_server_step(FedGMA(server_lr=3.0), torch.tensor([[1.0, 1.0]]), mixed, gather, mixed, 1)
+    assert moved.tolist() == [[4.0, 5.0]]
+
+
+@pytest.mark.parametrize("fields", [{"threshold": 1.1}, {"threshold": -0.1}, {"server_lr": 0}, {"rate": 1}])
+def test_fedgma_refuses_what_is_out_of_bounds(fields: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=next(iter(fields))):
+        FedGMA(**fields)
