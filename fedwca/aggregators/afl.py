@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Literal
 
 import torch
 from pydantic import NonNegativeFloat
@@ -32,6 +33,8 @@ class AFL(Aggregator):
     grouping = OneGroup()
     reports = {"received_loss": Bounded((1,), math.inf)}
 
+    weighting: Literal["uniform"] = "uniform"
+    """Nothing else weighs clients than their losses."""
     rate: NonNegativeFloat = 0.001
     """Size of a step of the clients' weights (gamma_lambda), in 1/nats."""
 

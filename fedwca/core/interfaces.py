@@ -8,6 +8,7 @@ by its class or name; what is asked and not overridden has a default. In the ord
 method               called by                           when                                      default
 ===================  ==================================  ========================================  ====================
 `Aggregator`
+``count_rows``       whoever estimates memory            before a run                              the grouping's
 ``initial_state``    the server                          before round 0                            nothing
 ``offer``            the server, for newcomers           each round but the first, at its start    the own cluster's row
 ``blend``            each client                         each round but the first, before training the own model
@@ -43,12 +44,12 @@ method               called by                           when                   
 ===================  ==================================  ========================================  ====================
 
 What is a class variable or a property is read whenever somebody has to know: ``grouping``, ``travels``, ``reports``,
-``references``, ``asks`` and ``averages_groups`` of an aggregator; ``oracle``, ``neighbour_metric``, ``norm_layers`` and
-``layer_number`` of a clusterer; ``models``, ``renew``, ``mixes``, ``untrusted_weight`` and ``selects_clients`` of a
-labeler; ``anchors``, ``teachers``, ``views``, ``observes``, ``collects``, ``declares_uploads``, ``penalizes`` and
-``adapts`` of an objective; ``rates`` of an adaptation, which is in `fedwca.core.adaptation`. ``observes``,
-``collects``, ``declares_uploads``, ``penalizes``, ``selects_clients``, ``averages_groups``, ``from_start`` and
-``takes_step`` follow from which methods are overridden.
+``references``, ``asks``, ``rows_are_models``, ``holds``, ``infers_gradients`` and ``averages_groups`` of an aggregator;
+``oracle``, ``neighbour_metric``, ``norm_layers`` and ``layer_number`` of a clusterer; ``models``, ``renew``, ``mixes``,
+``untrusted_weight`` and ``selects_clients`` of a labeler; ``anchors``, ``teachers``, ``views``, ``observes``,
+``collects``, ``declares_uploads``, ``penalizes`` and ``adapts`` of an objective; ``rates`` of an adaptation, which is
+in `fedwca.core.adaptation`. ``observes``, ``collects``, ``declares_uploads``, ``penalizes``, ``selects_clients``,
+``averages_groups``, ``from_start`` and ``takes_step`` follow from which methods are overridden.
 
 ``answer``, ``declares`` and ``regather`` are called only where ``asks`` is set and some clients have labels and
 others have none: the fresh mean is shown to all of them before it is final. Where ``initial_state`` is overridden
@@ -157,6 +158,12 @@ class Aggregator(Component):
 
     asks: ClassVar[bool] = False
     """Whether clients judge the fresh mean before it is final; see `answer`."""
+    rows_are_models: ClassVar[bool] = True
+    """False: server rows behind the first may be sums of models with any weights, such as differences."""
+    holds: ClassVar[int] = 0
+    """Personal models of an offer, the last ones, that a client has from its earlier rounds, so that none is sent."""
+    infers_gradients: ClassVar[bool] = False
+    """Whether it takes how far a client moved, over how far its steps reach, for its mean gradient; see `gather`."""
 
     weighting: Literal["uniform", "samples"] = "uniform"
     """How a cluster's mean weighs its clients: all alike, or by their number of training images."""
@@ -192,6 +199,15 @@ class Aggregator(Component):
         """Whether `offer` and `blend` are asked in round 0 too, when the server's only row is the first model."""
         return type(self).initial_state is not Aggregator.initial_state
 
+    def count_rows(self, clients: int, domains: int) -> int:
+        """Rows that the server will about hold, to estimate memory before there are groups.
+
+        Args:
+            clients: K.
+            domains: true domains.
+        """
+        return self.grouping.rows(clients, domains)
+
     def initial_state(self, clients: int) -> State:
         """What the server remembers before round 0, in the form `learn` returns; nothing.
 
@@ -204,7 +220,8 @@ class Aggregator(Component):
         """Next server rows as mixtures ``[C, R+K]`` of (previous rows, clients): the mean of each cluster.
 
         Args:
-            state: what `learn` returned last; in round 0 `initial_state`.
+            state: what `learn` returned last; in round 0 `initial_state`. Where ``infers_gradients``, also ``moved
+                [K]``: steps that each client took in this round times their learning rate, 0 of one that is absent.
             labels: cluster of each client ``[K]``.
             sizes: training images of each client ``[K]``.
             present: clients that took part in this round ``[K]`` bool.
@@ -224,7 +241,7 @@ class Aggregator(Component):
 
         Args:
             rows: previous ones ``[R, P]``.
-            mixed: what `gather`'s weights make of them and of the clients' models ``[C, P]``.
+            mixed: what `gather`'s weights make of them and of the clients' models ``[C, P]``; may be changed in place.
             weights: `gather`'s of the clients ``[C, K]``.
             models: the clients' ``[K, P]``; of those that were absent, what they had.
         """

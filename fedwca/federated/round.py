@@ -201,7 +201,8 @@ def close_round(turn: OpenRound, uploads: Sequence[SimulatedUpload]) -> tuple[Se
     labels, notes = assign_clusters(round, method, server.state, by_client, present, lambda: signatures, turn.keys)
     grouped = time.perf_counter()
     counted = averaged_clients(labels, present, turn.trusted)
-    gather = aggregator.gather(server.state, labels, engine.sizes, counted, len(server.rows))
+    known = {**server.state, **({"moved": measure_reach(turn)} if aggregator.infers_gradients else {})}
+    gather = aggregator.gather(known, labels, engine.sizes, counted, len(server.rows))
     rows, evidence = engine.gather(gather, server.rows), None
     if aggregator.asks and bool(turn.guests.any()):  # the fresh mean is judged before it is final
         evidence = gather_evidence(turn.task, aggregator, engine, labels, rows, present | turn.guests)
@@ -226,6 +227,16 @@ def close_round(turn: OpenRound, uploads: Sequence[SimulatedUpload]) -> tuple[Se
         signature=signatures.uploaded,
     )
     return Server(rows, state, server.source), outcome
+
+
+def measure_reach(turn: OpenRound) -> Tensor:
+    """How far plain SGD goes in a round by a gradient of length 1 ``[K]``, steps times rate; 0 of who is absent."""
+    reach = torch.zeros(len(turn.engine.images), dtype=torch.float64)
+    for client in turn.clients:
+        task = turn.task(client)
+        taken = task.count_steps(int(turn.engine.sizes[client]), turn.engine.layout.least_images)
+        reach[client] = taken * task.training.lr
+    return reach
 
 
 def expect_simulated(turn: OpenRound) -> ExpectedUpload:

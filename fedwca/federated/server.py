@@ -157,7 +157,7 @@ def take_server_step(
     Args:
         aggregator: may have a step.
         rows: previous ones ``[R, P]``.
-        mixed: mixtures of them and of the clients' models ``[C, P]``.
+        mixed: mixtures of them and of the clients' models ``[C, P]``; changed in place.
         gather: what they are mixtures by ``[C, R+K]``.
         models: the clients' ``[K, P]``.
         trained: trained parameters of a row, which come first.
@@ -165,7 +165,8 @@ def take_server_step(
     if not aggregator.takes_step:
         return mixed
     given = (rows[:, :trained], mixed[:, :trained], gather[:, len(rows) :], models[:, :trained])
-    return torch.cat([aggregator.server_step(*given), mixed[:, trained:]], 1)
+    mixed[:, :trained] = aggregator.server_step(*given)
+    return mixed
 
 
 def stack_by_client(values: Mapping[int, Tensor], clients: int) -> Tensor:

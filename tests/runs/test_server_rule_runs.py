@@ -19,7 +19,7 @@ from fedwca.runs.open_run import open_run
 from fedwca.runs.python_api import resume_experiment, run_experiment
 from tests.runs.test_new_clients import OVERRIDES, SMALL, records
 
-METHODS = ["fedavg", "afl", "fedgma"]
+METHODS = ["fedavg", "afl", "fedgma", "scaffold"]
 
 
 def play(out: Path, **more: Any) -> Path:
@@ -42,7 +42,7 @@ def test_every_method_measures_both_groups(run: Path) -> None:
 
 def test_bytes_are_those_of_what_travels(run: Path) -> None:
     model = 4 * open_run(run, "fedavg").layout.width
-    down = dict.fromkeys(METHODS, (1, 1))
+    down = dict.fromkeys(METHODS, (1, 1)) | {"scaffold": (1, 2)}
     up = dict.fromkeys(METHODS, 4 * model) | {"afl": 4 * model + 4 * 4}
     for record in records(run):
         if record["round"] >= 0:
@@ -75,15 +75,15 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
 @pytest.mark.slow
 def test_every_method_learns(tmp_path: Path) -> None:
     given = {"preset": "upfl", "source_models": 1, "rounds": 10, "device": "cpu", "baselines": METHODS}
-    path = run_experiment(**given, composed=False, out=tmp_path / "run").path
+    path = run_experiment(**given, composed=False, overrides={"training.lr": 0.03}, out=tmp_path / "run").path
     found = {name: [r for r in records(path) if r["method"] == name] for name in METHODS}
     for name, own in found.items():
         first, last = (sum(r["accuracy_validation"][:20]) / 20 for r in (own[0], own[-1]))
-        assert last - first > 40, (name, first, last)
+        assert last - first > 60, (name, first, last)  # measured: 71 and more
 
 
-@pytest.mark.parametrize("aggregator", ["afl"])
+@pytest.mark.parametrize("aggregator", ["afl", "scaffold"])
 def test_deployments_refuse_what_they_cannot_send(aggregator: str) -> None:
-    made = resolve_plan({"aggregator": aggregator, "name": "own", "baselines": []})
-    with pytest.raises(UsageError, match=f"'{aggregator}'.*`fedwca bench` plays it"):
-        require_deployable(made.methods[-1][0], 1, LeNet(bottleneck=4).build(3, seed=0))
+    made = resolve_plan({"baselines": [aggregator]}, preset_name="upfl")
+    with pytest.raises(UsageError, match=f"aggregator '{aggregator}'.*`fedwca bench` plays it"):
+        require_deployable(made.methods[0][0], 1, LeNet(bottleneck=4).build(3, seed=0))
