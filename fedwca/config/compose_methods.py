@@ -16,6 +16,7 @@ from fedwca.config.method_checks import (
     check_clusterer_is_used,
     check_epochs_are_whole,
     check_fits_partition,
+    check_gradients_can_be_inferred,
     check_models_are_given,
     check_models_can_be_generated,
     check_networks_are_trained,
@@ -167,6 +168,7 @@ def _with_rounds(config: RunConfig, method: Method, most: int | None) -> tuple[M
     check_whole_model_is_trained(method, config.training)
     check_networks_are_trained(method, config.training)
     check_models_can_be_generated(method, config.engine, partition_of(config))
+    check_gradients_can_be_inferred(method, config.training)
     rounds = config.rounds if most is None else min(most, config.rounds)
     check_epochs_are_whole(method, config.training, rounds)
     check_steps_have_labels(method, config.training, partition_of(config))
