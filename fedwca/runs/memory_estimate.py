@@ -30,7 +30,9 @@ def estimate_run(
     """
     model = architecture(config)
     plain = build_network(config, classes, pretrained=False)
-    network = max([plain, *(shaped(plain, method) for method, _ in methods)], key=lambda one: Layout.of(one).width)
+    network = max(
+        [plain, *(shape_network(plain, method) for method, _ in methods)], key=lambda one: Layout.of(one).width
+    )
     domains = len(set(federation.metrics.domains))
     aggregators = [method.aggregator for method, rounds in methods if rounds]
     rows = max((aggregator.count_rows(len(federation), domains) for aggregator in aggregators), default=domains)
@@ -46,7 +48,7 @@ def estimate_run(
     return alone_need.times(trials)
 
 
-def shaped(network: Network, method: Method) -> Network:
+def shape_network(network: Network, method: Method) -> Network:
     """A network with what a method puts beside it, in shapes alone; what generates a model is a hundred times it."""
     with torch.device("meta"):
         return grow_network(copy.deepcopy(network).to("meta"), method.trained, 0)
