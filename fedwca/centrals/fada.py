@@ -6,6 +6,7 @@ A re-implementation without official code, unverified: no number of the publicat
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import cast
 
 import torch
@@ -18,6 +19,8 @@ from fedwca.functional import gradient_reversal, reversal_scale
 
 LLOYD_STEPS = 10
 """Of k-means on one batch of the target."""
+LARGEST_SCORE = 5.0
+"""Of a pair of halves, in nats; ours, as Song and Ermon (SMILE), ICLR 2020, bound the estimate."""
 
 
 @register("fada")
@@ -26,7 +29,7 @@ class Fada(Central):
 
     RE-IMPLEMENTATION WITHOUT OFFICIAL CODE, UNVERIFIED. Sources and target exchange parameters after each mini-batch,
     so all have one network; what a source has of its own are its gradient, its disentangler and the nets that judge
-    it. Adversaries work through reversed gradients, faded in. The network moves by the sum of the sources' gradients,
+    it. Adversaries are faded in. The network moves by the sum of the sources' gradients,
     weighed by the softmax of how much each makes the target's k-means clusters tighter.
 
     Source: Peng et al. (FADA), ICLR 2020, eqs. 2-7 and Algorithm 1; SFDA, sec. 1 (exchange after each mini-batch).
@@ -39,7 +42,7 @@ class Fada(Central):
     align: NonNegativeFloat = 1.0
     """Factor of the reversed gradient of the domain classifiers."""
     disentangle: NonNegativeFloat = 1.0
-    """Factor of the reversed gradients of class identifiers and of mutual information."""
+    """Weight, once faded in, of what keeps the classes, and the other half, out of a source's own half."""
     reconstruct: NonNegativeFloat = 1.0
     """Weight of the squared error with which features are put together again."""
     width: PositiveInt = 256
@@ -69,17 +72,22 @@ class Fada(Central):
         return loss
 
     def _disentangle(self, nets: _SourceNets, features: Tensor, labels: Tensor, fade: float) -> Tensor:
-        """Losses of the two halves that features are taken apart into (eqs. 6 and 7)."""
+        """Losses of the two halves that features are taken apart into (eqs. 6 and 7).
+
+        Each judge learns from halves that it leaves alone, and halves learn from judges that they leave alone, towards
+        what has an end: equal chances of all classes, and no mutual information. Reversed gradients have none: the
+        estimate fell to -1000 within 13 epochs on digits, then nothing was finite.
+        """
         halves: Tensor = nets.disentangler(features)
         common, own = halves.chunk(2, -1)
         useful = nn.functional.cross_entropy(nets.classifier(common), labels)
         again = (nets.reconstructor(halves) - features.detach()).square().mean()
-        common, own = (gradient_reversal(half, self.disentangle * fade) for half in (common, own))
-        useless = nn.functional.cross_entropy(nets.identifier(own), labels)
-        joint = nets.statistic(torch.cat([common, own], -1)).mean()
-        apart = nets.statistic(torch.cat([common, own.roll(1, 0)], -1))[:, 0]
-        information: Tensor = joint - apart.logsumexp(0) + math.log(len(apart))
-        loss: Tensor = useful + self.reconstruct * again + useless - information
+        identified = nn.functional.cross_entropy(nets.identifier(own.detach()), labels)
+        estimate = mutual_information_bound(nets.statistic, common.detach(), own.detach())
+        confusing = -_frozen(nets.identifier)(own).log_softmax(-1).mean()
+        shared = mutual_information_bound(_frozen(nets.statistic), common, own).clamp_min(0)
+        judges, apart = identified - estimate, confusing + shared
+        loss: Tensor = useful + self.reconstruct * again + judges + self.disentangle * fade * apart
         return loss
 
     def mix(self, before: Tensor, after: Tensor, classes: int) -> Tensor:
@@ -102,8 +110,36 @@ class _SourceNets(nn.Module):
         self.classifier = nn.Linear(features, classes)
         self.identifier = nn.Linear(features, classes)
         self.reconstructor = perceptron(2 * features, features)
-        self.statistic = perceptron(2 * features, 1)
+        # Bounded, because pairs of one batch can be told from others without end.
+        self.statistic = nn.Sequential(perceptron(2 * features, 1), nn.Hardtanh(-LARGEST_SCORE, LARGEST_SCORE))
         self.domain = perceptron(features, 2)
+
+
+def _frozen(net: nn.Module) -> Callable[[Tensor], Tensor]:
+    """A net as a function of its input alone."""
+    values = {name: value.detach() for name, value in net.named_parameters()}
+    return lambda x: cast(Tensor, torch.func.functional_call(net, values, (x,)))
+
+
+def mutual_information_bound(statistic: Callable[[Tensor], Tensor], x: Tensor, y: Tensor) -> Tensor:
+    """Take the Donsker-Varadhan bound of the mutual information of two features, pairs of others as the product.
+
+    Source: FADA, eq. 7; Belghazi et al. (MINE), ICML 2018.
+
+    Args:
+        statistic: gives ``[N, 1]`` for pairs ``[N, a + b]``.
+        x: ``[N, a]``.
+        y: ``[N, b]``, of the same images.
+
+    Returns:
+        ``[]`` in nats.
+
+    >>> mutual_information_bound(lambda pairs: pairs[:, :1], torch.ones(4, 1), torch.zeros(4, 1))
+    tensor(0.)
+    """
+    joint = statistic(torch.cat([x, y], -1)).mean()
+    apart = statistic(torch.cat([x, y.roll(1, 0)], -1))[:, 0]
+    return joint - apart.logsumexp(0) + math.log(len(apart))
 
 
 def cluster_gap(features: Tensor, clusters: int) -> Tensor:

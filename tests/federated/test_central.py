@@ -312,6 +312,39 @@ def test_fada_is_a_loss_for_each_source_and_says_what_it_is() -> None:
     assert "without official code" in Fada.paper
 
 
+def test_judges_of_fada_learn_from_features_that_they_leave_alone() -> None:
+    fada = Fada(width=8, align=0, disentangle=0, reconstruct=0)
+    torch.manual_seed(0)
+    parts = fada.parts(5, 3, 2)
+    batch, features = made_batch(parts, progress=1.0)
+    nets = parts[0]
+    (found,) = torch.autograd.grad(fada(batch)[0], features, retain_graph=True)
+    halves = nets.disentangler(batch.features[0])
+    useful = torch.nn.functional.cross_entropy(nets.classifier(halves.chunk(2, -1)[0]), batch.labels[0])
+    own = torch.nn.functional.cross_entropy(batch.logits[0], batch.labels[0])
+    (expected,) = torch.autograd.grad(useful + own, features)
+    torch.testing.assert_close(found, expected)
+    judge = torch.autograd.grad(fada(batch)[0], nets.statistic.parameters())
+    assert any(each.abs().max() > 0 for each in judge)
+
+
+def test_adversaries_of_fada_end() -> None:
+    """Halves do not run away from a judge that stands still: what they lose by has a lower end."""
+    fada = Fada(width=8, align=0, reconstruct=0)
+    torch.manual_seed(0)
+    parts = fada.parts(5, 3, 2)
+    features = torch.randn(64, 5)
+    labels = torch.arange(64) % 3
+    mover = torch.optim.SGD(parts[0].disentangler.parameters(), 1.0)
+    for _ in range(200):
+        mover.zero_grad()
+        fada._disentangle(parts[0], features, labels, fade=1.0).backward()
+        mover.step()
+    loss = fada._disentangle(parts[0], features, labels, fade=1.0)
+    assert torch.isfinite(loss)
+    assert abs(loss.item()) < 20
+
+
 def test_fada_prefers_the_source_that_makes_clusters_tighter() -> None:
     before = torch.tensor([[0.0], [2.0], [10.0], [12.0]])
     tighter, looser = before.clone(), before.clone()
