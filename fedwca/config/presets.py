@@ -59,18 +59,23 @@ def preset(name: str, dataset: str, domain: str | None, setting: str = Domains.s
     return spell_out(layer)
 
 
-def named_by_preset(name: str, field: str) -> str | None:
+def named_by_preset(name: str, field: str, dataset: str | None = None) -> str | None:
     """What a preset says of the data set or the partition, which have tables of their own in it; None: nothing.
 
     Args:
         name: of the preset.
         field: ``dataset`` or ``partition``.
+        dataset: whose own partition stands over that of all; None: the one that the preset names.
 
     Raises:
         InvalidConfig: no preset has that name.
     """
     _, tables = read_preset(name)
-    found = [tables[setting][field] for setting in setting_tables() if field in tables.get(setting, {})]
+    found = []
+    for setting in setting_tables():
+        of_all = tables.get(setting, {})
+        own = tables.get(canonical_name(dataset or of_all.get("dataset", "")), {}).get(setting, {})
+        found += [place[field] for place in (own, of_all) if field in place]
     return str(found[0]) if found else None
 
 

@@ -89,17 +89,17 @@ def resolve_plan(
     written = read_file(file) if file else {}
     fill_in_meanings(written, given)
     top = merge(written, given)
-    usual = {key: named_by_preset(preset_name, key) for key in ("dataset", "partition")}
-    partition = chosen_partition(top, usual["partition"])
+    usual = named_by_preset(preset_name, "dataset")
+    asked_dataset = str(top.get("dataset") or usual or RunConfig.model_fields["dataset"].default)
+    partition = chosen_partition(top, named_by_preset(preset_name, "partition", asked_dataset))
     if partition.name != RunConfig.model_fields["partition"].default:
         (written if partition.named and given.get(partition.named) is None else given)["partition"] = partition.name
 
     def layers(domain: str | None) -> dict[str, Layer]:
         # Whatever a file holds is looked up as text here, and checked with the whole configuration.
-        dataset = str(top.get("dataset") or usual["dataset"] or RunConfig.model_fields["dataset"].default)
         asked = (top.get(partition.named) if partition.named else None) or domain
         table = partition.table or partition.setting
-        base = preset(preset_name, dataset, None if asked is None else str(asked), table)
+        base = preset(preset_name, asked_dataset, None if asked is None else str(asked), table)
         chosen = chosen_names(merge(base, top))
         own = merge(merge(given, parse_set_options(pairs, chosen)), parse_set_options(tried, chosen))
         return {f"preset {preset_name}": base, "config": written, "CLI": own}
