@@ -7,7 +7,7 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 
 from fedwca.config.baselines import settings
-from fedwca.config.run_config import Layer, lay_over, spell_out
+from fedwca.config.run_config import Layer, lay_over, merge, spell_out
 from fedwca.core.files import toml_names
 from fedwca.errors import InvalidConfig
 from fedwca.partitions import partitions
@@ -80,12 +80,15 @@ def named_by_preset(name: str, field: str, dataset: str | None = None) -> str | 
 
 
 def read_preset(name: str) -> tuple[str, Layer]:
-    """A preset's text and its tables.
+    """A preset's text and its tables, over those of the preset that it names as its ``base``.
 
     Raises:
         InvalidConfig: no preset has that name.
     """
+    name = canonical_name(name)
     if name not in preset_names():
         raise InvalidConfig(describe_unknown("preset", name, preset_names()))
     text = (preset_folder() / f"{name}.toml").read_text()
-    return text, tomllib.loads(text)
+    tables = tomllib.loads(text)
+    base = tables.pop("base", None)
+    return text, tables if base is None else merge(read_preset(base)[1], tables)

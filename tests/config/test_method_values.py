@@ -141,3 +141,23 @@ def test_a_run_trains_each_method_by_its_own_values(tmp_path: Path) -> None:
     about = json.loads((tmp_path / "run" / "config.json").read_text())
     assert about["methods"]["fedprox"]["training"]["steps"] == 1
     assert about["methods"]["fedprox"]["training"]["lr"] == 1e-9
+
+
+def test_what_the_released_code_does_otherwise() -> None:
+    made = resolve_plan({"baselines": WORDS, "dataset": "cifar10"}, preset_name="upfl-released")
+    config, found = made.config, {method.name: method for method, _ in made.methods}
+    said = config.training
+    assert (said.weight_decay, said.momentum, said.decay, said.decay_rounds) == (1e-4, 0, 0.99, 10)
+    assert (found["fedtta"].training or said).extra_momentum == 0.9
+    assert config.components["partition"] == {"shards": {"distinct": True}}
+    assert rates(made, found["fedtta"]) == (0.05, 0.5, 0.005)
+    assert rates(made, found["tent"]) == (0.1, 0.1443)
+    for name in WORDS[2:]:
+        method = found[name]
+        assert method.aggregator.model_dump()["weighting"] == "samples"
+        assert method.adaptation is not None
+        own = method.adaptation.model_dump()
+        assert (own["batch"], own["clip"], own["unadapted"]) == (64, 10, name == "fedtta_pp")
+        assert method.objectives[0].model_dump()["reverse"] == (name != "fedtta")
+    assert found["tent"].adaptation is not None
+    assert found["tent"].adaptation.clip == 10
