@@ -33,8 +33,8 @@ def estimate_run(
     shapes = [plain, *(shape_network(plain, method) for method, _ in methods)]
     network = max(shapes, key=lambda one: Layout.of(one).width)
     domains = len(set(federation.metrics.domains))
-    groupings = [method.aggregator.grouping for method, rounds in methods if rounds]
-    rows = max((grouping.rows(len(federation), domains) for grouping in groupings), default=domains)
+    aggregators = [method.aggregator for method, rounds in methods if rounds]
+    rows = max((aggregator.count_rows(len(federation), domains) for aggregator in aggregators), default=domains)
     workers = clients_at_once(config, network, federation.clients)
     sizes = [len(client.train) + len(client.test) for client in federation.everybody]
     # A step holds its images, and up to as many that are mixed with others.
