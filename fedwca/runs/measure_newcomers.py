@@ -13,6 +13,7 @@ from fedwca.core.network import Network
 from fedwca.data.metrics import Metrics
 from fedwca.data.partition import Federation
 from fedwca.engine.interface import Engine
+from fedwca.engine.randomness import Keys, uniform
 from fedwca.federated.method import Method
 from fedwca.federated.server import Server
 from fedwca.runs.measure_delivered import DeliveredAccuracy, measure_delivered
@@ -44,17 +45,18 @@ class Newcomers:
         engine.bank = engine.bank[:1].clone().expand(len(clients), -1)
         return Newcomers(engine, Metrics.joined([group.metrics for group in groups]))
 
-    def measure(self, method: Method, server: Server, lr: float | None) -> DeliveredAccuracy:
-        """How good the server's first model is at each of them.
+    def measure(self, method: Method, server: Server, lr: float | None, keys: Keys) -> DeliveredAccuracy:
+        """How good the model that the server has for each of them is.
 
         Args:
-            method: what was played.
-            server: after a round.
+            method: what was played; its aggregator says which model that is.
+            server: after a round, or before the first.
             lr: size of an adaptation's steps on their images; None: none are made.
+            keys: where random numbers come from.
         """
-        first = torch.zeros(len(self.metrics), len(server.rows), dtype=torch.float64)
-        first[:, 0] = 1
-        return measure_delivered(method, self.engine, self.metrics, first, server.rows, lr)
+        draws = uniform(keys(0, -1, "welcome"), torch.arange(len(self.metrics)))
+        sent = method.aggregator.welcome(len(server.rows), draws)
+        return measure_delivered(method, self.engine, self.metrics, sent, server.rows, lr)
 
 
 def describe_accuracies(own: Sequence[float], new: Sequence[float]) -> dict[str, list[float]]:
