@@ -65,6 +65,18 @@ class Adaptation(Component):
         """
         return {}
 
+    def at_size(self, place: int, sizes: int) -> Self:
+        """As it is beside models of one of several sizes; by default all have the same networks.
+
+        Args:
+            place: of the size, from 0, the smallest.
+            sizes: how many there are.
+
+        Raises:
+            UsageError: it is made for another number of sizes.
+        """
+        return self
+
     def rates(self) -> dict[str, float]:
         """Learning rate of each of them in training; one that is not named has the base network's."""
         return {}

@@ -77,16 +77,18 @@ class Outcome:
         return stack_reports(self.uploads, len(self.labels))
 
 
-def init_server(engine: Engine, start: Network | None = None) -> Server:
+def init_server(engine: Engine, start: Network | None = None, own: Tensor | None = None) -> Server:
     """The server before round 0: it owns the source model and nothing else; every client's own model is the source.
 
     Args:
         engine: has the bank.
         start: what stands in for the source model; None: the engine's.
+        own: what every client begins with ``[K, P]`` instead, each with a row at the server; None: with the source.
     """
     source = engine.layout.read(engine.network if start is None else start)
-    engine.bank.copy_(source.expand_as(engine.bank))
-    return Server(source[None], {}, source)
+    rows = source[None] if own is None else own.to(engine.bank)
+    engine.bank.copy_(rows.expand_as(engine.bank))
+    return Server(rows, {}, source)
 
 
 @dataclass(frozen=True)
