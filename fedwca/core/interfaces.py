@@ -319,6 +319,8 @@ class Objective(Component):
     """Views of the images it reads; plain and weak are the images as training shows them, strong distorted ones."""
     adapts: ClassVar[bool] = False
     """Whether it reads ``batch.adapted_logits``: training then goes through a step of the method's adaptation."""
+    on: ClassVar[Literal["own", "public"]] = "own"
+    """Images it is minimised on: the client's own, or public ones; see `fedwca.core.public_objective`."""
 
     @property
     def observes(self) -> bool:

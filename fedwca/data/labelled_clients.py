@@ -37,8 +37,11 @@ def labelled_clients(
     samples: int | None = None,
     seed: int,
     validation: float | None = None,
+    public: float = 0.0,
 ) -> Federation:
     """Deal all images to clients, of which some train, drawn at random, and the others are new ones.
+
+    Public images are drawn before that, groups whole, and are dealt to nobody.
 
     A training client's images are split in training and validation images, ``round(share · n)`` of them, groups whole;
     the latter are what it is measured on, its ``test``. A new client is measured on all its images. Labels of both are
@@ -52,6 +55,7 @@ def labelled_clients(
         samples: most images per client, before the split; None: as many as it is dealt.
         seed: 0 or more.
         validation: share of the images, from 0 to below 1; None: `VALIDATION`.
+        public: share of the images that everybody has, from 0 to below 1; their labels are nobody's.
 
     Raises:
         UsageError: a number is out of its bounds, or the images do not suffice for the deal.
@@ -59,16 +63,27 @@ def labelled_clients(
     """
     new = clients if new_clients is None else new_clients
     share = VALIDATION if validation is None else validation
+    if not 0 <= public < 1:
+        raise UsageError(
+            f"{dataset.name}: a public part of {public:g} of the images leaves none for clients; it is a share from 0 "
+            "to below 1, such as 0.1"
+        )
     if clients < 1 or new < 1 or seed < 0 or (samples is not None and samples < 1) or not 0 <= share < 1:
         raise UsageError(
             "labelled clients need clients >= 1, new_clients >= 1, samples >= 1, seed >= 0 and 0 <= validation < 1, "
             f"not clients={clients}, new_clients={new}, samples={samples}, seed={seed}, validation={share}"
         )
     pool, random = _Pool(dataset), np.random.default_rng([seed])
+    everybodys, left = pool.draw(public, random)
+    if public and (len(everybodys) < 2 or len(left) < clients + new):
+        raise UsageError(
+            f"{dataset.name}: {len(everybodys)} of {len(pool.labels)} images are public, and {len(left)} are left for "
+            f"{clients + new} clients; two public ones and one a client are the least, so take another partition.public"
+        )
     for _ in range(MOST_DRAWS):
-        dealt = deal(pool.labels, clients + new, random, pool.groups)
+        dealt = deal(pool.labels[left], clients + new, random, pool.groups[left])
         order = random.permutation(clients + new)
-        shuffled = [pool.shuffled(dealt[place], random)[:samples] for place in order]
+        shuffled = [pool.shuffled(left[dealt[place]], random)[:samples] for place in order]
         training = shuffled[:clients]
         if all(len(own) > 1 for own in training):
             break
@@ -83,7 +98,8 @@ def labelled_clients(
     newcomers = _newcomers(pool, shuffled[clients:])
     metrics = Metrics((TRAINING,) * clients, *truths, counted=[False] * clients)
     least = next(number for number in count(1) if round(share * number) or not share)
-    return Federation(tuple(images), metrics, (newcomers,), least_measured=least)
+    shown = pool.images(everybodys) if len(everybodys) else None
+    return Federation(tuple(images), metrics, (newcomers,), least_measured=least, public=shown)
 
 
 def _newcomers(pool: _Pool, dealt: Sequence[Integers]) -> Federation:
@@ -111,6 +127,15 @@ class _Pool:
                 for start, domain in zip(cuts, domains, strict=True)
             ]
         )
+
+    def draw(self, share: float, random: Generator) -> tuple[Integers, Integers]:
+        """About a share of all positions, groups whole, and the rest in their order; draws nothing for none."""
+        every = np.arange(len(self.labels))
+        if not share:
+            return every[:0], every
+        order = self.shuffled(every, random)
+        rest, drawn = self.split(order, share)
+        return drawn, np.sort(rest)
 
     def shuffled(self, positions: Integers, random: Generator) -> Integers:
         """The positions in a drawn order, those of a group side by side."""

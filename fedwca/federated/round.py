@@ -114,6 +114,10 @@ class OpenRound:
     """Whether clients without labels adapt what they were sent, after all rounds."""
     trusted: Tensor | None = None
     """Clients ``[K]`` bool that may train towards labels; None where all may."""
+    taught: Mapping[str, Tensor] = field(default_factory=dict)
+    """What each client was sent of all clients' predictions of public images."""
+    public_seconds: float = 0.0
+    """That all of them learned from these, by the clock."""
 
     @property
     def guests(self) -> Tensor:
@@ -161,13 +165,13 @@ def open_round(
     done: Callable[[int], None] = lambda client: None,
 ) -> OpenRound:
     """The server's first part of a round; see `run_round`."""
-    clients, shared = len(engine.images), pool_extras(method.objectives, server.state)
+    clients, shared = len(engine.images), pool_extras(method.own_objectives, server.state)
 
     def task(client: int) -> Task:
         now, draws = training.at(round), client_draws(keys, round, client, training)
         own = trusted is None or bool(trusted[client])
-        given = (method.pseudo_labeler, method.objectives, now, draws, shared, training.part(round), own)
-        return Task(*given, method.adaptation, now.lr / training.lr)
+        given = (method.pseudo_labeler, method.own_objectives, now, draws, shared, training.part(round), own)
+        return Task(*given, method.adaptation, factor=now.lr / training.lr)
 
     trusted = server.state.get(TRUSTED)  # read by tasks when they are made, so also what is found below
     offer = offer_models(round, server, method.aggregator, clients, engine.layout.trained)
@@ -215,7 +219,7 @@ def close_round(turn: OpenRound, uploads: Sequence[SimulatedUpload]) -> tuple[Se
         labels,
         turn.offer,
         by_client,
-        turn.shared,
+        {**turn.shared, **turn.taught},
         notes,
         seconds,
         gathered=None if evidence is None else gather,

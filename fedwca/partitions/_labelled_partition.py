@@ -6,6 +6,8 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from pydantic import field_validator
+
 from fedwca.errors import UsageError
 from fedwca.partitions import Partition
 
@@ -21,6 +23,9 @@ class LabelledPartition(Partition):
 
     Source: FedTTA, sec. 3.
     """
+
+    public: float = 0.0
+    """Share of the images that everybody has, without labels; they are drawn first and are no client's own."""
 
     setting = "upfl"
     usual = "fedavg"
@@ -55,7 +60,15 @@ class LabelledPartition(Partition):
             samples=samples,
             seed=seed,
             validation=validation,
+            public=self.public,
         )
+
+    @field_validator("public")
+    @classmethod
+    def _leaves_images(cls, value: float) -> float:
+        if not 0 <= value < 1:
+            raise ValueError("is a share of the images that leaves some to clients: from 0 to below 1, such as 0.1")
+        return value
 
     @abstractmethod
     def deal(self, labels: Integers, clients: int, random: Generator, groups: Integers) -> Sequence[Integers]:
@@ -64,4 +77,5 @@ class LabelledPartition(Partition):
     def describe(self, dataset: FederatedDataset, domain: str | None, clients: int) -> str:
         """Who trains, and on what."""
         images = sum(map(len, dataset.domains.values()))
-        return f"partition {self.name} of {images:,} images; {clients} labelled clients train, new ones come after"
+        said = f"; {self.public:.0%} of them are public" if self.public else ""
+        return f"partition {self.name} of {images:,} images{said}; {clients} labelled clients train, new ones come after"

@@ -218,7 +218,8 @@ def open_run(
     classes = tuple(about.get("classes", ())) or load_same_images(config, about, path)[0].classes
     built = architecture(config)
     network = build_network(config, len(classes), pretrained=False)
-    network = grow_network(network, _adaptation(about["methods"][unit.method]), config.seed)
+    adaptation, sizes = _adaptation(about["methods"][unit.method]), len(built.variants)
+    network = grow_network(network, adaptation and adaptation.at_size(sizes - 1, sizes), config.seed)
     layout = Layout.of(network)
     layout.write(network, tensors["source"])
     extra = {name.removeprefix("network."): t for name, t in tensors.items() if name.startswith("network.")}
