@@ -48,7 +48,7 @@ class Learned(Adaptation):
     @field_validator("sizes")
     @classmethod
     def _rise(cls, value: tuple[int, ...]) -> tuple[int, ...]:
-        if any(one > other for one, other in zip(value, value[1:], strict=False)):
+        if any(one > other for one, other in pairwise(value)):
             raise ValueError(f"is {'+'.join(map(str, value))}; widths in rising order are right, such as 32+64+128")
         return value
 

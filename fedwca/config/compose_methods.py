@@ -17,6 +17,8 @@ from fedwca.config.method_checks import (
     check_epochs_are_whole,
     check_fits_partition,
     check_models_are_given,
+    check_models_can_be_generated,
+    check_networks_are_trained,
     check_steps_have_labels,
     check_whole_model_is_trained,
 )
@@ -166,6 +168,8 @@ def _with_rounds(config: RunConfig, method: Method, most: int | None) -> tuple[M
     check_public_images(method, component("partition", config.partition, config.components))
     check_sizes(method, component("model", config.model, config.components), config.checkpoint is not None)
     check_whole_model_is_trained(method, config.training)
+    check_networks_are_trained(method, config.training)
+    check_models_can_be_generated(method, config.engine, partition_of(config))
     rounds = config.rounds if most is None else min(most, config.rounds)
     check_epochs_are_whole(method, config.training, rounds)
     check_steps_have_labels(method, config.training, partition_of(config))

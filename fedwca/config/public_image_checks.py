@@ -5,6 +5,7 @@ from __future__ import annotations
 from fedwca.core.network import Architecture
 from fedwca.core.public_objective import PublicObjective
 from fedwca.errors import UsageError
+from fedwca.federated.extra_networks import changes_network
 from fedwca.federated.method import Method
 from fedwca.partitions import Partition
 
@@ -25,8 +26,8 @@ def check_public_images(method: Method, partition: Partition) -> None:
         return
     name = found[0].name
     if len(found) > 1 or found[0] in method.finish:
-        raise UsageError(f"{what}objective {name!r} begins a round, by itself; name one such objective, not in --finish")
-    if not partition.newcomers or not getattr(partition, "public", 0):
+        raise UsageError(f"{what}objective {name!r} begins a round by itself; name one such, and none in --finish")
+    if not partition.has_public_images:
         raise UsageError(
             f"{what}objective {name!r} learns from public images, and there are none; take a partition that keeps "
             "some, such as --partition shards:public=0.1"
@@ -63,5 +64,8 @@ def check_sizes(method: Method, model: Architecture, checkpoint: bool) -> None:
     for objective in method.objectives:
         if "source" in (*objective.anchors, *objective.teachers):
             raise UsageError(f"{what}have no source model, which objective {objective.name!r} reads; leave it out")
+    for part in method.trained:
+        if changes_network(part) and (part is not method.adaptation or part.by_client):
+            raise UsageError(f"{what}have no other networks beside them than an adaptation's; leave {part.name!r} out")
     if method.adaptation is not None:
         method.adaptation.at_size(0, sizes)

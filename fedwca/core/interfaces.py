@@ -34,8 +34,11 @@ method               called by                           when                   
 ``collect``          each client                         each round, after training                nothing
 ``declares``         the server of a deployment          at its start                              nothing
 ``pool``             the server                          each round but the first, at its start    all, to everybody
+``networks``         whoever makes models                before round 0                            none
 `Adaptation`
 ``networks``         whoever makes models                before round 0                            none
+``generators``       whoever makes models, if by_client  before round 0                            none
+``generate``         each client, if by_client           each round, before training; at test time refused
 ``loss``             each client; with ``adapts``        each step at test time; each training     must be there
                      clients that train                  step
 ===================  ==================================  ========================================  ====================
@@ -43,8 +46,9 @@ method               called by                           when                   
 What is a class variable or a property is read whenever somebody has to know: ``grouping``, ``travels``, ``reports``,
 ``references``, ``asks`` and ``averages_groups`` of an aggregator; ``oracle``, ``neighbour_metric``, ``norm_layers`` and
 ``layer_number`` of a clusterer; ``models``, ``renew``, ``mixes``, ``untrusted_weight`` and ``selects_clients`` of a
-labeler; ``anchors``, ``teachers``, ``views``, ``observes``, ``collects``, ``declares_uploads``, ``penalizes`` and
-``adapts`` of an objective; ``rates`` of an adaptation, which is in `fedwca.core.adaptation`. ``observes``,
+labeler; ``anchors``, ``teachers``, ``views``, ``observes``, ``collects``, ``declares_uploads``, ``penalizes``,
+``adapts``, ``feature_draws``, ``noise``, ``rates`` and ``stays`` of an objective; ``rates`` and ``by_client`` of an
+adaptation, which is in `fedwca.core.adaptation`. ``observes``,
 ``collects``, ``declares_uploads``, ``penalizes``, ``selects_clients`` and ``averages_groups`` follow from which
 methods are overridden.
 
@@ -59,7 +63,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from fedwca._deprecated import warn_renamed
@@ -321,6 +325,31 @@ class Objective(Component):
     """Whether it reads ``batch.adapted_logits``: training then goes through a step of the method's adaptation."""
     on: ClassVar[Literal["own", "public"]] = "own"
     """Images it is minimised on: the client's own, or public ones; see `fedwca.core.public_objective`."""
+    noise: ClassVar[int] = 0
+    """Uniform numbers that it reads of each image in ``batch.noise``."""
+    stays: ClassVar[tuple[str, ...]] = ()
+    """Those of its `networks` that no model takes along: each client keeps and trains its own."""
+
+    @property
+    def feature_draws(self) -> int:
+        """Draws of the features whose mean softmax is a prediction. Training draws once a step and image, from what is
+        in ``batch.latent``. 0: features are not drawn.
+        """
+        return 0
+
+    def networks(self, classes: int, features: int) -> dict[str, nn.Module]:
+        """Extra networks by name, freshly initialised, which it reads in ``batch.networks``: trained with the model,
+        and sent with it unless they stay. They have no buffers, and draw nothing at random.
+
+        Args:
+            classes: M.
+            features: q.
+        """
+        return {}
+
+    def rates(self) -> dict[str, float]:
+        """Learning rate of each of them; one that is not named has the base network's."""
+        return {}
 
     @property
     def observes(self) -> bool:

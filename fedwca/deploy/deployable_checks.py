@@ -18,6 +18,7 @@ from fedwca.engine.input_moments import count_moments
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.randomness import fold_key, uniform
 from fedwca.errors import UsageError
+from fedwca.federated.extra_networks import changes_network
 from fedwca.federated.method import Method
 from fedwca.federated.server import compare_clients
 
@@ -40,6 +41,11 @@ def require_deployable(method: Method, rounds: int, network: Network) -> None:
         raise UsageError(
             f"{where} adaptation {method.adaptation.name!r} works on images that clients predict, for which "
             "deployments have no step yet; `fedwca bench` plays it"
+        )
+    if beside := [part for part in method.trained if changes_network(part)]:
+        raise UsageError(
+            f"{where} objective {beside[0].name!r} trains networks beside the model, which deployments do not send "
+            "yet; `fedwca bench` plays it"
         )
     uploading = objectives_with_extras(method.objectives)
     if silent := [objective.name for objective in uploading if not objective.declares_uploads]:

@@ -65,6 +65,8 @@ class Task:
     def rates(self) -> Mapping[str, float]:
         """Learning rates of extra networks by name, where they are not the base network's."""
         found = {} if self.adaptation is None else self.adaptation.rates()
+        for objective in self.objectives:
+            found |= objective.rates()
         return {name: rate * self.factor for name, rate in found.items()}
 
     @property

@@ -6,14 +6,15 @@ gradients behind a ReLU, second derivatives, decay and momentum included, so the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
-from fedwca.core.adaptation import Adaptation
 from fedwca.core.network import Architecture, Network
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.randomness import Keys, fold_key, uniform
-from fedwca.federated.extra_networks import grow_network
+from fedwca.federated.extra_networks import Part, grow_network
 from fedwca.functional import padded
 
 
@@ -29,12 +30,12 @@ def draw_sizes(keys: Keys, clients: range, sizes: int) -> Tensor:
     return (torch.cat(drawn) * sizes).long() if drawn else torch.zeros(0, dtype=torch.int64)
 
 
-def begin_rows(model: Architecture, adaptation: Adaptation | None, whole: Network, seed: int) -> Tensor:
+def begin_rows(model: Architecture, parts: Sequence[Part], whole: Network, seed: int) -> Tensor:
     """Models that nobody trained ``[S, P]``, one of each size, in the layout of the widest.
 
     Args:
         model: the architecture.
-        adaptation: of the method; its networks have sizes too.
+        parts: the method's that have networks beside the model; these have sizes too.
         whole: the network that the rows are of, with the method's extra ones.
         seed: of the initial weights, as of `fedwca.federated.source_model.initial_model`.
     """
@@ -44,7 +45,7 @@ def begin_rows(model: Architecture, adaptation: Adaptation | None, whole: Networ
     rows = []
     for place, variant in enumerate(variants):
         made = variant.build(whole.classifier.out_features, seed=fold_key([seed, "weights"]) >> 1, whole=True)
-        grown = grow_network(made, adaptation and adaptation.at_size(place, len(variants)), seed)
+        grown = grow_network(made, parts, seed, place=place, sizes=len(variants))
         like = whole.class_vectors
         own = Layout.of(grown)
         rows.append(pad_row(own.read(grown).to(like.device, like.dtype), own, layout))

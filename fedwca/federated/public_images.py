@@ -108,9 +108,7 @@ def learn_from_predictions(turn: OpenRound, public: Engine) -> OpenRound:
     return replace(turn, server=server, taught=taught, public_seconds=time.perf_counter() - began)
 
 
-def upload_predictions(
-    turn: OpenRound, public: Engine, uploads: Sequence[SimulatedUpload]
-) -> list[SimulatedUpload]:
+def upload_predictions(turn: OpenRound, public: Engine, uploads: Sequence[SimulatedUpload]) -> list[SimulatedUpload]:
     """Clients' uploads, and in each what its trained model says of the public images.
 
     Args:

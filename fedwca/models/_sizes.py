@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Self
 
 from pydantic import PositiveInt, field_validator, model_validator
@@ -28,13 +29,14 @@ class SizedArchitecture(Architecture):
     @field_validator("sizes")
     @classmethod
     def _rise(cls, value: tuple[int, ...]) -> tuple[int, ...]:
-        if any(one >= other for one, other in zip(value, value[1:], strict=False)):
+        if any(one >= other for one, other in pairwise(value)):
             raise ValueError(f"is {'+'.join(map(str, value))}; widths in rising order are right, such as 16+32+64")
         return value
 
     @model_validator(mode="after")
     def _has_one_widest(self) -> Self:
-        if self.sizes and "width" in self.model_fields_set:
+        # Whoever repeats the default, as a written-out model does, says nothing.
+        if self.sizes and self.width != type(self).model_fields["width"].default:
             raise ValueError("width and sizes both say how wide the networks are; leave one out")
         return self
 

@@ -63,6 +63,11 @@ class LabelledPartition(Partition):
             public=self.public,
         )
 
+    @property
+    def has_public_images(self) -> bool:
+        """Where their share is above 0."""
+        return self.public > 0
+
     @field_validator("public")
     @classmethod
     def _leaves_images(cls, value: float) -> float:
@@ -77,5 +82,7 @@ class LabelledPartition(Partition):
     def describe(self, dataset: FederatedDataset, domain: str | None, clients: int) -> str:
         """Who trains, and on what."""
         images = sum(map(len, dataset.domains.values()))
-        said = f"; {self.public:.0%} of them are public" if self.public else ""
-        return f"partition {self.name} of {images:,} images{said}; {clients} labelled clients train, new ones come after"
+        said = f", {self.public:.0%} of them public" if self.public else ""
+        return (
+            f"partition {self.name} of {images:,} images{said}; {clients} labelled clients train, new ones come after"
+        )

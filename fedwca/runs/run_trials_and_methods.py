@@ -17,7 +17,7 @@ from fedwca.data.metrics import mean
 from fedwca.data.partition import Federation
 from fedwca.engine.interface import Engine, TrialsInTurn
 from fedwca.engine.randomness import Keys, fold_key
-from fedwca.federated.extra_networks import grow_network
+from fedwca.federated.extra_networks import changes_network, grow_network
 from fedwca.federated.method import Method
 from fedwca.federated.model_sizes import begin_rows, draw_sizes
 from fedwca.federated.public_images import FreshModels, holders_of
@@ -31,7 +31,7 @@ from fedwca.runs.measure_newcomers import Newcomers
 from fedwca.runs.reporter import NO_PROGRESS, Progress
 from fedwca.runs.round_warnings import WarnOnce
 from fedwca.runs.run_rounds import Trial, measure_start, run_rounds
-from fedwca.runs.select_engine import choose_engine
+from fedwca.runs.select_engine import choose_engine, config_of_method
 from fedwca.runs.split_trials import TrialSplits
 from fedwca.runs.work_schedule import Schedule
 
@@ -66,16 +66,18 @@ class _Bench:
             units = {i: unit for i, at in enumerate(here) if (unit := Unit(*at, method.name)) in self.mine}
             if not units:
                 continue
-            extra = method.adaptation if method.adaptation is not None and method.adaptation.networks(2, 2) else None
-            own = (extra, method.public_objective is not None)
+            own = ([part for part in method.trained if changes_network(part)], method.public_objective is not None)
             if engines is None or own != beside:
                 engines, trials, beside = None, [], own  # what was there goes before others are made
                 grown = [(self.grow(index, method), dealt) for (index, _), dealt in zip(here, drawn, strict=True)]
-                engines = self.share.engines(self.config, [(network, dealt.clients) for network, dealt in grown])
-                trials = [self.trial(*at, *both, method) for at, both in zip(here, grown, strict=True)]
+                config = config_of_method(self.config, method)
+                engines = self.share.engines(config, [(network, dealt.clients) for network, dealt in grown])
+                trials = [self.trial(config, method, *at, *both) for at, both in zip(here, grown, strict=True)]
             yield from self.run_method(method, rounds, units, engines, trials)
 
-    def trial(self, index: int, trial: int, network: Network, dealt: Federation, method: Method) -> Trial:
+    def trial(
+        self, config: RunConfig, method: Method, index: int, trial: int, network: Network, dealt: Federation
+    ) -> Trial:
         """What belongs to a federation besides its engine."""
         name = f"source model {index}, trial {trial}: " if len(self.federations) > 1 else ""
         keys, clients = Keys(self.config.seed + index, trial), len(dealt.clients)
@@ -83,22 +85,21 @@ class _Bench:
         if method.public_objective is not None and dealt.public is not None:
             rows = self.fresh_rows(index, method, network)
             later = range(clients, clients + sum(map(len, dealt.newcomers)))
-            pupils = choose_engine(self.config, network, holders_of(dealt.public, len(rows)))
+            pupils = choose_engine(config, network, holders_of(dealt.public, len(rows)))
             fresh = FreshModels(rows.to(pupils.bank), draw_sizes(keys, later, len(rows)), pupils, keys, clients)
-            public = self.share.engines(self.config, [(network, holders_of(dealt.public, clients))]).engines[0]
-        newcomers = Newcomers.of(self.config, network, dealt.newcomers, fresh)
+            public = self.share.engines(config, [(network, holders_of(dealt.public, clients))]).engines[0]
+        newcomers = Newcomers.of(config, network, dealt.newcomers, fresh)
         return Trial(dealt.metrics, keys, name, newcomers, public)
 
     def fresh_rows(self, index: int, method: Method, network: Network) -> Tensor:
         """Models that nobody trained ``[S, P]``, one of each size."""
-        return begin_rows(architecture(self.config), method.adaptation, network, self.config.seed + index)
+        return begin_rows(architecture(self.config), method.trained, network, self.config.seed + index)
 
     def grow(self, index: int, method: Method, start: Network | None = None) -> Network:
         """A source model, or what stands in for it, with the networks that a method trains beside it."""
         network = self.models[index].network if start is None else start
         sizes = len(architecture(self.config).variants)
-        beside = method.adaptation and method.adaptation.at_size(sizes - 1, sizes)
-        return grow_network(network, beside, self.config.seed + index)
+        return grow_network(network, method.trained, self.config.seed + index, sizes=sizes)
 
     def start_of(self, method: Method, label: str, unit: Unit, engine: Engine, trial: Trial) -> TrainedSource:
         """The model that a method starts from: the run's, or one that it trains itself; ``label`` says which run."""

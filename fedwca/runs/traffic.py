@@ -18,9 +18,9 @@ def bytes_down(outcome: Outcome, method: Method, engine: Engine, first: bool) ->
     values, frozen = 0, first and not engine.network.whole
     if method.aggregator.travels or frozen:
         classifier = sum(p.numel() for p in engine.network.classifier.parameters()) if frozen else 0
-        values = outcome.offer.models * engine.layout.width + classifier
+        values = outcome.offer.models * engine.layout.sent + classifier
     values += count_values(outcome.shared)
-    judged = 0 if outcome.evidence is None else len(outcome.evidence.asked) * engine.layout.width
+    judged = 0 if outcome.evidence is None else len(outcome.evidence.asked) * engine.layout.sent
     return engine.bank.element_size() * (len(outcome.uploads) * values + judged)
 
 
@@ -31,7 +31,7 @@ def bytes_up(outcome: Outcome, method: Method, engine: Engine) -> int:
     one = next(iter(outcome.uploads.values()))
     values = count_values(one.extras) + outcome.signature
     if method.aggregator.travels:
-        values += engine.layout.width + count_values(one.report)
+        values += engine.layout.sent + count_values(one.report)
     said = 0 if outcome.evidence is None else len(outcome.evidence.asked) * outcome.evidence.values
     return engine.bank.element_size() * (len(outcome.uploads) * values + said)
 

@@ -117,6 +117,13 @@ def test_a_finite_number_with_gradients_even_where_nothing_is_labelled(objective
     assert bool(torch.isfinite(logits.grad).all())
 
 
+@every
+def test_it_names_rates_and_what_stays_of_its_own_networks_alone(objective: Objective) -> None:
+    made = objective.networks(3, 8)
+    assert {*objective.rates(), *objective.stays} <= set(made)
+    assert not [name for module in made.values() for name, _ in module.named_buffers()]
+
+
 def test_self_training_by_hand() -> None:
     # Labels at weights 1 and 0: the cross-entropy counts the second as 0, mean over both.
     given = batch(logits_of([0.75, 0.25], [0.75, 0.25]), [0, 1], [1, 0])

@@ -55,7 +55,7 @@ def clients() -> list[ClientImages]:
 
 def grown(model: Architecture, place: int = 2, seed: int = 4) -> Network:
     made = model.build(3, seed=seed, whole=True).double()
-    return grow_network(made, ADAPTATION.at_size(place, len(SIZES)), seed)
+    return grow_network(made, [ADAPTATION], seed, place=place, sizes=len(SIZES))
 
 
 def play(name: str, network: Network, rows: Tensor, rounds: int = 1) -> tuple[Tensor, Layout]:
@@ -72,13 +72,13 @@ def play(name: str, network: Network, rows: Tensor, rounds: int = 1) -> tuple[Te
 @pytest.mark.parametrize("model", MODELS)
 def test_a_padded_network_is_the_small_one_for_ever(name: str, model: str) -> None:
     wide = grown(MODELS[model])
-    rows = begin_rows(MODELS[model], ADAPTATION, wide, 4)
+    rows = begin_rows(MODELS[model], [ADAPTATION], wide, 4)
     trained, layout = play(name, wide, rows[PLACES])
     for place in range(len(SIZES)):
         small = grown(MODELS[model].variants[place], place)
         own = Layout.of(small)
         alone, _ = play(name, small, _cut(rows[place], own, layout)[None].expand(len(IMAGES), -1))
-        for client in (PLACES == place).nonzero()[:, 0].tolist():
+        for client in (place == PLACES).nonzero()[:, 0].tolist():
             beside = pad_row(torch.ones(own.width), own, layout) == 0
             assert bool((trained[client][beside] == 0).all())
             assert torch.allclose(_cut(trained[client], own, layout), alone[client], rtol=0, atol=1e-12)
@@ -98,7 +98,7 @@ def _cut(row: Tensor, own: Layout, wide: Layout) -> Tensor:
 @pytest.mark.parametrize("model", ["mlp", "convnet"])
 def test_engines_agree(model: str) -> None:
     wide = grown(MODELS[model])
-    rows = begin_rows(MODELS[model], ADAPTATION, wide, 4)[PLACES]
+    rows = begin_rows(MODELS[model], [ADAPTATION], wide, 4)[PLACES]
     one, other = (play(name, grown(MODELS[model]), rows)[0] for name in ENGINES)
     assert torch.allclose(one, other, rtol=0, atol=1e-9)
 
@@ -106,7 +106,7 @@ def test_engines_agree(model: str) -> None:
 def test_models_begin_as_those_of_their_size_alone() -> None:
     model = MODELS["mlp"]
     wide = grown(model)
-    layout, rows = Layout.of(wide), begin_rows(model, ADAPTATION, wide, 4)
+    layout, rows = Layout.of(wide), begin_rows(model, [ADAPTATION], wide, 4)
     assert rows.shape == (3, layout.width)
     for place, variant in enumerate(model.variants):
         assert variant.model_dump()["width"] == SIZES[place]
@@ -114,7 +114,7 @@ def test_models_begin_as_those_of_their_size_alone() -> None:
         assert int((slot.of(rows[place]) != 0).any(1).sum()) == SIZES[place]
         assert torch.equal(slot.of(rows[place]), padded(slot.of(rows[place])[: SIZES[place]], slot.shape))
     one = Mlp(side=8, width=5)
-    assert torch.equal(begin_rows(one, None, wide, 4)[0], layout.read(wide))
+    assert torch.equal(begin_rows(one, [], wide, 4)[0], layout.read(wide))
     assert one.variants == (one,)
     assert "sizes" not in one.identity()
     assert model.identity()["sizes"] == [2, 3, 5]

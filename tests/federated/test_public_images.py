@@ -64,7 +64,7 @@ PUBLIC = some(COUNT, 99)
 
 
 def grown(adaptation: Adaptation) -> Network:
-    return grow_network(MODEL.build(3, seed=4, whole=True).double(), adaptation.at_size(2, 3), 4)
+    return grow_network(MODEL.build(3, seed=4, whole=True).double(), [adaptation], 4, sizes=3)
 
 
 class Play:
@@ -77,7 +77,7 @@ class Play:
         self.engine: Engine = make(network, own)
         self.public: Engine = make(network, holders_of(PUBLIC, len(IMAGES)))
         self.method = Method(kind, kind, Local(), Argmax(), objectives, adaptation=adaptation)
-        self.rows = begin_rows(MODEL, adaptation, network, 4)
+        self.rows = begin_rows(MODEL, [adaptation], network, 4)
         self.server = init_server(self.engine, own=self.rows[PLACES])
         self.participation = participation
         self.fresh = FreshModels(self.rows, PLACES, make(network, holders_of(PUBLIC, 3)), Keys(1), len(IMAGES))
@@ -134,7 +134,7 @@ def test_uploads_are_what_trained_models_say_before_and_after_a_step(name: str) 
         logits, _ = replica.forward(replica.network.eval().prepare(PUBLIC))
         moved = step_parameters(replica.adaptation_loss(FEDTTA, logits), replica._base, FEDTTA, 0.3)
         assert torch.allclose(upload.extras["digest.base"], logits.detach(), atol=1e-12)
-        state = {**{n: b for n, b in replica.network.named_buffers()}, **moved}
+        state = {**dict(replica.network.named_buffers()), **moved}
         after = torch.func.functional_call(replica.network, state, (replica.network.prepare(PUBLIC),))[0]
         assert torch.allclose(upload.extras["digest.adapted"], after.detach(), atol=1e-12)
 

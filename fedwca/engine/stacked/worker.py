@@ -184,7 +184,8 @@ class StackedWorker(Clock):
         """The task's objectives over all images, with the clients' labels or those that the mixed model itself gives:
         ``[M, Q+S] -> [G, M]``, nats.
         """
-        task, draws, shared, labels = self.task, self._draws("partners"), self._placed(self.task.shared), self._known_labels()
+        task, draws, labels = self.task, self._draws("partners"), self._known_labels()
+        shared = self._placed(task.shared)
         teaches = "source" in program.teacher_names(task.objectives)
         source = {"source": self._pass_of_one(self.received.source).logits} if teaches else {}
 
