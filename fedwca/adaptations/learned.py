@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import PositiveFloat, PositiveInt, field_validator
+from pydantic import BeforeValidator, PositiveFloat, PositiveInt, field_validator
 from torch import Tensor, nn
 
 from fedwca.adaptations import register
 from fedwca.core.adaptation import Adaptation, ExtraNetworks
 from fedwca.errors import UsageError
 from fedwca.functional import learned_loss
+from fedwca.registry import split_numbers
 
 NETWORK = "adaptation"
 """What the adaptation network is called."""
@@ -31,7 +32,7 @@ class Learned(Adaptation):
     """Learning rate of the adaptation network (eta_adapt)."""
     width: PositiveInt = 32
     """Units of each hidden layer."""
-    sizes: tuple[PositiveInt, ...] = ()
+    sizes: Annotated[tuple[PositiveInt, ...], BeforeValidator(split_numbers)] = ()
     """The same beside models of several sizes, as 32+64+128, one for each in rising order; unset: the width."""
     layers: PositiveInt = 3
     """Hidden layers, each followed by ReLU."""
@@ -39,11 +40,6 @@ class Learned(Adaptation):
     """norm: the Euclidean length over images; rms: that over the root of their number."""
     batch: PositiveInt | None = None
     """Images of one length, their mean being the loss; unset: all images in one."""
-
-    @field_validator("sizes", mode="before")
-    @classmethod
-    def _read_sum(cls, value: object) -> object:
-        return value.split("+") if isinstance(value, str) else value
 
     @field_validator("sizes")
     @classmethod

@@ -37,13 +37,14 @@ def command(
         str | None, option("--grid", text="The paper's values (App. C.3): wca, lr, ladd or fedpcl.", panel=SEARCH)
     ] = None,
     criterion: Annotated[
-        str,
-        typer.Option(
+        str | None,
+        option(
             "--criterion",
-            help="density (soft neighborhood density: more is better) or entropy (less is better); no labels.",
-            rich_help_panel=SEARCH,
+            text="density (soft neighborhood density: more is better; the default) or entropy (less is better), "
+            "without labels; of labelled clients validation, always.",
+            panel=SEARCH,
         ),
-    ] = "density",
+    ] = None,
     oracle: Annotated[
         bool,
         typer.Option(
@@ -74,24 +75,24 @@ def command(
     from fedwca.config.presets import named_by_preset
     from fedwca.config.read_config_file import read_file
     from fedwca.config.run_config import merge
-    from fedwca.registry import describe_unknown
     from fedwca.runs.run_request import RunRequest
     from fedwca.search import space as sweep
-    from fedwca.search.criteria import CRITERIA, ORACLE
+    from fedwca.search.criteria import ORACLE, VALIDATION, choose_criterion
     from fedwca.search.study import Search, search, tabulate_tries
 
-    if criterion not in CRITERIA:
-        raise UsageError(f"--criterion: {describe_unknown('criterion', criterion, CRITERIA)}")
     owner, params = sweep.grid(grid) if grid else (None, [])
     chosen = [*params, *map(sweep.parse_space, param or [])]
     if not chosen:
         raise UsageError("nothing to try; name --param kind.field=values or --grid wca")
     given = merge(read_file(asked.file) if asked.file else {}, asked.layer)
-    usual = chosen_partition(given, named_by_preset(asked.preset, "partition")).usual
-    layer = {**asked.layer, "baselines": [method or owner or usual], "composed": False, "evidence": not oracle}
+    partition = chosen_partition(given, named_by_preset(asked.preset, "partition", given.get("dataset")))
+    judged = ORACLE if oracle else choose_criterion(criterion, partition)
+    baselines = [method or owner or partition.usual]
+    evidence = judged not in (ORACLE, VALIDATION)
+    layer = {**asked.layer, "baselines": baselines, "composed": False, "evidence": evidence}
     own = ("composed", "evidence", *(() if method else ("baselines",)))
     request = RunRequest(layer, asked.pairs, asked.preset, asked.file, said=dict.fromkeys(own, "sweep"))
-    wanted = Search(request, chosen, ORACLE if oracle else criterion, tries, out)
+    wanted = Search(request, chosen, judged, tries, out)
     found = search(wanted, ConsoleReporter(silent=True))
     whole = {"criterion": wanted.criterion, "direction": wanted.direction, "tries": found}
     with saying_what_is_kept(f"the study is whole, it and its runs are in {out}"):

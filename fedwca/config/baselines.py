@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
 from fedwca.config.component_registries import registry_of
 from fedwca.config.method_spec import NOTHING, SEVERAL, MethodSpec
+from fedwca.config.method_values import MethodValues
 from fedwca.config.run_config import SPECS, Components, merge, spell_out
 from fedwca.core.files import toml_names
 from fedwca.errors import InvalidConfig, UnknownComponent, UsageError
@@ -92,12 +93,15 @@ def baseline(name: str, setting: str = Domains.setting) -> Baseline:
         raise InvalidConfig(describe_problems(error, f"baseline {name}: ")) from error
 
 
-def baseline_for(spec: MethodSpec, partition: type[Partition] = Domains) -> Baseline:
+def baseline_for(
+    spec: MethodSpec, partition: type[Partition] = Domains, values: MethodValues | None = None
+) -> Baseline:
     """The baseline that a method's word stands for: its head with the changes, or default parts around an aggregator.
 
     Args:
         spec: of a method.
         partition: of the run; a bare name is that of its setting's baseline.
+        values: what the run says of the head alone; they stand over its file's.
 
     Raises:
         UnknownComponent: the head is neither a baseline nor an aggregator.
@@ -122,6 +126,7 @@ def baseline_for(spec: MethodSpec, partition: type[Partition] = Domains) -> Base
         return baseline(spec.head, partition.setting)
     else:
         raise UnknownComponent(describe_unknown("method", spec.head, [*own, *aggregators.names()]))
+    found = _lay_values_over(found, values or MethodValues())
     if spec.plain:
         return found
     changes: dict[str, Any] = {
@@ -142,6 +147,11 @@ def baseline_for(spec: MethodSpec, partition: type[Partition] = Domains) -> Base
     shown = [spec.fields, *(f"{part}={'+'.join(specs) or NOTHING}" for part, specs in spec.changes.items())]
     label = spec.label or f"{found.label} ({'; '.join(part for part in shown if part)})"
     return found.model_copy(update={**given, "components": fields, "label": label})
+
+
+def _lay_values_over(found: Baseline, values: MethodValues) -> Baseline:
+    own = {name: merge(getattr(found, name), getattr(values, name)) for name in MethodValues.model_fields}
+    return found.model_copy(update=own)
 
 
 def _named_in(found: Baseline, part: str) -> list[tuple[str, str]]:

@@ -9,13 +9,14 @@ from urllib.parse import quote
 
 from pydantic import ValidationError
 
-from fedwca.config.baselines import Baseline, baseline, baseline_for
+from fedwca.config.baselines import Baseline, baseline_for
 from fedwca.config.component_registries import registry_of
 from fedwca.config.method_checks import (
     check_adaptation_is_used,
     check_clusterer_is_used,
     check_epochs_are_whole,
     check_fits_partition,
+    check_gradients_can_be_inferred,
     check_models_are_given,
     check_models_can_be_generated,
     check_networks_are_trained,
@@ -23,14 +24,16 @@ from fedwca.config.method_checks import (
     check_whole_model_is_trained,
 )
 from fedwca.config.method_spec import parse_method
+from fedwca.config.method_values import MethodValues
 from fedwca.config.public_image_checks import check_public_images, check_sizes
 from fedwca.config.run_config import Components, RunConfig, lay_over, merge
+from fedwca.core.dotted_keys import flatten_keys
 from fedwca.core.training_settings import Training
 from fedwca.errors import InvalidConfig, UsageError
 from fedwca.federated.method import Method
 from fedwca.partitions import Partition, partitions
 from fedwca.partitions.domains import Domains
-from fedwca.registry import Component, describe_problems
+from fedwca.registry import Component, canonical_name, describe_problems
 
 T = TypeVar("T", bound=Training)
 
@@ -105,7 +108,7 @@ def compose(config: RunConfig) -> list[tuple[Method, int]]:
     """All methods of a run with their rounds, the composed one last if there is one.
 
     A baseline takes from the run the fields of components both use, so that a comparison stands on equal terms; what
-    its own file states wins.
+    its own file states wins, and over that what the run says of this method alone.
 
     Raises:
         UsageError: parts do not fit, two methods have one name, or a field is given for a component nobody uses.
@@ -113,7 +116,7 @@ def compose(config: RunConfig) -> list[tuple[Method, int]]:
     methods, partition = [], partition_of(config)
     for text in config.baselines:
         spec = parse_method(text)
-        found = baseline_for(spec, partition)
+        found = baseline_for(spec, partition, config.methods.get(spec.head))
         fields = merge(config.components, found.components)
         clusterer = found.clusterer or None
         made = assemble(spec.name, found.label, found, fields, clusterer)
@@ -153,10 +156,13 @@ def _compose_own(config: RunConfig, partition: type[Partition]) -> Method:
         adapting = registry_of("adaptation").get(config.adaptation)
         name, label = f"{name}_{config.adaptation}", f"{label} + {adapting.label or adapting.name}"
     name, label = config.name or name, config.name or label
-    own = with_training(assemble(name, label, config, config.components, config.clusterer), config, {}, {})
+    values = config.methods.get(canonical_name(name), MethodValues())
+    fields = merge(config.components, values.components)
+    own = with_training(assemble(name, label, config, fields, config.clusterer), config, values.training, {})
     if config.name or partition.setting == Domains.setting:
         return own
-    usual, spec = baseline(partition.usual, partition.setting), parse_method(partition.usual)
+    spec = parse_method(partition.usual)
+    usual = baseline_for(spec, partition, config.methods.get(spec.head))
     made = assemble(spec.name, usual.label, usual, merge(config.components, usual.components), usual.clusterer)
     made = with_training(made, config, usual.training, usual.finish_training)
     return made if describe_method(made) == describe_method(own) else own
@@ -170,6 +176,7 @@ def _with_rounds(config: RunConfig, method: Method, most: int | None) -> tuple[M
     check_whole_model_is_trained(method, config.training)
     check_networks_are_trained(method, config.training)
     check_models_can_be_generated(method, config.engine, partition_of(config))
+    check_gradients_can_be_inferred(method, config.training)
     rounds = config.rounds if most is None else min(most, config.rounds)
     check_epochs_are_whole(method, config.training, rounds)
     check_steps_have_labels(method, config.training, partition_of(config))
@@ -197,6 +204,21 @@ def unused_fields(config: RunConfig, methods: list[tuple[Method, int]]) -> list[
         for name, fields in names.items()
         for field in fields
         if (kind, name) not in used
+    ]
+
+
+def unused_values(config: RunConfig, methods: list[tuple[Method, int]]) -> list[str]:
+    """Keys ``name.field`` of values given for a method alone that the run has not, or that has no such component."""
+    heads = {spec.name: spec.head for spec in map(parse_method, config.baselines)}
+    parts: dict[str, set[tuple[str, str]]] = {}
+    for method, _ in methods:
+        own = {(kind, part.name) for kind, part in method_parts(method)}
+        parts.setdefault(heads.get(method.name, canonical_name(method.name)), set()).update(own)
+    return [
+        f"{name}.{key}"
+        for name, values in config.methods.items()
+        for key, _ in flatten_keys(values.model_dump())
+        if name not in parts or (key.startswith("components.") and tuple(key.split(".")[1:3]) not in parts[name])
     ]
 
 

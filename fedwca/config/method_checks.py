@@ -184,6 +184,36 @@ def check_whole_model_is_trained(method: Method, training: Training) -> None:
         )
 
 
+def check_gradients_can_be_inferred(method: Method, training: Training) -> None:
+    """Refuse what makes how far a client moved something else than its mean gradient, where that is taken for it.
+
+    Args:
+        method: composed.
+        training: how clients train in a round, unless the method says it.
+
+    Raises:
+        UsageError: names it.
+    """
+    aggregator, training = method.aggregator, method.training or training
+    if not aggregator.infers_gradients:
+        return
+    what = f"method {method.name!r}: aggregator {aggregator.name!r} takes how far clients moved for their gradients"
+    if training.momentum:
+        raise UsageError(f"{what}, which momentum {training.momentum:g} changes; take --set training.momentum=0")
+    rates = {} if method.adaptation is None else method.adaptation.rates()
+    if other := [rate for rate in rates.values() if rate != training.lr]:
+        raise UsageError(
+            f"{what}, at one learning rate, and a network beside the model has {other[0]:g} where the model has "
+            f"{training.lr:g}; take the same"
+        )
+    read = {name for objective in method.objectives for name in objective.anchors}
+    if unread := [name for name in aggregator.references if name not in (*Aggregator.references, *read)]:
+        raise UsageError(
+            f"method {method.name!r}: aggregator {aggregator.name!r} sends {' and '.join(unread)}, which no objective "
+            "reads; add --objective control"
+        )
+
+
 def check_fits_partition(method: Method, training: Training, batch_norm: str, partition: type[Partition]) -> None:
     """Refuse a method whose parts are made for another setting than the run's.
 

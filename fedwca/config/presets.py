@@ -7,7 +7,7 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 
 from fedwca.config.baselines import settings
-from fedwca.config.run_config import Layer, lay_over, spell_out
+from fedwca.config.run_config import Layer, lay_over, merge, spell_out
 from fedwca.core.files import toml_names
 from fedwca.errors import InvalidConfig
 from fedwca.partitions import partitions
@@ -59,28 +59,36 @@ def preset(name: str, dataset: str, domain: str | None, setting: str = Domains.s
     return spell_out(layer)
 
 
-def named_by_preset(name: str, field: str) -> str | None:
+def named_by_preset(name: str, field: str, dataset: str | None = None) -> str | None:
     """What a preset says of the data set or the partition, which have tables of their own in it; None: nothing.
 
     Args:
         name: of the preset.
         field: ``dataset`` or ``partition``.
+        dataset: whose own partition stands over that of all; None: the one that the preset names.
 
     Raises:
         InvalidConfig: no preset has that name.
     """
     _, tables = read_preset(name)
-    found = [tables[setting][field] for setting in setting_tables() if field in tables.get(setting, {})]
+    found = []
+    for setting in setting_tables():
+        of_all = tables.get(setting, {})
+        own = tables.get(canonical_name(dataset or of_all.get("dataset", "")), {}).get(setting, {})
+        found += [place[field] for place in (own, of_all) if field in place]
     return str(found[0]) if found else None
 
 
 def read_preset(name: str) -> tuple[str, Layer]:
-    """A preset's text and its tables.
+    """A preset's text and its tables, over those of the preset that it names as its ``base``.
 
     Raises:
         InvalidConfig: no preset has that name.
     """
+    name = canonical_name(name)
     if name not in preset_names():
         raise InvalidConfig(describe_unknown("preset", name, preset_names()))
     text = (preset_folder() / f"{name}.toml").read_text()
-    return text, tomllib.loads(text)
+    tables = tomllib.loads(text)
+    base = tables.pop("base", None)
+    return text, tables if base is None else merge(read_preset(base)[1], tables)

@@ -9,7 +9,8 @@ from typing import Any
 
 from fedwca.config.baselines import how_to_have
 from fedwca.config.component_registries import registry_of
-from fedwca.config.compose_methods import compose, describe_method, partition_of, unused_fields
+from fedwca.config.compose_methods import compose, describe_method, partition_of, unused_fields, unused_values
+from fedwca.config.method_values import MethodValues, leave_out
 from fedwca.config.partition_and_domain import (
     chosen_partition,
     default_domain,
@@ -19,7 +20,7 @@ from fedwca.config.partition_and_domain import (
 )
 from fedwca.config.presets import named_by_preset, preset
 from fedwca.config.read_config_file import read_file
-from fedwca.config.run_config import KINDS, Layer, RunConfig, merge, resolve, spell_out
+from fedwca.config.run_config import KINDS, Components, Layer, RunConfig, merge, resolve, spell_out
 from fedwca.config.set_options import parse_set_options
 from fedwca.core.dotted_keys import flatten_keys
 from fedwca.errors import UsageError
@@ -88,17 +89,17 @@ def resolve_plan(
     written = read_file(file) if file else {}
     fill_in_meanings(written, given)
     top = merge(written, given)
-    usual = {key: named_by_preset(preset_name, key) for key in ("dataset", "partition")}
-    partition = chosen_partition(top, usual["partition"])
+    usual = named_by_preset(preset_name, "dataset")
+    asked_dataset = str(top.get("dataset") or usual or RunConfig.model_fields["dataset"].default)
+    partition = chosen_partition(top, named_by_preset(preset_name, "partition", asked_dataset))
     if partition.name != RunConfig.model_fields["partition"].default:
         (written if partition.named and given.get(partition.named) is None else given)["partition"] = partition.name
 
     def layers(domain: str | None) -> dict[str, Layer]:
         # Whatever a file holds is looked up as text here, and checked with the whole configuration.
-        dataset = str(top.get("dataset") or usual["dataset"] or RunConfig.model_fields["dataset"].default)
         asked = (top.get(partition.named) if partition.named else None) or domain
         table = partition.table or partition.setting
-        base = preset(preset_name, dataset, None if asked is None else str(asked), table)
+        base = preset(preset_name, asked_dataset, None if asked is None else str(asked), table)
         chosen = chosen_names(merge(base, top))
         own = merge(merge(given, parse_set_options(pairs, chosen)), parse_set_options(tried, chosen))
         return {f"preset {preset_name}": base, "config": written, "CLI": own}
@@ -123,7 +124,12 @@ def resolve_plan(
         if origins[f"components.{key}"] != f"preset {preset_name}":
             raise UsageError(f"{key} is given, but no method of this run uses the {kind} {name!r}")
         del origins[f"components.{key}"]
-    return RunPlan(type_components(without(config, idle)), methods, origins)
+    lost = unused_values(config, methods)
+    for key in lost:
+        if origins[f"methods.{key}"] != f"preset {preset_name}":
+            raise UsageError(f"methods.{key} is given, but no method of this run is called so and reads it")
+        del origins[f"methods.{key}"]
+    return RunPlan(type_components(without_values(without(config, idle), lost)), methods, origins)
 
 
 def idle_tables(partition: type[Partition]) -> tuple[str, ...]:
@@ -155,11 +161,18 @@ def type_components(config: RunConfig) -> RunConfig:
     >>> type_components(given).components
     {'model': {'lenet': {'bottleneck': 8}}}
     """
-    components = {
-        kind: {name: _typed_fields(kind, name, fields) for name, fields in names.items()}
-        for kind, names in config.components.items()
+    methods = {
+        name: values.model_copy(update={"components": _typed_components(values.components)})
+        for name, values in config.methods.items()
     }
-    return config.model_copy(update={"components": components})
+    return config.model_copy(update={"components": _typed_components(config.components), "methods": methods})
+
+
+def _typed_components(components: Components) -> Components:
+    return {
+        kind: {name: _typed_fields(kind, name, fields) for name, fields in names.items()}
+        for kind, names in components.items()
+    }
 
 
 def _typed_fields(kind: str, name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -229,6 +242,15 @@ def without(config: RunConfig, keys: Sequence[str]) -> RunConfig:
         for kind, names in config.components.items()
     }
     return config.model_copy(update={"components": components})
+
+
+def without_values(config: RunConfig, keys: Sequence[str]) -> RunConfig:
+    """The configuration less some values of methods: what a preset says of those that the run has not."""
+    if not keys:
+        return config
+    dumped = {"methods": {name: values.model_dump() for name, values in config.methods.items()}}
+    left = leave_out(dumped, lambda name, key: f"{name}.{key}" in keys)["methods"]
+    return config.model_copy(update={"methods": {name: MethodValues(**own) for name, own in left.items()}})
 
 
 def chosen_names(values: Layer) -> dict[str, list[str]]:

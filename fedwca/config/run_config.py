@@ -18,6 +18,7 @@ from pydantic import (
 
 from fedwca.config.component_registries import registry_of
 from fedwca.config.method_spec import NOTHING, parse_method
+from fedwca.config.method_values import MethodValues, yield_to
 from fedwca.core.dotted_keys import flatten_keys
 from fedwca.core.printable import printable
 from fedwca.core.training_settings import (
@@ -83,6 +84,9 @@ class RunConfig(UserValues):
     """Whether the method composed of the parts above runs too; False: only those in ``baselines``."""
     name: str | None = None
     """Name of the composed method. Unset: its aggregator."""
+    methods: dict[str, MethodValues] = {}
+    """Values of one method alone, by its name: tables training and components; they stand over the run's and over its
+    own file's, and yield to what a stronger layer gives all methods."""
     clients: PositiveInt = 4
     """Clients per target domain; where images of all domains are dealt together, clients that train."""
     new_clients: PositiveInt | None = None
@@ -146,10 +150,11 @@ class RunConfig(UserValues):
                 yield name, value
 
     @model_serializer(mode="wrap")
-    def _say_what_new_clients_need(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _say_what_was_asked_for(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         # Runs of earlier releases have no such fields, and are recognised as the same ones.
         values: dict[str, Any] = dump(self)
         unset = [name for name in ("new_clients", "validation") if getattr(self, name) is None]
+        unset += [] if self.methods else ["methods"]
         return {key: value for key, value in values.items() if key not in unset}
 
     @field_validator("dataset", "partition", "model", "clusterer", "aggregator", "pseudo_labeler", mode="after")
@@ -247,6 +252,8 @@ def spell_out(layer: Layer) -> Layer:
                 raise InvalidConfig(f"{kind} {name}: {twice[0]!r} is given twice")
             known.update(fields)
         layer[key] = names if kind == "objective" else names[0]
+    if isinstance(layer.get("methods"), Mapping):
+        layer["methods"] = {canonical_name(str(name)): own for name, own in layer["methods"].items()}
     given = layer.get("components", {})
     if not isinstance(given, Mapping):
         raise InvalidConfig(f"components: needs tables kind.name.field, not {given!r}")
@@ -291,6 +298,7 @@ def resolve(layers: Mapping[str, Layer]) -> tuple[RunConfig, dict[str, str]]:
     values: Layer = {}
     origins: dict[str, str] = {}
     for origin, layer in layers.items():
-        values = lay_over(values, layer)
+        values = lay_over(yield_to(values, layer), layer)
         origins |= {key: origin for key, _ in flatten_keys(layer)}
-    return validate(values), origins
+    left = dict(flatten_keys(values))
+    return validate(values), {k: origin for k, origin in origins.items() if k in left or not k.startswith("methods.")}

@@ -46,6 +46,12 @@ class Training(UserValues):
     """Largest length of the gradient of a step, before weight decay; none does not clip."""
     cosine: PositiveInt | None = None
     """Rounds over which the learning rate falls to 0 along half a cosine; none keeps it constant."""
+    decay: float = Field(1.0, gt=0, le=1)
+    """Factor by which all learning rates of a method, those of adaptations too, fall over decay_rounds rounds."""
+    decay_rounds: PositiveInt = 10
+    """Rounds of one such factor: in round r it is decay^(r / decay_rounds)."""
+    extra_momentum: float | None = Field(None, ge=0, lt=1)
+    """Factor of the momentum of extra networks, such as FedTTA's adaptation network; unset: the model's."""
     trains: Trains = "all"
     """all; classifier: that alone, on features of the plain images without dropout, BatchNorm's statistics as they
     are; extractor: all but the classifier."""
@@ -73,6 +79,11 @@ class Training(UserValues):
         values: dict[str, Any] = dump(self)
         if self.cuts == 1:
             values.pop("cuts", None)
+        if self.decay == 1:
+            values.pop("decay", None)
+            values.pop("decay_rounds", None)
+        if self.extra_momentum is None:
+            values.pop("extra_momentum", None)
         values.pop("steps" if self.steps is None else "epochs", None)
         return values
 
@@ -89,14 +100,27 @@ class Training(UserValues):
 
         >>> [round(Training(lr=1, cosine=4).at(number).lr, 3) for number in range(6)]
         [1.0, 0.854, 0.5, 0.146, 0.0, 0.0]
+        >>> [Training(lr=1, decay=0.25, decay_rounds=2).at(number).lr for number in range(4)]
+        [1.0, 0.5, 0.25, 0.125]
         """
-        if self.cosine is None:
+        if self.cosine is None and self.decay == 1:
             return self
         # Here, for the equations' package needs torch, and whoever reads settings does not.
         from fedwca.functional.learning_rate import cosine_learning_rate
 
-        lr = cosine_learning_rate(self.lr, round, self.cosine)
-        return self.model_copy(update={"lr": lr, "cosine": None})
+        lr = self.lr if self.cosine is None else cosine_learning_rate(self.lr, round, self.cosine)
+        lr *= self.decay ** (round / self.decay_rounds)
+        return self.model_copy(update={"lr": lr, "cosine": None, "decay": 1.0})
+
+    def of(self, network: str | None) -> Training:
+        """The training of an extra network, by its name, or for None of the model's own.
+
+        >>> [Training(extra_momentum=0.5).of(name).momentum for name in (None, "adaptation")]
+        [0.9, 0.5]
+        """
+        if network is None or self.extra_momentum is None:
+            return self
+        return self.model_copy(update={"momentum": self.extra_momentum})
 
 
 class FinishTraining(Training):

@@ -7,6 +7,7 @@ import math
 import tokenize
 import zipfile
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,33 +37,55 @@ class Archive:
     """Names of the labels 0, 1, …"""
     part: Integers | None = None
     """``[N]``, see `Domain.part`."""
+    units: Integers | None = None
+    """``[N]``, see `Domain.units`."""
 
     def subset(self, kept: Integers) -> Archive:
         """Only the images at some positions, in that order."""
-        groups = None if self.groups is None else self.groups[kept]
-        part = None if self.part is None else self.part[kept]
-        return Archive(self.images[kept], self.labels[kept], groups, self.classes, part)
+        groups, part, units = (
+            None if numbers is None else numbers[kept] for numbers in (self.groups, self.part, self.units)
+        )
+        return Archive(self.images[kept], self.labels[kept], groups, self.classes, part, units)
+
+
+def join_parts(parts: Sequence[Archive]) -> Archive:
+    """A training and a test part as one archive that says which image is of which.
+
+    Raises:
+        DataError: their images are of different sizes, or their classes differ.
+    """
+    train, test = parts
+    if train.images.shape[1:] != test.images.shape[1:] or train.classes != test.classes:
+        raise DataError("the training and the test part have images of different sizes, or other classes")
+    units = None if train.units is None or test.units is None else np.concatenate([train.units, test.units])
+    part = np.repeat(np.arange(2), [len(train.labels), len(test.labels)])
+    images, labels = np.concatenate([train.images, test.images]), np.concatenate([train.labels, test.labels])
+    return Archive(images, labels, None, train.classes, part, units)
 
 
 def read_npz(path: Path) -> Archive:
-    """One domain from an archive with ``images`` and ``labels``, and where it has them ``groups``, ``classes``
-    and ``part``.
+    """One domain from an archive with ``images`` and ``labels``, and where it has them ``groups``, ``classes``,
+    ``part`` and ``units``, which may be called ``client``.
 
-    Images are uint8, ``[N, H, W]`` grey (becomes three equal channels) or ``[N, H, W, 3]``; labels, groups and part
-    int64 ``[N]``; classes are names ``[M]``. Other keys are ignored. Pickled objects are refused: they could run code.
+    Images are uint8, ``[N, H, W]`` grey (becomes three equal channels) or ``[N, H, W, 3]``; labels, groups, part and
+    units int64 ``[N]``; classes are names ``[M]``. Other keys are ignored. Pickled objects are refused: they could run
+    code.
 
     Raises:
         DataError: the file is damaged, lacks a key, or one has another type or shape; the message names the file.
     """
-    found = read_arrays(path, ("images", "labels", "groups", "classes", "part"))
+    found = read_arrays(path, ("images", "labels", "groups", "classes", "part", "units", "client"))
     if lacks := [key for key in ("images", "labels") if key not in found]:
         raise DataError(f"{path} lacks {' and '.join(lacks)}; it needs the keys images and labels")
     images, labels = found["images"], found["labels"]
     if images.dtype != np.uint8 or images.ndim not in (3, 4) or (images.ndim == 4 and images.shape[3] != 3):
         raise _wrong(path, "images", "uint8 [N, H, W] or [N, H, W, 3]", images)
-    for key in ("labels", "groups", "part"):
+    for key in ("labels", "groups", "part", "units"):
         if key in found and (found[key].dtype != np.int64 or found[key].shape != images.shape[:1]):
             raise _wrong(path, key, f"int64 [{len(images)}], one for each image", found[key])
+    client = found.get("client")
+    if "units" not in found and client is not None and client.dtype == np.int64 and client.shape == labels.shape:
+        found["units"] = client
     names = found.get("classes")
     if names is not None and (names.dtype.kind != "U" or names.ndim != 1):
         raise _wrong(path, "classes", "names [M]", names)
@@ -76,6 +99,7 @@ def read_npz(path: Path) -> Archive:
         found.get("groups"),
         None if names is None else tuple(str(name) for name in names),
         found.get("part"),
+        found.get("units"),
     )
 
 

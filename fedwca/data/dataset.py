@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
 
@@ -41,6 +41,8 @@ class Domain:
     """``[N]`` int64: images of the same number are variants of one base; no split ever separates them."""
     part: Integers | None = None
     """``[N]`` int64: 0 where an image belongs to the published training part, 1 where to the published test part."""
+    units: Integers | None = None
+    """``[N]`` int64: what an image belongs to by nature, such as its writer or its superclass."""
 
     def __post_init__(self) -> None:
         images = self.images
@@ -48,7 +50,12 @@ class Domain:
             raise self._wrong("images", "uint8 [N, H, W, 3]", images)
         if len(images) == 0:
             raise DataError(f"domain {self.name!r} is empty: it needs at least one image")
-        for what, numbers in (("labels", self.labels), ("groups", self.groups), ("part", self.part)):
+        for what, numbers in (
+            ("labels", self.labels),
+            ("groups", self.groups),
+            ("part", self.part),
+            ("units", self.units),
+        ):
             if numbers is None:
                 continue
             if numbers.dtype != np.int64 or numbers.ndim != 1:
@@ -124,7 +131,7 @@ class FederatedDataset:
     def digest(self) -> str:
         """Sha256 over names, classes, images and labels, as 64 hex digits; computed once.
 
-        Groups and parts do not count: they say how images may be split, not what they are.
+        Groups, units and parts do not count: they say how images may be split, not what they are.
         """
         return self._digest
 
@@ -139,8 +146,7 @@ class FederatedDataset:
         if all(domain.images.shape[1:3] == (size, size) for domain in self.domains.values()):
             return self
         domains = {
-            name: Domain(name, resize_images(domain.images, size), domain.labels, domain.groups, domain.part)
-            for name, domain in self.domains.items()
+            name: replace(domain, images=resize_images(domain.images, size)) for name, domain in self.domains.items()
         }
         return FederatedDataset(self.name, self.classes, domains)
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.random import Generator
-from torch import Tensor
 
 from fedwca.data.dataset import FederatedDataset, Integers
+from fedwca.data.image_pool import Change, ImagePool
 from fedwca.data.metrics import Metrics
-from fedwca.data.partition import ClientImages, Federation, cut_at_groups
+from fedwca.data.partition import ClientImages, Federation
 from fedwca.errors import DataError, UsageError
 
 TRAINING, NEW = "training clients", "new clients"
@@ -23,9 +23,29 @@ VALIDATION = 0.15
 MOST_DRAWS = 100
 """Deals of which one has to leave no training client without images."""
 
-Deal = Callable[[Integers, int, Generator, Integers], Sequence[Integers]]
-"""Labels ``[N]``, a number of clients, where draws come from, and groups ``[N]`` (see `Domain.groups`), to positions of
-each client's images."""
+
+@dataclass(frozen=True, eq=False)
+class DealtImages:
+    """What a client is dealt."""
+
+    positions: Integers
+    """In an `ImagePool`."""
+    change: Change | None = None
+    """What makes its images look otherwise; None: nothing."""
+
+
+@dataclass(frozen=True, eq=False)
+class Dealt:
+    """What all clients are dealt; no training image is a new client's."""
+
+    training: Sequence[DealtImages]
+    """Clients that train."""
+    new: Mapping[str, Sequence[DealtImages]]
+    """New clients in groups, by what tables call these; groups may share images."""
+
+
+Deal = Callable[[ImagePool, int, int, Generator], Dealt]
+"""All images, how many clients train, how many are new in each group, and where draws come from."""
 
 
 def labelled_clients(
@@ -37,6 +57,7 @@ def labelled_clients(
     samples: int | None = None,
     seed: int,
     validation: float | None = None,
+    kept: Sequence[float] = (1.0,),
     public: float = 0.0,
 ) -> Federation:
     """Deal all images to clients, of which some train, drawn at random, and the others are new ones.
@@ -55,6 +76,7 @@ def labelled_clients(
         samples: most images per client, before the split; None: as many as it is dealt.
         seed: 0 or more.
         validation: share of the images, from 0 to below 1; None: `VALIDATION`.
+        kept: shares of a new client's images that it keeps, one image at least; several: a group each.
         public: share of the images that everybody has, from 0 to below 1; their labels are nobody's.
 
     Raises:
@@ -73,90 +95,58 @@ def labelled_clients(
             "labelled clients need clients >= 1, new_clients >= 1, samples >= 1, seed >= 0 and 0 <= validation < 1, "
             f"not clients={clients}, new_clients={new}, samples={samples}, seed={seed}, validation={share}"
         )
-    pool, random = _Pool(dataset), np.random.default_rng([seed])
-    everybodys, left = pool.draw(public, random)
-    if public and (len(everybodys) < 2 or len(left) < clients + new):
+    whole, random = ImagePool(dataset), np.random.default_rng([seed])
+    shown, pool = whole.draw_apart(public, random) if public else (None, whole)
+    if shown is not None and (len(shown) < 2 or len(pool) < clients + new):
         raise UsageError(
-            f"{dataset.name}: {len(everybodys)} of {len(pool.labels)} images are public, and {len(left)} are left for "
+            f"{dataset.name}: {len(shown)} of {len(whole)} images are public, and {len(pool)} are left for "
             f"{clients + new} clients; two public ones and one a client are the least, so take another partition.public"
         )
+
+    def drawn(own: DealtImages) -> DealtImages:
+        return DealtImages(pool.shuffled(own.positions, random)[:samples], own.change)
+
     for _ in range(MOST_DRAWS):
-        dealt = deal(pool.labels[left], clients + new, random, pool.groups[left])
-        order = random.permutation(clients + new)
-        shuffled = [pool.shuffled(left[dealt[place]], random)[:samples] for place in order]
-        training = shuffled[:clients]
-        if all(len(own) > 1 for own in training):
+        dealt = deal(pool, clients, new, random)
+        training = [drawn(own) for own in dealt.training]
+        groups = {label: [drawn(own) for own in group] for label, group in dealt.new.items()}
+        if all(len(own.positions) > 1 for own in training):
             break
     else:
         raise DataError(
             f"{dataset.name}: a client that trains would have fewer than 2 images, in {MOST_DRAWS} deals; take fewer "
             "--clients or --new-clients, or a partition that is less skewed"
         )
-    splits = [pool.split(own, share) for own in training]
-    images = [ClientImages(pool.images(a), pool.images(a[:0]), pool.images(b), pool.truth(a)) for a, b in splits]
+    splits = [pool.split(own.positions, share) for own in training]
+    images = [
+        ClientImages(pool.images(a, own.change), pool.images(a[:0]), pool.images(b, own.change), pool.truth(a))
+        for own, (a, b) in zip(training, splits, strict=True)
+    ]
     truths = [pool.truth(a) for a, _ in splits], [pool.truth(b) for _, b in splits]
-    newcomers = _newcomers(pool, shuffled[clients:])
+    newcomers = tuple(
+        _newcomers(pool, _name_group(label, part, len(kept) > 1), group, part)
+        for label, group in groups.items()
+        for part in kept
+    )
     metrics = Metrics((TRAINING,) * clients, *truths, counted=[False] * clients)
     least = next(number for number in count(1) if round(share * number) or not share)
-    shown = pool.images(everybodys) if len(everybodys) else None
-    return Federation(tuple(images), metrics, (newcomers,), least_measured=least, public=shown)
+    everybodys = None if shown is None else whole.images(shown)
+    return Federation(tuple(images), metrics, newcomers, least_measured=least, public=everybodys)
 
 
-def _newcomers(pool: _Pool, dealt: Sequence[Integers]) -> Federation:
+def _name_group(label: str, part: float, several: bool) -> str:
+    if not several:
+        return label
+    share = f"{100 * part:g} % of images"
+    return share if label == NEW else f"{label}, {share}"
+
+
+def _newcomers(pool: ImagePool, label: str, group: Sequence[DealtImages], part: float) -> Federation:
     nothing = pool.images(np.zeros(0, np.int64))
-    images = tuple(ClientImages(nothing, nothing, pool.images(own)) for own in dealt)
-    none = [torch.zeros(0, dtype=torch.int64)] * len(dealt)
-    return Federation(images, Metrics((NEW,) * len(dealt), none, [pool.truth(own) for own in dealt]), label=NEW)
-
-
-class _Pool:
-    """All images of a data set, by one number each."""
-
-    def __init__(self, dataset: FederatedDataset) -> None:
-        domains = list(dataset.domains.values())
-        self._images: list[Any] = [domain.images for domain in domains]
-        self._starts = np.cumsum([0, *map(len, domains)])
-        self.labels = np.concatenate([domain.labels for domain in domains])
-        # A group is one in all domains: variants of one base may be in two of them.
-        behind = max((int(domain.groups.max()) + 1 for domain in domains if domain.groups is not None), default=0)
-        alone = np.arange(self._starts[-1]) + behind
-        cuts = self._starts[:-1]
-        self.groups = np.concatenate(
-            [
-                alone[start : start + len(domain)] if domain.groups is None else domain.groups
-                for start, domain in zip(cuts, domains, strict=True)
-            ]
-        )
-
-    def draw(self, share: float, random: Generator) -> tuple[Integers, Integers]:
-        """About a share of all positions, groups whole, and the rest in their order; draws nothing for none."""
-        every = np.arange(len(self.labels))
-        if not share:
-            return every[:0], every
-        order = self.shuffled(every, random)
-        rest, drawn = self.split(order, share)
-        return drawn, np.sort(rest)
-
-    def shuffled(self, positions: Integers, random: Generator) -> Integers:
-        """The positions in a drawn order, those of a group side by side."""
-        _, member = np.unique(self.groups[positions], return_inverse=True)
-        rank = random.permutation(int(member.max(initial=-1)) + 1)
-        return positions[np.argsort(rank[member], kind="stable")]
-
-    def split(self, positions: Integers, share: float) -> tuple[Integers, Integers]:
-        """Training and validation images, groups whole."""
-        cut = np.array([len(positions) - round(share * len(positions))])
-        first, second = cut_at_groups(positions, self.groups, cut)
-        return first, second
-
-    def truth(self, positions: Integers) -> Tensor:
-        """Labels of some images."""
-        return torch.from_numpy(self.labels[positions])
-
-    def images(self, positions: Integers) -> Tensor:
-        """``[n, 3, H, W]`` uint8, channels last in memory."""
-        found = np.empty((len(positions), *self._images[0].shape[1:]), np.uint8)
-        for start, stop, images in zip(self._starts, self._starts[1:], self._images, strict=False):
-            here = (positions >= start) & (positions < stop)
-            found[here] = images[positions[here] - start]
-        return torch.from_numpy(found).permute(0, 3, 1, 2)
+    own = [dealt.positions[: max(1, round(part * len(dealt.positions)))] for dealt in group]
+    images = tuple(
+        ClientImages(nothing, nothing, pool.images(positions, dealt.change))
+        for positions, dealt in zip(own, group, strict=True)
+    )
+    none = [torch.zeros(0, dtype=torch.int64)] * len(group)
+    return Federation(images, Metrics((label,) * len(group), none, list(map(pool.truth, own))), label=label)

@@ -149,7 +149,7 @@ def assemble_dataset(
             span = f"0 to {len(own) - 1}, not {low} to {high}"
             raise DataError(f"data set {name!r}, domain {domain!r}: labels must be {span}")
         renumbered = np.array([number[label] for label in own], np.int64)[archive.labels]
-        domains[domain] = Domain(domain, archive.images, renumbered, archive.groups, archive.part)
+        domains[domain] = Domain(domain, archive.images, renumbered, archive.groups, archive.part, archive.units)
     used = np.unique(np.concatenate([domain.labels for domain in domains.values()]))
     if 2 * len(used) < len(classes):
         warnings.warn(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import PositiveInt, field_validator, model_validator
+from pydantic import BeforeValidator, PositiveInt, field_validator, model_validator
 
 from fedwca.core.network import Architecture
+from fedwca.registry import split_numbers
 
 
 class SizedArchitecture(Architecture):
@@ -18,13 +19,8 @@ class SizedArchitecture(Architecture):
     """
 
     width: PositiveInt
-    sizes: tuple[PositiveInt, ...] = ()
+    sizes: Annotated[tuple[PositiveInt, ...], BeforeValidator(split_numbers)] = ()
     """Widths in rising order, as 16+32+64, of which each client has one, drawn with equal chances; unset: the width."""
-
-    @field_validator("sizes", mode="before")
-    @classmethod
-    def _read_sum(cls, value: object) -> object:
-        return value.split("+") if isinstance(value, str) else value
 
     @field_validator("sizes")
     @classmethod

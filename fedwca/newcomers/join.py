@@ -87,6 +87,11 @@ def join(
             f"method {method.name!r} keeps every client's model apart, so there is none for a newcomer; a method with "
             "clusters, or fedavg, has one"
         )
+    if epochs and method.aggregator.holds:
+        raise UsageError(
+            f"clients of method {method.name!r} train with what they kept of earlier rounds, which a newcomer has not; "
+            "take --adapt 0"
+        )
     newcomer, alone = source_network(standing), _alone(images, predicts=adaptation is not None)
     engine = SequentialEngine(newcomer, [alone], standing.device, 1, standing.batch_norm, standing.precision)
     rows = server.rows.to(engine.device)

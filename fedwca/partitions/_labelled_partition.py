@@ -4,18 +4,36 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
 from fedwca.errors import UsageError
 from fedwca.partitions import Partition
+from fedwca.registry import split_numbers
 
 if TYPE_CHECKING:
     from numpy.random import Generator
 
     from fedwca.data import FederatedDataset, Federation
     from fedwca.data.dataset import Integers
+    from fedwca.data.image_pool import ImagePool
+    from fedwca.data.labelled_clients import Dealt
+
+
+def refuse_twice(values: tuple[float, ...]) -> tuple[float, ...]:
+    """Values that are different from each other, as groups of clients have to be."""
+    if twice := [value for at, value in enumerate(values) if value in values[:at]]:
+        raise ValueError(f"has {twice[0]:g} twice; each value is a group of clients")
+    return values
+
+
+Shares = Annotated[
+    tuple[Annotated[float, Field(gt=0, le=1)], ...],
+    Field(min_length=1),
+    BeforeValidator(split_numbers),
+    AfterValidator(refuse_twice),
+]
 
 
 class LabelledPartition(Partition):
@@ -31,6 +49,9 @@ class LabelledPartition(Partition):
     usual = "fedavg"
     whole = True
     newcomers = True
+
+    kept: Shares = (1.0,)
+    """Share of its images that a new client keeps; several, as 0.1+0.5+1, make a group of new clients each."""
 
     def __call__(
         self,
@@ -61,6 +82,7 @@ class LabelledPartition(Partition):
             seed=seed,
             validation=validation,
             public=self.public,
+            kept=self.kept,
         )
 
     @property
@@ -75,9 +97,27 @@ class LabelledPartition(Partition):
             raise ValueError("is a share of the images that leaves some to clients: from 0 to below 1, such as 0.1")
         return value
 
+    def deal(self, pool: ImagePool, clients: int, new: int, random: Generator) -> Dealt:
+        """All clients are dealt images alike, and who trains is drawn; see `fedwca.data.labelled_clients.Deal`.
+
+        Raises:
+            UsageError: the images do not suffice.
+        """
+        from fedwca.data.labelled_clients import NEW, Dealt, DealtImages
+
+        dealt = self.share_out(pool, clients + new, random)
+        if len(dealt) < clients + new:
+            raise UsageError(
+                f"partition {self.name}: {pool.name} makes {len(dealt)} clients, too few for {clients} that train and "
+                f"{new} new ones; take --clients {len(dealt) // 2} or fewer"
+            )
+        order = random.permutation(len(dealt))[: clients + new]
+        drawn = [DealtImages(dealt[place]) for place in order]
+        return Dealt(drawn[:clients], {NEW: drawn[clients:]})
+
     @abstractmethod
-    def deal(self, labels: Integers, clients: int, random: Generator, groups: Integers) -> Sequence[Integers]:
-        """Positions of each client's images; see `fedwca.data.labelled_clients.Deal`."""
+    def share_out(self, pool: ImagePool, clients: int, random: Generator) -> Sequence[Integers]:
+        """Positions of the images of at least so many clients; fewer where the data have no more."""
 
     def describe(self, dataset: FederatedDataset, domain: str | None, clients: int) -> str:
         """Who trains, and on what."""

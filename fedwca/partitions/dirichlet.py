@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import PositiveFloat
+from pydantic import AfterValidator, BeforeValidator, PositiveFloat
 
 from fedwca.functional import dirichlet_partition
 from fedwca.partitions import register
-from fedwca.partitions._labelled_partition import LabelledPartition
+from fedwca.partitions._labelled_partition import LabelledPartition, refuse_twice
+from fedwca.registry import split_numbers
 
 if TYPE_CHECKING:
     from numpy.random import Generator
 
     from fedwca.data.dataset import Integers
+    from fedwca.data.image_pool import ImagePool
+    from fedwca.data.labelled_clients import Dealt
 
 
 @register("dirichlet")
 class Dirichlet(LabelledPartition):
-    """Clients' classes are skewed alike, those of training and of new ones.
+    """Clients' classes are skewed alike, or those of new ones otherwise.
 
     Source: Hsu et al. 2019 (arXiv 1909.06335); FedTTA, sec. 5.2.
     """
@@ -29,17 +32,34 @@ class Dirichlet(LabelledPartition):
 
     alpha: PositiveFloat = 0.1
     """Towards 0 a class goes to one client, towards infinity all clients are alike."""
+    new: Annotated[tuple[PositiveFloat, ...], BeforeValidator(split_numbers), AfterValidator(refuse_twice)] = ()
+    """Alphas of new clients, as 0.01+0.1+0.5, a group of new clients each: they share the published test part, or as
+    large a part of the images as they are among clients, and training clients the other one. None: alpha's, and all
+    clients are dealt images together."""
     by: Literal["class", "client"] = "class"
     """What a draw belongs to: class, shares of each class over clients, so that sizes differ; client, classes of each
     client, all of one size."""
 
-    def deal(self, labels: Integers, clients: int, random: Generator, groups: Integers) -> Sequence[Integers]:
-        """See `fedwca.functional.dirichlet_partition`; variants of one image go with the first of them."""
-        import numpy as np
+    def deal(self, pool: ImagePool, clients: int, new: int, random: Generator) -> Dealt:
+        """As of all labelled partitions; with alphas of new clients, one part of the images for each kind of client."""
+        from fedwca.data.labelled_clients import Dealt, DealtImages
 
-        _, first, member = np.unique(groups, return_index=True, return_inverse=True)
-        dealt = dirichlet_partition(labels[first], clients, self.alpha, random, self.by)
-        owner = np.full(len(first), -1)
-        for client, own in enumerate(dealt):
-            owner[own] = client
-        return [np.flatnonzero(owner[member] == client) for client in range(clients)]
+        if not self.new:
+            return super().deal(pool, clients, new, random)
+        first, second = pool.cut(new / (clients + new), random)
+        training = self._skewed(pool, pool.bases(first), clients, self.alpha, random)
+        later = {f"alpha {a:g}": self._skewed(pool, pool.bases(second), new, a, random) for a in self.new}
+        return Dealt(
+            [DealtImages(own) for own in training],
+            {label: [DealtImages(own) for own in group] for label, group in later.items()},
+        )
+
+    def share_out(self, pool: ImagePool, clients: int, random: Generator) -> Sequence[Integers]:
+        """See `fedwca.functional.dirichlet_partition`; variants of one image go with the first of them."""
+        return self._skewed(pool, pool.bases(), clients, self.alpha, random)
+
+    def _skewed(
+        self, pool: ImagePool, bases: Integers, clients: int, alpha: float, random: Generator
+    ) -> list[Integers]:
+        dealt = dirichlet_partition(pool.labels[bases], clients, alpha, random, self.by)
+        return pool.with_variants([bases[own] for own in dealt])

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from numpy.random import Generator
 
     from fedwca.data.dataset import Integers
+    from fedwca.data.image_pool import ImagePool
 
 
 @register("shards")
@@ -32,6 +33,6 @@ class Shards(LabelledPartition):
     distinct: bool = False
     """Whether a client's shards are of different classes; else they are dealt at random."""
 
-    def deal(self, labels: Integers, clients: int, random: Generator, groups: Integers) -> Sequence[Integers]:
+    def share_out(self, pool: ImagePool, clients: int, random: Generator) -> Sequence[Integers]:
         """See `fedwca.functional.shard_partition`."""
-        return shard_partition(labels, clients, self.per_client, random, self.distinct, groups)
+        return shard_partition(pool.labels, clients, self.per_client, random, self.distinct, pool.groups)

@@ -31,12 +31,12 @@ def estimate_run(
     model = architecture(config)
     plain = build_network(config, classes, pretrained=False)
     network = max(
-        [plain, *(shaped(plain, method, len(model.variants)) for method, _ in methods)],
+        [plain, *(shape_network(plain, method, len(model.variants)) for method, _ in methods)],
         key=lambda one: Layout.of(one).width,
     )
     domains = len(set(federation.metrics.domains))
-    groupings = [method.aggregator.grouping for method, rounds in methods if rounds]
-    rows = max((grouping.rows(len(federation), domains) for grouping in groupings), default=domains)
+    aggregators = [method.aggregator for method, rounds in methods if rounds]
+    rows = max((aggregator.count_rows(len(federation), domains) for aggregator in aggregators), default=domains)
     workers = clients_at_once(config, network, federation.clients)
     sizes = [len(client.train) + len(client.test) for client in federation.everybody]
     # A step holds its images, and up to as many that are mixed with others.
@@ -49,7 +49,7 @@ def estimate_run(
     return alone_need.times(trials)
 
 
-def shaped(network: Network, method: Method, sizes: int = 1) -> Network:
+def shape_network(network: Network, method: Method, sizes: int = 1) -> Network:
     """A network with what a method puts beside it, in shapes alone; what generates a model is a hundred times it."""
     with torch.device("meta"):
         return grow_network(copy.deepcopy(network).to("meta"), method.trained, 0, sizes=sizes)

@@ -18,7 +18,8 @@ def bytes_down(outcome: Outcome, method: Method, engine: Engine, first: bool) ->
     values, frozen = 0, first and not engine.network.whole
     if method.aggregator.travels or frozen:
         classifier = sum(p.numel() for p in engine.network.classifier.parameters()) if frozen else 0
-        values = outcome.offer.models * engine.layout.sent + classifier
+        known = 0 if first else method.aggregator.holds  # from earlier rounds
+        values = (outcome.offer.models - known) * engine.layout.sent + classifier
     values += count_values(outcome.shared)
     judged = 0 if outcome.evidence is None else len(outcome.evidence.asked) * engine.layout.sent
     return engine.bank.element_size() * (len(outcome.uploads) * values + judged)

@@ -6,19 +6,46 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedwca.data.metrics import mean
+from fedwca.errors import UsageError
+from fedwca.partitions import Partition
+from fedwca.registry import describe_unknown
+from fedwca.results.table_rows import VALIDATION as VALIDATION_FIELD
+from fedwca.results.table_rows import shown_records
 
-CRITERIA = {"density": "maximize", "entropy": "minimize"}
-"""What the last models say of unlabeled images, and which way is better."""
+VALIDATION = "validation"
+CRITERIA = {"density": "maximize", "entropy": "minimize", VALIDATION: "maximize"}
+"""What the last models say of unlabeled images, or how clients that train do on images kept aside, and which way is
+better."""
 ORACLE = "accuracy"
 
 
+def choose_criterion(asked: str | None, partition: type[Partition]) -> str:
+    """The criterion that is asked for; else validation where clients that train have labels, and density where not.
+
+    Raises:
+        UsageError: there is none of that name, or it does not fit who has labels.
+    """
+    fits = [name for name in CRITERIA if (name == VALIDATION) == partition.newcomers]
+    if asked is None:
+        return fits[0]
+    if asked not in CRITERIA:
+        raise UsageError(f"--criterion: {describe_unknown('criterion', asked, CRITERIA)}")
+    if asked not in fits:
+        raise UsageError(f"--criterion {asked}: with partition {partition.name} a try is judged by {' or '.join(fits)}")
+    return asked
+
+
 def judge(records: Sequence[Mapping[str, Any]], criterion: str) -> float:
-    """Mean over runs of the mean over clients after the last round.
+    """Mean over runs of the mean over clients: after the last round, or in the round that tables show.
 
     Args:
         records: of one method, all runs.
-        criterion: ``density`` or ``entropy`` (no label is read), or ``accuracy`` (an oracle).
+        criterion: ``density`` or ``entropy`` (no label is read), ``validation`` (clients that train, on images kept
+            aside, in the round in which they are best), or ``accuracy`` (an oracle).
     """
+    if criterion == VALIDATION:
+        (runs,) = shown_records(records).values()
+        return mean(mean(record[VALIDATION_FIELD]) for record in runs.values())
     last: dict[tuple[int, int], Mapping[str, Any]] = {}
     for record in records:
         last[record["source_model"], record["trial"]] = record

@@ -19,7 +19,7 @@ from fedwca.runs.compare import chosen_domains
 from fedwca.runs.reporter import RunReporter, WarningsOnly
 from fedwca.runs.reuse_runs import collect_runs
 from fedwca.runs.run_request import RunRequest
-from fedwca.search.criteria import CRITERIA, ORACLE, judge
+from fedwca.search.criteria import CRITERIA, ORACLE, VALIDATION, judge
 from fedwca.search.space import Options, Range, check_taken, resolve_grid
 
 
@@ -155,12 +155,13 @@ def tabulate_tries(wanted: Search, found: list[dict[str, Any]]) -> Table:
     lines = [[f"{v:.4g}" if isinstance(v, float) else str(v) for v in entry.values()] for entry in found]
     better = "more" if wanted.direction == "maximize" else "less"
     best = " ".join(f"--set {key}={value}" for key, value in found[0].items() if key not in ("try", wanted.criterion))
-    labels = (
-        "ORACLE: judged by test accuracy, which needs the labels that nobody has here."
-        if wanted.criterion == ORACLE
-        else "No label of a target image was read to judge."
-    )
+    by_validation = wanted.criterion == VALIDATION
+    judged = "No label of a new client was" if by_validation else "No label of a target image was"
+    labels = f"{judged} read to judge."
+    if wanted.criterion == ORACLE:
+        labels = "ORACLE: judged by test accuracy, which needs the labels that nobody has here."
     method = wanted.request.layer["baselines"][0]
-    title = f"{method}: {wanted.criterion} after the last round ({better} is better), the best first"
+    when = "in the best round" if by_validation else "after the last round"
+    title = f"{method}: {wanted.criterion} {when} ({better} is better), the best first"
     notes = [f"{labels} Mean over clients and runs.", f"The best: {best}"]
     return Table(title, tuple(found[0]), lines, notes)

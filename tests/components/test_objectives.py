@@ -13,6 +13,7 @@ from fedwca.core.interfaces import Objective
 from fedwca.core.messages import Batch, Predictions, Targets
 from fedwca.objectives import objectives
 from fedwca.objectives.adapted import AdaptedCrossEntropy
+from fedwca.objectives.control import Control
 from fedwca.objectives.cross_entropy import CrossEntropy
 from fedwca.objectives.prototype_contrastive import PrototypeContrastive
 from fedwca.objectives.self_training import SelfTraining
@@ -66,6 +67,13 @@ def test_cross_entropy_is_over_labelled_samples_only() -> None:
     both = float(Shot(im=0, lam=2)(batch(given, [0, 1], [1, 1])))
     assert one == pytest.approx(-2 * math.log(0.75))
     assert both == pytest.approx(-math.log(0.75) - math.log(0.25))
+
+
+def test_the_control_term_adds_the_difference_of_controls_to_the_gradient() -> None:
+    own = torch.tensor([1.0, -2.0], requires_grad=True)
+    controls = {"control": torch.tensor([3.0, 1.0]), "own_control": torch.tensor([1.0, 1.5])}
+    value = Control().penalty(own, controls)
+    assert (float(value), torch.autograd.grad(value, own)[0].tolist()) == (3.0, [2.0, -0.5])
 
 
 def test_cross_entropy_after_a_step_and_the_divergence_before_it() -> None:

@@ -139,7 +139,7 @@ CASES = {
         (AdaptedCrossEntropy(mu=0.5, reverse=True),),
         Argmax(),
         True,
-        {"clip": 0.05, "momentum": 0.0, "cosine": 4},
+        {"clip": 0.05, "momentum": 0.0, "cosine": 4, "decay": 0.5, "decay_rounds": 2, "extra_momentum": 0.9},
     ),
     "entropy, no labels, mixed images": (Entropy(lr=0.2), (AdaptedCrossEntropy(), Shot()), TwoModel(), False, {}),
 }
@@ -211,6 +211,25 @@ def test_a_dead_network_gives_no_gradient_and_no_nan(name: str) -> None:
     assert not bool(rows[0, engine.layout.extras["adaptation"]].any())
     plain = play(ENGINES[name](network(None), clients()), method(None, CrossEntropy()))
     torch.testing.assert_close(rows[0, engine.layout.base], plain[0, engine.layout.base], rtol=0, atol=1e-12)
+
+
+@engines
+def test_extra_networks_may_have_a_momentum_of_their_own(name: str) -> None:
+    found, slices = [], network()
+    for extra in (None, 0.0, 0.9):
+        training = Training(steps=1, lr=0.5, batch_size=20, momentum=0, weight_decay=0, extra_momentum=extra)
+        twice = training.model_copy(update={"steps": 2})
+        rows = []
+        for length in (training, twice):
+            engine = ENGINES[name](slices, clients((12,)))
+            play(engine, method(FEDTTA, AdaptedCrossEntropy()), length, 1)
+            rows.append(engine.bank[0].clone())
+        found.append(rows)
+        here = engine.layout.extras["adaptation"]
+    assert torch.equal(found[0][1], found[1][1])
+    assert torch.equal(found[0][0], found[2][0])  # the first step has no momentum yet
+    assert not torch.equal(found[0][1][here], found[2][1][here])
+    assert torch.equal(found[0][1][engine.layout.base], found[2][1][engine.layout.base])
 
 
 @engines

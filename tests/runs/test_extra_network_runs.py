@@ -18,7 +18,7 @@ from fedwca.export.load_model import read_exported
 from fedwca.models.lenet import LeNet
 from fedwca.runs import run_rounds
 from fedwca.runs.load_data import build_network
-from fedwca.runs.memory_estimate import shaped
+from fedwca.runs.memory_estimate import shape_network
 from fedwca.runs.open_run import open_run
 from fedwca.runs.python_api import resume_experiment, run_experiment
 from tests.cli.conftest import call
@@ -185,7 +185,7 @@ def test_memory_counts_what_a_method_puts_beside_the_model() -> None:
     wide = {"model.mlp.width": 200}
     plan = resolve_plan({"baselines": ["odpfl_hn", "fedavg"]}, list(wide.items()), preset_name="upfl")
     network = build_network(plan.config, CLASSES, pretrained=False)
-    values = {method.name: Layout.of(shaped(network, method)).width for method, _ in plan.methods}
+    values = {method.name: Layout.of(shape_network(network, method)).width for method, _ in plan.methods}
     assert values["fedavg"] == 199_210
     assert values["odpfl_hn"] == 102 * 199_210 + ENCODER + 32 * 100 + 100 + 3 * (100 * 100 + 100)
 

@@ -35,6 +35,7 @@ SMALL: dict[str, Any] = {
     "source_models": 1,
     "batch_size": 8,
     "device": "cpu",
+    "baselines": ["fedprox"],
 }
 OVERRIDES = {"model.width": 8, "training.steps": 4}
 
@@ -66,11 +67,10 @@ def test_the_preset_says_all() -> None:
         *(None, None),
     )
     assert (config.source_models, config.trials, training.steps, training.momentum, training.weight_decay) == (
-        *(3, 1, 20),
+        *(3, 1, 10),
         *(0, 0),
     )
-    assert {method.name: rounds for method, rounds in made.methods} == {"fedprox": 40, "fedavg": 40}
-    assert all(method.training is None for method, _ in made.methods)
+    assert {method.name: rounds for method, rounds in made.methods} == {"tent": 40, "fedtta": 40, "fedavg": 40}
     again = resolve_plan(json.loads(config.model_dump_json()))
     assert again.described()["methods"] == made.described()["methods"]
     usual = resolve_plan({"partition": "dirichlet:alpha=0.3"}).config.training

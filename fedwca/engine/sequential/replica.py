@@ -236,4 +236,4 @@ class Replica:
                     torch._foreach_mul_(some, (training.clip / (length + 1e-6)).clamp_max(1))
                 momenta = [self._momenta[chosen[place]] for place in own]
                 lr = None if name is None else rates.get(name)
-                sgd_step([leaves[place] for place in own], some, momenta, training, lr)
+                sgd_step([leaves[place] for place in own], some, momenta, training.of(name), lr)

@@ -137,7 +137,7 @@ def descend(layout: Layout, models: Tensor, gradient: Tensor, momentum: Tensor, 
             own = own * (training.clip / (own.norm(dim=1, keepdim=True) + 1e-6)).clamp_max(1)
         # A part of a row is one long parameter.
         moved = (models[:, part].unbind(), own.unbind(), momentum[:, part].unbind())
-        sgd_step(*moved, training, None if name is None else task.rates.get(name))
+        sgd_step(*moved, training.of(name), None if name is None else task.rates.get(name))
 
 
 def _adapted_logits(

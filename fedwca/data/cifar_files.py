@@ -1,0 +1,49 @@
+"""The binary version of CIFAR: records of labels and pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from fedwca.core.input_files import refuse_special
+from fedwca.data.archives import Archive, join_parts
+from fedwca.errors import DataError
+
+
+def read_record_parts(folder: Path, files: Sequence[Sequence[str]], label_bytes: int) -> Archive | None:
+    """Images and labels of both parts as CIFAR's binary version keeps them: bytes of labels, then 3 × 32 × 32 pixels.
+
+    The last label is the class; one before it is a unit.
+
+    Args:
+        folder: holds them.
+        files: of the training part and of the test part.
+        label_bytes: of an image.
+
+    Raises:
+        DataError: a file is damaged.
+    """
+    if not all((folder / name).is_file() for part in files for name in part):
+        return None
+    parts = []
+    for part in files:
+        records = []
+        for name in part:
+            try:
+                refuse_special(folder / name)
+                content = np.fromfile(folder / name, np.uint8)
+            except OSError as error:
+                raise DataError(f"{folder / name} cannot be read: {error.strerror or error}") from error
+            if not len(content) or len(content) % (label_bytes + 3072):
+                raise DataError(
+                    f"{folder / name} is damaged: {len(content):,} bytes are no whole number of records of "
+                    f"{label_bytes + 3072}"
+                )
+            records.append(content.reshape(-1, label_bytes + 3072))
+        whole = np.concatenate(records)
+        images = np.ascontiguousarray(whole[:, label_bytes:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
+        units = whole[:, 0].astype(np.int64) if label_bytes > 1 else None
+        parts.append(Archive(images, whole[:, label_bytes - 1].astype(np.int64), units=units))
+    return join_parts(parts)

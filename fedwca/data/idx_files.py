@@ -1,0 +1,73 @@
+"""The idx format of MNIST and its like: unsigned bytes of any shape behind a short header, gzipped or not."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedwca.core.input_files import refuse_special
+from fedwca.data.archives import Archive, join_parts
+from fedwca.errors import DataError
+
+UNSIGNED_BYTES = 8
+"""Code of the type in the header."""
+MOST_BYTES = 2**30
+"""Longest content that is read."""
+
+
+def find_idx(file: Path) -> Path | None:
+    """The file, or what it is called gzipped; None where neither is there."""
+    return next((path for path in (file, file.with_name(f"{file.name}.gz")) if path.is_file()), None)
+
+
+def read_idx(file: Path) -> NDArray[Any]:
+    """An array of unsigned bytes.
+
+    Raises:
+        DataError: the file is damaged, or holds another type; the message names it.
+    """
+    try:
+        refuse_special(file)
+        with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as opened:
+            content = opened.read(MOST_BYTES)
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{file} cannot be read as an idx file: {error}") from error
+    if len(content) < 4 or content[:2] != b"\0\0" or content[2] != UNSIGNED_BYTES:
+        raise DataError(f"{file} is no idx file of unsigned bytes")
+    axes = content[3]
+    shape = tuple(np.frombuffer(content[4 : 4 + 4 * axes], ">u4").tolist())
+    values = np.frombuffer(content[4 + 4 * axes :], np.uint8)
+    if len(shape) != axes or math.prod(shape) != len(values):
+        raise DataError(f"{file} is damaged: its header says {list(shape)}, and {len(values):,} bytes are there")
+    return values.reshape(shape)
+
+
+def read_idx_parts(folder: Path) -> Archive | None:
+    """Images and labels of both parts as torchvision keeps them, below ``raw`` or in the folder itself.
+
+    Raises:
+        DataError: a file is damaged, or has labels of other images.
+    """
+    for place in (folder / "raw", folder):
+        files = [
+            find_idx(place / f"{part}-{kind}-ubyte")
+            for part in ("train", "t10k")
+            for kind in ("images-idx3", "labels-idx1")
+        ]
+        there = [file for file in files if file is not None]
+        if len(there) < len(files):
+            continue
+        parts = []
+        for images_file, labels_file in zip(there[::2], there[1::2], strict=True):
+            images, labels = read_idx(images_file), read_idx(labels_file)
+            if images.ndim != 3 or labels.shape != images.shape[:1]:
+                raise DataError(f"{labels_file} has {list(labels.shape)} labels for images {list(images.shape)}")
+            parts.append(Archive(np.repeat(images[..., None], 3, axis=3), labels.astype(np.int64)))
+        return join_parts(parts)
+    return None

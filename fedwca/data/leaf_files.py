@@ -1,0 +1,65 @@
+"""LEAF's JSON files of images by user."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedwca.core.input_files import refuse_special
+from fedwca.data.archives import Archive
+from fedwca.errors import DataError
+
+
+def read_leaf_parts(folder: Path, parts: Sequence[Sequence[Path]]) -> Archive:
+    """Grey square images of all users; units are users, in the order of their names.
+
+    Args:
+        folder: shown in errors.
+        parts: files of the training part and of the test part; where the second has none, images have no parts.
+
+    Raises:
+        DataError: a file is damaged, or is no such file; the message names it.
+    """
+    images, labels, users, part = [], [], [], []
+    for number, files in enumerate(parts):
+        for file in files:
+            for user, x, y in _read_users(file):
+                images.append(x)
+                labels.append(y)
+                users += [user] * len(y)
+                part += [number] * len(y)
+    if not images:
+        raise DataError(f"{folder}: no user of LEAF's files has an image")
+    if len({pixels.shape[1:] for pixels in images}) > 1:
+        raise DataError(f"{folder}: users of LEAF's files have images of different sizes")
+    _, units = np.unique(users, return_inverse=True)
+    grey = np.concatenate(images)
+    return Archive(
+        np.repeat(grey[..., None], 3, axis=3),
+        np.concatenate(labels),
+        part=np.array(part, np.int64) if parts[1] else None,
+        units=units.astype(np.int64),
+    )
+
+
+def _read_users(file: Path) -> list[tuple[str, Any, Any]]:
+    try:
+        refuse_special(file)
+        content = json.loads(file.read_text(encoding="utf-8"))
+        found = []
+        for user in content["users"]:
+            x = np.asarray(content["user_data"][user]["x"], np.float64)
+            y = np.asarray(content["user_data"][user]["y"], np.int64)
+            side = math.isqrt(x.shape[1]) if len(x) else 0
+            if len(x) != len(y) or (len(x) and side**2 != x.shape[1]) or (len(x) and not 0 <= x.min() <= x.max() <= 1):
+                raise ValueError(f"user {user!r} needs one label for each row x of side² numbers from 0 to 1")
+            if len(x):
+                found.append((str(user), np.rint(x * 255).astype(np.uint8).reshape(-1, side, side), y))
+        return found
+    except (OSError, ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
+        raise DataError(f"{file} is none of LEAF's files with users and user_data: {error}") from error

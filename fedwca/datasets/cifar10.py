@@ -1,0 +1,40 @@
+"""CIFAR-10: small photographs of ten kinds of things."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from fedwca.datasets import register
+from fedwca.datasets._pooled_images import PooledImages
+
+if TYPE_CHECKING:
+    from fedwca.data.archives import Archive
+
+FILES = (tuple(f"data_batch_{number}.bin" for number in range(1, 6)), ("test_batch.bin",))
+
+
+@register("cifar10")
+class Cifar10(PooledImages):
+    """60,000 photographs in one domain, 32×32."""
+
+    label = "CIFAR-10"
+    paper = "FedTTA sec. 5.1"
+    domains = ("cifar10",)
+    classes = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+    counts: ClassVar[dict[str, int]] = {"cifar10": 60000}
+    licence = "none is stated"
+    source_url = "https://www.cs.toronto.edu/~kriz/cifar.html"
+    layout = (
+        "  <root>/cifar10.npz, or <root>/cifar10/{train,test}.npz, or the binary version\n"
+        "  <root>/cifar-10-batches-bin/{data_batch_1 … data_batch_5,test_batch}.bin, or in <root>/cifar10/"
+    )
+    citation = "Krizhevsky: Learning Multiple Layers of Features from Tiny Images, 2009"
+    folders = ("cifar-10-batches-bin", "cifar10/cifar-10-batches-bin")
+    command = "curl https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz | tar xz -C '{root}'"
+
+    def read_published(self, folder: Path) -> Archive | None:
+        """The binary version."""
+        from fedwca.data.cifar_files import read_record_parts
+
+        return read_record_parts(folder, FILES, 1)

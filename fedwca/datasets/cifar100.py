@@ -1,0 +1,38 @@
+"""CIFAR-100: small photographs of a hundred kinds of things, in twenty superclasses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from fedwca.datasets import register
+from fedwca.datasets._pooled_images import PooledImages
+
+if TYPE_CHECKING:
+    from fedwca.data.archives import Archive
+
+
+@register("cifar100")
+class Cifar100(PooledImages):
+    """60,000 photographs in one domain, 32×32; units are the 20 superclasses."""
+
+    label = "CIFAR-100"
+    paper = "FedTTA sec. 5.1"
+    domains = ("cifar100",)
+    classes = tuple(map(str, range(100)))
+    counts: ClassVar[dict[str, int]] = {"cifar100": 60000}
+    licence = "none is stated"
+    source_url = "https://www.cs.toronto.edu/~kriz/cifar.html"
+    layout = (
+        "  <root>/cifar100.npz with key units (the superclass), or <root>/cifar100/{train,test}.npz, or the binary\n"
+        "  version <root>/cifar-100-binary/{train,test}.bin, or in <root>/cifar100/"
+    )
+    citation = "Krizhevsky: Learning Multiple Layers of Features from Tiny Images, 2009"
+    folders = ("cifar-100-binary", "cifar100/cifar-100-binary")
+    command = "curl https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz | tar xz -C '{root}'"
+
+    def read_published(self, folder: Path) -> Archive | None:
+        """The binary version: superclass, class, pixels."""
+        from fedwca.data.cifar_files import read_record_parts
+
+        return read_record_parts(folder, (("train.bin",), ("test.bin",)), 2)

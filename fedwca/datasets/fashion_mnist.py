@@ -1,0 +1,50 @@
+"""Fashion-MNIST: clothes in the form of MNIST."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from fedwca.datasets import register
+from fedwca.datasets._pooled_images import PooledImages
+
+if TYPE_CHECKING:
+    from fedwca.data.archives import Archive
+
+
+@register("fashion_mnist")
+class FashionMnist(PooledImages):
+    """70,000 pictures of clothes in one domain, grey, 28×28."""
+
+    label = "Fashion-MNIST"
+    paper = "FedTTA sec. 5.1"
+    domains = ("fashion_mnist",)
+    classes = (
+        *("t_shirt", "trouser", "pullover", "dress", "coat"),
+        *("sandal", "shirt", "sneaker", "bag", "ankle_boot"),
+    )
+    counts: ClassVar[dict[str, int]] = {"fashion_mnist": 70000}
+    checksums: ClassVar[dict[str, str]] = {
+        "raw/train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+        "raw/train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
+        "raw/t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
+        "raw/t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
+    }
+    licence = "MIT"
+    source_url = "https://github.com/zalandoresearch/fashion-mnist"
+    layout = (
+        "  <root>/fashion_mnist.npz, or <root>/fashion_mnist/{train,test}.npz, or as torchvision has it\n"
+        "  <root>/FashionMNIST/raw/{train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz]"
+    )
+    citation = "Xiao, Rasul, Vollgraf: Fashion-MNIST, arXiv 1708.07747"
+    folders = ("FashionMNIST",)
+    command = (
+        "python -c \"from torchvision.datasets import FashionMNIST; [FashionMNIST(r'{root}', train, download=True) "
+        'for train in (True, False)]"'
+    )
+
+    def read_published(self, folder: Path) -> Archive | None:
+        """As torchvision has it."""
+        from fedwca.data.idx_files import read_idx_parts
+
+        return read_idx_parts(folder)

@@ -1,0 +1,44 @@
+"""FEMNIST: handwritten letters and digits by writer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from fedwca.datasets import register
+from fedwca.datasets._pooled_images import PARTS, PooledImages
+
+if TYPE_CHECKING:
+    from fedwca.data.archives import Archive
+
+
+@register("femnist")
+class Femnist(PooledImages):
+    """Letters and digits in one domain, grey, 28×28; units are writers. FedTTA takes 185 of LEAF's 3,550 writers."""
+
+    label = "FEMNIST"
+    paper = "FedTTA sec. 5.1"
+    domains = ("femnist",)
+    classes = tuple("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
+    counts: ClassVar[dict[str, int]] = {"femnist": 805263}
+    licence = "BSD-2-Clause (LEAF); NIST Special Database 19 is public domain"
+    source_url = "https://github.com/TalwalkarLab/leaf"
+    layout = (
+        "  <root>/femnist.npz with key units or client (the writer), or LEAF's files\n"
+        "  <root>/femnist/{train,test}/*.json, or all in <root>/femnist/*.json"
+    )
+    citation = "Caldas et al.: LEAF: A Benchmark for Federated Settings, arXiv 1812.01097"
+    folders = ("femnist/data",)
+    command = (
+        "git clone https://github.com/TalwalkarLab/leaf, then in leaf/data/femnist ./preprocess.sh -s niid --sf 0.05 "
+        "-k 0 -t sample, and copy data/train and data/test to {root}/femnist"
+    )
+
+    def read_published(self, folder: Path) -> Archive | None:
+        """LEAF's files."""
+        from fedwca.data.leaf_files import read_leaf_parts
+
+        parts = [sorted((folder / part).glob("*.json")) for part in PARTS]
+        if not all(parts):
+            parts = [sorted(folder.glob("*.json")), []]
+        return read_leaf_parts(folder, parts) if parts[0] else None

@@ -1,0 +1,47 @@
+"""MNIST: handwritten digits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from fedwca.datasets import register
+from fedwca.datasets._pooled_images import PooledImages
+
+if TYPE_CHECKING:
+    from fedwca.data.archives import Archive
+
+
+@register("mnist")
+class Mnist(PooledImages):
+    """70,000 handwritten digits in one domain, grey, 28×28."""
+
+    label = "MNIST"
+    paper = "FedTTA sec. 5.1"
+    domains = ("mnist",)
+    classes = tuple("0123456789")
+    counts: ClassVar[dict[str, int]] = {"mnist": 70000}
+    checksums: ClassVar[dict[str, str]] = {
+        "raw/train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+        "raw/train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
+        "raw/t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
+        "raw/t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
+    }
+    licence = "CC BY-SA 3.0"
+    source_url = "https://yann.lecun.com/exdb/mnist"
+    layout = (
+        "  <root>/mnist.npz, or <root>/mnist/{train,test}.npz, or as torchvision has it\n"
+        "  <root>/MNIST/raw/{train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz]"
+    )
+    citation = "LeCun, Bottou, Bengio, Haffner: Gradient-based learning applied to document recognition, 1998"
+    folders = ("MNIST",)
+    command = (
+        "python -c \"from torchvision.datasets import MNIST; [MNIST(r'{root}', train, download=True) "
+        'for train in (True, False)]"'
+    )
+
+    def read_published(self, folder: Path) -> Archive | None:
+        """As torchvision has it."""
+        from fedwca.data.idx_files import read_idx_parts
+
+        return read_idx_parts(folder)

@@ -1,0 +1,42 @@
+"""Clients that belong to a unit of the data, such as a writer or a superclass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from pydantic import PositiveInt
+
+from fedwca.errors import UsageError
+from fedwca.functional import unit_partition
+from fedwca.partitions._labelled_partition import LabelledPartition
+
+if TYPE_CHECKING:
+    from numpy.random import Generator
+
+    from fedwca.data.dataset import Integers
+    from fedwca.data.image_pool import ImagePool
+
+
+class UnitPartition(LabelledPartition):
+    """The images of each unit are dealt at random to clients of its own; the data say how many clients there are."""
+
+    unit: ClassVar[str]
+    """What a unit is, in the plural."""
+
+    per_unit: PositiveInt = 1
+    """Clients of each unit."""
+
+    def share_out(self, pool: ImagePool, clients: int, random: Generator) -> Sequence[Integers]:
+        """See `fedwca.functional.unit_partition`; variants of one image go with the first of them.
+
+        Raises:
+            UsageError: the data do not say units.
+        """
+        if pool.units is None:
+            raise UsageError(
+                f"partition {self.name}: {pool.name} does not say {self.unit}; an archive says them as key 'units' (or "
+                "'client'), int64, one number for each image"
+            )
+        bases = pool.bases()
+        return pool.with_variants([bases[own] for own in unit_partition(pool.units[bases], self.per_unit, random)])

@@ -1,0 +1,59 @@
+"""Clients whose images are turned, new ones by other angles than those that train."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from fedwca.functional import rotated, unit_partition
+from fedwca.partitions import register
+from fedwca.partitions._labelled_partition import LabelledPartition, refuse_twice
+from fedwca.registry import split_numbers
+
+if TYPE_CHECKING:
+    from numpy.random import Generator
+
+    from fedwca.data.dataset import Integers
+    from fedwca.data.image_pool import ImagePool
+    from fedwca.data.labelled_clients import Dealt
+
+Angles = Annotated[tuple[float, ...], Field(min_length=1), BeforeValidator(split_numbers), AfterValidator(refuse_twice)]
+
+
+@register("rotations")
+class Rotations(LabelledPartition):
+    """Concept shift: images are dealt at random, and each client's are turned by one angle.
+
+    Source: FedTTA, app. F.
+    """
+
+    label = "labelled clients and new ones, turned by other angles"
+    paper = "FedTTA app. F"
+
+    train: Angles = (0.0, 30.0, 60.0)
+    """Degrees, counter-clockwise, by which images of clients that train are turned: clients take them by turns."""
+    new: Angles = (15.0, 45.0)
+    """The same of new clients; each angle is a group of them."""
+
+    def deal(self, pool: ImagePool, clients: int, new: int, random: Generator) -> Dealt:
+        """Images at random, angles by turns."""
+        from fedwca.data.labelled_clients import Dealt, DealtImages
+
+        dealt = self.share_out(pool, clients + new, random)
+        turns = {angle: partial(rotated, degrees=angle) if angle else None for angle in (*self.train, *self.new)}
+        training = [DealtImages(own, turns[self.train[at % len(self.train)]]) for at, own in enumerate(dealt[:clients])]
+        groups = {
+            f"{angle:g} degrees": [DealtImages(own, turns[angle]) for own in dealt[clients + at :: len(self.new)]]
+            for at, angle in enumerate(self.new)
+        }
+        return Dealt(training, {label: group for label, group in groups.items() if group})
+
+    def share_out(self, pool: ImagePool, clients: int, random: Generator) -> Sequence[Integers]:
+        """All images at random, sizes differing by 1 group at most."""
+        bases = pool.bases()
+        dealt = unit_partition(np.zeros(len(bases), np.int64), clients, random)
+        return pool.with_variants([bases[own] for own in dealt])

@@ -1,0 +1,160 @@
+"""Data sets of one domain: every layout they are read from, what is missing, what is damaged."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedwca.data.dataset import DatasetWarning, Domain
+from fedwca.data.idx_files import read_idx
+from fedwca.datasets import find_dataset
+from fedwca.errors import DataError, DatasetMissing
+
+REAL = Path(__file__).resolve().parents[3] / "shared/data"
+RAW = "{}-images-idx3-ubyte", "{}-labels-idx1-ubyte"
+
+
+def idx(values: np.ndarray[Any, Any]) -> bytes:
+    return bytes([0, 0, 8, values.ndim]) + np.array(values.shape, ">u4").tobytes() + values.astype(np.uint8).tobytes()
+
+
+def write_idx_tree(folder: Path, packed: bool = False) -> None:
+    folder.mkdir(parents=True)
+    for part, count in (("train", 12), ("t10k", 8)):
+        for name, values in zip(RAW, (pictures(count), np.arange(count) % 10), strict=True):
+            content = idx(values)
+            file = folder / (name.format(part) + (".gz" if packed else ""))
+            file.write_bytes(gzip.compress(content) if packed else content)
+
+
+def pictures(count: int, *shape: int) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(count).integers(0, 256, (count, *(shape or (28, 28)))).astype(np.uint8)
+
+
+def write_records(file: Path, labels: np.ndarray[Any, Any]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    pixels = pictures(len(labels), 3072)
+    pixels[:, 0] = np.arange(len(labels))  # red of the corner
+    file.write_bytes(np.concatenate([labels.astype(np.uint8), pixels], 1).tobytes())
+
+
+def read(name: str, root: Path, size: int = 28) -> Domain:
+    with pytest.warns(DatasetWarning):
+        dataset = find_dataset(name, root).load(size)
+    (domain,) = dataset.domains.values()
+    assert domain.name == dataset.name == name
+    return domain
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(("name", "folder"), [("mnist", "MNIST/raw"), ("fashion_mnist", "FashionMNIST/raw")])
+def test_as_torchvision_has_it(tmp_path: Path, name: str, folder: str, packed: bool) -> None:
+    write_idx_tree(tmp_path / folder, packed)
+    found = read(name, tmp_path)
+    assert found.labels.tolist() == [*range(10), 0, 1, *range(8)]
+    assert (found.images[:12, :, :, 1] == pictures(12)).all()
+    assert found.part is not None
+    assert found.part.tolist() == [0] * 12 + [1] * 8
+
+
+@pytest.mark.parametrize("folder", ["cifar-10-batches-bin", "cifar10/cifar-10-batches-bin", "cifar10"])
+def test_cifar10_in_its_binary_version(tmp_path: Path, folder: str) -> None:
+    for number in range(1, 6):
+        write_records(tmp_path / folder / f"data_batch_{number}.bin", np.full((4, 1), number))
+    write_records(tmp_path / folder / "test_batch.bin", np.array([[9], [8], [0], [6], [7]]))
+    found = read("cifar10", tmp_path, 32)
+    assert found.labels.tolist() == [1] * 4 + [2] * 4 + [3] * 4 + [4] * 4 + [5] * 4 + [9, 8, 0, 6, 7]
+    assert found.images[-5:, 0, 0, 0].tolist() == [0, 1, 2, 3, 4]
+    assert found.part is not None
+    assert found.part.sum() == 5
+    assert found.units is None
+
+
+@pytest.mark.parametrize("folder", ["cifar-100-binary", "cifar100"])
+def test_cifar100_says_superclasses(tmp_path: Path, folder: str) -> None:
+    write_records(tmp_path / folder / "train.bin", np.array([[at % 20, at] for at in range(100)]))
+    write_records(tmp_path / folder / "test.bin", np.array([[3, 23]]))
+    found = read("cifar100", tmp_path, 32)
+    assert found.units is not None
+    assert found.units.tolist() == [*(at % 20 for at in range(100)), 3]
+    assert found.labels.tolist() == [*range(100), 23]
+
+
+@pytest.mark.parametrize("split", [True, False])
+def test_femnist_as_leaf_writes_it(tmp_path: Path, split: bool) -> None:
+    folder = tmp_path / "femnist"
+    data = {user: {"x": [[0.0, 0.5, 1.0, 0.2]] * 2, "y": [at, 61]} for at, user in enumerate(["zoe", "amy"])}
+    for part in ("train", "test") if split else ("",):
+        (folder / part).mkdir(parents=True)
+        (folder / part / "all.json").write_text(json.dumps({"users": list(data), "user_data": data}))
+    found = read("femnist", tmp_path, 2)
+    assert found.units is not None
+    assert found.units.tolist() == [1, 1, 0, 0] * (1 + split)
+    assert found.labels.tolist() == [0, 61, 1, 61] * (1 + split)
+    assert found.images[0, :, :, 2].ravel().tolist() == [0, 128, 255, 51]
+    assert (found.part is None) == (not split)
+
+
+def test_archives_may_be_two_parts_or_one_with_units(tmp_path: Path) -> None:
+    (tmp_path / "cifar10").mkdir()
+    for part, count in (("train", 6), ("test", 4)):
+        np.savez(tmp_path / f"cifar10/{part}.npz", images=pictures(count, 32, 32, 3), labels=np.arange(count))
+    assert read("cifar10", tmp_path, 32).part is not None
+    np.savez(tmp_path / "femnist.npz", images=pictures(6), labels=np.arange(6), client=np.array([4, 4, 2, 2, 2, 1]))
+    units = read("femnist", tmp_path).units
+    assert units is not None
+    assert units.tolist() == [4, 4, 2, 2, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("mnist", "MNIST/raw/{train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz]\nGet it .*torchvision.datasets"),
+        ("fashion-mnist", "FashionMNIST/raw/.*torchvision.datasets"),
+        ("cifar10", "cifar-10-batches-bin/.*cifar-10-binary.tar.gz"),
+        ("cifar100", "key units .the superclass.*cifar-100-binary/.*cifar-100-binary.tar.gz"),
+        ("femnist", "key units or client .the writer.*json.*TalwalkarLab/leaf"),
+    ],
+)
+def test_what_is_missing_and_how_to_get_it(tmp_path: Path, name: str, said: str) -> None:
+    with pytest.raises(DatasetMissing) as caught:
+        find_dataset(name, tmp_path).load()
+    pattern = re.escape(said).replace(r"\.\*", ".*") if name == "mnist" else said
+    assert re.search(pattern, str(caught.value), re.DOTALL), str(caught.value)
+
+
+def test_damage_is_said_with_the_file(tmp_path: Path) -> None:
+    (tmp_path / "short").write_bytes(idx(np.arange(6))[:-1])
+    with pytest.raises(DataError, match=r"short is damaged: its header says \[6\], and 5 bytes"):
+        read_idx(tmp_path / "short")
+    (tmp_path / "other").write_bytes(b"\x89PNG")
+    with pytest.raises(DataError, match="other is no idx file of unsigned bytes"):
+        read_idx(tmp_path / "other")
+    (tmp_path / "packed.gz").write_bytes(gzip.compress(idx(np.arange(600)))[:-20])
+    with pytest.raises(DataError, match=r"packed\.gz cannot be read as an idx file"):
+        read_idx(tmp_path / "packed.gz")
+    write_records(tmp_path / "cifar100/train.bin", np.array([[1, 2]]))
+    (tmp_path / "cifar100/test.bin").write_bytes(b"123")
+    with pytest.raises(DataError, match=r"test\.bin is damaged: 3 bytes are no whole number of records of 3074"):
+        find_dataset("cifar100", tmp_path).load()
+    (tmp_path / "femnist").mkdir()
+    for content in ("{", '{"users": ["a"]}', '{"users": ["a"], "user_data": {"a": {"x": [[0, 0, 2, 0]], "y": [1]}}}'):
+        (tmp_path / "femnist/all.json").write_text(content)
+        with pytest.raises(DataError, match=r"all\.json is none of LEAF's files"):
+            find_dataset("femnist", tmp_path).load()
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="no real data here")
+@pytest.mark.parametrize(
+    ("name", "root", "images"), [("mnist", "digit_five", 12000), ("fashion_mnist", ".", 20000), ("cifar10", ".", 20000)]
+)
+def test_real_images(name: str, root: str, images: int) -> None:
+    found = read(name, REAL / root, 28 if name != "cifar10" else 32)
+    assert len(found) == images
+    assert (found.part is not None) == (name == "cifar10")
