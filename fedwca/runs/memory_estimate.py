@@ -31,7 +31,8 @@ def estimate_run(
     model = architecture(config)
     plain = build_network(config, classes, pretrained=False)
     network = max(
-        [plain, *(shape_network(plain, method) for method, _ in methods)], key=lambda one: Layout.of(one).width
+        [plain, *(shape_network(plain, method, len(model.variants)) for method, _ in methods)],
+        key=lambda one: Layout.of(one).width,
     )
     domains = len(set(federation.metrics.domains))
     aggregators = [method.aggregator for method, rounds in methods if rounds]
@@ -48,10 +49,10 @@ def estimate_run(
     return alone_need.times(trials)
 
 
-def shape_network(network: Network, method: Method) -> Network:
+def shape_network(network: Network, method: Method, sizes: int = 1) -> Network:
     """A network with what a method puts beside it, in shapes alone; what generates a model is a hundred times it."""
     with torch.device("meta"):
-        return grow_network(copy.deepcopy(network).to("meta"), method.trained, 0)
+        return grow_network(copy.deepcopy(network).to("meta"), method.trained, 0, sizes=sizes)
 
 
 SMALLER = {
