@@ -51,7 +51,7 @@ def clients(side: int) -> list[ClientImages]:
 def work(kind: str, model: str, method: Method) -> Callable[[], None]:
     """A round of so many steps of each client, as often as it is called."""
     architecture = models.build(model)
-    network = grow_network(architecture.build(CLASSES, seed=0, whole=True), method.adaptation, 0)
+    network = grow_network(architecture.build(CLASSES, seed=0, whole=True), method.trained, 0)
     workers = 1 if kind == "loop" else None
     engine: Engine = ENGINES[kind](network, clients(architecture.stored), "cpu", workers)
     training, domains = Training(epochs=STEPS, batch_size=BATCH, lr=1e-3), torch.arange(CLIENTS)

@@ -75,3 +75,8 @@ forward_modules()
 def __getattr__(name: str) -> Any:
     """Public names, imported when first asked for: `import fedwca` alone imports no torch."""
     return getattr(importlib.import_module(_HOMES[name]), name) if name in _HOMES else _old_name(name)
+
+
+def __dir__() -> list[str]:
+    """Public names alone, for completion."""
+    return __all__

@@ -38,6 +38,7 @@ PARTICIPLE = re.compile(rf"[a-z]*[b-df-hj-np-tv-z]ed|[a-z]*[aeiou][a-z]ed|{'|'.j
 NOUNS = {"bed", "feed", "need", "red", "seed", "speed"}
 KEPT = {
     "adapted": "an objective, whose name was fixed before it was written: cross-entropy of adapted outputs",
+    "generated": "an adaptation, whose name was fixed before it was written: a model that is generated",
     "learned": "an adaptation, whose name was fixed before it was written: a loss that is learned",
     "deprecated": "what other libraries call such a module",
     "bounded": "plugins import it",

@@ -11,7 +11,7 @@ from torch.nn.functional import one_hot
 
 from fedwca.aggregators import register
 from fedwca.aggregators.wca import WCA
-from fedwca.core.messages import Blend, Offer, Simplex, State, View
+from fedwca.core.messages import Blend, Bounded, Offer, Simplex, State, View
 from fedwca.functional import blend_weights
 
 
@@ -44,7 +44,7 @@ class RevisedWCA(WCA):
         """As FedWCA, or the ready start."""
         return Blend(view.model(1)) if self._reused(round) else super().blend(round, view)
 
-    def expected(self, round: int) -> Mapping[str, Simplex]:
+    def expected(self, round: int) -> Mapping[str, Simplex | Bounded]:
         """Nothing in reused rounds."""
         return {} if self._reused(round) else self.reports
 

@@ -1,14 +1,16 @@
-"""``fedwca data``: what data sets there are, whether yours is complete, and what it looks like."""
+"""``fedwca data``: what data sets there are, how to get them, whether yours is complete, and what it looks like."""
 
 from __future__ import annotations
 
 import warnings
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Column, Table
 
+from fedwca.cli.download_progress import describe_download, showing_bytes
 from fedwca.cli.terminal import make_console
 from fedwca.datasets import DatasetSource, datasets, find_dataset
 
@@ -16,13 +18,15 @@ if TYPE_CHECKING:
     from fedwca.data import FederatedDataset
 
 app = typer.Typer(
-    help="Data sets: which there are, whether yours is complete, what it looks like.", no_args_is_help=True
+    help="Data sets: which there are, how to get them, whether yours is complete, what it looks like.",
+    no_args_is_help=True,
 )
 
 Name = Annotated[
     str, typer.Argument(help="A data set of `fedwca data list`, or a folder in --data.", show_default=False)
 ]
 Data = Annotated[Path | None, typer.Option("--data", help="Folder that holds the data set. [default: FEDWCA_DATA]")]
+Plan = Annotated[bool, typer.Option("--dry-run", help="Only say what would be fetched.")]
 Out = Annotated[Path, typer.Option("--out", help="PNG to write.")]
 
 
@@ -35,6 +39,31 @@ def list_datasets() -> None:
         shown = [str(len(cls.classes)), f"{sum(cls.counts.values()):,}"] if cls.classes else ["any", "any"]
         table.add_row(name, ", ".join(cls.domains) or "any", *shown, cls.where or cls.source_url)
     make_console().print(table)
+
+
+@app.command("get")
+def get_dataset(name: Name, data: Data = None, plan: Plan = False) -> None:
+    """Fetch a catalogued data set, check it, and lay it out as its reader wants it.
+
+    Goes on where it was broken off. Addresses, licence and size are said before the first byte.
+    """
+    from fedwca.download.download_dataset import download_dataset, plan_download
+
+    source = find_dataset(name, data)
+    planned = plan_download(source)
+    console = make_console(stderr=True)
+    for line in describe_download(planned, source):
+        console.print(line, soft_wrap=True)
+    if plan or not planned.parts:
+        return
+    with showing_bytes(console) as report:
+        counts = download_dataset(planned, source, report)
+    for domain, count in counts.items():
+        expected = source.counts.get(domain)
+        other = f", published are {expected:,}" if expected not in (None, count) else ""
+        console.print(f"{domain}: {count:,} images{other}", soft_wrap=True)
+    root = f" --data {quote(str(data))}" if data else ""
+    make_console().print(f"{planned.folder}\nCheck it: fedwca data check {source.name}{root}", soft_wrap=True)
 
 
 @app.command("check")

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import StrEnum
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from fedwca.cli import complete
 from fedwca.cli.terminal import say
 from fedwca.errors import FedwcaError
-
-if TYPE_CHECKING:
-    from fedwca.results.pictures.models import Models
 
 
 class PictureFormat(StrEnum):
@@ -65,6 +60,7 @@ def command(
     from fedwca.results.pictures.catalogue import PICTURES, PictureRequest, check_unit, find_pictures
     from fedwca.results.pictures.style import save
     from fedwca.results.read_run import read_run
+    from fedwca.runs.cached_predictions import predictions_when_asked
 
     if list_:
         for name, picture in PICTURES.items():
@@ -76,7 +72,7 @@ def command(
     chosen = None if method is None else canonical_name(method)
     check_unit(results, chosen, one)
 
-    choice = PictureRequest(results, _models_of(results.path, chosen, one), chosen, one, how.value)
+    choice = PictureRequest(results, predictions_when_asked(results.path, chosen, one), chosen, one, how.value)
     folder = to or results.path / "pictures"
     missing: list[FedwcaError] = []
     for name in wanted:
@@ -97,24 +93,3 @@ def command(
         say(str(file))
     if len(missing) == len(wanted):
         raise FedwcaError(f"{run}: nothing could be drawn")
-
-
-def _models_of(run: Path, method: str | None, trial: tuple[int, int]) -> Callable[[], Models]:
-    """What gives the models of a run's pictures; opened when first asked for, and once, refused or not."""
-
-    @cache
-    def opened() -> Models | FedwcaError:
-        from fedwca.runs.cached_predictions import predict_for_pictures
-
-        try:
-            return predict_for_pictures(run, method, *trial)
-        except FedwcaError as error:
-            return error
-
-    def models() -> Models:
-        found = opened()
-        if isinstance(found, FedwcaError):
-            raise found
-        return found
-
-    return models

@@ -17,11 +17,9 @@ from fedwca.cli.wide_tables import draw_grid
 from fedwca.errors import FedwcaError
 from fedwca.results.last_phase_notes import last_phase_notes
 from fedwca.results.phase_seconds import PHASES
-from fedwca.results.read_run import shown_round, special_domain
-from fedwca.results.results_table import narrow_columns, results_table
 from fedwca.results.tables import Table, comma_separated
 from fedwca.results.write_run import to_plain
-from fedwca.runs.execute_run import FinishedRun
+from fedwca.runs.finished_run import FinishedRun
 
 
 @contextmanager
@@ -57,14 +55,8 @@ def _print_results(done: FinishedRun, as_json: bool) -> None:
     if as_json:
         say(json.dumps(done.summary, indent=2))
         return
-    console, config, summary = make_console(), done.config, done.summary
-    runs = config.source_models * config.trials
-    spread = f"mean ± std (ddof 1) over n = {runs} runs" if runs > 1 else "n = 1 run, so there is no spread"
-    entries = [((entry["label"],), entry) for entry in summary["methods"].values()]
-    where = f"{done.dataset}, {special_domain(config.model_dump())}"
-    shown = shown_round(any("round" in entry for _, entry in entries))
-    title = f"{where}: accuracy in percent {shown}, {spread}"
-    draw_grid(results_table(title, entries, columns=narrow_columns()), console, bold="mean")
+    console, summary = make_console(), done.summary
+    draw_grid(done.results_table(narrow=True), console, bold="mean")
     labels = {name: entry["label"] for name, entry in summary["methods"].items()}
     for sentence in last_phase_notes(done.records(), labels):
         console.print(f"{sentence}.", soft_wrap=True)

@@ -17,7 +17,7 @@ from fedwca.errors import RankFailed, UsageError
 
 if TYPE_CHECKING:
     from fedwca.engine.distributed.process_group import RankWorld
-    from fedwca.runs.execute_run import FinishedRun
+    from fedwca.runs.finished_run import FinishedRun
     from fedwca.runs.run_request import RunRanks
 
 LISTENING = 20.0

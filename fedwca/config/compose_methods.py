@@ -16,7 +16,10 @@ from fedwca.config.method_checks import (
     check_clusterer_is_used,
     check_epochs_are_whole,
     check_fits_partition,
+    check_gradients_can_be_inferred,
     check_models_are_given,
+    check_models_can_be_generated,
+    check_networks_are_trained,
     check_steps_have_labels,
     check_whole_model_is_trained,
 )
@@ -168,6 +171,9 @@ def _with_rounds(config: RunConfig, method: Method, most: int | None) -> tuple[M
     """A method that fits the run, and its rounds, of which the last phase is one more."""
     check_fits_partition(method, config.training, config.batch_norm, partition_of(config))
     check_whole_model_is_trained(method, config.training)
+    check_networks_are_trained(method, config.training)
+    check_models_can_be_generated(method, config.engine, partition_of(config))
+    check_gradients_can_be_inferred(method, config.training)
     rounds = config.rounds if most is None else min(most, config.rounds)
     check_epochs_are_whole(method, config.training, rounds)
     check_steps_have_labels(method, config.training, partition_of(config))

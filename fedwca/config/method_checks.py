@@ -9,6 +9,7 @@ from fedwca.core.grouping import OneGroup
 from fedwca.core.interfaces import Aggregator, Objective, PseudoLabeler
 from fedwca.core.training_settings import Training
 from fedwca.errors import UsageError
+from fedwca.federated.extra_networks import changes_network
 from fedwca.federated.method import Method
 from fedwca.partitions import Partition
 
@@ -73,6 +74,59 @@ def check_adaptation_is_used(
         )
 
 
+def check_models_can_be_generated(method: Method, engine: str, partition: type[Partition]) -> None:
+    """Refuse what does not go with an adaptation that generates each client's model.
+
+    Args:
+        method: composed.
+        engine: that is asked for.
+        partition: of the run.
+
+    Raises:
+        UsageError: says what would be right.
+    """
+    adaptation = method.adaptation
+    if adaptation is None or not adaptation.by_client:
+        return
+    what = f"method {method.name!r}: adaptation {adaptation.name!r} generates a model for each client (by_client), "
+    if engine == "stacked":
+        raise UsageError(f"{what}one by one; take --engine loop, or auto")
+    if not partition.whole:
+        raise UsageError(f"{what}which clients with labels train; it needs a partition of such, as of --preset upfl")
+    for part in method.objectives:
+        if part.adapts or part.anchors or part.teachers or part.observes or part.collects:
+            raise UsageError(f"{what}and objective {part.name!r} reads the model that was sent, of which there is none")
+
+
+def check_networks_are_trained(method: Method, training: Training) -> None:
+    """Refuse extra networks that would not be trained, or of which two would have one name.
+
+    Args:
+        method: composed.
+        training: how clients train in a round, unless the method says it.
+
+    Raises:
+        UsageError: names the part.
+    """
+    what, names = f"method {method.name!r}: ", [name for part in method.trained for name in part.networks(2, 2)]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise UsageError(f"{what}two of its parts have a network called {twice[0]!r}; leave one of the parts out")
+    beside = [part for part in method.trained if changes_network(part)]
+    trains = (method.training or training).trains
+    if trains != "all" and beside:
+        raise UsageError(
+            f"{what}{beside[0].name!r} trains networks beside the model, which trains = {trains} leaves as they are; "
+            "leave it out"
+        )
+    if len([part for part in beside if isinstance(part, Adaptation) and part.by_client]) and len(beside) > 1:
+        raise UsageError(f"{what}a model that is generated has no other networks beside it, as {beside[1].name!r} asks")
+    if later := [objective for objective in method.finish if changes_network(objective)]:
+        raise UsageError(
+            f"{what}objective {later[0].name!r} trains networks beside the model, which a last phase does not; take it "
+            "by --objective"
+        )
+
+
 def check_epochs_are_whole(method: Method, training: Training, rounds: int) -> None:
     """Refuse rounds that end inside an epoch, where an epoch is cut into rounds.
 
@@ -127,6 +181,36 @@ def check_whole_model_is_trained(method: Method, training: Training) -> None:
     if trains != "all" and any(objective.adapts for objective in method.objectives):
         raise UsageError(
             f"method {method.name!r}: a step of an adaptation moves the whole model; leave out trains = {trains}"
+        )
+
+
+def check_gradients_can_be_inferred(method: Method, training: Training) -> None:
+    """Refuse what makes how far a client moved something else than its mean gradient, where that is taken for it.
+
+    Args:
+        method: composed.
+        training: how clients train in a round, unless the method says it.
+
+    Raises:
+        UsageError: names it.
+    """
+    aggregator, training = method.aggregator, method.training or training
+    if not aggregator.infers_gradients:
+        return
+    what = f"method {method.name!r}: aggregator {aggregator.name!r} takes how far clients moved for their gradients"
+    if training.momentum:
+        raise UsageError(f"{what}, which momentum {training.momentum:g} changes; take --set training.momentum=0")
+    rates = {} if method.adaptation is None else method.adaptation.rates()
+    if other := [rate for rate in rates.values() if rate != training.lr]:
+        raise UsageError(
+            f"{what}, at one learning rate, and a network beside the model has {other[0]:g} where the model has "
+            f"{training.lr:g}; take the same"
+        )
+    read = {name for objective in method.objectives for name in objective.anchors}
+    if unread := [name for name in aggregator.references if name not in (*Aggregator.references, *read)]:
+        raise UsageError(
+            f"method {method.name!r}: aggregator {aggregator.name!r} sends {' and '.join(unread)}, which no objective "
+            "reads; add --objective control"
         )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Self
+from typing import ClassVar, Self
 
 from pydantic import PositiveFloat, PositiveInt, model_validator
 from torch import Tensor, nn
@@ -25,6 +25,10 @@ class Adaptation(Component):
     They move the base network's trained parameters alone; extra networks and BatchNorm statistics stay. Source: TENT
     (Wang et al., ICLR 2021); FedTTA, eqs. 10-12.
     """
+
+    by_client: ClassVar[bool] = False
+    """Whether it generates each client's whole model from the client's images, in place of steps; see `generate`. The
+    model itself then stays with the client, and the networks that generate it travel. Such clients work one by one."""
 
     lr: PositiveFloat | None = None
     """Step size (eta_inner); unset: the learning rate of the training."""
@@ -64,6 +68,24 @@ class Adaptation(Component):
             features: q.
         """
         return {}
+
+    def generators(self, shapes: Mapping[str, tuple[int, ...]], image: tuple[int, int]) -> dict[str, nn.Module]:
+        """Networks by name, freshly initialised, that `generate` reads; asked where ``by_client``.
+
+        Args:
+            shapes: of the trained parameters of the network that predicts, in the order of a row.
+            image: channels of a prepared image, and its height and width.
+        """
+        return {}
+
+    def generate(self, networks: ExtraNetworks, images: Tensor) -> Tensor:
+        """A client's model: all trained parameters, end to end ``[P]``, differentiable; asked where ``by_client``.
+
+        Args:
+            networks: those that `generators` makes, by name, with the client's parameters.
+            images: all of the client's, prepared ``[N, C, side, side]``, N at least 1.
+        """
+        raise NotImplementedError(f"{type(self).__name__} is by_client, but generates nothing")
 
     def rates(self) -> dict[str, float]:
         """Learning rate of each of them in training; one that is not named has the base network's."""

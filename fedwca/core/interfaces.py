@@ -8,11 +8,14 @@ by its class or name; what is asked and not overridden has a default. In the ord
 method               called by                           when                                      default
 ===================  ==================================  ========================================  ====================
 `Aggregator`
+``count_rows``       whoever estimates memory            before a run                              the grouping's
+``initial_state``    the server                          before round 0                            nothing
 ``offer``            the server, for newcomers           each round but the first, at its start    the own cluster's row
 ``blend``            each client                         each round but the first, before training the own model
 ``expected``         the server that checks uploads      each round but the first                  ``reports``
 ``first``            the server                          round 0, where clients choose their group refused
 ``gather``           the server                          each round, after all uploads             means of clusters
+``server_step``      the server                          each round, after ``gather``              ``gather``'s rows
 ``answer``           clients, also those without labels  each round, after ``gather``              nothing
 ``declares``         the server, before it reads them    each round, after ``gather``              nothing
 ``regather``         the server                          each round, after all answers             ``gather``'s weights
@@ -34,22 +37,27 @@ method               called by                           when                   
 ``collect``          each client                         each round, after training                nothing
 ``declares``         the server of a deployment          at its start                              nothing
 ``pool``             the server                          each round but the first, at its start    all, to everybody
+``networks``         whoever makes models                before round 0                            none
 `Adaptation`
 ``networks``         whoever makes models                before round 0                            none
+``generators``       whoever makes models, if by_client  before round 0                            none
+``generate``         each client, if by_client           each round, before training; at test time refused
 ``loss``             each client; with ``adapts``        each step at test time; each training     must be there
                      clients that train                  step
 ===================  ==================================  ========================================  ====================
 
 What is a class variable or a property is read whenever somebody has to know: ``grouping``, ``travels``, ``reports``,
-``references``, ``asks`` and ``averages_groups`` of an aggregator; ``oracle``, ``neighbour_metric``, ``norm_layers`` and
-``layer_number`` of a clusterer; ``models``, ``renew``, ``mixes``, ``untrusted_weight`` and ``selects_clients`` of a
-labeler; ``anchors``, ``teachers``, ``views``, ``observes``, ``collects``, ``declares_uploads``, ``penalizes`` and
-``adapts`` of an objective; ``rates`` of an adaptation, which is in `fedwca.core.adaptation`. ``observes``,
-``collects``, ``declares_uploads``, ``penalizes``, ``selects_clients`` and ``averages_groups`` follow from which
-methods are overridden.
+``references``, ``asks``, ``rows_are_models``, ``holds``, ``infers_gradients`` and ``averages_groups`` of an aggregator;
+``oracle``, ``neighbour_metric``, ``norm_layers`` and ``layer_number`` of a clusterer; ``models``, ``renew``, ``mixes``,
+``untrusted_weight`` and ``selects_clients`` of a labeler; ``anchors``, ``teachers``, ``views``, ``observes``,
+``collects``, ``declares_uploads``, ``penalizes``, ``adapts``, ``feature_draws``, ``noise``, ``rates`` and ``stays`` of
+an objective; ``rates`` and ``by_client`` of an adaptation, which is in `fedwca.core.adaptation`. ``observes``,
+``collects``, ``declares_uploads``, ``penalizes``, ``selects_clients``, ``averages_groups``, ``from_start`` and
+``takes_step`` follow from which methods are overridden.
 
 ``answer``, ``declares`` and ``regather`` are called only where ``asks`` is set and some clients have labels and
-others have none: the fresh mean is shown to all of them before it is final.
+others have none: the fresh mean is shown to all of them before it is final. Where ``initial_state`` is overridden
+(``from_start``), ``offer``, ``blend`` and ``expected`` are asked in round 0 too.
 """
 
 from __future__ import annotations
@@ -59,7 +67,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from fedwca._deprecated import warn_renamed
@@ -138,7 +146,7 @@ class Aggregator(Component):
 
     Server-side methods (`gather`, `offer`, `learn`, `deliver`) see small float64 matrices; `blend` is what a client
     does and may use only what that client was sent. In round 0 everybody starts from the source model, the server's
-    only row.
+    only row, unless `initial_state` says what is remembered by then.
     """
 
     grouping: ClassVar[Grouping] = ByClusterer()
@@ -147,13 +155,19 @@ class Aggregator(Component):
     """Old name of ``grouping``, with the words given, one, each and self."""
     travels: ClassVar[bool] = True
     """False: after round 0 no model is sent either way."""
-    reports: ClassVar[Mapping[str, Simplex]] = {}
+    reports: ClassVar[Mapping[str, Simplex | Bounded]] = {}
     """What `blend` uploads beside the model, so that a server can refuse what does not fit."""
     references: ClassVar[tuple[str, ...]] = ("start", "cluster", "source")
     """Models that labelers and objectives may name: what `blend` gives beside the three that are always there."""
 
     asks: ClassVar[bool] = False
     """Whether clients judge the fresh mean before it is final; see `answer`."""
+    rows_are_models: ClassVar[bool] = True
+    """False: server rows behind the first may be sums of models with any weights, such as differences."""
+    holds: ClassVar[int] = 0
+    """Personal models of an offer, the last ones, that a client has from its earlier rounds, so that none is sent."""
+    infers_gradients: ClassVar[bool] = False
+    """Whether it takes how far a client moved, over how far its steps reach, for its mean gradient; see `gather`."""
 
     weighting: Literal["uniform", "samples"] = "uniform"
     """How a cluster's mean weighs its clients: all alike, or by their number of training images."""
@@ -177,13 +191,41 @@ class Aggregator(Component):
     @property
     def averages_groups(self) -> bool:
         """Whether server rows are the means of their groups, so that another mean may stand in for them."""
-        return type(self).gather is Aggregator.gather
+        return type(self).gather is Aggregator.gather and not self.takes_step
+
+    @property
+    def takes_step(self) -> bool:
+        """Whether there is a `server_step`, which reads all clients' models."""
+        return type(self).server_step is not Aggregator.server_step
+
+    @property
+    def from_start(self) -> bool:
+        """Whether `offer` and `blend` are asked in round 0 too, when the server's only row is the first model."""
+        return type(self).initial_state is not Aggregator.initial_state
+
+    def count_rows(self, clients: int, domains: int) -> int:
+        """Rows that the server will about hold, to estimate memory before there are groups.
+
+        Args:
+            clients: K.
+            domains: true domains.
+        """
+        return self.grouping.rows(clients, domains)
+
+    def initial_state(self, clients: int) -> State:
+        """What the server remembers before round 0, in the form `learn` returns; nothing.
+
+        Args:
+            clients: K.
+        """
+        return {}
 
     def gather(self, state: State, labels: Tensor, sizes: Tensor, present: Tensor, rows: int) -> Tensor:
         """Next server rows as mixtures ``[C, R+K]`` of (previous rows, clients): the mean of each cluster.
 
         Args:
-            state: what `learn` returned last; empty in round 0.
+            state: what `learn` returned last; in round 0 `initial_state`. Where ``infers_gradients``, also ``moved
+                [K]``: steps that each client took in this round times their learning rate, 0 of one that is absent.
             labels: cluster of each client ``[K]``.
             sizes: training images of each client ``[K]``.
             present: clients that took part in this round ``[K]`` bool.
@@ -194,6 +236,20 @@ class Aggregator(Component):
         idle = means.sum(1, keepdim=True) == 0
         kept = torch.eye(rows, dtype=means.dtype)[torch.arange(clusters) % rows]
         return torch.cat([kept * idle, means], 1)
+
+    def server_step(self, rows: Tensor, mixed: Tensor, weights: Tensor, models: Tensor) -> Tensor:
+        """Next server rows ``[C, P]``, where they are more than mixtures; trained parameters alone.
+
+        BatchNorm statistics are those of the mixtures, whatever this does. Whoever repeats it on another machine has
+        to come to the same bits, so that it multiplies and adds entry by entry.
+
+        Args:
+            rows: previous ones ``[R, P]``.
+            mixed: what `gather`'s weights make of them and of the clients' models ``[C, P]``; may be changed in place.
+            weights: `gather`'s of the clients ``[C, K]``.
+            models: the clients' ``[K, P]``; of those that were absent, what they had.
+        """
+        return mixed
 
     def answer(self, predictions: Predictions, labels: Tensor | None) -> Mapping[str, Tensor]:
         """What a client says of the fresh mean, by name: of a shape that `declares` gives.
@@ -236,15 +292,15 @@ class Aggregator(Component):
         return Offer(personal=own[:, None], shared=torch.zeros(0, rows.shape[0], dtype=torch.float64))
 
     def blend(self, round: int, view: View) -> Blend:
-        """What a client begins from and compares with; never called in round 0."""
+        """What a client begins from and compares with; called in round 0 only where ``from_start``."""
         return Blend(view.own)
 
-    def expected(self, round: int) -> Mapping[str, Simplex]:
-        """What clients must report in a round after the first."""
+    def expected(self, round: int) -> Mapping[str, Simplex | Bounded]:
+        """What clients must report in a round in which `blend` is asked."""
         return self.reports
 
     def learn(self, state: State, labels: Tensor, report: Mapping[str, Tensor], present: Tensor) -> State:
-        """What the server remembers for the next round; ``report`` is empty in round 0."""
+        """What the server remembers for the next round; ``report`` is empty where `blend` was not asked."""
         return {"labels": labels}
 
     def deliver(self, state: State, rows: int) -> Tensor:
@@ -319,6 +375,31 @@ class Objective(Component):
     """Views of the images it reads; plain and weak are the images as training shows them, strong distorted ones."""
     adapts: ClassVar[bool] = False
     """Whether it reads ``batch.adapted_logits``: training then goes through a step of the method's adaptation."""
+    noise: ClassVar[int] = 0
+    """Uniform numbers that it reads of each image in ``batch.noise``."""
+    stays: ClassVar[tuple[str, ...]] = ()
+    """Those of its `networks` that no model takes along: each client keeps and trains its own."""
+
+    @property
+    def feature_draws(self) -> int:
+        """Draws of the features whose mean softmax is a prediction. Training draws once a step and image, from what is
+        in ``batch.latent``. 0: features are not drawn.
+        """
+        return 0
+
+    def networks(self, classes: int, features: int) -> dict[str, nn.Module]:
+        """Extra networks by name, freshly initialised, which it reads in ``batch.networks``: trained with the model,
+        and sent with it unless they stay. They have no buffers, and draw nothing at random.
+
+        Args:
+            classes: M.
+            features: q.
+        """
+        return {}
+
+    def rates(self) -> dict[str, float]:
+        """Learning rate of each of them; one that is not named has the base network's."""
+        return {}
 
     @property
     def observes(self) -> bool:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, Self
+from typing import TYPE_CHECKING, Literal, Protocol, Self
 
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from fedwca.core.adaptation import ExtraNetworks
 
 State = Mapping[str, Tensor]
 """What a server remembers between rounds; plain tensors, so that a checkpoint can hold it."""
@@ -109,6 +112,16 @@ class Targets:
 
 
 @dataclass(frozen=True)
+class Latent:
+    """The normal distributions, of independent entries, that features were drawn from."""
+
+    mean: Tensor
+    """``[B, q]``"""
+    std: Tensor
+    """``[B, q]``, above 0."""
+
+
+@dataclass(frozen=True)
 class Batch:
     """What an objective sees of one step."""
 
@@ -133,6 +146,16 @@ class Batch:
     adapted_logits: Tensor | None = None
     """As ``target_logits``, by the model after one differentiable step of the method's adaptation on the plain images.
     Without a step, as in `View.loss`, they are ``target_logits``. None: no objective ``adapts``."""
+    latent: Latent | None = None
+    """What ``features`` were drawn from. None: they were not drawn, as where no objective asks for ``feature_draws``,
+    and in `View.loss`."""
+    networks: ExtraNetworks = field(default_factory=dict)
+    """Extra networks by name, with the client's parameters; empty in `View.loss`."""
+    frozen: ExtraNetworks = field(default_factory=dict)
+    """The same as constants: gradients go through them to what they read, and not to their parameters."""
+    noise: Tensor | None = None
+    """Uniform numbers in [0, 1) ``[B, n]``, n the most that an objective's ``noise`` asks for. None: none does, or it
+    is `View.loss`."""
 
 
 class View(Protocol):

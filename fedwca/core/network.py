@@ -13,8 +13,10 @@ from typing import Annotated, Any, Literal, cast
 import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn.utils.parametrizations import weight_norm
 
+from fedwca.core.drawn_features import SPREAD, classify_draws
 from fedwca.errors import UsageError
 from fedwca.functional.crops import center_crop, crop_and_flip, crop_corners
 from fedwca.registry import Component
@@ -121,6 +123,14 @@ class Network(nn.Module):
             weight_norm(self.classifier)
         self.extras = nn.ModuleDict()
         """Networks beside the one that predicts, by name; trained and sent with it, see `add_extras`."""
+        self.stays: tuple[str, ...] = ()
+        """Parts that each client has of its own, by their names in a row; no model takes them along."""
+        self.generated = False
+        """Whether extra networks generate the one that predicts from each client's images."""
+        self.register_buffer("draws", None, persistent=False)
+        self.draws: Tensor | None
+        """Standard normal draws ``[S, q]`` of the features, the same for all images, of which a prediction is the mean;
+        None: features are not drawn. See `draw_features`."""
         behind = (Drop(dropout, (features,)),) if head == "bottleneck" or dropout else ()
         self.drops = (*backbone.drops, *behind)
         self.channels = len(backbone.mean)
@@ -188,12 +198,24 @@ class Network(nn.Module):
 
     def extract(self, x: Tensor, masks: Sequence[Tensor] = ()) -> Tensor:
         """Prepared images to features ``[N, q]``; with one mask per entry of ``drops`` in training, none otherwise."""
-        inside = len(self.backbone.drops)
-        z = self.backbone(x, masks[:inside])
-        return self.finish(z if self.head == "direct" else self.bottleneck(z), masks[inside:])
+        inside, dropped = len(self.backbone.drops), len(self.drops)
+        read = self.backbone(x, masks[:inside])
+        z = read if self.head == "direct" else self.bottleneck(read)
+        if self.draws is not None:
+            z = torch.cat([z, self.extras[SPREAD](read)], -1)
+        return self.finish(z, masks[inside:dropped])
 
     def finish(self, z: Tensor, masks: Sequence[Tensor] = ()) -> Tensor:
-        """What comes behind the fully connected layer: ``[N, q]`` to features ``[N, q]``, with its mask in training."""
+        """What comes behind the fully connected layer: ``[N, q]`` to features ``[N, q]``, with its mask in training;
+        where features are drawn, mean and spread of each ``[N, 2q]`` to mean and standard deviation.
+        """
+        if self.draws is None:
+            return self._finish(z, masks)
+        mean, spread = z.chunk(2, -1)
+        mean = self._finish(mean, masks)
+        return torch.cat([mean, nn.functional.softplus(spread.to(mean.dtype))], -1)
+
+    def _finish(self, z: Tensor, masks: Sequence[Tensor]) -> Tensor:
         # Under autocast that layer gives bfloat16; what comes behind it is in the network's own precision.
         if self.head == "bottleneck":
             z = self.norm(z.to(self.norm.weight.dtype))
@@ -202,10 +224,34 @@ class Network(nn.Module):
         z = torch.relu(z) if self.activation == "relu" else z
         return z * masks[0] if masks else z
 
+    def classify(
+        self, found: Tensor, classifier: Callable[[Tensor], Tensor], masks: Sequence[Tensor] = ()
+    ) -> tuple[Tensor, Tensor]:
+        """Logits ``[..., M]`` and features ``[..., q]`` of what `extract` gave.
+
+        Where features are drawn, these are their means, and the softmax of the logits is the mean over draws; with a
+        mask for the draw of a training step, logits are of that draw, and features, means and standard deviations lie
+        side by side ``[..., 3q]``, which `split_latent` takes apart.
+
+        Args:
+            found: ``[..., q]``, or means and standard deviations ``[..., 2q]``.
+            classifier: ``[..., q]`` to ``[..., M]``.
+            masks: as for `extract`; behind them standard normal numbers ``[..., q]`` for the draw of a training step.
+        """
+        if self.draws is None:
+            return classifier(found), found
+        return classify_draws(found, classifier, self.draws, masks[len(self.drops) :])
+
+    def split_latent(self, features: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
+        """Features ``[..., q]``, and the means and standard deviations that they were drawn from, if they were."""
+        if self.draws is None or features.shape[-1] == self.features:
+            return features, None
+        drawn, mean, std = features.chunk(3, -1)
+        return drawn, (mean, std)
+
     def forward(self, x: Tensor, masks: Sequence[Tensor] = ()) -> tuple[Tensor, Tensor]:
-        """Logits ``[N, M]`` and features ``[N, q]`` of prepared images."""
-        features = self.extract(x, masks)
-        return self.classifier(features), features
+        """Logits ``[N, M]`` and features ``[N, q]`` of prepared images; see `classify`."""
+        return self.classify(self.extract(x, masks), self.classifier, masks)
 
     @property
     def class_vectors(self) -> Tensor:
@@ -244,9 +290,29 @@ def add_extras(network: Network, make: Callable[[], Mapping[str, nn.Module]], se
     return grown
 
 
+def call_module(module: nn.Module, parameters: Mapping[str, Tensor], x: Tensor) -> Tensor:
+    """What a module with these parameters gives."""
+    found: Tensor = functional_call(module, dict(parameters), (x,))
+    return found
+
+
+def draw_features(network: Network, draws: Tensor) -> Network:
+    """The network, changed in place: its features are drawn from normal distributions.
+
+    Args:
+        network: has an extra network `SPREAD`, from what the backbone gives to a number for each feature, whose
+            softplus is the standard deviation.
+        draws: standard normal ``[S, q]``, of which a prediction is the mean.
+    """
+    network.draws = draws.to(network.classifier.bias)
+    return network
+
+
 def remove_extras(network: Network) -> Network:
-    """The network alone, which is all that predicts; changed in place where there are others beside it."""
-    network.extras = nn.ModuleDict()
+    """The network alone, changed in place where there are others beside it; it predicts by the means of features that
+    were drawn.
+    """
+    network.extras, network.draws, network.stays, network.generated = nn.ModuleDict(), None, (), False
     return network
 
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedwca.errors import UnknownComponent
 from fedwca.registry import Component, Registry, canonical_name
 
 if TYPE_CHECKING:
+    from fedwca.core.remote_files import Download
     from fedwca.data import FederatedDataset
     from fedwca.errors import DatasetMissing
 
@@ -32,6 +34,10 @@ class DatasetSource(Component):
     """MD5 of published files, by their path below the data set's folder."""
     counts: ClassVar[dict[str, int]] = {}
     """Images of each domain as published, or as used by the papers; empty: unknown."""
+    downloads: ClassVar[tuple[Download, ...]] = ()
+    """Where its files lie on the network, for `fedwca data get`; empty: it has to be got by hand."""
+    download_size: ClassVar[int] = 0
+    """Bytes of all that, about."""
     licence: ClassVar[str] = ""
     """What its makers allow."""
     source_url: ClassVar[str] = ""
@@ -151,10 +157,12 @@ class DatasetSource(Component):
         """The error for files that are not there: what is not, the layout looked for, and how to get them."""
         from fedwca.errors import DatasetMissing
 
+        root = f" --data {quote(str(self.folder))}" if self.root else ""
+        command = f"with `fedwca data get {self.name}{root}`, or from" if self.downloads else "from"
         return DatasetMissing(
             f"data set {self.name!r} is not complete in {self.folder}: {why}.\nLooked for:\n{self.layout}\n"
-            f"Get it from {self.source_url} ({self.licence}), or name another folder with --data PATH or the variable "
-            "FEDWCA_DATA."
+            f"Get it {command} {self.source_url} ({self.licence}), or name another folder with --data PATH or the "
+            "variable FEDWCA_DATA."
         )
 
     def compare(self, dataset: FederatedDataset) -> None:

@@ -31,15 +31,6 @@ Parts = list[tuple[Images, Integers]]
 """Images and labels of the training part and of the test part."""
 
 
-def download_command(folder: Path) -> str:
-    """A line for the shell that puts the three parts that torchvision knows into ``folder``."""
-    return (
-        f"python -c \"from torchvision.datasets import MNIST, SVHN, USPS; to = r'{folder}'; "
-        "[part(to, train, download=True) for part in (MNIST, USPS) for train in (True, False)]; "
-        "[SVHN(to, split, download=True) for split in ('train', 'test')]\""
-    )
-
-
 def read_raw_domain(folder: Path, domain: str) -> Archive | None:
     """One domain, training and test part in one, each image with the number of its part; None where there are no files.
 

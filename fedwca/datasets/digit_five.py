@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import NonNegativeInt, PositiveInt
 
+from fedwca.core.remote_files import Elsewhere, HubCopy, TorchvisionFiles
 from fedwca.datasets import DatasetSource, register
 
 if TYPE_CHECKING:
     from fedwca.data import FederatedDataset
     from fedwca.data.archives import Archive
     from fedwca.data.dataset import Integers
-    from fedwca.errors import DatasetMissing
 
 
 @register("digit_five")
@@ -38,6 +38,18 @@ class DigitFive(DatasetSource):
         "usps.bz2": "ec16c51db3855ca6c91edd34d0e9b197",
         "usps.t.bz2": "8ea070ee2aca1ac39742fdd1ef5ed118",
     }
+    downloads = (
+        TorchvisionFiles("MNIST"),
+        HubCopy(
+            *("Mike0307/MNIST-M", "f73924ff442ed85397d79215d04704a12af086ec"),
+            only="mnistm",
+            form="archive",
+        ),
+        TorchvisionFiles("SVHN"),
+        Elsewhere("synth", "https://github.com/VisionLearningGroup/VisionLearningGroup.github.io/tree/master/M3SDA"),
+        TorchvisionFiles("USPS"),
+    )
+    download_size = 430_000_000
     licence = "research use; SVHN non-commercial"
     source_url = "https://github.com/VisionLearningGroup/VisionLearningGroup.github.io/tree/master/M3SDA"
     layout = (
@@ -86,14 +98,6 @@ class DigitFive(DatasetSource):
         dataset = assemble_dataset(self.name, archives, self.classes).resized(size)
         self.compare(dataset)
         return dataset
-
-    def missing(self, why: str) -> DatasetMissing:
-        """As in the base, with the command that gets what torchvision knows."""
-        from fedwca.datasets._digit_five_raw import download_command
-        from fedwca.errors import DatasetMissing
-
-        command = download_command(self.folder / self.name)
-        return DatasetMissing(f"{super().missing(why)}\nMNIST, SVHN and USPS come with: {command}")
 
     def _drawn(self, archive: Archive, index: int) -> Archive:
         import numpy as np

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from fedwca.core.remote_files import HubCopy
 from fedwca.datasets import DatasetSource, register
 
 CLASSES = """
@@ -23,6 +24,8 @@ class OfficeHome(DatasetSource):
     domains = ("art", "clipart", "product", "real_world")
     classes = tuple(CLASSES.split())
     counts: ClassVar[dict[str, int]] = {"art": 2427, "clipart": 4365, "product": 4439, "real_world": 4357}
+    downloads = (HubCopy("flwrlabs/office-home", "d430d44779e929b335be368ab3456484e5de36bb", domain="domain"),)
+    download_size = 1_100_000_000
     stretch = True  # to squares, as in SHOT and its successors
     licence = "non-commercial research and education"
     source_url = "https://www.hemanthdv.org/officeHomeDataset.html"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-from fedwca.core.interfaces import Objective
+from fedwca.core.interfaces import Aggregator, Objective
 from fedwca.core.network import Network
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.compression import TopKCompressor
@@ -18,6 +18,7 @@ from fedwca.engine.input_moments import count_moments
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.randomness import fold_key, uniform
 from fedwca.errors import UsageError
+from fedwca.federated.extra_networks import changes_network
 from fedwca.federated.method import Method
 from fedwca.federated.server import compare_clients
 
@@ -36,10 +37,16 @@ def require_deployable(method: Method, rounds: int, network: Network) -> None:
             f"{where} its clients have labels and train the whole network, and a round of it takes two messages more "
             "(the mean to all clients, their answers back), which deployments do not send yet; `fedwca bench` plays it"
         )
+    require_sendable(method.aggregator, where)
     if method.adaptation is not None:
         raise UsageError(
             f"{where} adaptation {method.adaptation.name!r} works on images that clients predict, for which "
             "deployments have no step yet; `fedwca bench` plays it"
+        )
+    if beside := [part for part in method.trained if changes_network(part)]:
+        raise UsageError(
+            f"{where} objective {beside[0].name!r} trains networks beside the model, which deployments do not send "
+            "yet; `fedwca bench` plays it"
         )
     uploading = objectives_with_extras(method.objectives)
     if silent := [objective.name for objective in uploading if not objective.declares_uploads]:
@@ -65,6 +72,20 @@ def require_deployable(method: Method, rounds: int, network: Network) -> None:
             compare_clients(method.clusterer, models)
         except UsageError as error:
             raise UsageError(f"{where} clusterer {method.clusterer.name!r}: {error}") from None
+
+
+def require_sendable(aggregator: Aggregator, where: str) -> None:
+    """Refuse an aggregator whose clients would need messages or memory that deployments have not.
+
+    Raises:
+        UsageError: says which, after ``where``.
+    """
+    missing = {
+        "asks clients in round 0 already, for which there is no message yet": aggregator.from_start,
+        "has clients keep control variates, which nobody stores yet": aggregator.infers_gradients,
+    }
+    for what in (what for what, needed in missing.items() if needed):
+        raise UsageError(f"{where} aggregator {aggregator.name!r} {what}; `fedwca bench` plays it")
 
 
 def require_compressible(composition: Composition, network: Network) -> None:

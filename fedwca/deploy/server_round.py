@@ -26,6 +26,7 @@ from fedwca.federated.server import (
     offer_models,
     offer_source,
     pool_extras,
+    take_server_step,
 )
 from fedwca.federated.trusted_clients import TRUSTED, averaged_clients
 from fedwca.functional import member_distances
@@ -168,6 +169,7 @@ def close_session_round(
         weights = drop_single_means(context, state, weights)
         rows = context.composition.batch_norm.gather(weights, server.rows, bank, context.layout)
         rows = robust_means(rows, weights, bank, rules.robust)
+        rows = take_server_step(aggregator, server.rows, rows, weights, bank, context.layout.trained)
         shares = mix_shares(weights, state.shares)
     learned = next_state(aggregator, server.state, labels, uploads, present)
     learned = learned if trusted is None else {**learned, TRUSTED: trusted}

@@ -11,7 +11,7 @@ from torch import Tensor
 from fedwca.core.network import Network
 from fedwca.core.training_settings import Trains
 from fedwca.engine.dropout import dropout_masks
-from fedwca.engine.randomness import place_counters, uniform
+from fedwca.engine.randomness import normal, place_counters, uniform
 from fedwca.functional import strong_augment
 
 
@@ -68,12 +68,28 @@ class StepDraws:
         return weak_views(self.network, strong_augment(images, drawn), crops, self.step, positions, 2 * self.batch)
 
     def masks(self, positions: Tensor, strong: Tensor | None = None) -> list[Tensor]:
-        """Dropout masks ``[…, B, *shape]`` of plain and mixed images; behind them those of strong views, if any."""
+        """Dropout masks ``[…, B, *shape]`` of plain and mixed images; behind them those of strong views, if any. Where
+        features are drawn, the last are the standard normal numbers of their draw ``[…, B, q]``.
+        """
         if self.trains == "classifier":
             return []
-        drops = self.network.drops
-        plain = dropout_masks(drops, self.keys("dropout"), self.step, positions, 2 * self.batch)
+        plain = self._drawn("", positions, 2 * self.batch)
         if strong is None:
             return plain
-        more = dropout_masks(drops, self.keys("dropout strong"), self.step, strong, self.batch)
+        more = self._drawn(" strong", strong, self.batch)
         return [torch.cat(pair, positions.ndim - 1) for pair in zip(plain, more, strict=True)]
+
+    def _drawn(self, view: str, positions: Tensor, stride: int) -> list[Tensor]:
+        """Dropout masks, and the draws of features, of some places."""
+        network = self.network
+        found = dropout_masks(network.drops, self.keys(f"dropout{view}"), self.step, positions, stride)
+        if network.draws is not None:
+            places = place_counters(network.features, self.step, positions, stride)
+            found.append(normal(self.keys(f"features{view}"), places))
+        return found
+
+    def noise(self, positions: Tensor, count: int) -> Tensor | None:
+        """So many uniform numbers of each image ``[…, B, count]``; None of none."""
+        if not count:
+            return None
+        return uniform(self.keys("noise"), place_counters(count, self.step, positions, self.batch))

@@ -35,11 +35,17 @@ class BatchNormPolicy(StrEnum):
         return mix_rows(weights, rows)
 
     def gather(self, weights: Tensor, rows: Tensor, bank: Tensor, layout: Layout) -> Tensor:
-        """Next server rows: mixtures ``[C, R+K]`` of (previous rows ``[R, P]``, bank ``[K, P]``)."""
+        """Next server rows: mixtures ``[C, R+K]`` of (previous rows ``[R, P]``, bank ``[K, P]``); what stays with
+        clients is in rows as it was at first.
+        """
+        before = rows.shape[0]
         if self is BatchNormPolicy.POOLED:
-            return pool_statistics(weights, torch.cat([rows, bank]), layout)
-        kept = rows.shape[0]
-        return mix_rows(weights[:, kept:], bank) + mix_rows(weights[:, :kept], rows)
+            fresh = pool_statistics(weights, torch.cat([rows, bank]), layout)
+        else:
+            fresh = mix_rows(weights[:, before:], bank) + mix_rows(weights[:, :before], rows)
+        for own in layout.kept:
+            fresh[:, own] = rows[:1, own]
+        return fresh
 
     def apply(
         self,
@@ -49,7 +55,7 @@ class BatchNormPolicy(StrEnum):
         layout: Layout,
         recalibrate: Callable[[Tensor], None],
     ) -> Tensor:
-        """Mixed models as they are at their clients, changed in place.
+        """Mixed models as they are at their clients, changed in place: with what stays there.
 
         Args:
             models: ``[P]`` of one client, or ``[G, P]``.
@@ -62,6 +68,8 @@ class BatchNormPolicy(StrEnum):
             models[..., layout.trained :] = bank[clients, layout.trained :]
         elif self is BatchNormPolicy.RECALIBRATED:
             recalibrate(models)
+        for own in layout.kept:
+            models[..., own] = bank[clients, own]
         return models
 
 

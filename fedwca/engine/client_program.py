@@ -44,6 +44,11 @@ def adapts(objectives: Sequence[Objective]) -> bool:
     return any(objective.adapts for objective in objectives)
 
 
+def noise_numbers(objectives: Sequence[Objective]) -> int:
+    """Uniform numbers of each image that objectives read."""
+    return max((objective.noise for objective in objectives), default=0)
+
+
 def label_models(task: Task, labelled: bool) -> list[str]:
     """Models whose predictions `make_targets` needs, in order; a client that has labels asks no labeler."""
     read = () if labelled else task.labeler.models

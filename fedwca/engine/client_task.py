@@ -63,6 +63,8 @@ class Task:
     def rates(self) -> Mapping[str, float]:
         """Learning rates of extra networks by name, where they are not the base network's."""
         found = {} if self.adaptation is None else self.adaptation.rates()
+        for objective in self.objectives:
+            found |= objective.rates()
         return {name: rate * self.factor for name, rate in found.items()}
 
     @property
@@ -96,6 +98,19 @@ class Task:
             return [each] * self.training.epochs
         whole, rest = divmod(self.training.steps, each) if each else (0, 0)
         return [each] * whole + [rest] * (rest > 0)
+
+    def count_steps(self, images: int, least: int) -> int:
+        """Steps that change a model in a round, of a client with so many images.
+
+        Args:
+            images: that it has.
+            least: images that a step needs.
+        """
+        part = self.cut(images)
+        own = part.stop - part.start
+        passes = self.passes(own, least)
+        short = 0 < own % self.training.batch_size < least and self.training.steps is None  # counted, but not taken
+        return 0 if self.idle else sum(passes) - short * len(passes)
 
 
 def adaptation_lr(adaptation: Adaptation | None, training: Training, factor: float = 1.0) -> float:

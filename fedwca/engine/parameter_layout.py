@@ -48,6 +48,8 @@ class Layout:
     statistics: tuple[Slot, ...]
     shortcuts: tuple[str, ...] = ()
     """Prefixes of tensors beside the main path, which do not count as layers."""
+    stays: tuple[str, ...] = ()
+    """Parts that each client has of its own; they are in every row, and no mixture takes them along."""
 
     @classmethod
     def of(cls, network: Network) -> Layout:
@@ -68,7 +70,8 @@ class Layout:
             sorted(taken, key=lambda named: (named[0].startswith(EXTRAS), named[0].startswith(CLASSIFIER)))
         )
         statistics = place((n, b) for n, b in _statistics(network) if not n.startswith(left_out))
-        return cls(parameters, statistics, tuple(f"backbone.{name}." for name in network.backbone.shortcuts))
+        shortcuts = tuple(f"backbone.{name}." for name in network.backbone.shortcuts)
+        return cls(parameters, statistics, shortcuts, network.stays)
 
     @property
     def trained(self) -> int:
@@ -99,6 +102,17 @@ class Layout:
             begun = found.get(name)
             found[name] = slice(slot.start if begun is None else begun.start, slot.stop)
         return found
+
+    @property
+    def kept(self) -> list[slice]:
+        """Positions of the parts that stay with clients."""
+        return [own for name, own in self.parts.items() if name in self.stays]
+
+    @property
+    def sent(self) -> int:
+        """Values of a model that is sent: all but those that stay."""
+        stay: int = sum(own.stop - own.start for own in self.kept)
+        return self.width - stay
 
     def without_extras(self, rows: Tensor) -> Tensor:
         """Rows ``[..., P]`` as they are where there are no extra networks."""

@@ -81,6 +81,25 @@ def uniform(key: int | Tensor, counters: Tensor) -> Tensor:
     return random_integers(key, counters).double() * 2.0**-53
 
 
+def normal(key: int | Tensor, counters: Tensor) -> Tensor:
+    """Standard normal numbers, one for each counter.
+
+    Args:
+        key: 64-bit key, or int64 keys that broadcast against ``counters``.
+        counters: int64, any shape, at least 0.
+
+    Returns:
+        float64 in the shape of ``counters``, finite.
+
+    >>> [round(x, 4) for x in normal(fold_key([0]), torch.arange(3)).tolist()]
+    [0.3919, 0.5279, -0.2868]
+    """
+    # One digit less leaves room for a half, so that neither 0 nor 1 is met.
+    middles = ((random_integers(key, counters) >> 1).double() + 0.5) * 2.0**-52
+    found: Tensor = torch.special.ndtri(middles)
+    return found
+
+
 def keys_tensor(keys: Iterable[int], device: torch.device) -> Tensor:
     """Keys as a tensor, one for each of them ``[G]`` int64, for `uniform`."""
     return to_device([_signed(key) for key in keys], device)

@@ -41,6 +41,11 @@ def model_of(
     clients, labels = len(reopened.delivered), reopened.labels.tolist()
     if (client is None) == (cluster is None):
         raise UsageError("say whose model: --client K or --cluster C")
+    if reopened.network.generated:
+        raise UsageError(
+            f"method {reopened.unit.method!r} generates a model from each client's images, so there is none to hand "
+            "on; `fedwca join` makes one for a client's images"
+        )
     if client is not None:
         if not 0 <= client < clients:
             raise UsageError(f"--client {client}: this run has clients 0 to {clients - 1}")
@@ -59,7 +64,9 @@ def model_of(
 
 def describe(reopened: OpenedRun, network: Network, members: Sequence[int], holder: str) -> ModelDescription:
     """What is said of a network that some clients of a run hold, with its accuracy on all their test images."""
-    measured = recorded_accuracy(reopened, members) if _is_delivered(reopened, network, members) else None
+    # Where predictions of the run were means over draws, those of the model alone are others.
+    same = reopened.network.draws is None and _is_delivered(reopened, network, members)
+    measured = recorded_accuracy(reopened, members) if same else None
     notes = _notes(reopened, members, holder)
     if measured is None:
         try:
@@ -145,14 +152,21 @@ def _is_delivered(reopened: OpenedRun, network: Network, members: Sequence[int])
 
 def newcomer_note(reopened: OpenedRun, joined: JoinedClient, images: int) -> ModelDescription:
     """What is said of the model of a client that joined."""
-    choice = joined.choice
+    choice, more = joined.choice, _draws_note(reopened)
     how = f"Joined cluster {choice.cluster} (by {choice.by}) after training, with {images} images and no labels"
     return describe_model(
         reopened,
         joined.network,
         holder="a newcomer",
-        notes=(f"{how}; adapted to them, epochs: {joined.epochs}{_steps_note(joined)}.",),
+        notes=(f"{how}; adapted to them, epochs: {joined.epochs}{_steps_note(joined)}.", *more),
     )
+
+
+def _draws_note(reopened: OpenedRun) -> tuple[str, ...]:
+    draws = reopened.network.draws
+    if draws is None:
+        return ()
+    return (f"In the run, predictions were means over {len(draws)} draws of features; here they are of mean features.",)
 
 
 def _steps_note(joined: JoinedClient) -> str:
@@ -200,12 +214,14 @@ def input_side(model: Architecture) -> int:
 
 
 def _notes(reopened: OpenedRun, members: Sequence[int], holder: str) -> tuple[str, ...]:
+    notes = _draws_note(reopened)
     if not BatchNormPolicy(reopened.config.batch_norm).one_model and holder.startswith("cluster"):
         return (
+            *notes,
             f"BatchNorm statistics are those of the cluster's mean; clients of this run have their own "
             f"({reopened.config.batch_norm}), so a client's model is the better one to hand on.",
         )
-    return ()
+    return notes
 
 
 @torch.no_grad()

@@ -34,6 +34,12 @@ class Method:
     """The steps that clients without labels take on the images they predict, and that objectives with ``adapts`` train
     through; None: models predict as they are."""
 
+    @property
+    def trained(self) -> tuple[Adaptation | Objective, ...]:
+        """The parts that may put networks of their own beside the model, each once."""
+        own = () if self.adaptation is None else (self.adaptation,)
+        return tuple(dict.fromkeys((*own, *self.objectives, *self.finish)))
+
     def is_last_phase(self, round: int, rounds: int) -> bool:
         """Whether a round is the last phase: it takes the place of one more round."""
         return bool(self.finish) and round == rounds - 1

@@ -30,6 +30,7 @@ from fedwca.federated.server import (
     pool_extras,
     stack_by_client,
     stack_reports,
+    take_server_step,
 )
 from fedwca.federated.server import offer_source as offer_source  # `fedwca.round` forwards to it
 from fedwca.federated.simulated_uploads import SimulatedUpload, make_uploads
@@ -126,7 +127,7 @@ class OpenRound:
     def blend(self, work: ClientWork) -> Blend:
         """Where clients start, by what they find in their own images."""
         with work.clock("evidence"):
-            if self.round and not self.last_phase:
+            if (self.round or self.method.aggregator.from_start) and not self.last_phase:
                 return self.method.aggregator.blend(self.round, work)
             if self.last_phase or any(own is not None for own in work.labels):
                 return Blend(work.own)
@@ -167,6 +168,8 @@ def open_round(
         given = (method.pseudo_labeler, method.objectives, now, draws, shared, training.part(round), own)
         return Task(*given, method.adaptation, now.lr / training.lr)
 
+    if not round and method.aggregator.from_start:
+        server = replace(server, state=method.aggregator.initial_state(clients))
     trusted = server.state.get(TRUSTED)  # read by tasks when they are made, so also what is found below
     offer = offer_models(round, server, method.aggregator, clients, engine.layout.trained)
     members = [k for k, guest in enumerate(find_guests(engine.labels).tolist()) if not guest]
@@ -198,7 +201,8 @@ def close_round(turn: OpenRound, uploads: Sequence[SimulatedUpload]) -> tuple[Se
     labels, notes = assign_clusters(round, method, server.state, by_client, present, lambda: signatures, turn.keys)
     grouped = time.perf_counter()
     counted = averaged_clients(labels, present, turn.trusted)
-    gather = aggregator.gather(server.state, labels, engine.sizes, counted, len(server.rows))
+    known = {**server.state, **({"moved": measure_reach(turn)} if aggregator.infers_gradients else {})}
+    gather = aggregator.gather(known, labels, engine.sizes, counted, len(server.rows))
     rows, evidence = engine.gather(gather, server.rows), None
     if aggregator.asks and bool(turn.guests.any()):  # the fresh mean is judged before it is final
         evidence = gather_evidence(turn.task, aggregator, engine, labels, rows, present | turn.guests)
@@ -206,6 +210,7 @@ def close_round(turn: OpenRound, uploads: Sequence[SimulatedUpload]) -> tuple[Se
         if bool(heard.any()) and bool(guests.any()):
             gather = aggregator.regather(evidence.answers, gather, heard, guests)
             rows = engine.gather(gather, server.rows)
+    rows = take_server_step(aggregator, server.rows, rows, gather, engine.bank, engine.layout.trained)
     kept = {} if turn.trusted is None else {TRUSTED: turn.trusted}
     state = {**next_state(aggregator, server.state, labels, by_client, present), **kept}
     seconds = {"group": grouped - began, "mix": time.perf_counter() - grouped}
@@ -222,6 +227,16 @@ def close_round(turn: OpenRound, uploads: Sequence[SimulatedUpload]) -> tuple[Se
         signature=signatures.uploaded,
     )
     return Server(rows, state, server.source), outcome
+
+
+def measure_reach(turn: OpenRound) -> Tensor:
+    """How far plain SGD goes in a round by a gradient of length 1 ``[K]``, steps times rate; 0 of who is absent."""
+    reach = torch.zeros(len(turn.engine.images), dtype=torch.float64)
+    for client in turn.clients:
+        task = turn.task(client)
+        taken = task.count_steps(int(turn.engine.sizes[client]), turn.engine.layout.least_images)
+        reach[client] = taken * task.training.lr
+    return reach
 
 
 def expect_simulated(turn: OpenRound) -> ExpectedUpload:

@@ -34,7 +34,7 @@ class Server:
     """``[R, P]``; one row, the source model, before round 0."""
     state: State
     """What the aggregator remembers, and under ``collected.<objective>.<name>`` the extras that clients uploaded last
-    ``[K, …]``; empty before round 0."""
+    ``[K, …]``; before round 0 empty, or what `Aggregator.initial_state` says."""
     source: Tensor
     """``[P]``, the model everybody started from."""
 
@@ -60,11 +60,12 @@ def offer_models(round: int, server: Server, aggregator: Aggregator, clients: in
     Args:
         round: r, counted from 0.
         server: what the server holds.
-        aggregator: says what is sent after round 0.
+        aggregator: says what is sent after round 0, or from it on.
         clients: K.
         trained: trained parameters of a row, which come first.
     """
-    return aggregator.offer(server.state, round, server.rows[:, :trained]) if round else offer_source(clients)
+    asked = round or aggregator.from_start
+    return aggregator.offer(server.state, round, server.rows[:, :trained]) if asked else offer_source(clients)
 
 
 def pool_extras(objectives: Sequence[Objective], state: State) -> dict[str, Tensor]:
@@ -90,9 +91,9 @@ def expect_uploads(
     round: int, server: Server, aggregator: Aggregator, offer: Offer, extras: Mapping[str, Bounded]
 ) -> ExpectedUpload:
     """What is taken from each client beside its model; extras alone in a round from the source model."""
-    if not round:
+    if not round and not aggregator.from_start:
         return ExpectedUpload(extras=extras)
-    clusters = len(server.rows) if aggregator.grouping.clients_choose else 0
+    clusters = len(server.rows) if round and aggregator.grouping.clients_choose else 0
     return ExpectedUpload(aggregator.expected(round), offer.shared.shape[0], clusters, extras)
 
 
@@ -146,6 +147,26 @@ def compare_clients(clusterer: Clusterer | None, signatures: Signatures) -> tupl
     """
     compared = None if clusterer is None else clusterer.client_vectors(signatures)
     return (signatures.layer(1), "cosine") if compared is None else compared
+
+
+def take_server_step(
+    aggregator: Aggregator, rows: Tensor, mixed: Tensor, gather: Tensor, models: Tensor, trained: int
+) -> Tensor:
+    """The server's next rows ``[C, P]``: mixtures, or what the aggregator's own step makes of them.
+
+    Args:
+        aggregator: may have a step.
+        rows: previous ones ``[R, P]``.
+        mixed: mixtures of them and of the clients' models ``[C, P]``; changed in place.
+        gather: what they are mixtures by ``[C, R+K]``.
+        models: the clients' ``[K, P]``.
+        trained: trained parameters of a row, which come first.
+    """
+    if not aggregator.takes_step:
+        return mixed
+    given = (rows[:, :trained], mixed[:, :trained], gather[:, len(rows) :], models[:, :trained])
+    mixed[:, :trained] = aggregator.server_step(*given)
+    return mixed
 
 
 def stack_by_client(values: Mapping[int, Tensor], clients: int) -> Tensor:

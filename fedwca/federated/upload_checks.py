@@ -28,7 +28,7 @@ class Upload:
 class ExpectedUpload:
     """What the server takes from a client beside its model."""
 
-    reports: Mapping[str, Simplex] = field(default_factory=dict)
+    reports: Mapping[str, Simplex | Bounded] = field(default_factory=dict)
     shared: int = 0
     """Shared models that were sent: the length of a report that declares none."""
     clusters: int = 0
@@ -108,14 +108,16 @@ def extra_problem(value: Tensor, declared: Bounded | None, dtype: torch.dtype = 
     return f"has a vector of length {longest:.3g}; right is at most {declared.norm:.3g}"
 
 
-def report_problem(value: Tensor, declared: Simplex | None, shared: int) -> str:
-    """Why a reported vector does not fit its declaration; empty if it does.
+def report_problem(value: Tensor, declared: Simplex | Bounded | None, shared: int) -> str:
+    """Why a reported value does not fit its declaration; empty if it does.
 
     >>> report_problem(torch.tensor([0.5, 0.75]), Simplex(2), 0)
     '[0.5, 0.75] must sum to 1, not 1.25'
     """
     if declared is None:
         return "the aggregator declares no such report"
+    if isinstance(declared, Bounded):
+        return extra_problem(value, declared, value.dtype)
     size = shared if declared.size is None else declared.size
     if value.shape != (size,):
         return f"must have shape ({size},), not {tuple(value.shape)}"

@@ -87,6 +87,11 @@ def join(
             f"method {method.name!r} keeps every client's model apart, so there is none for a newcomer; a method with "
             "clusters, or fedavg, has one"
         )
+    if epochs and method.aggregator.holds:
+        raise UsageError(
+            f"clients of method {method.name!r} train with what they kept of earlier rounds, which a newcomer has not; "
+            "take --adapt 0"
+        )
     newcomer, alone = source_network(standing), _alone(images, predicts=adaptation is not None)
     engine = SequentialEngine(newcomer, [alone], standing.device, 1, standing.batch_norm, standing.precision)
     rows = server.rows.to(engine.device)
@@ -130,6 +135,13 @@ def check_newcomer_adapts(standing: TrainedFederation, adaptation: Adaptation | 
                 "to adapt by; take --adapt entropy, or let `fedwca export` give its model as it is"
             )
         return
+    if network.generated != adaptation.by_client:
+        raise UsageError(
+            f"method {method.name!r} generates each client's model, which no steps go with; leave --adapt out"
+            if network.generated
+            else f"adaptation {adaptation.name!r} generates a model, which method {method.name!r} has not trained; "
+            "take entropy"
+        )
     needed = adaptation.networks(network.classifier.out_features, network.features)
     trained = {name: parameter.shape for name, parameter in network.extras.named_parameters()}
     asked = {f"{name}.{n}": x.shape for name, made in needed.items() for n, x in made.named_parameters()}

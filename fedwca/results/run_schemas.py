@@ -92,6 +92,8 @@ class _Entry(_Mean):
 
 
 class _Timing(_Values):
+    setup_seconds: float
+    run_seconds: float
     methods: dict[str, float] = {}
 
 
@@ -99,7 +101,7 @@ class Summary(_Values):
     """``summary.json``: every method's results, and whether the run came to its end."""
 
     methods: dict[str, _Entry]
-    timing: _Timing = _Timing()
+    timing: _Timing
     complete: bool
 
 

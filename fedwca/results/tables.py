@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Any, Self
 
 from fedwca.core.printable import printable
@@ -46,6 +47,28 @@ class Table:
     notes: Sequence[str] = ()
     """Sentences under the table: what n is, what ± means."""
     heads: int = 1
+
+    def text(self) -> str:
+        """Columns under each other, for a terminal or a log; numbers end at the same place."""
+        lines = [list(map(printable, row)) for row in (self.columns, *self.rows)]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        sides = ["<"] * self.heads + [">"] * (len(widths) - self.heads)
+        shown = [
+            "  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(line, sides, widths, strict=True))
+            for line in lines
+        ]
+        rule = "  ".join("-" * width for width in widths)
+        return "\n".join([*([printable(self.title)] if self.title else []), shown[0], rule, *shown[1:], *self.notes])
+
+    def html(self) -> str:
+        """A plain ``<table>``, for notebooks."""
+        head = "".join(f"<th>{escape(printable(name))}</th>" for name in self.columns)
+        rows = "".join(
+            f"<tr>{''.join(f'<td>{escape(printable(cell))}</td>' for cell in row)}</tr>" for row in self.rows
+        )
+        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
+        caption = f"<caption>{escape(printable(self.title))}</caption>" if self.title else ""
+        return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{notes}"
 
     def markdown(self) -> str:
         """A pipe table with its title above, where it has one, and its notes below."""

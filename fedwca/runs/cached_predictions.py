@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -9,6 +11,7 @@ import torch
 from fedwca.core.messages import Predictions
 from fedwca.engine.cpu_cores import limit_to_one_thread
 from fedwca.engine.sequential.replica import Replica
+from fedwca.errors import FedwcaError
 from fedwca.results.pictures.models import Models
 from fedwca.results.read_run import special_domain
 from fedwca.runs.open_run import open_run
@@ -56,3 +59,22 @@ def predict_for_pictures(run: Path, method: str | None = None, source_model: int
         before=[p.features.cpu().numpy() for p in before],
         after=[p.features.cpu().numpy() for p in after],
     )
+
+
+def predictions_when_asked(run: Path, method: str | None, trial: tuple[int, int]) -> Callable[[], Models]:
+    """What gives the models of a run's pictures; opened when first asked for, and once, refused or not."""
+
+    @cache
+    def opened() -> Models | FedwcaError:
+        try:
+            return predict_for_pictures(run, method, *trial)
+        except FedwcaError as error:
+            return error
+
+    def models() -> Models:
+        found = opened()
+        if isinstance(found, FedwcaError):
+            raise found
+        return found
+
+    return models

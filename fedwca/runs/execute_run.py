@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-from fedwca.config.run_config import RunConfig
 from fedwca.engine.memory import MeasuredMemory
 from fedwca.engine.precision import matmul_precision
 from fedwca.errors import FedwcaError
-from fedwca.results.read_run import special_domain
-from fedwca.results.run_schemas import read_records
-from fedwca.results.table_rows import Row
 from fedwca.results.write_run import to_plain
+from fedwca.runs.finished_run import FinishedRun
 from fedwca.runs.how_to_continue import say_how_to_continue
 from fedwca.runs.log_to import log_records
 from fedwca.runs.memory_estimate import memory_record
@@ -70,27 +64,3 @@ def execute_run(run: PreparedRun, reporter: RunReporter) -> FinishedRun:
         reporter.interrupted(sum(record["round"] >= 0 for record in folder.records()), folder.path)
         raise
     return FinishedRun(config, splits.dataset.name, table, summary, folder.path)
-
-
-@dataclass(frozen=True, repr=False)
-class FinishedRun:
-    """A run that has ended."""
-
-    config: RunConfig
-    dataset: str
-    """Name of the data set."""
-    table: list[Row]
-    """A row per method, the composed one last."""
-    summary: dict[str, Any]
-    """What ``summary.json`` holds."""
-    path: Path
-    """The run folder."""
-
-    def records(self) -> list[dict[str, Any]]:
-        """What was written down of each round: the lines of ``rounds.jsonl``."""
-        return read_records(self.path)
-
-    def __repr__(self) -> str:
-        found = ", ".join(f"{row.label} {row.mean:.1f} %" for row in self.table)
-        special = special_domain(self.config.model_dump())
-        return f"<FinishedRun {str(self.path)!r}: {self.dataset}, {special}: {found}>"

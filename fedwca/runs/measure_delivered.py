@@ -15,8 +15,8 @@ from fedwca.engine.interface import Engine
 from fedwca.engine.test_time_adaptation import AdaptedModel
 from fedwca.federated.method import Method
 
-AT_ONCE = 32
-"""Clients whose adapted models are there at a time."""
+AT_ONCE = {False: 32, True: 4}
+"""Clients whose adapted models are there at a time, by whether networks a hundred times as large generate them."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,9 @@ def measure_delivered(
     if method.adaptation is None or lr is None:
         return DeliveredAccuracy(plain)
     found = DeliveredAccuracy([], plain)
-    for first in range(0, len(metrics), AT_ONCE):
-        some = range(first, min(first + AT_ONCE, len(metrics)))
+    at_once = AT_ONCE[method.adaptation.by_client]
+    for first in range(0, len(metrics), at_once):
+        some = range(first, min(first + at_once, len(metrics)))
         for client, own in zip(some, engine.adapt(method.adaptation, lr, weights, rows, some), strict=True):
             found.accuracy.append(metrics.accuracy(client, own.classes))
             found.steps.append(own.steps)

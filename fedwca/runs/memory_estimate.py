@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -9,9 +10,12 @@ from typing import Any
 import torch
 
 from fedwca.config.run_config import RunConfig
+from fedwca.core.network import Network
 from fedwca.data.partition import Federation
 from fedwca.engine.memory import MemoryEstimate, estimate_memory, human_size
+from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import UsageError
+from fedwca.federated.extra_networks import grow_network
 from fedwca.federated.method import Method
 from fedwca.runs.clients_at_once import clients_at_once, footprint, trials_at_once
 from fedwca.runs.load_data import architecture, build_network
@@ -25,10 +29,13 @@ def estimate_run(
     The server keeps a row a client where a method keeps every client alone, else one a target domain.
     """
     model = architecture(config)
-    network = build_network(config, classes, pretrained=False)
+    plain = build_network(config, classes, pretrained=False)
+    network = max(
+        [plain, *(shape_network(plain, method) for method, _ in methods)], key=lambda one: Layout.of(one).width
+    )
     domains = len(set(federation.metrics.domains))
-    groupings = [method.aggregator.grouping for method, rounds in methods if rounds]
-    rows = max((grouping.rows(len(federation), domains) for grouping in groupings), default=domains)
+    aggregators = [method.aggregator for method, rounds in methods if rounds]
+    rows = max((aggregator.count_rows(len(federation), domains) for aggregator in aggregators), default=domains)
     workers = clients_at_once(config, network, federation.clients)
     sizes = [len(client.train) + len(client.test) for client in federation.everybody]
     # A step holds its images, and up to as many that are mixed with others.
@@ -39,6 +46,12 @@ def estimate_run(
         workers = len(federation)
     alone_need = estimate_memory(footprint(config, network), sizes, model.stored, rows, step, chunk, workers)
     return alone_need.times(trials)
+
+
+def shape_network(network: Network, method: Method) -> Network:
+    """A network with what a method puts beside it, in shapes alone; what generates a model is a hundred times it."""
+    with torch.device("meta"):
+        return grow_network(copy.deepcopy(network).to("meta"), method.trained, 0)
 
 
 SMALLER = {

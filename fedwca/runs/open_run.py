@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,13 +18,14 @@ from fedwca.config.component_registries import registry_of
 from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import RunConfig, restore_config
 from fedwca.core.adaptation import Adaptation
+from fedwca.core.interfaces import Objective
 from fedwca.core.network import Architecture, Network
 from fedwca.data.dataset import FederatedDataset
 from fedwca.data.partition import ClientImages, Federation
 from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.interface import Engine
 from fedwca.engine.parameter_layout import Layout
-from fedwca.errors import CheckpointError, FedwcaError, UsageError
+from fedwca.errors import CheckpointError, FedwcaError, InvalidConfig, UnknownComponent, UsageError
 from fedwca.federated.extra_networks import grow_network
 from fedwca.federated.method import Method
 from fedwca.federated.server import Server
@@ -218,7 +220,7 @@ def open_run(
     classes = tuple(about.get("classes", ())) or load_same_images(config, about, path)[0].classes
     built = architecture(config)
     network = build_network(config, len(classes), pretrained=False)
-    network = grow_network(network, _adaptation(about["methods"][unit.method]), config.seed)
+    network = grow_network(network, _trained_parts(about["methods"][unit.method]), config.seed)
     layout = Layout.of(network)
     layout.write(network, tensors["source"])
     extra = {name.removeprefix("network."): t for name, t in tensors.items() if name.startswith("network.")}
@@ -233,11 +235,18 @@ def open_run(
     return opened
 
 
-def _adaptation(about: Mapping[str, Any]) -> Adaptation | None:
-    """The adaptation among a method's components, as a run says them; None where it has none."""
-    found = (part for part in about["components"] if part["kind"] == "adaptation")
-    part = next(found, None)
-    return part and registry_of("adaptation").build({key: value for key, value in part.items() if key != "kind"})
+def _trained_parts(about: Mapping[str, Any]) -> list[Adaptation | Objective]:
+    """Adaptation and objectives among a method's components, as a run says them; `Method.trained` without composing."""
+    found: list[Adaptation | Objective] = []
+    for part in about["components"]:
+        if part["kind"] == "adaptation":
+            found.append(registry_of("adaptation").build({key: value for key, value in part.items() if key != "kind"}))
+        elif part["kind"] == "objective":
+            # One that is not installed any more trained nothing beside the model, or the model does not fit, which is
+            # said where it is read.
+            with suppress(UnknownComponent, InvalidConfig):
+                found.append(registry_of("objective").build({k: value for k, value in part.items() if k != "kind"}))
+    return found
 
 
 def _unit(path: Path, names: list[str], config: RunConfig, method: str | None, source_model: int, trial: int) -> Unit:

@@ -12,7 +12,7 @@ from fedwca.errors import UsageError
 from fedwca.results.comparison import Comparison
 from fedwca.results.find_runs import find_run
 from fedwca.runs.compare import run_comparison
-from fedwca.runs.execute_run import FinishedRun
+from fedwca.runs.finished_run import FinishedRun
 from fedwca.runs.reporter import SILENT, RunReporter
 from fedwca.runs.resume_run import resume_run
 from fedwca.runs.run_request import RunRequest

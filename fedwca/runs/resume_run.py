@@ -14,7 +14,8 @@ from fedwca.results.read_run import Run, data_name, read_run
 from fedwca.results.run_schemas import is_set_up, read_configuration
 from fedwca.results.write_run import RunFolder
 from fedwca.runs.choose_device import resolve_device
-from fedwca.runs.execute_run import FinishedRun, execute_run
+from fedwca.runs.execute_run import execute_run
+from fedwca.runs.finished_run import FinishedRun
 from fedwca.runs.log_to import build_loggers
 from fedwca.runs.prepare_run import OpenRunFolder, kind_of_device, prepare_run
 from fedwca.runs.reporter import SILENT, RunReporter

@@ -15,7 +15,7 @@ from fedwca.data.metrics import mean
 from fedwca.data.partition import Federation
 from fedwca.engine.interface import Engine, TrialsInTurn
 from fedwca.engine.randomness import Keys, fold_key
-from fedwca.federated.extra_networks import grow_network
+from fedwca.federated.extra_networks import changes_network, grow_network
 from fedwca.federated.method import Method
 from fedwca.federated.round import init_server
 from fedwca.federated.source_model import TrainedSource
@@ -26,6 +26,7 @@ from fedwca.runs.measure_newcomers import Newcomers
 from fedwca.runs.reporter import NO_PROGRESS, Progress
 from fedwca.runs.round_warnings import WarnOnce
 from fedwca.runs.run_rounds import Trial, measure_start, run_rounds
+from fedwca.runs.select_engine import config_of_method
 from fedwca.runs.split_trials import TrialSplits
 from fedwca.runs.work_schedule import Schedule
 
@@ -60,24 +61,25 @@ class _Bench:
             units = {i: unit for i, at in enumerate(here) if (unit := Unit(*at, method.name)) in self.mine}
             if not units:
                 continue
-            own = method.adaptation if method.adaptation is not None and method.adaptation.networks(2, 2) else None
+            own = [part for part in method.trained if changes_network(part)]
             if engines is None or own != beside:
                 engines, trials, beside = None, [], own  # what was there goes before others are made
                 grown = [(self.grow(index, method), dealt) for (index, _), dealt in zip(here, drawn, strict=True)]
-                engines = self.share.engines(self.config, [(network, dealt.clients) for network, dealt in grown])
-                trials = [self.trial(*at, *both) for at, both in zip(here, grown, strict=True)]
+                config = config_of_method(self.config, method)
+                engines = self.share.engines(config, [(network, dealt.clients) for network, dealt in grown])
+                trials = [self.trial(config, *at, *both) for at, both in zip(here, grown, strict=True)]
             yield from self.run_method(method, rounds, units, engines, trials)
 
-    def trial(self, index: int, trial: int, network: Network, dealt: Federation) -> Trial:
+    def trial(self, config: RunConfig, index: int, trial: int, network: Network, dealt: Federation) -> Trial:
         """What belongs to a federation besides its engine."""
         name = f"source model {index}, trial {trial}: " if len(self.federations) > 1 else ""
-        newcomers = Newcomers.of(self.config, network, dealt.newcomers)
+        newcomers = Newcomers.of(config, network, dealt.newcomers)
         return Trial(dealt.metrics, Keys(self.config.seed + index, trial), name, newcomers)
 
     def grow(self, index: int, method: Method, start: Network | None = None) -> Network:
         """A source model, or what stands in for it, with the networks that a method trains beside it."""
         network = self.models[index].network if start is None else start
-        return grow_network(network, method.adaptation, self.config.seed + index)
+        return grow_network(network, method.trained, self.config.seed + index)
 
     def start_of(self, method: Method, label: str, unit: Unit, engine: Engine, trial: Trial) -> TrainedSource:
         """The model that a method starts from: the run's, or one that it trains itself; ``label`` says which run."""

@@ -10,12 +10,19 @@ from fedwca.data.partition import ClientImages
 from fedwca.engine.interface import Engine, TrialsInTurn
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedEngine, StackedTrials, can_share_step
+from fedwca.federated.method import Method
 from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.clients_at_once import clients_at_once
 from fedwca.runs.engine_names import engine_name, named_kernels
 
 ENGINES: dict[str, type[SequentialEngine] | type[StackedEngine]] = {"loop": SequentialEngine, "stacked": StackedEngine}
 """Engines by the name that `RunConfig.engine` gives them."""
+
+
+def config_of_method(config: RunConfig, method: Method) -> RunConfig:
+    """The configuration that a method's engines are chosen by: the loop, where it works client by client."""
+    alone = method.adaptation is not None and method.adaptation.by_client
+    return config.model_copy(update={"engine": "loop", "kernels": "auto"}) if alone else config
 
 
 def choose_engine(config: RunConfig, network: Network, clients: Sequence[ClientImages]) -> Engine:

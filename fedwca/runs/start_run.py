@@ -10,7 +10,8 @@ from fedwca.results.checkpoints import RetentionPolicy
 from fedwca.results.run_schemas import is_set_up, read_configuration
 from fedwca.results.write_run import RunFolder, to_plain
 from fedwca.runs.choose_device import resolve_device
-from fedwca.runs.execute_run import FinishedRun, execute_run
+from fedwca.runs.execute_run import execute_run
+from fedwca.runs.finished_run import FinishedRun
 from fedwca.runs.load_data import load
 from fedwca.runs.log_to import build_loggers
 from fedwca.runs.prepare_run import OpenRunFolder, describe_request, prepare_run

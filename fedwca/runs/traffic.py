@@ -19,9 +19,10 @@ def bytes_down(outcome: Outcome, method: Method, engine: Engine, first: bool) ->
     if method.aggregator.travels or first:
         frozen = first and not engine.network.whole
         classifier = sum(p.numel() for p in engine.network.classifier.parameters()) if frozen else 0
-        values = outcome.offer.models * engine.layout.width + classifier
+        known = 0 if first else method.aggregator.holds  # from earlier rounds
+        values = (outcome.offer.models - known) * engine.layout.sent + classifier
     values += count_values(outcome.shared)
-    judged = 0 if outcome.evidence is None else len(outcome.evidence.asked) * engine.layout.width
+    judged = 0 if outcome.evidence is None else len(outcome.evidence.asked) * engine.layout.sent
     return engine.bank.element_size() * (len(outcome.uploads) * values + judged)
 
 
@@ -32,7 +33,7 @@ def bytes_up(outcome: Outcome, method: Method, engine: Engine) -> int:
     one = next(iter(outcome.uploads.values()))
     values = count_values(one.extras) + outcome.signature
     if method.aggregator.travels:
-        values += engine.layout.width + count_values(one.report)
+        values += engine.layout.sent + count_values(one.report)
     said = 0 if outcome.evidence is None else len(outcome.evidence.asked) * outcome.evidence.values
     return engine.bank.element_size() * (len(outcome.uploads) * values + said)
 

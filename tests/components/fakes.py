@@ -102,7 +102,8 @@ def play(aggregator: Aggregator, given: Tensor, seed: int = 0, order: Tensor | N
     if order is not None:
         given, sizes = given[order], sizes[order]
     labels, present = labels_for(aggregator, given), torch.ones(k, dtype=torch.bool)
-    gathers = [aggregator.gather({}, labels, sizes, present, 1)]
+    moved = {"moved": torch.full((k,), 0.5, dtype=torch.float64)} if aggregator.infers_gradients else {}
+    gathers = [aggregator.gather(moved, labels, sizes, present, 1)]
     rows = gathers[0] @ torch.cat([source, first])
     state = aggregator.learn({}, labels, {}, present)
     offer = aggregator.offer(state, 1, rows)
@@ -110,7 +111,7 @@ def play(aggregator: Aggregator, given: Tensor, seed: int = 0, order: Tensor | N
     view = FakeView(tables, mixtures @ rows, offer.personal.shape[1])
     blend = aggregator.blend(1, view)
     chosen = labels if blend.labels is None else blend.labels
-    gathers.append(aggregator.gather(state, chosen, sizes, present, len(rows)))
+    gathers.append(aggregator.gather({**state, **moved}, chosen, sizes, present, len(rows)))
     after = gathers[1] @ torch.cat([rows, second])
     later = aggregator.learn(state, chosen, blend.report, present)
     return Case(aggregator, chosen, gathers, [rows, after], offer, view, blend, [state, later])

@@ -17,7 +17,8 @@ every = pytest.mark.parametrize("adaptation", [adaptations.build(name) for name 
 
 def networks(adaptation: Adaptation) -> dict[str, nn.Module]:
     torch.manual_seed(0)
-    return {name: module.double() for name, module in adaptation.networks(3, 8).items()}
+    made = {**adaptation.networks(3, 8), **adaptation.generators({"weight": (3, 8), "bias": (3,)}, (1, 8))}
+    return {name: module.double() for name, module in made.items()}
 
 
 def logits(n: int = 6) -> Tensor:
@@ -42,6 +43,21 @@ def test_it_names_rates_of_its_own_networks_alone(adaptation: Adaptation) -> Non
     made = networks(adaptation)
     assert set(adaptation.rates()) <= set(made)
     assert not [name for module in made.values() for name, _ in module.named_buffers()]
+
+
+@every
+def test_one_that_is_by_client_generates_all_parameters(adaptation: Adaptation) -> None:
+    if not adaptation.by_client:
+        with pytest.raises(NotImplementedError):
+            adaptation.generate({}, torch.zeros(1, 1, 8, 8))
+        return
+    images = torch.rand(5, 1, 8, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    made = networks(adaptation)
+    found = adaptation.generate(made, images)
+    assert found.shape == (3 * 8 + 3,)
+    # In any order, for it is made of a mean; and of other images another one.
+    torch.testing.assert_close(adaptation.generate(made, images.flip(0)), found)
+    assert not torch.equal(adaptation.generate(made, images[:3]), found)
 
 
 def test_the_losses_are_their_equations() -> None:

@@ -13,6 +13,7 @@ from fedwca.core.interfaces import Objective
 from fedwca.core.messages import Batch, Predictions, Targets
 from fedwca.objectives import objectives
 from fedwca.objectives.adapted import AdaptedCrossEntropy
+from fedwca.objectives.control import Control
 from fedwca.objectives.cross_entropy import CrossEntropy
 from fedwca.objectives.prototype_contrastive import PrototypeContrastive
 from fedwca.objectives.self_training import SelfTraining
@@ -68,6 +69,13 @@ def test_cross_entropy_is_over_labelled_samples_only() -> None:
     assert both == pytest.approx(-math.log(0.75) - math.log(0.25))
 
 
+def test_the_control_term_adds_the_difference_of_controls_to_the_gradient() -> None:
+    own = torch.tensor([1.0, -2.0], requires_grad=True)
+    controls = {"control": torch.tensor([3.0, 1.0]), "own_control": torch.tensor([1.0, 1.5])}
+    value = Control().penalty(own, controls)
+    assert (float(value), torch.autograd.grad(value, own)[0].tolist()) == (3.0, [2.0, -0.5])
+
+
 def test_cross_entropy_after_a_step_and_the_divergence_before_it() -> None:
     # -log 0.9 after the step; before it KL((3/4, 1/4) || (1/2, 1/2)) = log 2 - H(3/4), the other way log 2/sqrt(3).
     start, before = logits_of([0.5, 0.5]), logits_of([0.75, 0.25])
@@ -115,6 +123,13 @@ def test_a_finite_number_with_gradients_even_where_nothing_is_labelled(objective
     assert logits.grad is not None
     assert bool(torch.isfinite(loss))
     assert bool(torch.isfinite(logits.grad).all())
+
+
+@every
+def test_it_names_rates_and_what_stays_of_its_own_networks_alone(objective: Objective) -> None:
+    made = objective.networks(3, 8)
+    assert {*objective.rates(), *objective.stays} <= set(made)
+    assert not [name for module in made.values() for name, _ in module.named_buffers()]
 
 
 def test_self_training_by_hand() -> None:

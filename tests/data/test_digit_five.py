@@ -171,7 +171,7 @@ def test_digit_five_mixes_formats_and_draws_by_seed(tmp_path: Path, monkeypatch:
 
 def test_a_missing_part_comes_with_a_command(tmp_path: Path) -> None:
     write_npz(tmp_path / "digit_five" / "mnist.npz")
-    with pytest.raises(DatasetMissing, match=r"there is no mnistm(.|\n)*python -c .*SVHN.*download=True"):
+    with pytest.raises(DatasetMissing, match=r"there is no mnistm(.|\n)*fedwca data get digit_five"):
         datasets.build({"name": "digit_five", "root": tmp_path}).load()
 
 

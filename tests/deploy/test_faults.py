@@ -292,7 +292,11 @@ def test_one_clients_model_is_not_handed_on(federation: Build, caplog: pytest.Lo
 
 @pytest.mark.parametrize(
     ("aggregator", "sentence"),
-    [("local", "no model is sent after the source model")],
+    [
+        ("local", "no model is sent after the source model"),
+        ("afl", "aggregator 'afl' asks clients in round 0 already"),
+        ("scaffold", "aggregator 'scaffold' has clients keep control variates"),
+    ],
 )
 def test_what_cannot_be_deployed_says_why(federation: Build, aggregator: str, sentence: str) -> None:
     with pytest.raises(UsageError, match=sentence):

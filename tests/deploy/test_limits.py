@@ -26,6 +26,7 @@ Build = Callable[..., Federation]
         ("fedavg", {"robust": "median", "clients": 2}, "robust=median acts on means of 3 clients or more; there are 2"),
         ("fedavg", {"norm_bound": 3.0, "clients": 2}, "norm_bound compares .* which takes 3 clients; there are 2"),
         ("ladd", {"robust": "trimmed"}, "replaces means of clusters, and aggregator 'ladd' makes others"),
+        ("fedgma", {"robust": "median"}, "replaces means of clusters, and aggregator 'fedgma' makes others"),
     ],
 )
 def test_a_defence_that_would_do_nothing_is_refused(

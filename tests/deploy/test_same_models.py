@@ -15,13 +15,14 @@ from fedwca.objectives.proximal import Proximal
 
 from .conftest import Federation, delivered
 
+ELSEWHERE = ("wca", "fedavg", "afl", "scaffold")  # the last two ask for what deployments do not do
 CASES = [
     ("wca", 3),
     ("wca:ta=1,tb=1", 3),
     ("revised_wca:u=2,ta=1,tb=1", 4),
     ("fedavg", 2),
     ("one_hot:weighting=samples", 2),
-    *((name, 2) for name in aggregators.names() if aggregators.get(name).travels and name not in ("wca", "fedavg")),
+    *((name, 2) for name in aggregators.names() if aggregators.get(name).travels and name not in ELSEWHERE),
 ]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from fedwca.config.run_config import RunConfig
 from fedwca.runs.write_summary import draw_picture
 
 
@@ -19,7 +20,7 @@ def test_a_picture_that_fails_costs_a_warning(
         raise error
 
     monkeypatch.setattr("fedwca.runs.write_summary.overview", fail)
-    config = SimpleNamespace(source="a", clients=1, rounds=1, seed=0)
+    config = RunConfig(source="a", clients=1, rounds=1)
     dataset = SimpleNamespace(name="shades")
     run: Any = SimpleNamespace(
         plan=SimpleNamespace(config=config, named="source", domain="a"),

@@ -46,7 +46,9 @@ def plugin() -> Iterator[str]:
 
 def well(*words: str) -> Run:
     run = call(*words)
-    assert (run.code, run.err) == (0, ""), run
+    # The source model of so few images is seldom sure of anything, and that is said.
+    said = [line for line in run.err.splitlines() if "the source model says little about" not in line]
+    assert (run.code, said) == (0, []), run
     return run
 
 

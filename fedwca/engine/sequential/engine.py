@@ -20,6 +20,7 @@ from fedwca.engine.device_copy import synchronize
 from fedwca.engine.interface import RoundWork
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.precision import Precision, check_precision
+from fedwca.engine.sequential.generated_model import generated_predictions
 from fedwca.engine.sequential.images_to_adapt import ImagesToAdapt
 from fedwca.engine.sequential.replica import Replica
 from fedwca.engine.sequential.worker import ClientWorker
@@ -158,6 +159,8 @@ class SequentialEngine:
             replica = self._replicas.get()
             try:
                 row = self._model(client, weights, rows, replica)
+                if adaptation.by_client:
+                    return generated_predictions(replica, adaptation, self._test[client], row)
                 (found,) = adapt_models(ImagesToAdapt(replica, self._test[client]), row[None], adaptation, lr)
                 return found
             finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from fedwca.core.adaptation import Adaptation, ExtraNetworks
 from fedwca.core.messages import Predictions
-from fedwca.core.network import Network
+from fedwca.core.network import Network, call_module
 from fedwca.core.training_settings import Trains
 from fedwca.engine.client_task import Training
 from fedwca.engine.differentiable_step import normalize_weight, step_parameters
@@ -35,12 +35,17 @@ class _Forward(nn.Module):
             return self.network(x, masks)  # type: ignore[no-any-return]
         with compute_precision(self.precision, phase, x.device):
             features = self.network.extract(x, masks)
-        classifier = self.network.classifier
+        classifier: Any = self.network.classifier
         if twice and is_parametrized(classifier, "weight"):
             stored: Any = classifier.get_submodule("parametrizations.weight")
-            weight = normalize_weight(stored.original0, stored.original1)
-            return torch.nn.functional.linear(features, weight, classifier.bias), features
-        return classifier(features), features
+            weight, bias = normalize_weight(stored.original0, stored.original1), classifier.bias
+            return self.network.classify(features, lambda z: torch.nn.functional.linear(z, weight, bias), masks)
+        return self.network.classify(features, classifier, masks)
+
+
+def _freeze(module: nn.Module) -> Callable[[Tensor], Tensor]:
+    """A module whose parameters, as they are when it is called, count as constants."""
+    return lambda x: call_module(module, {name: own.detach() for name, own in module.named_parameters()}, x)
 
 
 class Replica:
@@ -70,6 +75,8 @@ class Replica:
         }
         self._parts: dict[str | None, set[int]] = {None: set(base), **{name: set(some) for name, some in own.items()}}
         self.extras: ExtraNetworks = dict(self.network.extras.items())
+        self.frozen: ExtraNetworks = {name: _freeze(module) for name, module in self.network.extras.items()}
+        """The same, giving no gradient to their parameters."""
         self._buffers: list[tuple[nn.Module, str, int]] = [
             (owners[slot.name.rpartition(".")[0]], slot.name.rpartition(".")[2], index)
             for index, slot in enumerate(layout.statistics)
@@ -179,10 +186,18 @@ class Replica:
         for norm, momentum in zip(norms, before, strict=True):
             norm.momentum = momentum
 
-    def begin(self, trains: Trains = "all") -> None:
-        """Fresh momentum and training mode: the start of a client's round."""
+    def begin(self, trains: Trains = "all", extras: bool = True) -> None:
+        """Fresh momentum and training mode: the start of a client's round; ``extras``: whether they are trained."""
         self.prepare_training(trains)
         self.momentum.zero_()
+        for i, parameter in enumerate(self._leaves):
+            parameter.requires_grad_(parameter.requires_grad and (extras or i in self._parts[None]))
+
+    def train_extras(self) -> dict[str, list[Tensor]]:
+        """The bound row's parameters of each extra network, which alone are differentiated."""
+        for i, parameter in enumerate(self._leaves):
+            parameter.requires_grad_(i not in self._parts[None])
+        return {name: [self._leaves[i] for i in sorted(self._parts[name])] for name in self.layout.extras}
 
     def prepare_training(self, trains: Trains) -> None:
         """Training mode for a part of the model; where that is the classifier, all else is as in prediction."""

@@ -9,11 +9,12 @@ from itertools import islice
 import torch
 from torch import Tensor
 
-from fedwca.core.messages import Batch, Blend, Predictions, Targets
+from fedwca.core.messages import Batch, Blend, Latent, Predictions, Targets
 from fedwca.engine import client_program as program
 from fedwca.engine.augmentation import StepDraws, pick_images
 from fedwca.engine.client_task import ORDER, EpochContext, SentModels, Task
 from fedwca.engine.randomness import permutation, uniform
+from fedwca.engine.sequential.generated_model import generate_model, train_generators
 from fedwca.engine.sequential.replica import Replica
 from fedwca.engine.timing import Clock
 from fedwca.functional import alignment, soft_neighborhood_density
@@ -150,9 +151,14 @@ class ClientWorker(Clock):
             self.replica.recalibrate(self.images)
             self.lap("train", started)
             return [context.targets]
-        step = 0
+        step, adaptation = 0, task.adaptation
         self.replica.bind(row)
-        self.replica.begin(training.trains)
+        begun = None
+        if adaptation is not None and adaptation.by_client:
+            with torch.no_grad():
+                begun = generate_model(self.replica, adaptation, self.images)
+                row[self.replica.layout.base] = begun
+        self.replica.begin(training.trains, extras=begun is None)
         count, least = len(self.images), self.replica.layout.least_images
         part = task.cut(count)
         for epoch, steps in enumerate(task.passes(part.stop - part.start, least)):
@@ -169,6 +175,8 @@ class ClientWorker(Clock):
                 if len(here) >= least:
                     self._step(here, mixing.nonzero()[:, 0].to(here.device), context, step)
                 step += 1
+        if begun is not None and adaptation is not None:
+            train_generators(self.replica, adaptation, self.images, begun, task.rates)
         self.lap("train", started)
         return [context.targets]
 
@@ -214,9 +222,11 @@ class ClientWorker(Clock):
             assert adaptation is not None
             after = self.replica.forward_adapted(plain, x, masks, adaptation, self.task.inner_lr)
             adapted = after[: len(here)].index_copy(0, places, after[len(here) : ends[1]])
+        shown, latent = self.replica.network.split_latent(features if len(inputs) == 1 else features[: len(here)])
+        noise = draws.noise(everyone, program.noise_numbers(objectives))
         batch = Batch(
             plain,
-            features if len(inputs) == 1 else features[: len(here)],
+            shown,
             plain if not len(places) else plain.index_copy(0, places, blended),
             targets.labels.index_select(0, here),
             targets.weights.index_select(0, here).to(plain.dtype),
@@ -225,6 +235,10 @@ class ClientWorker(Clock):
             context.observed,
             context.shared,
             adapted,
+            latent and Latent(*latent),
+            self.replica.extras,
+            self.replica.frozen,
+            None if noise is None else noise.to(plain.dtype),
         )
         loss = program.batch_loss(objectives, batch)
         self.replica.step(loss, self._pull(context.anchors), training, self.task.rates)

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from fedwca.core.adaptation import Adaptation
-from fedwca.core.network import Network
+from fedwca.core.adaptation import Adaptation, ExtraNetworks
+from fedwca.core.drawn_features import SPREAD
+from fedwca.core.network import Network, call_module
 from fedwca.engine.device_copy import to_device
 from fedwca.engine.differentiable_step import normalize_weight
 from fedwca.engine.parameter_layout import CLASSIFIER, EXTRAS, Layout
@@ -129,10 +130,10 @@ def _named_below(prefix: str, parameters: Mapping[str, Tensor]) -> dict[str, Ten
     return {name.removeprefix(prefix): value for name, value in parameters.items() if name.startswith(prefix)}
 
 
-def _call(module: nn.Module, parameters: dict[str, Tensor], x: Tensor) -> Tensor:
-    """What a module with these parameters gives."""
-    found: Tensor = functional_call(module, parameters, (x,))
-    return found
+def _linear(parameters: Mapping[str, Tensor], name: str, x: Tensor) -> Tensor:
+    """What fully connected layers of G models give ``[G, B, out]`` of ``[G, B, in]``."""
+    weight, bias = parameters[f"{name}.weight"], parameters[f"{name}.bias"]
+    return torch.baddbmm(bias[:, None], x, weight.transpose(1, 2))
 
 
 class _Extractor(nn.Module):
@@ -221,7 +222,8 @@ class StackedNetwork:
             features, fresh = self._each(parameters, statistics, x, tuple(batch.masks), some, share)
         if self.network.whole:
             heads = StackedClassifiers.among(parameters)
-        return self.network.classifier(features) if heads is None else heads(features), features, fresh
+        classifier = self.network.classifier if heads is None else heads
+        return *self.network.classify(features, classifier, batch.masks), fresh
 
     def adaptation_losses(self, adaptation: Adaptation, parameters: Mapping[str, Tensor], logits: Tensor) -> Tensor:
         """An adaptation's loss of each model's outputs ``[G, N, M] -> [G]``, by its own extra networks.
@@ -231,15 +233,21 @@ class StackedNetwork:
             parameters: by name ``[G, …]``; those of extra networks are read.
             logits: outputs, all rows of which count.
         """
-        extras = dict(self.network.extras.items())
-        own = {name: _named_below(f"{EXTRAS}{name}.", parameters) for name in extras}
 
-        def loss(logits: Tensor, own: dict[str, dict[str, Tensor]]) -> Tensor:
-            networks = {name: partial(_call, module, own[name]) for name, module in extras.items()}
-            return adaptation.loss(logits, networks)
+        def loss(logits: Tensor, own: Mapping[str, dict[str, Tensor]]) -> Tensor:
+            return adaptation.loss(logits, self.bind_extras(own))
 
-        found: Tensor = vmap_or_loop(f"the loss of {adaptation.name!r}", loss, logits, own)
+        what = f"the loss of {adaptation.name!r}"
+        found: Tensor = vmap_or_loop(what, loss, logits, self.extra_parameters(parameters))
         return found
+
+    def extra_parameters(self, parameters: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+        """Those of each extra network by its name, by their names in it."""
+        return {name: _named_below(f"{EXTRAS}{name}.", parameters) for name in self.network.extras}
+
+    def bind_extras(self, own: Mapping[str, dict[str, Tensor]]) -> ExtraNetworks:
+        """Extra networks of one model by name, with parameters as `extra_parameters` gives them."""
+        return {name: partial(call_module, module, own[name]) for name, module in self.network.extras.items()}
 
     def _each(
         self,
@@ -275,10 +283,13 @@ class StackedNetwork:
         if self.by_hand:
             own = _named_below("backbone.", parameters)
             inside = len(self.network.backbone.drops)
-            x, masks = self.network.backbone.together(own, x, masks[:inside]), masks[inside:]
+            x = self.network.backbone.together(own, x, masks[:inside])
+            masks = masks[inside : len(self.network.drops)]
+            read = x
             if self.network.head != "direct":
-                weight, bias = parameters["bottleneck.weight"], parameters["bottleneck.bias"]
-                x = torch.baddbmm(bias[:, None], x, weight.transpose(1, 2))
+                x = _linear(parameters, "bottleneck", read)
+            if self.network.draws is not None:
+                x = torch.cat([x, _linear(parameters, f"{EXTRAS}{SPREAD}", read)], -1)
         try:
             found: tuple[Tensor, dict[str, Tensor]] = vmap(one)(parameters, statistics, x, masks, rows, share)
         finally:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedwca.core.messages import Batch
+from fedwca.core.messages import Batch, Latent
 from fedwca.engine import client_program as program
 from fedwca.engine.augmentation import StepDraws
 from fedwca.engine.client_task import Task
@@ -23,7 +23,7 @@ from fedwca.engine.stacked.network import StackedInput
 from fedwca.engine.stacked.split_leaves import split_leaves
 from fedwca.engine.stacked.step_groups import StepGroup
 from fedwca.engine.stacked.targets import StackedContext
-from fedwca.engine.stacked.vmap import vmap_or_loop
+from fedwca.engine.stacked.vmap import map_tree, vmap_or_loop
 
 Capture = Callable[[Mapping[Hashable, int]], Callable[..., None]]
 """Takes how many steps of each kind there are between two labellings, and gives what carries them out: called with a
@@ -107,7 +107,8 @@ def train_step(
     )
     # A client's loss depends on no other client's model, so the gradient of the sum is every client's own.
     after = _adapted_logits(batch, rows, parameters, statistics, shown, logits[:, : here.shape[1]])
-    losses = _losses(batch, context, rows, here, mixed, logits, features, after)
+    beside = _beside_outputs(batch, rows, parameters, number, here)
+    losses = _losses(batch, context, rows, here, mixed, logits, features, after, beside)
     losses = losses + _penalties(batch.task, whole, context, rows)
     gradient = torch.autograd.grad(losses.sum(), leaf)[0]
     descend(layout, models[rows], gradient, momentum[rows], trained, batch.task)
@@ -162,6 +163,29 @@ def _adapted_logits(
     return found
 
 
+def _beside_outputs(
+    batch: TrialBatch, rows: slice, parameters: dict[str, Tensor], number: Tensor, here: Tensor
+) -> dict[str, Any]:
+    """What objectives read beside outputs, as entries of a tree: extra networks' parameters, noise ``[g, B, n]``."""
+    found: dict[str, Any] = {}
+    if extras := batch.network.extra_parameters(parameters):
+        found["networks"] = extras
+    if count := program.noise_numbers(batch.task.objectives):
+        draws = _step_draws(batch, rows, number)
+        everyone = torch.arange(here.shape[1], device=here.device).expand(len(here), -1)
+        noise = draws.noise(everyone, count)
+        assert noise is not None
+        found["noise"] = noise.to(parameters[batch.layout.parameters[0].name].dtype)
+    return found
+
+
+def _step_draws(batch: TrialBatch, rows: slice, number: Tensor) -> StepDraws:
+    """What is drawn in a step of some clients."""
+    task = batch.task
+    keys = lambda purpose: batch.keys(purpose)[rows, None, None]  # noqa: E731
+    return StepDraws(batch.network.network, keys, number[:, None], task.training.batch_size, task.training.trains)
+
+
 @dataclass(frozen=True)
 class _MixedPlaces:
     """Where g clients have mixed images in a step."""
@@ -176,9 +200,7 @@ def _show_images(
     batch: TrialBatch, context: StackedContext, rows: slice, places: int, here: Tensor, number: Tensor
 ) -> tuple[StackedInput, _MixedPlaces]:
     """What clients see in a step: plain images, mixed ones, strong views, in this order."""
-    network, task, most = batch.network.network, batch.task, batch.task.training.batch_size
-    keys = lambda purpose: batch.keys(purpose)[rows, None, None]  # noqa: E731
-    draws = StepDraws(network, keys, number[:, None], most, task.training.trains)
+    task, most, draws = batch.task, batch.task.training.batch_size, _step_draws(batch, rows, number)
     everyone = torch.arange(here.shape[1], device=here.device).expand(len(here), -1)
     images = batch.take(rows, here)
     x = torch.unflatten(draws.weak(images, everyone), 0, here.shape)
@@ -215,6 +237,7 @@ def _losses(
     logits: Tensor,
     features: Tensor,
     adapted: Tensor | None,
+    more: Mapping[str, Any],
 ) -> Tensor:
     """What each client's step descends ``[g]``, without penalties."""
     objectives, targets, images, most = batch.task.objectives, context.targets, here.shape[1], mixed.places.shape[1]
@@ -228,10 +251,13 @@ def _losses(
         blended = logits[:, images : images + most]
         return plain.scatter(1, index, torch.where(mixed.valid[..., None], blended, plain.gather(1, index)))
 
+    shown, latent = batch.network.network.split_latent(features[:, :images])
     tree = {
+        **more,
+        **({} if latent is None else {"latent": latent}),
         **({} if adapted is None else {"adapted_logits": target_of(adapted)}),
         "logits": plain,
-        "features": features[:, :images],
+        "features": shown,
         "target_logits": target_of(logits),
         "labels": _of(targets["labels"], rows, here),
         "weights": _of(targets["weights"], rows, here).to(plain.dtype),
@@ -243,7 +269,14 @@ def _losses(
         tree["shared"] = {name: value[rows] for name, value in context.shared.items()}
 
     def loss(own: dict[str, Any]) -> Tensor:
-        return program.batch_loss(objectives, Batch(**{"shared": context.shared, **own}))
+        own = {"shared": context.shared, **own}
+        if "latent" in own:
+            own["latent"] = Latent(*own["latent"])
+        if "networks" in own:
+            live = own["networks"]
+            own["networks"] = batch.network.bind_extras(live)
+            own["frozen"] = batch.network.bind_extras(map_tree(torch.Tensor.detach, live))
+        return program.batch_loss(objectives, Batch(**own))
 
     found: Tensor = vmap_or_loop("the objectives", loss, tree)
     return found

@@ -1,0 +1,64 @@
+"""SCAFFOLD: one model for everybody, and control variates that take out what clients drift apart by."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import PositiveFloat
+from torch import Tensor
+
+from fedwca.aggregators import register
+from fedwca.core.grouping import OneGroup
+from fedwca.core.interfaces import Aggregator
+from fedwca.core.messages import Blend, Offer, State, View
+from fedwca.functional import scaffold_weights
+
+
+@register("scaffold")
+class Scaffold(Aggregator):
+    """The server keeps x, c and c_1 … c_K as its rows; a client is sent x and c, and has its c_i from before.
+
+    x moves by server_lr times the mean of y_i - x over the clients that are present, c by 1/K times the changes of all
+    c_i. What a client's c_i becomes follows from the model it sends back, so that nothing else is sent.
+    Source: Karimireddy et al., SCAFFOLD, ICML 2020, Algorithm 1 with option II, eqs. 4 and 5.
+    """
+
+    label = "SCAFFOLD"
+    paper = "Karimireddy et al., ICML 2020; FedTTA, Table 1"
+    grouping = OneGroup()
+    references = ("start", "cluster", "source", "control", "own_control")
+    rows_are_models: ClassVar[bool] = False
+    holds: ClassVar[int] = 1
+    infers_gradients: ClassVar[bool] = True
+
+    weighting: Literal["uniform"] = "uniform"
+    """All clients alike, as in the paper."""
+    server_lr: PositiveFloat = 1.5
+    """Factor of the mean change of the model (eta_g)."""
+
+    def count_rows(self, clients: int, domains: int) -> int:
+        """x, c and a control of each client."""
+        return 2 + clients
+
+    def offer(self, state: State, round: int, rows: Tensor) -> Offer:
+        """x, c and the client's own c_i."""
+        clients = len(state["labels"])
+        one = torch.eye(len(rows), dtype=torch.float64)
+        sent = torch.stack([one[[0, 1, 2 + client]] for client in range(clients)])
+        return Offer(sent, one[:0])
+
+    def blend(self, round: int, view: View) -> Blend:
+        """The model x, and both controls beside it."""
+        return Blend(view.own, {"control": view.model(1), "own_control": view.model(2)})
+
+    def gather(self, state: State, labels: Tensor, sizes: Tensor, present: Tensor, rows: int) -> Tensor:
+        """The mean model, c and all c_i; who is absent or took no step keeps its own."""
+        moved = state.get("moved", torch.zeros(len(labels), dtype=torch.float64))
+        # How far plain SGD goes, for its number of steps at a rate of 1; `server_step` has the server's.
+        return scaffold_weights(present, moved, lr=1.0, server_lr=1.0, begun=rows > 1)
+
+    def server_step(self, rows: Tensor, mixed: Tensor, weights: Tensor, models: Tensor) -> Tensor:
+        """The model x moved on beyond the mean, or less far; controls as they are."""
+        mixed[0] = rows[0] + self.server_lr * (mixed[0] - rows[0])
+        return mixed

@@ -1,0 +1,63 @@
+"""What `fedwca data get` says: what it will fetch, and how far it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from fedwca.cli.terminal import say
+
+if TYPE_CHECKING:
+    from fedwca.datasets import DatasetSource
+    from fedwca.download.download_dataset import DownloadPlan
+    from fedwca.download.fetch_file import Report
+
+
+def describe_download(plan: DownloadPlan, source: DatasetSource) -> Iterator[str]:
+    """Licence, size, addresses, and what has to be got by hand, a line each."""
+    from fedwca.core.remote_files import HubCopy
+
+    if plan.parts:
+        some = "less than " if plan.there else "about "
+        size = f"{some}{plan.size / 1e6:,.0f} MB to {plan.folder}"
+        yield f"{source.label} ({source.licence or 'licence unknown'}): {size}"
+    else:
+        yield f"{source.label}: all that can be fetched is in {plan.folder}"
+    for part in plan.parts:
+        if isinstance(part, HubCopy):
+            yield f"  Hugging Face hub, {part.repository} at {part.revision[:12]}"
+        else:
+            checked = "MD5 checked" if part.md5 else "no checksum known"
+            yield f"  {part.urls[0]} ({checked})"
+    for other in plan.elsewhere:
+        yield f"  not fetched: {other.what}; no lasting address is known, people get it from {other.page}"
+    if plan.parts and source.citation:
+        yield f"Please cite: {source.citation}"
+
+
+@contextmanager
+def showing_bytes(console: Console) -> Iterator[Report]:
+    """A bar with rate and time left for each file on a terminal; elsewhere a line when a file is there."""
+    if not console.is_terminal:
+        yield _say_when_done
+        return
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (TextColumn("{task.description:<28}", markup=False), BarColumn(), DownloadColumn())
+    with Progress(*columns, TransferSpeedColumn(), TimeRemainingColumn(), console=console) as bars:
+        tasks: dict[str, int] = {}
+
+        def report(name: str, done: int, total: int | None) -> None:
+            if name not in tasks:
+                tasks[name] = bars.add_task(name)
+            bars.update(tasks[name], completed=done, total=total)  # type: ignore[arg-type]
+
+        yield report
+
+
+def _say_when_done(name: str, done: int, total: int | None) -> None:
+    if done == total:
+        say(f"{name}: {done / 1e6:,.1f} MB", err=True)

@@ -1,0 +1,82 @@
+"""Archives of strangers: nothing is written outside of the folder, and nothing that is half there looks whole."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import tarfile
+import zipfile
+import zlib
+from pathlib import Path, PurePosixPath
+
+from fedwca.core.files import write_atomically
+from fedwca.core.remote_files import RemoteFile
+from fedwca.errors import DataError, FedwcaError
+
+
+def unpack_archive(file: RemoteFile, archive: Path, folder: Path) -> None:
+    """Unpack ``archive`` into ``folder`` and remove it; afterwards ``folder / file.gives`` is there, whole.
+
+    Raises:
+        DataError: it is damaged, would write outside of the folder, or does not hold what it should.
+        FedwcaError: the disk is too small for what it declares, or cannot be written.
+    """
+    if not archive.stat().st_size:
+        raise DataError(f"{archive} cannot be unpacked: it is empty")
+    made = folder / file.gives
+    inside = folder / f".{archive.name}-unpacked"
+    try:
+        if file.unpack == "gzip":
+            write_atomically(made, lambda path: _gunzip(archive, path))
+        else:
+            shutil.rmtree(inside, ignore_errors=True)
+            (_unzip if file.unpack == "zip" else _untar)(archive, inside)
+            found = inside / file.gives
+            if not found.exists():
+                raise DataError(f"{archive} holds no {file.gives}")
+            made.parent.mkdir(parents=True, exist_ok=True)
+            found.rename(made)
+    except (EOFError, RuntimeError, NotImplementedError, zipfile.BadZipFile, tarfile.TarError, zlib.error) as error:
+        raise DataError(f"{archive} cannot be unpacked: {error}") from None
+    except gzip.BadGzipFile as error:
+        raise DataError(f"{archive} cannot be unpacked: {error}") from None
+    except OSError as error:
+        raise FedwcaError(f"{error.filename or made}: cannot be written ({error.strerror or error})") from None
+    finally:
+        shutil.rmtree(inside, ignore_errors=True)
+    archive.unlink()
+
+
+def _gunzip(archive: Path, path: Path) -> None:
+    with gzip.open(archive) as packed, path.open("wb") as file:
+        shutil.copyfileobj(packed, file)
+
+
+def _unzip(archive: Path, folder: Path) -> None:
+    with zipfile.ZipFile(archive) as packed:
+        members = packed.infolist()
+        for member in members:
+            _refuse_outside(archive, member.filename)
+        _check_room(archive, folder, sum(member.file_size for member in members))
+        packed.extractall(folder)
+
+
+def _untar(archive: Path, folder: Path) -> None:
+    with tarfile.open(archive) as packed:
+        members = packed.getmembers()
+        for member in members:
+            _refuse_outside(archive, member.name)
+        _check_room(archive, folder, sum(member.size for member in members))
+        packed.extractall(folder, filter="data")
+
+
+def _refuse_outside(archive: Path, name: str) -> None:
+    path = PurePosixPath(name.replace("\\", "/"))
+    if path.is_absolute() or ".." in path.parts or ":" in (path.parts or ("",))[0]:
+        raise DataError(f"{archive} would write to {name!r}, outside of its folder")
+
+
+def _check_room(archive: Path, folder: Path, size: int) -> None:
+    free = shutil.disk_usage(folder.parent).free
+    if size > free:
+        raise FedwcaError(f"{archive} takes {size / 1e6:,.0f} MB unpacked, and {free / 1e6:,.0f} MB are free")

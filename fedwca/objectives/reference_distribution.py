@@ -1,0 +1,76 @@
+"""FedADG's objective: features that a discriminator cannot tell from those that a generator makes of noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+import torch
+from pydantic import Field, PositiveFloat, PositiveInt
+from torch import Tensor, nn
+
+from fedwca.core.interfaces import Objective
+from fedwca.core.messages import Batch
+from fedwca.errors import FedwcaError
+from fedwca.functional import smoothed_cross_entropy
+from fedwca.objectives import register
+
+GENERATOR, DISCRIMINATOR = "generator", "discriminator"
+"""What the two networks are called."""
+
+
+@register("reference_distribution")
+class ReferenceDistribution(Objective):
+    """Features F(x), made features G(u, y) of uniform noise u, and a discriminator D that the client keeps.
+
+    One loss, in whose terms all but one network count as constants:
+    D: mean (1 - D(y, G(u, y)))² + D(y, F(x))²; F and classifier: share · CE + (1 - share) · mean (1 - D(y, F(x)))²;
+    G: mean D(y, G(u, y)), so that the reference moves towards the features.
+    Source: FedADG (Zhang et al., 2021), as its code has it; sizes and rate of G and D are ours.
+    """
+
+    label = "FedADG"
+    paper = "Zhang et al. 2021 (FedADG)"
+    noise = 10
+    stays = (DISCRIMINATOR,)
+
+    share: Annotated[float, Field(ge=0, le=1)] = 0.85
+    """Of the cross-entropy in the loss of features and classifier (alpha)."""
+    smoothing: Annotated[float, Field(ge=0, le=1)] = 0.1
+    """Share of the label that is spread over all classes."""
+    rate: PositiveFloat = 0.007
+    """Learning rate of generator and discriminator."""
+    width: PositiveInt = 128
+    """Units of their hidden layer."""
+
+    def networks(self, classes: int, features: int) -> dict[str, nn.Module]:
+        """G: n + M → width → q; D: M + q → width → 1, a chance; ReLU between."""
+        inner, outer = nn.Linear(self.noise + classes, self.width), nn.Linear(self.width, features)
+        first, last = nn.Linear(classes + features, self.width), nn.Linear(self.width, 1)
+        return {
+            GENERATOR: nn.Sequential(inner, nn.ReLU(), outer),
+            DISCRIMINATOR: nn.Sequential(first, nn.ReLU(), last, nn.Sigmoid()),
+        }
+
+    def rates(self) -> dict[str, float]:
+        """That of both."""
+        return {GENERATOR: self.rate, DISCRIMINATOR: self.rate}
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """The loss of one batch; where there is no noise, the cross-entropy alone."""
+        loss = smoothed_cross_entropy(batch.target_logits, batch.labels, self.smoothing, batch.weights)
+        if batch.noise is None:
+            return loss
+        if GENERATOR not in batch.networks:
+            raise FedwcaError("objective 'reference_distribution' was given no generator")
+        classes = torch.arange(batch.logits.shape[1], device=batch.labels.device)
+        label = (batch.labels[:, None] == classes).to(batch.features.dtype)
+        made = batch.networks[GENERATOR](torch.cat([batch.noise[:, : self.noise], label], 1))
+        read, judge, judged = batch.features, batch.networks[DISCRIMINATOR], batch.frozen[DISCRIMINATOR]
+
+        def ask(network: Callable[[Tensor], Tensor], features: Tensor) -> Tensor:
+            return network(torch.cat([label, features], 1))
+
+        discriminator = ((1 - ask(judge, made.detach())).square() + ask(judge, read.detach()).square()).mean()
+        features = (1 - ask(judged, read)).square().mean()
+        return self.share * loss + (1 - self.share) * features + discriminator + ask(judged, made).mean()

@@ -1,0 +1,170 @@
+"""`fedwca data get`: what it says first, what it fetches, and where it goes on."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from filelock import FileLock
+from torchvision import datasets as torchvision_datasets
+
+from fedwca.core.remote_files import Elsewhere, RemoteFile, TorchvisionFiles
+from fedwca.datasets import datasets
+from fedwca.datasets.digit_five import DigitFive
+from fedwca.datasets.pacs import Pacs
+from fedwca.download import download_dataset as module
+from fedwca.download.download_dataset import digest_files
+from fedwca.download.torchvision_files import torchvision_files
+
+from ..cli.conftest import call
+from .conftest import LocalServer, md5
+from .test_unpack_archive import zipped
+
+
+def idx(array: np.ndarray) -> bytes:  # type: ignore[type-arg]
+    """A file as MNIST's are."""
+    sizes = b"".join(size.to_bytes(4, "big") for size in array.shape)
+    return gzip.compress(bytes([0, 0, 8, array.ndim]) + sizes + array.astype(np.uint8).tobytes())
+
+
+@pytest.fixture
+def mnist(server: LocalServer, monkeypatch: pytest.MonkeyPatch) -> LocalServer:
+    """A tiny MNIST where torchvision's class says that MNIST is, and another domain beside it."""
+    resources = []
+    for part, count in (("train", 30), ("t10k", 20)):
+        labels = np.arange(count) % 10
+        images = np.zeros((count, 28, 28)) + labels[:, None, None] * 20
+        for kind, content in (("images-idx3", idx(images)), ("labels-idx1", idx(labels))):
+            name = f"{part}-{kind}-ubyte.gz"
+            server.add(f"/mnist/{name}", content)
+            resources.append((name, md5(content)))
+    monkeypatch.setattr(torchvision_datasets.MNIST, "mirrors", [f"{server.address}/gone/", f"{server.address}/mnist/"])
+    monkeypatch.setattr(torchvision_datasets.MNIST, "resources", resources)
+    monkeypatch.setattr(DigitFive, "downloads", (TorchvisionFiles("MNIST"), Elsewhere("synth", "https://example.org")))
+    return server
+
+
+def test_get_says_what_it_does_and_the_reader_knows_the_files(mnist: LocalServer, tmp_path: Path) -> None:
+    run = call("data", "get", "digit-five", "--data", str(tmp_path))
+    assert run.code == 0, run
+    first, *_ = run.err.splitlines()
+    assert first.startswith("Digit-Five (research use; SVHN non-commercial): about 430 MB to ")
+    assert "not fetched: synth; no lasting address is known, people get it from https://example.org" in run.err
+    assert "Please cite: Peng et al." in run.err
+    assert "train-images-idx3-ubyte.gz: 0.0 MB" in run.err
+    assert run.out.splitlines()[-1] == f"Check it: fedwca data check digit_five --data {tmp_path}"
+    folder = tmp_path / "digit_five"
+    np.savez(folder / "usps.npz", images=np.zeros((20, 28, 28), np.uint8), labels=np.arange(20, dtype=np.int64) % 10)
+    with pytest.warns(UserWarning, match="mnist has 50 of 34000 images"):
+        assert len(DigitFive(root=tmp_path).load().domain("mnist")) == 50
+    kept = json.loads((folder / "download.json").read_text())
+    assert kept["from"][0]["md5"] == torchvision_datasets.MNIST.resources[0][1]
+    assert len(kept["digest"]) == 64
+    asked = sum(len(served.asked) for served in mnist.files.values())
+    again = call("data", "get", "digit-five", "--data", str(tmp_path))
+    assert again.code == 0
+    assert "Digit-Five: all that can be fetched is in " in again.err
+    assert sum(len(served.asked) for served in mnist.files.values()) == asked
+
+
+def test_dry_run_fetches_nothing(mnist: LocalServer, tmp_path: Path) -> None:
+    run = call("data", "get", "digit-five", "--data", str(tmp_path), "--dry-run")
+    assert run.code == 0
+    assert "/gone/train-images-idx3-ubyte.gz (MD5 checked)" in run.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_there_is_left_alone(mnist: LocalServer, tmp_path: Path) -> None:
+    raw = tmp_path / "Digit-Five/MNIST/raw"
+    raw.mkdir(parents=True)
+    (raw / "train-images-idx3-ubyte").write_bytes(b"mine")
+    run = call("data", "get", "digit-five", "--data", str(tmp_path))
+    assert run.code == 0
+    assert "less than 430 MB" in run.err
+    assert (raw / "train-images-idx3-ubyte").read_bytes() == b"mine"
+    assert (raw / "t10k-labels-idx1-ubyte").is_file()
+
+
+def test_a_wrong_file_ends_in_a_sentence(mnist: LocalServer, tmp_path: Path) -> None:
+    mnist.files["/mnist/train-labels-idx1-ubyte.gz"].content = b"an error page"
+    run = call("data", "get", "digit-five", "--data", str(tmp_path))
+    assert run.code == 1
+    assert run.err.splitlines()[-1].startswith("Error: train-labels-idx1-ubyte.gz could not be fetched: ")
+    assert "what was fetched is removed" in run.err
+    assert (tmp_path / "digit_five/MNIST/raw/train-images-idx3-ubyte").is_file()
+
+
+def test_a_small_disk_is_said_before_a_byte(
+    mnist: LocalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Usage:
+        free = 10**8
+
+    monkeypatch.setattr(module.shutil, "disk_usage", lambda path: Usage)
+    run = call("data", "get", "digit-five", "--data", str(tmp_path))
+    assert run.code == 1
+    assert "digit_five takes about 1.0 GB" in run.err
+    assert not any(served.asked for served in mnist.files.values())
+
+
+def test_two_at_once(mnist: LocalServer, tmp_path: Path) -> None:
+    folder = tmp_path / "digit_five"
+    folder.mkdir()
+    with FileLock(folder / ".download.lock"):
+        run = call("data", "get", "digit-five", "--data", str(tmp_path))
+    assert run.code == 1
+    assert run.err.splitlines()[-1] == f"Error: {folder}: another `fedwca data get` is at work on it"
+
+
+@pytest.mark.parametrize(("name", "why"), [("digits-mini", "comes with fedwca"), ("folder", "yours, with --data PATH")])
+def test_what_is_not_fetched(name: str, why: str) -> None:
+    run = call("data", "get", name)
+    assert run.code == 2
+    assert run.err.startswith(f"Error: {name.replace('-', '_')} is not fetched: {why}. Those that are: digit_five, ")
+
+
+def test_an_archive_of_folders(server: LocalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = zipped(tmp_path / "x.zip", **{"photo/dog/1.png": b"1"}).read_bytes()
+    url = server.add("/photo.zip", content)
+    files = (RemoteFile((url,), "photo.zip", md5=md5(content), unpack="zip", gives="photo"),)
+    monkeypatch.setattr(Pacs, "downloads", files)
+    assert call("data", "get", "pacs", "--data", str(tmp_path)).code == 0
+    assert (tmp_path / "pacs/photo/dog/1.png").read_bytes() == b"1"
+    assert not (tmp_path / "pacs/photo.zip").exists()
+
+
+def test_a_missing_set_names_the_command(tmp_path: Path) -> None:
+    run = call("bench", "--dataset", "pacs", "--data", str(tmp_path), "--source", "photo")
+    assert run.code == 1
+    assert f"Get it with `fedwca data get pacs --data {tmp_path}`, or from https://" in run.err
+
+
+@pytest.mark.parametrize("name", ["MNIST", "FashionMNIST", "USPS", "SVHN"])
+def test_addresses_are_torchvision_s(name: str) -> None:
+    files = list(torchvision_files(name))  # type: ignore[arg-type]
+    assert len(files) == (4 if "MNIST" in name else 2)
+    assert all(file.md5 and file.urls[0].startswith("http") for file in files)
+
+
+def test_checksums_of_the_catalogue_are_torchvision_s() -> None:
+    known = {file.path: file.md5 for name in ("MNIST", "USPS", "SVHN") for file in torchvision_files(name)}  # type: ignore[arg-type]
+    assert known == DigitFive.checksums
+
+
+def test_what_is_catalogued_says_how_large_it_is() -> None:
+    for name in datasets.names():
+        cls = datasets.get(name)
+        assert bool(cls.downloads) == bool(cls.download_size), name
+
+
+def test_a_digest_is_of_names_and_contents(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"1")
+    (tmp_path / ".lock").write_bytes(b"")
+    one = digest_files(tmp_path)
+    (tmp_path / ".lock").unlink()
+    assert digest_files(tmp_path) == one
+    (tmp_path / "a").rename(tmp_path / "b")
+    assert digest_files(tmp_path) != one

@@ -1,0 +1,299 @@
+"""Objectives with networks of their own: engines, what stays with clients, drawn features, gradients by hand."""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from fedwca.adaptations.entropy import Entropy
+from fedwca.adaptations.generated import Generated
+from fedwca.aggregators.fedavg import FedAvg
+from fedwca.core.interfaces import Objective
+from fedwca.core.messages import Batch
+from fedwca.core.network import Network, remove_extras
+from fedwca.engine.augmentation import StepDraws
+from fedwca.engine.client_task import Training
+from fedwca.engine.parameter_layout import Layout
+from fedwca.engine.randomness import Keys, normal, permutation
+from fedwca.engine.sequential.engine import SequentialEngine
+from fedwca.federated.extra_networks import grow_network
+from fedwca.federated.method import Method
+from fedwca.models.convnet import ConvNet
+from fedwca.models.mlp import Mlp
+from fedwca.objectives.adapted import AdaptedCrossEntropy
+from fedwca.objectives.cross_entropy import CrossEntropy
+from fedwca.objectives.reference_distribution import DISCRIMINATOR, GENERATOR, ReferenceDistribution
+from fedwca.objectives.shot import Shot
+from fedwca.objectives.simple_representation import REFERENCE, SimpleRepresentation
+from fedwca.objectives.strong_views import StrongViews
+from fedwca.pseudo_labelers.argmax import Argmax
+from fedwca.pseudo_labelers.two_model import TwoModel
+from tests.engine.test_adaptation import ENGINES, clients, engines, play
+from tests.engine.test_stacked import Thin
+
+TRAINING = Training(epochs=2, lr=0.02, batch_size=8, clip=5)
+FEDSR = SimpleRepresentation(norm=0.1, divergence=0.01, draws=3)
+FEDADG = ReferenceDistribution(rate=0.05, width=7)
+MODELS: dict[str, Any] = {
+    "lenet": Thin(bottleneck=8),
+    "mlp": Mlp(width=6, side=28),
+    "convnet": ConvNet(width=2, side=28, channels=1, bottleneck=8),
+}
+
+
+def method(*objectives: Objective, adaptation: Any = None, labeler: Any = None) -> Method:
+    return Method("own", "Own", FedAvg(), labeler or Argmax(), objectives, adaptation=adaptation)
+
+
+def network(composed: Method, model: str = "lenet", whole: bool = True) -> Network:
+    return grow_network(MODELS[model].build(3, seed=1, whole=whole).double(), composed.trained, 1)
+
+
+CASES: dict[str, tuple[Method, str, bool]] = {
+    "fedsr": (method(FEDSR), "lenet", True),
+    "fedsr, direct head": (method(FEDSR), "mlp", True),
+    "fedsr, hidden head": (method(FEDSR), "convnet", True),
+    "fedadg": (method(FEDADG), "lenet", True),
+    "fedadg, direct head": (method(FEDADG), "mlp", True),
+    "fedadg without labels": (method(FEDADG, Shot(), labeler=TwoModel(mu=0.3)), "lenet", False),
+    "both": (method(FEDSR, FEDADG), "mlp", True),
+    "fedsr and a step": (method(FEDSR, AdaptedCrossEntropy(), adaptation=Entropy(lr=0.1)), "lenet", True),
+    "fedsr without labels": (method(FEDSR, Shot(), StrongViews(), labeler=TwoModel(mu=0.3)), "lenet", False),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_engines_agree(case: str) -> None:
+    composed, model, known = CASES[case]
+    rows, banks, predicted = [], [], []
+    for name in ENGINES:
+        engine = ENGINES[name](network(composed, model, known), clients(known=known))
+        rows.append(play(engine, composed, TRAINING))
+        banks.append(engine.bank)
+        predicted.append(engine.adapt(Entropy(lr=0.1, steps=2), 0.1))
+    torch.testing.assert_close(rows[0], rows[1], rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(banks[0], banks[1], rtol=1e-9, atol=1e-9)
+    for one, other in zip(*predicted, strict=True):
+        torch.testing.assert_close(one.logits, other.logits, rtol=1e-9, atol=1e-9)
+
+
+@engines
+def test_what_stays_is_the_clients_own(name: str) -> None:
+    composed = method(FEDSR)
+    engine = ENGINES[name](network(composed), clients())
+    before, layout = engine.layout.read(engine.network), engine.layout
+    rows = play(engine, composed, TRAINING)
+    (own,) = layout.kept
+    assert own == layout.extras[REFERENCE]
+    assert layout.sent == layout.width - (own.stop - own.start)
+    assert torch.equal(rows[0, own], before[own])
+    assert len({tuple(row) for row in engine.bank[:, own].tolist()}) == len(engine.bank)
+    there = engine.deliver(torch.ones(len(engine.bank), 1, dtype=torch.float64), rows)
+    assert torch.equal(there[:, own], engine.bank[:, own])
+    assert torch.equal(there[:, : own.start], rows[:, : own.start].expand(len(there), -1))
+    # It went on from where it was, and not from the server's.
+    once = ENGINES[name](network(composed), clients())
+    play(once, composed, TRAINING, count=1)
+    assert float((engine.bank[:, own] - before[own]).norm()) > float((once.bank[:, own] - before[own]).norm())
+
+
+def test_networks_beside_it_leave_the_weights_of_the_base() -> None:
+    for model in MODELS:
+        plain, grown = network(method(CrossEntropy()), model), network(method(FEDSR), model)
+        layout = Layout.of(grown)
+        assert torch.equal(layout.read(grown)[layout.base], Layout.of(plain).read(plain)[layout.base])
+        assert list(layout.extras) == [REFERENCE, "spread"]
+        x = plain.prepare(clients((4,))[0].train)
+        left = remove_extras(copy.deepcopy(grown)).eval()
+        assert torch.equal(left(x)[0], plain.eval()(x)[0])
+        assert left.state_dict().keys() == plain.state_dict().keys()
+
+
+def test_predictions_are_means_over_draws() -> None:
+    made = network(method(FEDSR), "mlp").eval()
+    x = made.prepare(clients((5,))[0].train)
+    logits, features = made(x)
+    z = made.backbone(x, ())
+    std, draws = F.softplus(made.extras["spread"](z)), made.draws
+    assert draws is not None
+    assert torch.equal(features, z)
+    chances = torch.stack([made.classifier(z + std * e).softmax(-1) for e in draws]).mean(0)
+    torch.testing.assert_close(logits.exp(), chances, rtol=1e-12, atol=1e-12)
+    # Of each image alone, whatever comes with it.
+    torch.testing.assert_close(made(x[3:4])[0], logits[3:4], rtol=1e-12, atol=1e-12)
+
+
+def test_standard_normal_numbers() -> None:
+    found = normal(5, torch.arange(20_000))
+    assert abs(float(found.mean())) < 0.02
+    assert abs(float(found.std()) - 1) < 0.02
+    assert bool(found.isfinite().all())
+    assert abs(float((found.abs() < 1).double().mean()) - 0.6827) < 0.01
+
+
+def test_a_step_is_that_of_autograd_on_the_loss_as_it_is_written() -> None:
+    composed, training = method(FEDSR), Training(epochs=1, lr=0.5, batch_size=8, momentum=0, weight_decay=0)
+    made = network(composed, "mlp")
+    own = clients((8,))[0]
+    seen: list[Batch] = []
+
+    class Watching(SimpleRepresentation):
+        def __call__(self, batch: Batch) -> Tensor:
+            seen.append(batch)
+            return super().__call__(batch)
+
+    engine = SequentialEngine(made, [own], workers=1)
+    play(engine, method(Watching(**FEDSR.model_dump())), training, 1)
+    (batch,) = seen
+    assert batch.latent is not None
+    noise = ((batch.features - batch.latent.mean) / batch.latent.std).detach()
+    exact = copy.deepcopy(made)
+    order = (batch.latent.mean[:, None] - exact.backbone(exact.prepare(own.train), ())).abs().sum(-1).argmin(1)
+    for parameter in exact.parameters():
+        parameter.requires_grad_(True)
+    m = exact.backbone(exact.prepare(own.train[order]), ())
+    s = F.softplus(exact.extras["spread"](m))
+    z = m + s * noise
+    assert own.labels is not None
+    y, reference = own.labels[order], exact.extras[REFERENCE]
+    r, w = reference.mean[y], F.softplus(reference.spread[y])
+    kl = (
+        (w / (reference.scale * s)).log()
+        + ((reference.scale * s) ** 2 + (reference.scale * m - r) ** 2) / (2 * w**2)
+        - 0.5
+    )
+    loss = F.cross_entropy(exact.classifier(z), y) + 0.1 * z.norm(dim=1).mean() + 0.01 * kl.sum(1).mean()
+    loss.backward()
+    for slot in engine.layout.parameters:
+        parameter = exact.get_parameter(slot.name)
+        assert parameter.grad is not None
+        torch.testing.assert_close(slot.of(engine.bank[0]), parameter.data - 0.5 * parameter.grad, rtol=1e-9, atol=1e-9)
+
+
+def test_fedadg_by_hand() -> None:
+    """D(y, f) = f and G(u, y) = u: with F = 0.2 and u = 0.6, (1 - 0.6)² + 0.2² + 0.15 (1 - 0.2)² + 0.6 + 0.85 CE."""
+    logits = torch.tensor([[0.75, 0.25]], dtype=torch.float64).log()
+    one = torch.ones(1, dtype=torch.float64)
+    nets = {GENERATOR: lambda x: x[:, :1], DISCRIMINATOR: lambda x: x[:, 2:]}
+    given = Batch(logits, 0.2 * one[:, None], logits, torch.tensor([0]), one)
+    given = replace(given, networks=nets, frozen=nets, noise=torch.full((1, 10), 0.6, dtype=torch.float64))
+    smooth = -(0.95 * math.log(0.75) + 0.05 * math.log(0.25))
+    expected = 0.4**2 + 0.2**2 + 0.15 * 0.8**2 + 0.6 + 0.85 * smooth
+    assert float(ReferenceDistribution()(given)) == pytest.approx(expected)
+    # Without noise, as in `View.loss`.
+    assert float(ReferenceDistribution()(replace(given, noise=None))) == pytest.approx(smooth)
+
+
+@engines
+def test_one_backward_gives_each_network_the_gradient_of_its_own_loss(name: str) -> None:
+    composed, training = method(FEDADG), Training(epochs=1, lr=0.5, batch_size=8, momentum=0, weight_decay=0)
+    made, own = network(composed, "mlp"), clients((8,))[0]
+    engine = ENGINES[name](made, [own])
+    play(engine, composed, training, 1)
+    step = StepDraws(made, lambda purpose: Keys(1)(0, 0, purpose), 0, 8)
+    noise, order = step.noise(torch.arange(8), 10), permutation(Keys(1)(0, 0, "order 0"), 8)
+    assert noise is not None
+    assert own.labels is not None
+    images, y, label = own.train[order], own.labels[order], F.one_hot(own.labels[order], 3).double()
+
+    def gradients(of: str) -> dict[str, Tensor]:
+        """By all parameters, of one network's loss."""
+        exact = copy.deepcopy(made).requires_grad_(True)
+        judge = lambda f: exact.extras[DISCRIMINATOR](torch.cat([label, f], 1))  # noqa: E731
+        read = exact.backbone(exact.prepare(images), ())
+        fake = exact.extras[GENERATOR](torch.cat([noise, label], 1))
+        ce = F.cross_entropy(exact.classifier(read), y, label_smoothing=0.1)
+        loss = {
+            DISCRIMINATOR: ((1 - judge(fake)) ** 2 + judge(read) ** 2).mean(),
+            GENERATOR: judge(fake).mean(),
+            "base": 0.85 * ce + 0.15 * ((1 - judge(read)) ** 2).mean(),
+        }[of]
+        loss.backward()
+        return {n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in exact.named_parameters()}
+
+    found = {of: gradients(of) for of in (DISCRIMINATOR, GENERATOR, "base")}
+    for slot in engine.layout.parameters:
+        of = next((part for part in (DISCRIMINATOR, GENERATOR) if slot.name.startswith(f"extras.{part}.")), "base")
+        rate = 0.5 if of == "base" else 0.05
+        expected = made.get_parameter(slot.name).data - rate * found[of][slot.name]
+        torch.testing.assert_close(slot.of(engine.bank[0]), expected, rtol=1e-9, atol=1e-9)
+
+
+GENERATED = Generated(encoder_rate=0.3, rate=0.2, clip=None, embedding=8, width=16, layers=2)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_generating_networks_move_towards_what_training_found(model: str) -> None:
+    """The gradient at theta - theta' is that of half their squared distance, theta' held; E and H each apart."""
+    composed = method(CrossEntropy(), adaptation=GENERATED)
+    training = Training(epochs=2, lr=0.1, batch_size=4, momentum=0.9, weight_decay=1e-3)
+    made, own = network(composed, model), clients((8,))[0]
+    engine = SequentialEngine(made, [own], workers=1)
+    layout = engine.layout
+    assert list(layout.extras) == ["encoder", "hypernetwork"]
+    play(engine, composed, training, 1)
+    exact = copy.deepcopy(made).requires_grad_(True)
+    theta = exact.extras["hypernetwork"](exact.extras["encoder"](exact.prepare(own.train)).mean(0))
+    ((theta - engine.bank[0, layout.base]) ** 2).sum().div(2).backward()
+    for slot in layout.parameters[len(Layout.of(network(method(CrossEntropy()), model)).parameters) :]:
+        parameter = exact.get_parameter(slot.name)
+        assert parameter.grad is not None
+        rate = 0.3 if slot.name.startswith("extras.encoder.") else 0.2
+        torch.testing.assert_close(
+            slot.of(engine.bank[0]), parameter.data - rate * parameter.grad, rtol=1e-9, atol=1e-9
+        )
+    # What was trained is the model that was generated, as if it had been sent.
+    plain = network(method(CrossEntropy()), model)
+    start = Layout.of(plain).read(plain)
+    start[layout.base] = theta.detach()
+    Layout.of(plain).write(plain, start)
+    other = SequentialEngine(plain, [own], workers=1)
+    play(other, method(CrossEntropy()), training, 1)
+    torch.testing.assert_close(engine.bank[0, layout.base], other.bank[0, layout.base], rtol=0, atol=1e-12)
+
+
+def test_gradients_of_generating_networks_are_cut_apart() -> None:
+    composed = method(CrossEntropy(), adaptation=GENERATED.model_copy(update={"clip": 1e-3}))
+    engine = SequentialEngine(network(composed, "mlp"), clients((8,)), workers=1)
+    before, layout = engine.layout.read(engine.network), engine.layout
+    play(engine, composed, TRAINING, 1)
+    moved = {name: float((engine.bank[0, own] - before[own]).norm()) for name, own in layout.extras.items()}
+    assert moved == pytest.approx({"encoder": 0.3 * 1e-3, "hypernetwork": 0.2 * 1e-3}, rel=1e-2)
+
+
+def test_models_are_generated_from_the_images_that_are_predicted() -> None:
+    composed = method(CrossEntropy(), adaptation=GENERATED)
+    engine = SequentialEngine(network(composed, "mlp"), clients(tests=(5, 0, 7, 1)), workers=2)
+    rows, layout = play(engine, composed, TRAINING, 2), engine.layout
+    # The networks travel; the model itself stays, and is each client's own.
+    assert [layout.base] == [slice(layout.kept[0].start, layout.kept[-1].stop)]
+    assert layout.sent == layout.width - layout.base.stop
+    assert torch.equal(rows[0, layout.base], layout.read(engine.network)[layout.base])
+    assert not torch.equal(rows[0, layout.base.stop :], layout.read(engine.network)[layout.base.stop :])
+    bank = engine.bank.clone()
+    found = engine.adapt(GENERATED, 0.1, torch.ones(4, 1, dtype=torch.float64), rows)
+    assert torch.equal(engine.bank, bank)
+    exact = copy.deepcopy(engine.network)
+    layout.write(exact, rows[0])
+    for k, own in enumerate(found):
+        images = engine._test[k]
+        assert (own.taken, own.steps, len(own.logits)) == ((1, 1, len(images)) if len(images) else (0, 0, 0))
+        if len(images):
+            theta = exact.extras["hypernetwork"](exact.extras["encoder"](exact.prepare(images)).mean(0))
+            torch.testing.assert_close(own.model[layout.base], theta.detach(), rtol=0, atol=1e-12)
+        else:
+            assert torch.equal(own.model[layout.base], bank[k, layout.base])
+
+
+def test_view_of_a_loss_is_the_cross_entropy_alone() -> None:
+    """Whoever asks what a model's loss is on all images is given no draws and no extra networks."""
+    logits = torch.tensor([[0.75, 0.25]], dtype=torch.float64).log()
+    given = Batch(logits, logits, logits, torch.tensor([0]), torch.ones(1, dtype=torch.float64))
+    assert float(FEDSR(given)) == pytest.approx(-math.log(0.75))

@@ -1,0 +1,283 @@
+"""What servers do beside averaging: both engines, hand-worked rounds, and what each rule is at its trivial values."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from fedwca.aggregators.afl import AFL
+from fedwca.aggregators.fedavg import FedAvg
+from fedwca.aggregators.fedgma import FedGMA
+from fedwca.aggregators.scaffold import Scaffold
+from fedwca.config.resolve_config import resolve_plan
+from fedwca.core.interfaces import Aggregator
+from fedwca.core.training_settings import Training
+from fedwca.engine.client_task import Task
+from fedwca.engine.interface import Engine
+from fedwca.engine.randomness import Keys
+from fedwca.engine.sequential.engine import SequentialEngine
+from fedwca.engine.stacked import StackedEngine
+from fedwca.errors import FedwcaError, UsageError
+from fedwca.federated.method import Method
+from fedwca.federated.round import Outcome, init_server, run_round
+from fedwca.federated.server import Server, take_server_step
+from fedwca.federated.upload_checks import report_problem
+from fedwca.functional import control_update, project_simplex
+from fedwca.models.mlp import Mlp
+from fedwca.objectives.control import Control
+from fedwca.objectives.cross_entropy import CrossEntropy
+from fedwca.pseudo_labelers.argmax import Argmax
+from tests.engine.test_adaptation import clients, network
+
+ENGINES = {"loop": SequentialEngine, "stacked": StackedEngine}
+TRAINING = Training(steps=3, lr=0.05, batch_size=8, momentum=0, weight_decay=0)
+SIZES = (12, 14, 9, 17)
+EQUAL = (12, 12, 12)
+engines = pytest.mark.parametrize("name", ENGINES)
+
+
+def method(aggregator: Aggregator, *objectives: Any) -> Method:
+    return Method("own", "Own", aggregator, Argmax(), (CrossEntropy(), *objectives))
+
+
+def make(name: str, sizes: tuple[int, ...] = SIZES) -> Engine:
+    return ENGINES[name](network(None), clients(sizes))
+
+
+def play(engine: Engine, composed: Method, count: int = 2, **options: Any) -> tuple[Server, list[Outcome]]:
+    server, outcomes = init_server(engine), []
+    domains = torch.zeros(len(engine.images), dtype=torch.int64)
+    for number in range(count):
+        server, outcome = run_round(number, server, composed, engine, TRAINING, Keys(1), domains, **options)
+        outcomes.append(outcome)
+    return server, outcomes
+
+
+def same_on_both(composed: Method, **options: Any) -> None:
+    (one, first), (other, second) = (play(make(name), composed, 3, **options) for name in ENGINES)
+    torch.testing.assert_close(other.rows, one.rows, rtol=1e-9, atol=1e-9)
+    assert one.state.keys() == other.state.keys()
+    for key, value in one.state.items():
+        torch.testing.assert_close(other.state[key], value, rtol=1e-9, atol=1e-9)
+    for a, b in zip(first, second, strict=True):
+        for key, value in a.report.items():
+            torch.testing.assert_close(b.report[key], value, rtol=1e-9, atol=1e-9, equal_nan=True)
+
+
+def mean_loss(engine: Engine, row: Tensor, client: int) -> float:
+    """Cross-entropy of a model on a client's images, by torch alone."""
+    made = network(None).eval()
+    engine.layout.write(made, row)
+    with torch.no_grad():
+        logits = made(made.prepare(engine.images[client]))
+    own = engine.labels[client]
+    assert own is not None
+    return float(torch.nn.functional.cross_entropy(logits[0] if isinstance(logits, tuple) else logits, own))
+
+
+# AFL
+
+
+@pytest.mark.parametrize("participation", [1.0, 0.5])
+def test_afl_is_the_same_on_both_engines(participation: float) -> None:
+    same_on_both(method(AFL(rate=0.5)), participation=participation)
+
+
+@engines
+def test_two_rounds_of_afl_by_hand(name: str) -> None:
+    engine, composed = make(name), method(AFL(rate=0.5))
+    start = init_server(engine).rows[0].clone()
+    first, _ = play(engine, composed, 1)
+    # The first mean is uniform, whatever the sizes; losses are of the model that was received.
+    torch.testing.assert_close(first.rows[0], engine.bank.mean(0))
+    losses = torch.tensor([mean_loss(engine, start, k) for k in range(4)], dtype=torch.float64)
+    weights = project_simplex(torch.full((4,), 0.25, dtype=torch.float64) + 0.5 * losses)
+    torch.testing.assert_close(first.state["mixture"], weights)
+    second, outcomes = play(engine, composed, 2)
+    torch.testing.assert_close(second.rows[0], weights @ engine.bank)
+    received = torch.tensor([mean_loss(engine, first.rows[0], k) for k in range(4)], dtype=torch.float64)
+    torch.testing.assert_close(outcomes[1].report["received_loss"][:, 0], received)
+    torch.testing.assert_close(second.state["mixture"], project_simplex(weights + 0.5 * received))
+
+
+@engines
+def test_without_a_rate_and_at_equal_sizes_afl_is_fedavg(name: str) -> None:
+    one, _ = play(make(name, EQUAL), method(AFL(rate=0)))
+    other, _ = play(make(name, EQUAL), method(FedAvg()))
+    torch.testing.assert_close(one.rows, other.rows, rtol=1e-12, atol=1e-12)
+
+
+def test_who_is_absent_or_has_no_weight_changes_nothing() -> None:
+    afl, labels, sizes = AFL(rate=1.0), torch.zeros(3, dtype=torch.int64), torch.ones(3)
+    mixture = torch.tensor([0.0, 0.25, 0.75], dtype=torch.float64)
+    state = {"labels": labels, "mixture": mixture}
+    present = torch.tensor([True, True, False])
+    assert afl.gather(state, labels, sizes, present, 1).tolist() == [[0, 0, 1, 0]]
+    alone = torch.tensor([True, False, False])
+    assert afl.gather(state, labels, sizes, alone, 1).tolist() == [[1, 0, 0, 0]]
+    # Losses 0.2 and 0.4, and 0.3 for the absent one: 0.2, 0.65, 1.05 is 0.9 too much, which the first cannot give all.
+    report = {"received_loss": torch.tensor([[0.2], [0.4], [torch.nan]], dtype=torch.float64)}
+    found = afl.learn(state, labels, report, present)["mixture"]
+    torch.testing.assert_close(found, torch.tensor([0, 0.3, 0.7], dtype=torch.float64))
+
+
+def test_a_loss_that_is_no_number_is_refused() -> None:
+    declared = AFL.reports["received_loss"]
+    assert report_problem(torch.tensor([3.0]), declared, 0) == ""
+    assert "not finite" in report_problem(torch.tensor([torch.nan]), declared, 0)
+    assert "shape" in report_problem(torch.tensor([3.0, 1.0]), declared, 0)
+
+
+def test_a_client_without_its_report_is_refused() -> None:
+    class Silent(AFL):
+        def blend(self, round: int, view: Any) -> Any:
+            return Aggregator.blend(self, round, view)
+
+    with pytest.raises(FedwcaError, match="reports no received_loss"):
+        play(make("loop"), method(Silent()), 1)
+
+
+# FedGMA
+
+
+@pytest.mark.parametrize("participation", [1.0, 0.5])
+def test_fedgma_is_the_same_on_both_engines(participation: float) -> None:
+    same_on_both(method(FedGMA(threshold=0.6, server_lr=1.5)), participation=participation)
+
+
+@engines
+def test_without_a_threshold_and_at_rate_1_fedgma_is_fedavg(name: str) -> None:
+    one, _ = play(make(name), method(FedGMA(threshold=0)))
+    other, _ = play(make(name), method(FedAvg()))
+    torch.testing.assert_close(one.rows, other.rows, rtol=1e-12, atol=1e-12)
+
+
+def test_a_masked_mean_by_hand() -> None:
+    x = torch.tensor([[1.0, 1.0, 1.0, 1.0]])
+    models = torch.tensor([[0.0, 2.0, 2.0, 1.0], [0.5, 1.5, 0.0, 1.0], [7.0, 7.0, 7.0, 7.0]])
+    weights = torch.tensor([[0.25, 0.75, 0.0]], dtype=torch.float64)
+    mixed = weights.float() @ models
+    # Votes 1, -1, 0.75 - 0.25 and 0; changes 0.625, -0.625, 0.5 and 0.
+    moved = FedGMA(threshold=0.6, server_lr=2.0).server_step(x, mixed, weights, models)
+    assert moved.tolist() == [[1 - 2 * 0.625, 1 + 2 * 0.625, 1 - 2 * 0.5 * 0.5, 1.0]]
+    assert FedGMA(threshold=0.5, server_lr=2.0).server_step(x, mixed, weights, models)[0, 2] == 1 - 2 * 0.5
+
+
+def test_statistics_are_the_clients_mean_whatever_the_server_does() -> None:
+    mixed = torch.tensor([[2.0, 5.0]])
+    gather = torch.tensor([[0.0, 1.0]])
+    moved = take_server_step(FedGMA(server_lr=3.0), torch.tensor([[1.0, 1.0]]), mixed, gather, mixed, 1)
+    assert moved.tolist() == [[4.0, 5.0]]
+
+
+@pytest.mark.parametrize("fields", [{"threshold": 1.1}, {"threshold": -0.1}, {"server_lr": 0}, {"rate": 1}])
+def test_fedgma_refuses_what_is_out_of_bounds(fields: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=next(iter(fields))):
+        FedGMA(**fields)
+
+
+# SCAFFOLD
+
+
+def scaffold(**fields: Any) -> Method:
+    return method(Scaffold(**fields), Control())
+
+
+@pytest.mark.parametrize("participation", [1.0, 0.5])
+def test_scaffold_is_the_same_on_both_engines(participation: float) -> None:
+    same_on_both(scaffold(), participation=participation)
+
+
+@engines
+def test_the_first_round_of_scaffold_at_rate_1_is_fedavgs(name: str) -> None:
+    one, _ = play(make(name), scaffold(server_lr=1), 1)
+    other, _ = play(make(name), method(FedAvg(weighting="uniform")), 1)
+    torch.testing.assert_close(one.rows[:1], other.rows, rtol=1e-12, atol=1e-12)
+    assert not torch.equal(*(play(make(name), own, 2)[0].rows[0] for own in (scaffold(), method(FedAvg()))))
+
+
+@engines
+def test_two_rounds_of_scaffold_by_hand(name: str) -> None:
+    engine = make(name)
+    trained, reach = engine.layout.trained, TRAINING.steps * TRAINING.lr
+    x = init_server(engine).rows[0, :trained].clone()
+    c = torch.zeros_like(x)
+    own = c.expand(4, -1)
+    for count in (1, 2):
+        server, outcomes = play(engine, scaffold(), count)
+        y, here = engine.bank[:, :trained], outcomes[-1].present
+        assert bool(here.all())
+        renewed = control_update(c, own, x, y, TRAINING.steps, TRAINING.lr)
+        x = x + 1.5 * (y - x).mean(0)
+        c, own = c + (renewed - own).mean(0), renewed
+        torch.testing.assert_close(server.rows[:, :trained], torch.cat([x[None], c[None], own]))
+    # One more round with half of the clients: the others keep their controls, whatever their models are.
+    server, outcomes = play(engine, scaffold(), 3, participation=0.5)
+    absent, before = ~outcomes[-1].present, play(make(name), scaffold(), 2, participation=0.5)[0]
+    assert 0 < int(absent.sum()) < 4
+    assert torch.equal(server.rows[2:][absent], before.rows[2:][absent])
+    assert not any(torch.equal(*pair) for pair in zip(server.rows[2:][~absent], before.rows[2:][~absent], strict=True))
+    changed = server.rows[2:] - before.rows[2:]
+    torch.testing.assert_close(server.rows[1, :trained], (before.rows[1] + changed.sum(0) / 4)[:trained])
+    assert reach == pytest.approx(0.15)
+
+
+@engines
+def test_a_step_goes_along_the_gradient_and_the_difference_of_controls(name: str) -> None:
+    plain, training = (
+        Mlp(width=8).build(3, seed=1, whole=True).double(),
+        TRAINING.model_copy(update={"steps": 1, "batch_size": 32}),
+    )
+    engine = ENGINES[name](copy.deepcopy(plain), clients(SIZES))
+    first, _ = play(engine, scaffold(), 1)
+    second, outcome = run_round(1, first, scaffold(), engine, training, Keys(1), torch.zeros(4, dtype=torch.int64))
+    width = engine.layout.trained
+    assert torch.equal(outcome.offer.personal[2], torch.eye(6, dtype=torch.float64)[[0, 1, 4]])
+    for client in range(4):
+        model, own = copy.deepcopy(plain).train(), engine.labels[client]
+        assert own is not None
+        engine.layout.write(model, first.rows[0])
+        loss = torch.nn.functional.cross_entropy(model(model.prepare(engine.images[client]))[0], own)
+        slopes = torch.autograd.grad(loss, [model.get_parameter(slot.name) for slot in engine.layout.parameters])
+        found = torch.cat([slope.reshape(-1) for slope in slopes])
+        moved = 0.05 * (found + (first.rows[1] - first.rows[2 + client])[:width])
+        torch.testing.assert_close(engine.bank[client, :width], first.rows[0, :width] - moved)
+        torch.testing.assert_close(second.rows[2 + client, :width], found)
+
+
+def test_steps_are_counted_as_they_are_taken() -> None:
+    def reach(training: Training, least: int, images: int) -> int:
+        return Task(Argmax(), (), training, lambda purpose: 0).count_steps(images, least)
+
+    assert reach(Training(steps=20, batch_size=8), 2, 12) == 20
+    assert reach(Training(steps=20, batch_size=8), 2, 1) == 0
+    assert reach(Training(epochs=3, batch_size=8), 2, 17) == 6  # a single image is no step where BatchNorm is
+    assert reach(Training(epochs=3, batch_size=8), 1, 17) == 9
+    assert reach(Training(epochs=1, cuts=2, batch_size=8), 1, 17) == 2
+
+
+@pytest.mark.parametrize(
+    ("layer", "sentence"),
+    [
+        ({"training": {"momentum": 0.9}}, "which momentum 0.9 changes; take --set training.momentum=0"),
+        (
+            {"baselines": [], "aggregator": "scaffold", "name": "own"},
+            "control and own_control, which no objective reads",
+        ),
+        ({"adaptation": "learned"}, "a network beside the model has 0.01 where the model has 0.1; take the same"),
+        ({"objectives": ["cross_entropy", "control"]}, "which aggregator 'fedavg' does not give"),
+    ],
+    ids=str,
+)
+def test_what_spoils_inferred_gradients_is_refused(layer: dict[str, Any], sentence: str) -> None:
+    given: dict[str, Any] = {"baselines": ["scaffold"], **layer}
+    if "adaptation" in layer:
+        rate = {"adaptation": {"learned": {"rate": 0.01}}}
+        given |= {"aggregator": "scaffold", "objectives": ["adapted", "control"], "components": rate, "baselines": []}
+    with pytest.raises(UsageError) as caught:
+        resolve_plan({"name": "own", **given}, preset_name="upfl")
+    assert sentence in str(caught.value)

@@ -1,0 +1,230 @@
+"""Runs of methods with networks beside the model: recorded, resumed to the same bits, exported, joined, refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fedwca.config.resolve_config import resolve_plan
+from fedwca.deploy.deployable_checks import require_deployable
+from fedwca.engine.parameter_layout import Layout
+from fedwca.errors import UsageError
+from fedwca.export.load_model import read_exported
+from fedwca.models.lenet import LeNet
+from fedwca.runs import run_rounds
+from fedwca.runs.load_data import build_network
+from fedwca.runs.memory_estimate import shape_network
+from fedwca.runs.open_run import open_run
+from fedwca.runs.python_api import resume_experiment, run_experiment
+from tests.cli.conftest import call
+
+NAMES = ["fedsr", "fedadg", "odpfl_hn"]
+WIDTH, CLASSES, TRAIN, NEW = 8, 10, 5, 6
+LAST = WIDTH * WIDTH + WIDTH
+GENERATOR = (10 + CLASSES) * 128 + 128 + 128 * WIDTH + WIDTH
+MODEL = 784 * WIDTH + WIDTH + WIDTH * WIDTH + WIDTH + WIDTH * CLASSES + CLASSES
+ENCODER = 784 * 200 + 200 + 200 * 32 + 32
+HYPERNETWORK = 32 * 100 + 100 + 3 * (100 * 100 + 100) + 101 * MODEL
+SENT_BESIDE = {"fedsr": LAST, "fedadg": GENERATOR, "odpfl_hn": ENCODER + HYPERNETWORK - MODEL}
+"""Values that travel beside FedAvg's: FedSR's second last layer; FedADG's generator, and not its discriminator; of
+ODPFL-HN encoder and hypernetwork in place of the model."""
+SMALL: dict[str, Any] = {
+    "preset": "upfl",
+    "clients": TRAIN,
+    "new_clients": NEW,
+    "samples": 20,
+    "rounds": 2,
+    "source_models": 1,
+    "composed": False,
+    "device": "cpu",
+    "baselines": ["fedavg", *NAMES],
+}
+OVERRIDES = {"training.steps": 2, "model.mlp.width": WIDTH}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("beside") / "run"
+    return run_experiment(**SMALL, overrides=OVERRIDES, out=out, keep="all").path
+
+
+def records(path: Path, without: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in (path / "rounds.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in record.items() if key not in without} for record in lines]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_bytes_are_those_of_what_travels(run: Path, name: str) -> None:
+    for number in (0, 1):
+        by_name = {record["method"]: record for record in records(run) if record["round"] == number}
+        for way in ("bytes_up", "bytes_down"):
+            assert by_name[name][way] - by_name["fedavg"][way] == 4 * TRAIN * SENT_BESIDE[name]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_all_methods_begin_with_the_same_weights(run: Path, name: str) -> None:
+    plain, own = open_run(run, "fedavg", round=0), open_run(run, name, round=0)
+    assert torch.equal(own.layout.without_extras(own.server.rows), plain.server.rows)
+
+
+def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = run_rounds.begin_round
+
+    def stop(*given: Any, **more: Any) -> Any:
+        if given[1] == 1 and given[4].name == next_one:
+            raise KeyboardInterrupt
+        return real(*given, **more)
+
+    monkeypatch.setattr(run_rounds, "begin_round", stop)
+    out = tmp_path / "run"
+    for i, name in enumerate(NAMES):
+        next_one = name
+        with pytest.raises(KeyboardInterrupt):
+            resume_experiment(out) if i else run_experiment(**SMALL, overrides=OVERRIDES, out=out, keep="all")
+    monkeypatch.setattr(run_rounds, "begin_round", real)
+    done = resume_experiment(out)
+    assert records(done.path, ("seconds",)) == records(run, ("seconds",))
+    for name in NAMES:
+        one, other = open_run(run, name), open_run(done.path, name)
+        assert torch.equal(one.server.rows, other.server.rows)
+        assert torch.equal(one.bank, other.bank)
+
+
+@pytest.mark.parametrize("name", ["fedsr", "fedadg"])
+def test_what_leaves_is_the_network_that_predicts(run: Path, tmp_path: Path, name: str) -> None:
+    file = tmp_path / "model.safetensors"
+    result = call("export", str(run), "--method", name, "--client", "1", "--out", str(file))
+    assert result.code == 0, result.err
+    network, about = read_exported(file)
+    opened = open_run(run, name)
+    assert not list(network.extras.parameters())
+    state = network.state_dict()
+    for slot in opened.layout.parameters:
+        if not slot.name.startswith("extras."):
+            assert torch.equal(state[slot.name], slot.of(opened.delivered[1]))
+    assert ("means over 20 draws" in " ".join(about.notes)) == (name == "fedsr")
+
+
+@pytest.mark.parametrize("name", ["fedsr", "fedadg"])
+def test_a_client_that_joins_needs_an_adaptation(run: Path, tmp_path: Path, name: str) -> None:
+    images = np.random.default_rng(0).integers(0, 255, (6, 28, 28, 3), dtype=np.uint8)
+    np.savez(tmp_path / "late.npz", images=images)
+    given = ["join", str(run), "--method", name, "--data", str(tmp_path / "late.npz"), "--json", "--out"]
+    plain = call(*given, str(tmp_path / "plain"))
+    assert (plain.code, "nothing to adapt by; take --adapt entropy" in plain.err) == (2, True)
+    found = call(*given, str(tmp_path / "own"), "--adapt", "entropy:steps=2")
+    assert found.code == 0, found.err
+    assert json.loads(found.out)["adaptation"]["steps"] == 2
+
+
+def test_a_client_that_joins_is_given_a_model_of_its_own(run: Path, tmp_path: Path) -> None:
+    images = np.random.default_rng(0).integers(0, 255, (6, 28, 28, 3), dtype=np.uint8)
+    np.savez(tmp_path / "late.npz", images=images)
+    given = ["join", str(run), "--data", str(tmp_path / "late.npz"), "--json", "--out"]
+    found = call(*given, str(tmp_path / "own"), "--method", "odpfl_hn")
+    assert found.code == 0, found.err
+    assert json.loads(found.out)["adaptation"]["name"] == "generated"
+    network, _ = read_exported(tmp_path / "own/model.safetensors")
+    opened = open_run(run, "odpfl_hn")
+    whole = opened.network
+    opened.layout.write(whole, opened.server.rows[0])
+    x = whole.prepare(torch.from_numpy(images).permute(0, 3, 1, 2))
+    theta = whole.extras["hypernetwork"](whole.extras["encoder"](x).mean(0)).detach()
+    state, slots = network.state_dict(), opened.layout.parameters
+    own = [state[slot.name].flatten() for slot in slots if not slot.name.startswith("extras.")]
+    torch.testing.assert_close(torch.cat(own), theta)
+    step = call(*given, str(tmp_path / "no"), "--method", "odpfl_hn", "--adapt", "entropy")
+    assert (step.code, "which no steps go with; leave --adapt out" in step.err) == (2, True)
+    other = call(*given, str(tmp_path / "no"), "--method", "fedsr", "--adapt", "generated")
+    assert (other.code, "which method 'fedsr' has not trained" in other.err) == (2, True)
+    kept = call("export", str(run), "--method", "odpfl_hn", "--client", "1", "--out", str(tmp_path / "a.safetensors"))
+    assert (kept.code, "`fedwca join` makes one for a client's images" in kept.err) == (2, True)
+
+
+def test_models_are_generated_for_those_who_predict(run: Path) -> None:
+    last = next(record for record in records(run) if (record["method"], record["round"]) == ("odpfl_hn", 1))
+    assert last["adaptation"]["taken"] == [1] * (TRAIN + NEW)
+    begun = next(record for record in records(run) if (record["method"], record["round"]) == ("fedavg", -1))
+    # What new clients would have without it is the model that nobody trained.
+    assert last["adaptation"]["accuracy_before"][TRAIN:] == begun["accuracy"][TRAIN:]
+
+
+GENERATES = {"baselines": ["odpfl_hn"], "composed": False}
+
+
+@pytest.mark.parametrize(
+    ("layer", "sentence"),
+    [
+        ({**GENERATES, "engine": "stacked"}, "(by_client), one by one; take --engine loop, or auto"),
+        ({**GENERATES, "training": {"trains": "extractor"}}, "'generated' trains networks beside the model"),
+        ({"adaptation": "generated:steps=2", "baselines": []}, "a generated model takes no steps"),
+        ({"adaptation": "generated", "objectives": ["cross_entropy", "proximal:to=start"]}, "which there is none"),
+        ({"adaptation": "generated", "objectives": ["simple_representation"]}, "has no other networks beside it"),
+    ],
+)
+def test_what_does_not_go_with_generated_models_is_refused(layer: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        resolve_plan({"aggregator": "fedavg", **layer}, preset_name="upfl")
+    assert sentence in str(caught.value)
+
+
+def test_clients_without_labels_train_no_generated_model() -> None:
+    given = {"adaptation": "generated", "baselines": [], "aggregator": "fedavg", "pseudo_labeler": "argmax"}
+    with pytest.raises(UsageError, match="which clients with labels train; it needs a partition of such"):
+        resolve_plan(given)
+
+
+def test_memory_counts_what_a_method_puts_beside_the_model() -> None:
+    wide = {"model.mlp.width": 200}
+    plan = resolve_plan({"baselines": ["odpfl_hn", "fedavg"]}, list(wide.items()), preset_name="upfl")
+    network = build_network(plan.config, CLASSES, pretrained=False)
+    values = {method.name: Layout.of(shape_network(network, method)).width for method, _ in plan.methods}
+    assert values["fedavg"] == 199_210
+    assert values["odpfl_hn"] == 102 * 199_210 + ENCODER + 32 * 100 + 100 + 3 * (100 * 100 + 100)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_it_learns(name: str, tmp_path: Path) -> None:
+    """The best of twelve rounds, over random weights: 30 points on validation images, 10 of new clients."""
+    given = {**SMALL, "clients": 10, "new_clients": 10, "samples": 45, "rounds": 12, "baselines": [name]}
+    done = run_experiment(**given, overrides={"model.mlp.width": 50}, out=tmp_path / "run")
+    means = {
+        key: [float(np.nanmean([np.nan if x is None else x for x in record[key]])) for record in records(done.path)]
+        for key in ("accuracy", "accuracy_validation")
+    }
+    assert max(means["accuracy_validation"]) > means["accuracy_validation"][0] + 30
+    assert max(means["accuracy"]) > means["accuracy"][0] + 10
+
+
+BESIDE = {"fedsr": "simple_representation", "fedadg": "reference_distribution"}
+
+
+@pytest.mark.parametrize(
+    ("layer", "sentence"),
+    [
+        ({"training": {"trains": "extractor"}}, "which trains = extractor leaves as they are"),
+        ({"finish": ["simple_representation"]}, "which a last phase does not"),
+        ({"adaptation": "learned"}, "which no objective of this method trains"),
+    ],
+)
+def test_what_does_not_fit_is_refused(layer: dict[str, Any], sentence: str) -> None:
+    given = {"target": "neon", "aggregator": "fedavg", "objectives": ["simple_representation"], "finish": []}
+    with pytest.raises(UsageError) as caught:
+        resolve_plan({"baselines": [], **given, **layer})
+    assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize("name", BESIDE.values())
+def test_deployments_do_not_play_it(name: str) -> None:
+    plan = resolve_plan({"objectives": [name], "baselines": [], "aggregator": "fedavg", "pseudo_labeler": "argmax"})
+    method, rounds = plan.methods[-1]
+    with pytest.raises(UsageError, match=f"cannot be deployed: objective '{name}' trains networks beside the model"):
+        require_deployable(method, rounds, LeNet().build(2))

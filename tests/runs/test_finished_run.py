@@ -1,0 +1,88 @@
+"""A run that has ended shows itself: as the table, in a notebook, as numbers and as pictures."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from matplotlib.figure import Figure
+
+import fedwca
+from fedwca.errors import FedwcaError, UsageError
+from fedwca.runs.finished_run import FinishedRun
+
+from ..shades import write_shades
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
+    folder = tmp_path_factory.mktemp("finished")
+    write_shades(folder / "shades")
+    with pytest.warns(UserWarning, match="little about"):
+        return fedwca.run_experiment(
+            data=folder / "shades",
+            clusterer="true",
+            clients=1,
+            samples=20,
+            rounds=2,
+            epochs=1,
+            batch_size=16,
+            device="cpu",
+            overrides={"source_training.epochs": 0, "model.bottleneck": 4},
+            out=folder / "run",
+        )
+
+
+def test_it_prints_as_the_table(done: FinishedRun) -> None:
+    title, head, rule, *rows = str(done).splitlines()
+    assert title.startswith("shades, source amber: accuracy in percent after the last round, n = 1 run")
+    assert head.split()[0] == "method"
+    assert set(rule) == {"-", " "}
+    assert [row.split("  ")[0] for row in rows] == [row.label for row in done.table]
+    assert len({len(row) for row in (head, rule, *rows)}) == 1
+    assert f"{done.table[-1].mean:.1f}" in rows[-1]
+    assert len(repr(done)) < 300
+
+
+def test_a_notebook_shows_it(done: FinishedRun) -> None:
+    page = done._repr_html_()
+    assert page.startswith("<table><caption>shades, source amber")
+    assert page.count("<tr>") == len(done.table) + 1
+
+
+def test_to_frame(done: FinishedRun) -> None:
+    methods = done.to_frame()
+    assert list(methods.index) == [row.name for row in done.table]
+    assert methods.loc[done.table[-1].name, "mean"] == pytest.approx(done.table[-1].mean)
+    assert {"brass", "coral"} <= set(methods.columns)
+    rounds = done.to_frame("rounds")
+    assert set(rounds["client"]) == {0, 1}
+    assert set(rounds["domain"]) == {"brass", "coral"}
+    assert len(rounds) == sum(len(record["accuracy"]) for record in done.records())
+    with pytest.raises(UsageError, match="to_frame takes 'methods' or 'rounds', not 'clients'"):
+        done.to_frame("clients")  # type: ignore[arg-type]
+
+
+def test_pandas_is_optional(done: FinishedRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(UsageError, match=r"pip install 'fedwca\[pandas\]'"):
+        done.to_frame()
+
+
+def test_plot(done: FinishedRun) -> None:
+    assert isinstance(done.plot(), Figure)
+    assert isinstance(done.plot("confusion", "fedavg"), Figure)
+    with pytest.raises(UsageError, match="did you mean 'bars'"):
+        done.plot("barz")
+    with pytest.raises(FedwcaError, match="method"):
+        done.plot("confusion", "nosuch")
+
+
+def test_report(done: FinishedRun, tmp_path: Path) -> None:
+    assert done.report(tmp_path / "r.md").read_text().startswith("shades, source amber")
+    assert done.report() == done.path / "report.html"
+
+
+def test_completion_offers_public_names_alone() -> None:
+    assert dir(fedwca) == sorted(fedwca.__all__)

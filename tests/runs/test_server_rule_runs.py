@@ -1,0 +1,89 @@
+"""Runs of methods whose servers do more than average: from preset to table, resumed to the same bits, and deployed."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fedwca.config.resolve_config import resolve_plan
+from fedwca.deploy.deployable_checks import require_deployable
+from fedwca.errors import UsageError
+from fedwca.models.lenet import LeNet
+from fedwca.runs import run_rounds
+from fedwca.runs.open_run import open_run
+from fedwca.runs.python_api import resume_experiment, run_experiment
+from tests.runs.test_new_clients import OVERRIDES, SMALL, records
+
+METHODS = ["fedavg", "afl", "fedgma", "scaffold"]
+
+
+def play(out: Path, **more: Any) -> Path:
+    given = {**SMALL, "baselines": METHODS, "composed": False, "rounds": 2, **more}
+    return run_experiment(**given, overrides=OVERRIDES, out=out, keep="all").path
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return play(tmp_path_factory.mktemp("servers") / "run")
+
+
+def test_every_method_measures_both_groups(run: Path) -> None:
+    last = {record["method"]: record for record in records(run) if record["round"] == 1}
+    assert list(last) == METHODS
+    for record in last.values():
+        assert all(math.isfinite(x) for x in (*record["accuracy"][4:], *record["accuracy_validation"][:4]))
+    assert len(last["afl"]["received_loss"]) == 4
+
+
+def test_bytes_are_those_of_what_travels(run: Path) -> None:
+    model = 4 * open_run(run, "fedavg").layout.width
+    down = dict.fromkeys(METHODS, (1, 1)) | {"scaffold": (1, 2)}
+    up = dict.fromkeys(METHODS, 4 * model) | {"afl": 4 * model + 4 * 4}
+    for record in records(run):
+        if record["round"] >= 0:
+            name = record["method"]
+            assert record["bytes_down"] == 4 * down[name][record["round"]] * model, name
+            assert record["bytes_up"] == up[name], name
+
+
+@pytest.mark.parametrize("stopped", METHODS[1:])
+def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
+    stopped: str, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = run_rounds.begin_round
+
+    def stop(*given: Any, **more: Any) -> Any:
+        if given[1] == 1 and given[4].name == stopped:
+            raise KeyboardInterrupt
+        return real(*given, **more)
+
+    monkeypatch.setattr(run_rounds, "begin_round", stop)
+    with pytest.raises(KeyboardInterrupt):
+        play(tmp_path / "run", baselines=[stopped])
+    monkeypatch.setattr(run_rounds, "begin_round", real)
+    done = resume_experiment(tmp_path / "run").path
+    assert json.dumps(records(done)) == json.dumps([r for r in records(run) if r["method"] == stopped])
+    assert torch.equal(open_run(done, stopped).server.rows, open_run(run, stopped).server.rows)
+    assert torch.equal(open_run(done, stopped).delivered, open_run(run, stopped).delivered)
+
+
+@pytest.mark.slow
+def test_every_method_learns(tmp_path: Path) -> None:
+    given = {"preset": "upfl", "source_models": 1, "rounds": 10, "device": "cpu", "baselines": METHODS}
+    path = run_experiment(**given, composed=False, overrides={"training.lr": 0.03}, out=tmp_path / "run").path
+    found = {name: [r for r in records(path) if r["method"] == name] for name in METHODS}
+    for name, own in found.items():
+        first, last = (sum(r["accuracy_validation"][:20]) / 20 for r in (own[0], own[-1]))
+        assert last - first > 60, (name, first, last)  # measured: 71 and more
+
+
+@pytest.mark.parametrize("aggregator", ["afl", "scaffold"])
+def test_deployments_refuse_what_they_cannot_send(aggregator: str) -> None:
+    made = resolve_plan({"baselines": [aggregator]}, preset_name="upfl")
+    with pytest.raises(UsageError, match=f"aggregator '{aggregator}'.*`fedwca bench` plays it"):
+        require_deployable(made.methods[0][0], 1, LeNet(bottleneck=4).build(3, seed=0))
