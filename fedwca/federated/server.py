@@ -16,6 +16,7 @@ from torch import Tensor
 from fedwca.core.grouping import GroupingInput, check_labels
 from fedwca.core.interfaces import Aggregator, Clusterer, Objective
 from fedwca.core.messages import Bounded, Offer, Signatures, State
+from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.randomness import Keys, uniform
 from fedwca.errors import FedwcaError
 from fedwca.federated.method import Method
@@ -31,7 +32,7 @@ class Server:
     """What the server holds between rounds."""
 
     rows: Tensor
-    """``[R, P]``; one row, the source model, before round 0."""
+    """``[R, P]``; before round 0 one row, the source model, or a row for each client."""
     state: State
     """What the aggregator remembers, and under ``collected.<objective>.<name>`` the extras that clients uploaded last
     ``[K, …]``; before round 0 empty, or what `Aggregator.initial_state` says."""
@@ -54,6 +55,12 @@ def offer_source(clients: int) -> Offer:
     return Offer(torch.ones(clients, 1, 1, dtype=torch.float64), torch.zeros(0, 1, dtype=torch.float64))
 
 
+def offer_own(clients: int) -> Offer:
+    """Every client goes on from a row of its own."""
+    personal = torch.eye(clients, dtype=torch.float64)
+    return Offer(personal[:, None], torch.zeros(0, clients, dtype=torch.float64))
+
+
 def offer_models(round: int, server: Server, aggregator: Aggregator, clients: int, trained: int) -> Offer:
     """What each client is sent at the start of a round.
 
@@ -64,8 +71,9 @@ def offer_models(round: int, server: Server, aggregator: Aggregator, clients: in
         clients: K.
         trained: trained parameters of a row, which come first.
     """
-    asked = round or aggregator.from_start
-    return aggregator.offer(server.state, round, server.rows[:, :trained]) if asked else offer_source(clients)
+    if round or aggregator.from_start:
+        return aggregator.offer(server.state, round, server.rows[:, :trained])
+    return offer_source(clients) if len(server.rows) == 1 else offer_own(clients)
 
 
 def pool_extras(objectives: Sequence[Objective], state: State) -> dict[str, Tensor]:
@@ -167,6 +175,21 @@ def take_server_step(
     given = (rows[:, :trained], mixed[:, :trained], gather[:, len(rows) :], models[:, :trained])
     mixed[:, :trained] = aggregator.server_step(*given)
     return mixed
+
+
+def keep_layers(aggregator: Aggregator, rows: Tensor, models: Tensor, layout: Layout) -> Tensor:
+    """Rows ``[K, P]`` with each client's own last layers, where these stay with it; all others as they are.
+
+    Args:
+        aggregator: says how many stay.
+        rows: the server's; changed in place.
+        models: the clients' own ``[K, P]``.
+        layout: of a row.
+    """
+    if aggregator.keeps:
+        own = layout.last_layers(aggregator.keeps)
+        rows[:, own] = models[:, own]
+    return rows
 
 
 def stack_by_client(values: Mapping[int, Tensor], clients: int) -> Tensor:

@@ -30,7 +30,7 @@ def estimate_run(
     """
     model = architecture(config)
     plain = build_network(config, classes, pretrained=False)
-    shapes = [plain, *(shape_network(plain, method) for method, _ in methods)]
+    shapes = [plain, *(shape_network(plain, method, len(model.variants)) for method, _ in methods)]
     network = max(shapes, key=lambda one: Layout.of(one).width)
     domains = len(set(federation.metrics.domains))
     aggregators = [method.aggregator for method, rounds in methods if rounds]
@@ -47,12 +47,12 @@ def estimate_run(
     return alone_need.times(trials)
 
 
-def shape_network(network: Network, method: Method) -> Network:
+def shape_network(network: Network, method: Method, sizes: int = 1) -> Network:
     """A network with what a method puts beside it, in shapes alone; what generates a model is a hundred times it."""
     if not any(map(changes_network, method.trained)):
         return network
     with torch.device("meta"):
-        return grow_network(copy.deepcopy(network).to("meta"), method.trained, 0)
+        return grow_network(copy.deepcopy(network).to("meta"), method.trained, 0, sizes=sizes)
 
 
 SMALLER = {
