@@ -166,7 +166,8 @@ GENERATES = {"baselines": ["odpfl_hn"], "composed": False}
         ({**GENERATES, "training": {"trains": "extractor"}}, "'generated' trains networks beside the model"),
         ({"adaptation": "generated:steps=2", "baselines": []}, "a generated model takes no steps"),
         ({"adaptation": "generated", "objectives": ["cross_entropy", "proximal:to=start"]}, "which there is none"),
-        ({"adaptation": "generated", "aggregator": "afl"}, "reads the model that was sent, of which there is none"),
+        ({"adaptation": "generated", "aggregator": "afl"}, "needs the model that was sent, of which there is none"),
+        ({"adaptation": "generated", "aggregator": "fedper"}, "needs the model that was sent, of which there is none"),
         ({"adaptation": "generated", "objectives": ["simple_representation"]}, "has no other networks beside it"),
     ],
 )
