@@ -72,6 +72,17 @@ def canonical_name(name: str) -> str:
     return name.strip().lower().replace("-", "_")
 
 
+def split_numbers(value: Any) -> Any:
+    """One number, or several as ``0.1+0.5``, as a list of them.
+
+    >>> split_numbers("0.1+0.5"), split_numbers(0.1)
+    (['0.1', '0.5'], [0.1])
+    """
+    if isinstance(value, str):
+        return [part.strip() for part in value.split("+")]
+    return [value] if isinstance(value, int | float) else value
+
+
 def describe_unknown(kind: str, name: str, known: Iterable[str]) -> str:
     """The sentence for a name that is not known: the near one, and all there are.
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import PositiveFloat, PositiveInt
+from pydantic import BeforeValidator, PositiveFloat, PositiveInt, field_validator
 from torch import Tensor, nn
 
 from fedwca.adaptations import register
 from fedwca.core.adaptation import Adaptation, ExtraNetworks
+from fedwca.errors import UsageError
 from fedwca.functional import learned_loss
+from fedwca.registry import split_numbers
 
 NETWORK = "adaptation"
 """What the adaptation network is called."""
@@ -30,12 +32,21 @@ class Learned(Adaptation):
     """Learning rate of the adaptation network (eta_adapt)."""
     width: PositiveInt = 32
     """Units of each hidden layer."""
+    sizes: Annotated[tuple[PositiveInt, ...], BeforeValidator(split_numbers)] = ()
+    """The same beside models of several sizes, as 32+64+128, one for each in rising order; unset: the width."""
     layers: PositiveInt = 3
     """Hidden layers, each followed by ReLU."""
     reduction: Literal["norm", "rms"] = "norm"
     """norm: the Euclidean length over images; rms: that over the root of their number."""
     batch: PositiveInt | None = None
     """Images of one length, their mean being the loss; unset: all images in one."""
+
+    @field_validator("sizes")
+    @classmethod
+    def _rise(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if any(one > other for one, other in pairwise(value)):
+            raise ValueError(f"is {'+'.join(map(str, value))}; widths in rising order are right, such as 32+64+128")
+        return value
 
     def loss(self, logits: Tensor, networks: ExtraNetworks, mask: Tensor | None = None) -> Tensor:
         """The length of the network's outputs."""
@@ -46,6 +57,17 @@ class Learned(Adaptation):
         widths = [classes, *[self.width] * self.layers]
         hidden = [part for i, o in pairwise(widths) for part in (nn.Linear(i, o), nn.ReLU())]
         return {NETWORK: nn.Sequential(*hidden, nn.Linear(self.width, 1))}
+
+    def at_size(self, place: int, sizes: int) -> Self:
+        """With the width that goes with a size."""
+        if sizes == 1 or not self.sizes:
+            return self
+        if len(self.sizes) != sizes:
+            raise UsageError(
+                f"adaptation {self.name!r} has networks of {len(self.sizes)} sizes, and the models are of {sizes}; "
+                "one for each is right, in rising order"
+            )
+        return self.model_copy(update={"width": self.sizes[place], "sizes": ()})
 
     def rates(self) -> dict[str, float]:
         """That of the adaptation network."""

@@ -26,6 +26,7 @@ from fedwca.config.method_checks import (
 )
 from fedwca.config.method_spec import parse_method
 from fedwca.config.method_values import MethodValues
+from fedwca.config.public_image_checks import check_public_images, check_sizes
 from fedwca.config.run_config import Components, RunConfig, lay_over, merge
 from fedwca.core.dotted_keys import flatten_keys
 from fedwca.core.training_settings import Training
@@ -171,6 +172,8 @@ def _compose_own(config: RunConfig, partition: type[Partition]) -> Method:
 def _with_rounds(config: RunConfig, method: Method, most: int | None) -> tuple[Method, int]:
     """A method that fits the run, and its rounds, of which the last phase is one more."""
     check_fits_partition(method, config.training, config.batch_norm, partition_of(config))
+    check_public_images(method, component("partition", config.partition, config.components))
+    check_sizes(method, component("model", config.model, config.components), config.checkpoint is not None)
     check_whole_model_is_trained(method, config.training)
     check_networks_are_trained(method, config.training)
     check_models_can_be_generated(method, config.engine, partition_of(config))

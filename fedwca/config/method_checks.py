@@ -282,7 +282,7 @@ def _check_newcomers_fit(method: Method, batch_norm: str) -> None:
     Raises:
         UsageError: names it.
     """
-    if method.aggregator.grouping != OneGroup():
+    if method.aggregator.grouping != OneGroup() and method.public_objective is None:
         raise UsageError(
             f"method {method.name!r}: aggregator {method.aggregator.name!r} {method.aggregator.grouping.instead}, and "
             "a new client is in no group; new clients need one model of all that train, such as fedavg makes"

@@ -69,6 +69,18 @@ class Adaptation(Component):
         """
         return {}
 
+    def at_size(self, place: int, sizes: int) -> Self:
+        """As it is beside models of one of several sizes; by default all have the same networks.
+
+        Args:
+            place: of the size, from 0, the smallest.
+            sizes: how many there are.
+
+        Raises:
+            UsageError: it is made for another number of sizes.
+        """
+        return self
+
     def generators(self, shapes: Mapping[str, tuple[int, ...]], image: tuple[int, int]) -> dict[str, nn.Module]:
         """Networks by name, freshly initialised, that `generate` reads; asked where ``by_client``.
 

@@ -387,6 +387,8 @@ class Objective(Component):
     """Views of the images it reads; plain and weak are the images as training shows them, strong distorted ones."""
     adapts: ClassVar[bool] = False
     """Whether it reads ``batch.adapted_logits``: training then goes through a step of the method's adaptation."""
+    on: ClassVar[Literal["own", "public"]] = "own"
+    """Images it is minimised on: the client's own, or public ones; see `fedwca.core.public_objective`."""
     noise: ClassVar[int] = 0
     """Uniform numbers that it reads of each image in ``batch.noise``."""
     stays: ClassVar[tuple[str, ...]] = ()

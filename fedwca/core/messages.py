@@ -79,6 +79,8 @@ class Predictions:
     """``[N, M]``"""
     features: Tensor
     """``[N, q]``, the input of the classifier."""
+    adapted: Tensor | None = None
+    """``[N, M]``, logits after a step of the method's adaptation on all these samples; None: nobody asked."""
 
     @property
     def probabilities(self) -> Tensor:

@@ -342,6 +342,13 @@ class Architecture(Component):
     def backbone(self) -> Backbone:
         """A freshly initialised backbone."""
 
+    @property
+    def variants(self) -> tuple[Architecture, ...]:
+        """The architecture at each of its sizes, the smallest first, of which every client has one; the last has the
+        network that it builds itself. Alone: itself.
+        """
+        return (self,)
+
     def load_pretrained(self, backbone: Backbone) -> None:
         """Put pre-trained weights on a fresh backbone; by default there are none.
 
@@ -353,7 +360,7 @@ class Architecture(Component):
         """Everything that decides what `build` gives, as plain values; a file of weights by its content."""
         found = {"name": self.name, **self.model_dump(mode="json")}
         # So that source models from before there was a choice are known again.
-        usual = {"activation": "none", "head": "bottleneck"}
+        usual: dict[str, Any] = {"activation": "none", "head": "bottleneck", "sizes": []}
         return {name: value for name, value in found.items() if name not in usual or value != usual[name]}
 
     def build(self, classes: int, seed: int = 0, pretrained: bool = True, whole: bool = False) -> Network:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -47,6 +48,11 @@ class ImagePool:
         """``[N]`` int64, see `Domain.units`; None unless all domains say them."""
         self.part = _of_all(domains, "part")
         """``[N]`` int64, see `Domain.part`; None unless all domains say it."""
+        self._places = np.arange(len(self.labels))
+        """Where each image is among those of all domains."""
+        self._count_groups()
+
+    def _count_groups(self) -> None:
         _, first, member = np.unique(self.groups, return_index=True, return_inverse=True)
         self._first: Integers = first
         self._member: Integers = member
@@ -77,6 +83,16 @@ class ImagePool:
         first, second = self.split(self.shuffled(np.arange(len(self)), random), share)
         return np.sort(first), np.sort(second)
 
+    def draw_apart(self, share: float, random: Generator) -> tuple[Integers, ImagePool]:
+        """Positions of a share of the images, groups whole, and the pool of the others, numbered anew."""
+        rest, drawn = self.split(self.shuffled(np.arange(len(self)), random), share)
+        rest = np.sort(rest)
+        others = copy.copy(self)
+        others._places, others.labels, others.groups = self._places[rest], self.labels[rest], self.groups[rest]
+        others.units, others.part = (None if own is None else own[rest] for own in (self.units, self.part))
+        others._count_groups()
+        return drawn, others
+
     def shuffled(self, positions: Integers, random: Generator) -> Integers:
         """The positions in a drawn order, those of a group side by side."""
         _, member = np.unique(self.groups[positions], return_inverse=True)
@@ -96,9 +112,10 @@ class ImagePool:
     def images(self, positions: Integers, change: Change | None = None) -> Tensor:
         """Some images ``[n, 3, H, W]`` uint8, channels last in memory; None: as they are."""
         found = np.empty((len(positions), *self._images[0].shape[1:]), np.uint8)
+        places = self._places[positions]
         for start, stop, images in zip(self._starts, self._starts[1:], self._images, strict=False):
-            here = (positions >= start) & (positions < stop)
-            found[here] = images[positions[here] - start]
+            here = (places >= start) & (places < stop)
+            found[here] = images[places[here] - start]
         return torch.from_numpy(found if change is None else change(found)).permute(0, 3, 1, 2)
 
 

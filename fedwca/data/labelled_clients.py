@@ -58,8 +58,11 @@ def labelled_clients(
     seed: int,
     validation: float | None = None,
     kept: Sequence[float] = (1.0,),
+    public: float = 0.0,
 ) -> Federation:
     """Deal all images to clients, of which some train, drawn at random, and the others are new ones.
+
+    Public images are drawn before that, groups whole, and are dealt to nobody.
 
     A training client's images are split in training and validation images, ``round(share · n)`` of them, groups whole;
     the latter are what it is measured on, its ``test``. A new client is measured on all its images. Labels of both are
@@ -74,6 +77,7 @@ def labelled_clients(
         seed: 0 or more.
         validation: share of the images, from 0 to below 1; None: `VALIDATION`.
         kept: shares of a new client's images that it keeps, one image at least; several: a group each.
+        public: share of the images that everybody has, from 0 to below 1; their labels are nobody's.
 
     Raises:
         UsageError: a number is out of its bounds, or the images do not suffice for the deal.
@@ -81,12 +85,23 @@ def labelled_clients(
     """
     new = clients if new_clients is None else new_clients
     share = VALIDATION if validation is None else validation
+    if not 0 <= public < 1:
+        raise UsageError(
+            f"{dataset.name}: a public part of {public:g} of the images leaves none for clients; it is a share from 0 "
+            "to below 1, such as 0.1"
+        )
     if clients < 1 or new < 1 or seed < 0 or (samples is not None and samples < 1) or not 0 <= share < 1:
         raise UsageError(
             "labelled clients need clients >= 1, new_clients >= 1, samples >= 1, seed >= 0 and 0 <= validation < 1, "
             f"not clients={clients}, new_clients={new}, samples={samples}, seed={seed}, validation={share}"
         )
-    pool, random = ImagePool(dataset), np.random.default_rng([seed])
+    whole, random = ImagePool(dataset), np.random.default_rng([seed])
+    shown, pool = whole.draw_apart(public, random) if public else (None, whole)
+    if shown is not None and (len(shown) < 2 or len(pool) < clients + new):
+        raise UsageError(
+            f"{dataset.name}: {len(shown)} of {len(whole)} images are public, and {len(pool)} are left for "
+            f"{clients + new} clients; two public ones and one a client are the least, so take another partition.public"
+        )
 
     def drawn(own: DealtImages) -> DealtImages:
         return DealtImages(pool.shuffled(own.positions, random)[:samples], own.change)
@@ -115,7 +130,8 @@ def labelled_clients(
     )
     metrics = Metrics((TRAINING,) * clients, *truths, counted=[False] * clients)
     least = next(number for number in count(1) if round(share * number) or not share)
-    return Federation(tuple(images), metrics, newcomers, least_measured=least)
+    everybodys = None if shown is None else whole.images(shown)
+    return Federation(tuple(images), metrics, newcomers, least_measured=least, public=everybodys)
 
 
 def _name_group(label: str, part: float, several: bool) -> str:

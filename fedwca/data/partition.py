@@ -45,6 +45,8 @@ class Federation:
     """What tables call it, where it is a group of newcomers."""
     least_measured: int = 3
     """Images that a client needs for one of them to be for test."""
+    public: Tensor | None = None
+    """Images that everybody has, no client's own ``[N, 3, H, W]`` uint8, without labels; None: there are none."""
 
     @property
     def everybody(self) -> tuple[ClientImages, ...]:

@@ -51,6 +51,8 @@ class Task:
     """What `PseudoLabeler.trusts` said of the client."""
     adaptation: Adaptation | None = None
     """What objectives that go through a step of it take."""
+    taught: Mapping[str, Tensor] = field(default_factory=dict)
+    """Logits ``[N, M]`` of its images that the server sent, by the names that objectives read them by."""
     factor: float = 1.0
     """This round's learning rates over those that were set; in ``training`` it is in already."""
 

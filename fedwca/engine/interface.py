@@ -46,6 +46,9 @@ class ClientWork(View, Protocol):
     def outputs(self, mixtures: Tensor) -> list[Predictions]:
         """What each client's own mixture ``[K, Q+S]`` says of its images, one entry a client."""
 
+    def outputs_after_step(self, mixtures: Tensor) -> list[Predictions]:
+        """As `outputs`, and what the models say after a step of the task's adaptation on all these images."""
+
     def train(self, blend: Blend) -> list[Targets]:
         """Label and train for one round; models are left in the bank. The targets of the last epoch, one a client."""
 

@@ -84,7 +84,7 @@ def adapt_models(work: ModelsToAdapt, models: Tensor, adaptation: Adaptation, lr
     def measure(logits: Tensor) -> Tensor:
         return work.each(prediction_entropy, logits)
 
-    patience, base = adaptation.patience, work.base
+    patience = adaptation.patience
     going = torch.tensor([size > 0 for size in work.sizes], device=models.device)
     moved, logits = models.clone(), work.logits(models)
     history, entropies = [measure(logits)], [1] * len(work.sizes)
@@ -96,9 +96,7 @@ def adapt_models(work: ModelsToAdapt, models: Tensor, adaptation: Adaptation, lr
     for step in range(1, adaptation.steps + 1):
         if not bool(going.any()):
             break
-        gradient = _gradient(work, adaptation, moved, logits)
-        after = moved.clone()
-        after[:, base] -= lr * gradient
+        after = _move(work, adaptation, moved, logits, lr)
         moved = torch.where(going[:, None], after, moved)
         logits = torch.where(going[:, None, None], work.logits(moved), logits)
         found = measure(logits)
@@ -121,6 +119,29 @@ def adapt_models(work: ModelsToAdapt, models: Tensor, adaptation: Adaptation, lr
         AdaptedModel(best[i], best_logits[i, :size], tuple(told[i][: entropies[i]]) if size else (), int(taken[i]))
         for i, size in enumerate(work.sizes)
     ]
+
+
+def make_step(
+    work: ModelsToAdapt, adaptation: Adaptation, models: Tensor, logits: Tensor, lr: float
+) -> tuple[Tensor, Tensor]:
+    """Models ``[G, P]`` after one step of an adaptation on all images, and their logits ``[G, N, M]``.
+
+    Args:
+        work: the clients, each with images.
+        adaptation: its loss is descended.
+        models: theirs ``[G, P]``; left as they are.
+        logits: theirs before the step ``[G, N, M]``.
+        lr: step size.
+    """
+    moved = _move(work, adaptation, models, logits, lr)
+    return moved, work.logits(moved)
+
+
+def _move(work: ModelsToAdapt, adaptation: Adaptation, models: Tensor, logits: Tensor, lr: float) -> Tensor:
+    """Copies of models ``[G, P]`` after one step."""
+    moved = models.clone()
+    moved[:, work.base] -= lr * _gradient(work, adaptation, models, logits)
+    return moved
 
 
 def _gradient(work: ModelsToAdapt, adaptation: Adaptation, models: Tensor, logits: Tensor) -> Tensor:

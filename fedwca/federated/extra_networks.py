@@ -24,14 +24,20 @@ def changes_network(part: Part) -> bool:
     return bool(part.networks(2, 2)) or part.by_client
 
 
-def grow_network(network: Network, parts: Sequence[Part], seed: int) -> Network:
+def grow_network(
+    network: Network, parts: Sequence[Part], seed: int, *, place: int | None = None, sizes: int = 1
+) -> Network:
     """A network with a method's extra ones beside it; itself where the method has none.
 
     Args:
         network: the one that predicts; its weights stay, so that all methods begin with the same.
         parts: the method's, see `fedwca.federated.method.Method.trained`.
         seed: of the extra networks' weights; each is drawn by its name.
+        place: which of the sizes of models it has, from 0; None: the widest.
+        sizes: of how many.
     """
+    place = sizes - 1 if place is None else place
+    parts = [part.at_size(place, sizes) if isinstance(part, Adaptation) else part for part in parts]
     classes, features, read = network.classifier.out_features, network.features, network.backbone.width
     objectives = [part for part in parts if isinstance(part, Objective)]
     generates = any(isinstance(part, Adaptation) and part.by_client for part in parts)

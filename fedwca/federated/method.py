@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fedwca.core.adaptation import Adaptation
 from fedwca.core.central import Central
 from fedwca.core.interfaces import Aggregator, Clusterer, Objective, PseudoLabeler
+from fedwca.core.public_objective import PublicObjective
 from fedwca.core.training_settings import FinishTraining, Training
 
 
@@ -33,6 +34,17 @@ class Method:
     adaptation: Adaptation | None = None
     """The steps that clients without labels take on the images they predict, and that objectives with ``adapts`` train
     through; None: models predict as they are."""
+
+    @property
+    def own_objectives(self) -> tuple[Objective, ...]:
+        """What clients minimise on their own images."""
+        return tuple(objective for objective in self.objectives if objective.on == "own")
+
+    @property
+    def public_objective(self) -> PublicObjective | None:
+        """What they minimise on public images before that; None: nothing."""
+        found = [objective for objective in self.objectives if isinstance(objective, PublicObjective)]
+        return found[0] if found else None
 
     @property
     def trained(self) -> tuple[Adaptation | Objective, ...]:

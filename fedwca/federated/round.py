@@ -79,16 +79,18 @@ class Outcome:
         return stack_reports(self.uploads, len(self.labels))
 
 
-def init_server(engine: Engine, start: Network | None = None) -> Server:
+def init_server(engine: Engine, start: Network | None = None, own: Tensor | None = None) -> Server:
     """The server before round 0: it owns the source model and nothing else; every client's own model is the source.
 
     Args:
         engine: has the bank.
         start: what stands in for the source model; None: the engine's.
+        own: what every client begins with ``[K, P]`` instead, each with a row at the server; None: with the source.
     """
     source = engine.layout.read(engine.network if start is None else start)
-    engine.bank.copy_(source.expand_as(engine.bank))
-    return Server(source[None], {}, source)
+    rows = source[None] if own is None else own.to(engine.bank)
+    engine.bank.copy_(rows.expand_as(engine.bank))
+    return Server(rows, {}, source)
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,10 @@ class OpenRound:
     """Whether clients without labels adapt what they were sent, after all rounds."""
     trusted: Tensor | None = None
     """Clients ``[K]`` bool that may train towards labels; None where all may."""
+    taught: Mapping[str, Tensor] = field(default_factory=dict)
+    """What each client was sent of all clients' predictions of public images."""
+    public_seconds: float = 0.0
+    """That all of them learned from these, by the clock."""
 
     @property
     def guests(self) -> Tensor:
@@ -161,13 +167,13 @@ def open_round(
     done: Callable[[int], None] = lambda client: None,
 ) -> OpenRound:
     """The server's first part of a round; see `run_round`."""
-    clients, shared = len(engine.images), pool_extras(method.objectives, server.state)
+    clients, shared = len(engine.images), pool_extras(method.own_objectives, server.state)
 
     def task(client: int) -> Task:
         now, draws = training.at(round), client_draws(keys, round, client, training)
         own = trusted is None or bool(trusted[client])
-        given = (method.pseudo_labeler, method.objectives, now, draws, shared, training.part(round), own)
-        return Task(*given, method.adaptation, now.lr / training.lr)
+        given = (method.pseudo_labeler, method.own_objectives, now, draws, shared, training.part(round), own)
+        return Task(*given, method.adaptation, factor=now.lr / training.lr)
 
     if not round and method.aggregator.from_start:
         server = replace(server, state=method.aggregator.initial_state(clients))
@@ -220,7 +226,7 @@ def close_round(turn: OpenRound, uploads: Sequence[SimulatedUpload]) -> tuple[Se
         labels,
         turn.offer,
         by_client,
-        turn.shared,
+        {**turn.shared, **turn.taught},
         notes,
         seconds,
         gathered=None if evidence is None else gather,

@@ -32,7 +32,7 @@ class Server:
     """What the server holds between rounds."""
 
     rows: Tensor
-    """``[R, P]``; one row, the source model, before round 0."""
+    """``[R, P]``; before round 0 one row, the source model, or a row for each client."""
     state: State
     """What the aggregator remembers, and under ``collected.<objective>.<name>`` the extras that clients uploaded last
     ``[K, …]``; before round 0 empty, or what `Aggregator.initial_state` says."""
@@ -55,6 +55,12 @@ def offer_source(clients: int) -> Offer:
     return Offer(torch.ones(clients, 1, 1, dtype=torch.float64), torch.zeros(0, 1, dtype=torch.float64))
 
 
+def offer_own(clients: int) -> Offer:
+    """Every client goes on from a row of its own."""
+    personal = torch.eye(clients, dtype=torch.float64)
+    return Offer(personal[:, None], torch.zeros(0, clients, dtype=torch.float64))
+
+
 def offer_models(round: int, server: Server, aggregator: Aggregator, clients: int, trained: int) -> Offer:
     """What each client is sent at the start of a round.
 
@@ -65,8 +71,9 @@ def offer_models(round: int, server: Server, aggregator: Aggregator, clients: in
         clients: K.
         trained: trained parameters of a row, which come first.
     """
-    asked = round or aggregator.from_start
-    return aggregator.offer(server.state, round, server.rows[:, :trained]) if asked else offer_source(clients)
+    if round or aggregator.from_start:
+        return aggregator.offer(server.state, round, server.rows[:, :trained])
+    return offer_source(clients) if len(server.rows) == 1 else offer_own(clients)
 
 
 def pool_extras(objectives: Sequence[Objective], state: State) -> dict[str, Tensor]:

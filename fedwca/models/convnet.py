@@ -9,9 +9,10 @@ import torch.nn.functional as F
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor, nn
 
-from fedwca.core.network import Architecture, Backbone, Head
+from fedwca.core.network import Backbone, Head
 from fedwca.models import register
 from fedwca.models._grouped_convolution import convolve_each
+from fedwca.models._sizes import SizedArchitecture
 
 
 class _TwoConvolutions(Backbone):
@@ -40,7 +41,7 @@ class _TwoConvolutions(Backbone):
 
 
 @register("convnet")
-class ConvNet(Architecture):
+class ConvNet(SizedArchitecture):
     """Two convolutions, a hidden layer, and the classifier.
 
     Source: McMahan et al. (FedAvg), AISTATS 2017, sec. 3 (the CNN); FedTTA, sec. 5.1.
@@ -76,4 +77,4 @@ class ConvNet(Architecture):
     def backbone(self) -> _TwoConvolutions:
         """Torch's default initial weights."""
         mean, std = (each * (self.channels // len(each)) for each in (self.mean, self.std))
-        return _TwoConvolutions(self.side, self.width, mean, std)
+        return _TwoConvolutions(self.side, self.widest, mean, std)

@@ -9,8 +9,9 @@ import torch.nn.functional as F
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
-from fedwca.core.network import Architecture, Backbone, Head
+from fedwca.core.network import Backbone, Head
 from fedwca.models import register
+from fedwca.models._sizes import SizedArchitecture
 
 
 class _Perceptron(Backbone):
@@ -37,7 +38,7 @@ class _Perceptron(Backbone):
 
 
 @register("mlp")
-class Mlp(Architecture):
+class Mlp(SizedArchitecture):
     """Grey pixels, hidden layers of one width with ReLU, and the classifier: 784-200-200-M as it is.
 
     Source: McMahan et al. (FedAvg), AISTATS 2017, sec. 3 (2NN); FedTTA, sec. 5.1, on MNIST.
@@ -63,4 +64,4 @@ class Mlp(Architecture):
 
     def backbone(self) -> _Perceptron:
         """Torch's default initial weights."""
-        return _Perceptron(self.side**2, self.width, self.layers, self.mean, self.std)
+        return _Perceptron(self.side**2, self.widest, self.layers, self.mean, self.std)

@@ -164,10 +164,10 @@ def newcomer_task(
 ) -> Callable[[int], Task]:
     """A client's task in a round, with the draws of the client numbers given and whether each is trusted."""
     method, keys = standing.method, standing.keys
-    shared = pool_extras(method.objectives, standing.server.state) if round else {}
+    shared = pool_extras(method.own_objectives, standing.server.state) if round else {}
     return lambda client: Task(
         method.pseudo_labeler,
-        method.objectives,
+        method.own_objectives,
         training,
         client_draws(keys, round, numbers[client], training),
         shared,

@@ -34,6 +34,11 @@ class Partition(Component):
     newcomers: ClassVar[bool] = False
     """Whether all clients that train have labels, and tables count others: new clients, which training never meets."""
 
+    @property
+    def has_public_images(self) -> bool:
+        """Whether there are images that everybody has, without labels."""
+        return False
+
     @abstractmethod
     def __call__(
         self,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
 from fedwca.errors import UsageError
 from fedwca.partitions import Partition
+from fedwca.registry import split_numbers
 
 if TYPE_CHECKING:
     from numpy.random import Generator
@@ -18,17 +19,6 @@ if TYPE_CHECKING:
     from fedwca.data.dataset import Integers
     from fedwca.data.image_pool import ImagePool
     from fedwca.data.labelled_clients import Dealt
-
-
-def split_numbers(value: Any) -> Any:
-    """One number, or several as ``0.1+0.5``, as a list of them.
-
-    >>> split_numbers("0.1+0.5"), split_numbers(0.1)
-    (['0.1', '0.5'], [0.1])
-    """
-    if isinstance(value, str):
-        return [part.strip() for part in value.split("+")]
-    return [value] if isinstance(value, int | float) else value
 
 
 def refuse_twice(values: tuple[float, ...]) -> tuple[float, ...]:
@@ -51,6 +41,9 @@ class LabelledPartition(Partition):
 
     Source: FedTTA, sec. 3.
     """
+
+    public: float = 0.0
+    """Share of the images that everybody has, without labels; they are drawn first and are no client's own."""
 
     setting = "upfl"
     usual = "fedavg"
@@ -88,8 +81,21 @@ class LabelledPartition(Partition):
             samples=samples,
             seed=seed,
             validation=validation,
+            public=self.public,
             kept=self.kept,
         )
+
+    @property
+    def has_public_images(self) -> bool:
+        """Where their share is above 0."""
+        return self.public > 0
+
+    @field_validator("public")
+    @classmethod
+    def _leaves_images(cls, value: float) -> float:
+        if not 0 <= value < 1:
+            raise ValueError("is a share of the images that leaves some to clients: from 0 to below 1, such as 0.1")
+        return value
 
     def deal(self, pool: ImagePool, clients: int, new: int, random: Generator) -> Dealt:
         """All clients are dealt images alike, and who trains is drawn; see `fedwca.data.labelled_clients.Deal`.
@@ -116,4 +122,7 @@ class LabelledPartition(Partition):
     def describe(self, dataset: FederatedDataset, domain: str | None, clients: int) -> str:
         """Who trains, and on what."""
         images = sum(map(len, dataset.domains.values()))
-        return f"partition {self.name} of {images:,} images; {clients} labelled clients train, new ones come after"
+        said = f", {self.public:.0%} of them public" if self.public else ""
+        return (
+            f"partition {self.name} of {images:,} images{said}; {clients} labelled clients train, new ones come after"
+        )

@@ -145,7 +145,8 @@ def read_round_state(
     if lacks := [name for name in ("rows", "source", *["bank"][saved.round < 0 :]) if name not in tensors]:
         raise CheckpointError(f"{saved.path}: lacks {lacks[0]!r}; it is no checkpoint of a run")
     rows, source = (tensors[name].to(device) for name in ("rows", "source"))
-    bank = (source.expand(clients, -1) if saved.round < 0 else tensors["bank"]).to(device)
+    begun = rows if len(rows) == clients else source.expand(clients, -1)
+    bank = begun if saved.round < 0 else tensors["bank"].to(device)
     if bank.shape != (clients, width):
         raise CheckpointError(
             f"{saved.path}: holds {tuple(bank.shape)} values of clients' models; this run needs {(clients, width)}"

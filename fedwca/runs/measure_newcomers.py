@@ -10,11 +10,13 @@ import torch
 
 from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Network
+from fedwca.core.training_settings import Training
 from fedwca.data.metrics import Metrics
 from fedwca.data.partition import Federation
 from fedwca.engine.interface import Engine
 from fedwca.engine.randomness import Keys, uniform
 from fedwca.federated.method import Method
+from fedwca.federated.public_images import FreshModels
 from fedwca.federated.server import Server
 from fedwca.runs.measure_delivered import DeliveredAccuracy, measure_delivered
 from fedwca.runs.select_engine import choose_engine
@@ -27,15 +29,20 @@ class Newcomers:
     engine: Engine
     metrics: Metrics
     """Of all groups, one behind the other."""
+    fresh: FreshModels | None = None
+    """What they begin with where models stay with the clients that train; None: the server's first model."""
 
     @staticmethod
-    def of(config: RunConfig, network: Network, groups: Sequence[Federation]) -> Newcomers | None:
+    def of(
+        config: RunConfig, network: Network, groups: Sequence[Federation], fresh: FreshModels | None = None
+    ) -> Newcomers | None:
         """The newcomers in some groups; None where there is no group.
 
         Args:
             config: names the engine.
             network: the model everybody starts from.
             groups: of newcomers.
+            fresh: what they begin with; None: the server's model.
         """
         clients = [client for group in groups for client in group.clients]
         if not clients:
@@ -43,17 +50,26 @@ class Newcomers:
         engine = choose_engine(config, network, clients)
         # They never train: one row stands for the models that they have not.
         engine.bank = engine.bank[:1].clone().expand(len(clients), -1)
-        return Newcomers(engine, Metrics.joined([group.metrics for group in groups]))
+        return Newcomers(engine, Metrics.joined([group.metrics for group in groups]), fresh)
 
-    def measure(self, method: Method, server: Server, lr: float | None, keys: Keys) -> DeliveredAccuracy:
-        """How good the model that the server has for each of them is.
+    def measure(
+        self, method: Method, server: Server, lr: float | None, training: Training, round: int, keys: Keys
+    ) -> DeliveredAccuracy:
+        """How good the model is that the server has for each of them, or that each learns from public images.
 
         Args:
             method: what was played; its aggregator says which model that is.
             server: after a round, or before the first.
             lr: size of an adaptation's steps on their images; None: none are made.
+            training: how clients train, unless the method says it.
+            round: in whose learning rates.
             keys: where random numbers come from.
         """
+        if self.fresh is not None:
+            own = method.training or training
+            now = own.at(round)
+            models = self.fresh.learn(method, server.state, now, now.lr / own.lr)
+            return measure_delivered(method, self.engine, self.metrics, self.fresh.weights, models, lr)
         draws = uniform(keys(0, -1, "welcome"), torch.arange(len(self.metrics)))
         sent = method.aggregator.welcome(len(server.rows), draws)
         return measure_delivered(method, self.engine, self.metrics, sent, server.rows, lr)

@@ -220,7 +220,8 @@ def open_run(
     classes = tuple(about.get("classes", ())) or load_same_images(config, about, path)[0].classes
     built = architecture(config)
     network = build_network(config, len(classes), pretrained=False)
-    network = grow_network(network, _trained_parts(about["methods"][unit.method]), config.seed)
+    parts = _trained_parts(about["methods"][unit.method])
+    network = grow_network(network, parts, config.seed, sizes=len(built.variants))
     layout = Layout.of(network)
     layout.write(network, tensors["source"])
     extra = {name.removeprefix("network."): t for name, t in tensors.items() if name.startswith("network.")}

@@ -71,7 +71,7 @@ def measure_evidence(
         found = [torch.special.entr(own.probabilities).sum(1).mean() for own in work.outputs(work.own)]
         return list(zip(work.density(work.own).tolist(), map(float, found), strict=True))
 
-    task = Task(method.pseudo_labeler, method.objectives, training, lambda purpose: 0)
+    task = Task(method.pseudo_labeler, method.own_objectives, training, lambda purpose: 0)
     found = engine.run(SingleStep(offer, rows, lambda client: task, range(len(engine.images)), look))
     known = [(math.nan, math.nan) if own else both for own, both in zip(labelled, found, strict=True)]
     density, entropy = zip(*known, strict=True)

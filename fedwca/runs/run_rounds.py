@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedwca.config.run_config import RunConfig
+from fedwca.core.training_settings import Training
 from fedwca.data.metrics import Metrics, mean
 from fedwca.engine.interface import Engine, TrialsInTurn
 from fedwca.engine.randomness import Keys
 from fedwca.errors import Diverged
 from fedwca.federated.last_phase import close_last_phase, final_models, measure_shift, open_last_phase
 from fedwca.federated.method import Method
+from fedwca.federated.public_images import learn_from_predictions, upload_predictions
 from fedwca.federated.round import OpenRound, Outcome, close_round, open_round
 from fedwca.federated.server import Server
 from fedwca.federated.simulated_uploads import SimulatedUpload
@@ -48,12 +50,22 @@ class Trial:
     """Says which it is in front of an error, where there are several."""
     newcomers: Newcomers | None = None
     """Clients that come when training is over; None where there are none."""
+    public: Engine | None = None
+    """Has the public images for each client, where the method learns from them."""
 
     def test_images(self) -> list[int]:
         """Images that each client is measured on, newcomers last."""
         return self.metrics.test_images() + (self.newcomers.metrics.test_images() if self.newcomers else [])
 
-    def describe(self, own: DeliveredAccuracy, method: Method, server: Server, lr: float | None) -> dict[str, Any]:
+    def describe(
+        self,
+        own: DeliveredAccuracy,
+        method: Method,
+        server: Server,
+        lr: float | None,
+        training: Training,
+        round: int = 0,
+    ) -> dict[str, Any]:
         """Accuracies as a record has them, and what an adaptation's steps did.
 
         Args:
@@ -61,10 +73,12 @@ class Trial:
             method: what was played.
             server: whose models newcomers get.
             lr: size of an adaptation's steps; None: none are made.
+            training: how clients train, unless the method says it.
+            round: in whose learning rates.
         """
         if self.newcomers is None:
             return {**split_accuracies(self.metrics, own.accuracy), **describe_steps_made(own)}
-        new = self.newcomers.measure(method, server, lr, self.keys)
+        new = self.newcomers.measure(method, server, lr, training, round, self.keys)
         return {**describe_accuracies(own.accuracy, new.accuracy), **describe_steps_made(own, new)}
 
 
@@ -112,7 +126,7 @@ def run_rounds(
         for i in here:
             began = time.perf_counter()
             try:
-                server, outcome = end_round(turns[i], uploads.pop(i))
+                server, outcome = end_round(turns[i], uploads.pop(i), trials[i])
             except Diverged as error:
                 raise Diverged(f"{trials[i].name}{error}") from error
             # Laid out as a checkpoint gives them back: a sum's order may depend on strides.
@@ -130,9 +144,12 @@ def run_rounds(
         progress.round(number + 1, mean(accuracies_here))
 
 
-def measure_start(trial: Trial, engine: Engine, method: Method, server: Server) -> dict[str, list[float]]:
+def measure_start(
+    trial: Trial, engine: Engine, method: Method, server: Server, training: Training
+) -> dict[str, list[float]]:
     """Accuracies before the first round, as a record has them."""
-    return trial.describe(DeliveredAccuracy(count_accuracies(trial.metrics, engine)), method, server, None)
+    own = DeliveredAccuracy(count_accuracies(trial.metrics, engine))
+    return trial.describe(own, method, server, None, training)
 
 
 def begin_round(
@@ -151,11 +168,14 @@ def begin_round(
         return open_last_phase(number, server, method, engine, trial.keys, domains, progress.client)
     training = method.training or config.training
     given = (server, method, engine, training, trial.keys, domains, config.participation)
-    return open_round(number, *given, done=progress.client)
+    turn = open_round(number, *given, done=progress.client)
+    return turn if trial.public is None else learn_from_predictions(turn, trial.public)
 
 
-def end_round(turn: OpenRound, uploads: Sequence[SimulatedUpload]) -> tuple[Server, Outcome]:
+def end_round(turn: OpenRound, uploads: Sequence[SimulatedUpload], trial: Trial) -> tuple[Server, Outcome]:
     """A round, or the last phase, as the server ends it."""
+    if trial.public is not None:
+        uploads = upload_predictions(turn, trial.public, uploads)
     return close_last_phase(turn, uploads) if turn.last_phase else close_round(turn, uploads)
 
 
@@ -171,7 +191,7 @@ def record_round(
     if turn.last_phase:  # who adapted has a model of its own
         kept = [local[k] if k in outcome.uploads else value for k, value in enumerate(own.accuracy)]
         own = DeliveredAccuracy(kept)
-    shown = trial.describe(own, method, server, lr)
+    shown = trial.describe(own, method, server, lr, config.training, number)
     evaluated = time.perf_counter()
     described = describe_round(outcome, method, metrics, engine, first=number == 0)
     record = {

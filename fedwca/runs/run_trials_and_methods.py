@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from torch import Tensor
+
 from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Network
 from fedwca.data.dataset import FederatedDataset
@@ -17,16 +19,19 @@ from fedwca.engine.interface import Engine, TrialsInTurn
 from fedwca.engine.randomness import Keys, fold_key
 from fedwca.federated.extra_networks import changes_network, grow_network
 from fedwca.federated.method import Method
+from fedwca.federated.model_sizes import begin_rows, draw_sizes
+from fedwca.federated.public_images import FreshModels, holders_of
 from fedwca.federated.round import init_server
 from fedwca.federated.source_model import TrainedSource
 from fedwca.results.checkpoints import Unit
 from fedwca.runs.central_models import central_model
 from fedwca.runs.checkpointer import Checkpointer, RoundState
+from fedwca.runs.load_data import architecture
 from fedwca.runs.measure_newcomers import Newcomers
 from fedwca.runs.reporter import NO_PROGRESS, Progress
 from fedwca.runs.round_warnings import WarnOnce
 from fedwca.runs.run_rounds import Trial, measure_start, run_rounds
-from fedwca.runs.select_engine import config_of_method
+from fedwca.runs.select_engine import choose_engine, config_of_method
 from fedwca.runs.split_trials import TrialSplits
 from fedwca.runs.work_schedule import Schedule
 
@@ -61,25 +66,40 @@ class _Bench:
             units = {i: unit for i, at in enumerate(here) if (unit := Unit(*at, method.name)) in self.mine}
             if not units:
                 continue
-            own = [part for part in method.trained if changes_network(part)]
+            own = ([part for part in method.trained if changes_network(part)], method.public_objective is not None)
             if engines is None or own != beside:
                 engines, trials, beside = None, [], own  # what was there goes before others are made
                 grown = [(self.grow(index, method), dealt) for (index, _), dealt in zip(here, drawn, strict=True)]
                 config = config_of_method(self.config, method)
                 engines = self.share.engines(config, [(network, dealt.clients) for network, dealt in grown])
-                trials = [self.trial(config, *at, *both) for at, both in zip(here, grown, strict=True)]
+                trials = [self.trial(config, method, *at, *both) for at, both in zip(here, grown, strict=True)]
             yield from self.run_method(method, rounds, units, engines, trials)
 
-    def trial(self, config: RunConfig, index: int, trial: int, network: Network, dealt: Federation) -> Trial:
+    def trial(
+        self, config: RunConfig, method: Method, index: int, trial: int, network: Network, dealt: Federation
+    ) -> Trial:
         """What belongs to a federation besides its engine."""
         name = f"source model {index}, trial {trial}: " if len(self.federations) > 1 else ""
-        newcomers = Newcomers.of(config, network, dealt.newcomers)
-        return Trial(dealt.metrics, Keys(self.config.seed + index, trial), name, newcomers)
+        keys, clients = Keys(self.config.seed + index, trial), len(dealt.clients)
+        fresh, public = None, None
+        if method.public_objective is not None and dealt.public is not None:
+            rows = self.fresh_rows(index, method, network)
+            later = range(clients, clients + sum(map(len, dealt.newcomers)))
+            pupils = choose_engine(config, network, holders_of(dealt.public, len(rows)))
+            fresh = FreshModels(rows.to(pupils.bank), draw_sizes(keys, later, len(rows)), pupils, keys, clients)
+            public = self.share.engines(config, [(network, holders_of(dealt.public, clients))]).engines[0]
+        newcomers = Newcomers.of(config, network, dealt.newcomers, fresh)
+        return Trial(dealt.metrics, keys, name, newcomers, public)
+
+    def fresh_rows(self, index: int, method: Method, network: Network) -> Tensor:
+        """Models that nobody trained ``[S, P]``, one of each size."""
+        return begin_rows(architecture(self.config), method.trained, network, self.config.seed + index)
 
     def grow(self, index: int, method: Method, start: Network | None = None) -> Network:
         """A source model, or what stands in for it, with the networks that a method trains beside it."""
         network = self.models[index].network if start is None else start
-        return grow_network(network, method.trained, self.config.seed + index)
+        sizes = len(architecture(self.config).variants)
+        return grow_network(network, method.trained, self.config.seed + index, sizes=sizes)
 
     def start_of(self, method: Method, label: str, unit: Unit, engine: Engine, trial: Trial) -> TrainedSource:
         """The model that a method starts from: the run's, or one that it trains itself; ``label`` says which run."""
@@ -109,8 +129,12 @@ class _Bench:
             digests[i] = model.digest
             point = self.keeper.restore(unit, engine, model.digest)
             if point is None:
-                point = RoundState(-1, init_server(engine, self.grow(unit.source_model, method, model.network)))
-                first = measure_start(trials[i], engine, method, point.server)
+                start, own = self.grow(unit.source_model, method, model.network), None
+                rows = self.fresh_rows(unit.source_model, method, start)
+                if len(rows) > 1:
+                    own = rows[draw_sizes(trials[i].keys, range(sizes[i]), len(rows))]
+                point = RoundState(-1, init_server(engine, start, own))
+                first = measure_start(trials[i], engine, method, point.server, self.config.training)
                 accuracy[i] = mean(first["accuracy"])
                 home = {"source_accuracy": model.accuracy, "source_digest": model.digest}
                 images = {"test_images": trials[i].test_images()}

@@ -13,11 +13,10 @@ from fedwca.federated.round import Outcome
 
 def bytes_down(outcome: Outcome, method: Method, engine: Engine, first: bool) -> int:
     """Bytes that all clients of a round receive: models, shared values, and a frozen classifier in round 0; and the
-    fresh mean, where they are asked what they say of it.
+    fresh mean, where they are asked what they say of it. Weights that nobody trained need not be sent.
     """
-    values = 0
-    if method.aggregator.travels or first:
-        frozen = first and not engine.network.whole
+    values, frozen = 0, first and not engine.network.whole
+    if method.aggregator.travels or frozen:
         classifier = sum(p.numel() for p in engine.network.classifier.parameters()) if frozen else 0
         known = 0 if first else method.aggregator.holds  # from earlier rounds
         kept = 0 if first else count_kept(method, engine)

@@ -100,3 +100,45 @@ def test_as_many_new_clients_come_as_train_and_samples_bound_both() -> None:
 def test_what_cannot_be_dealt_is_said(spec: str, given: dict[str, Any], error: Any, sentence: str) -> None:
     with pytest.raises(error, match=sentence):
         deal(spec, **given)
+
+
+@pytest.mark.parametrize("spec", ["shards", "dirichlet:alpha=0.5"])
+def test_public_images_are_drawn_first_and_are_nobodys_own(spec: str) -> None:
+    found, word = deal(f"{spec}{',' if ':' in spec else ':'}public=0.1"), numbered(70)
+    assert found.public is not None
+    shown = numbers(found.public)
+    own = [numbers(part) for k in (*found.clients, *found.newcomers[0].clients) for part in (k.train, k.test)]
+    assert len(shown) == 14
+    assert sorted([*shown, *(number for part in own for number in part)]) == list(range(140))
+    for domain in word.domains.values():  # their labels are nobody's, so others change nothing
+        here = [number % 70 for number in shown if number // 70 == list(word.domains).index(domain.name)]
+        domain.labels[here] = (domain.labels[here] + 1) % 4
+    again = deal(f"{spec}{',' if ':' in spec else ':'}public=0.1", word)
+    for one, other in zip(found.clients, again.clients, strict=True):
+        assert torch.equal(one.train, other.train)
+        assert torch.equal(torch.as_tensor(one.labels), torch.as_tensor(other.labels))
+
+
+def test_without_public_images_clients_are_those_of_before() -> None:
+    one, other = deal("shards"), deal("shards:public=0")
+    assert one.public is other.public is None
+    assert [numbers(k.train) for k in one.clients] == [numbers(k.train) for k in other.clients]
+    grouped = deal("shards:public=0.2", numbered(70, domains=1, groups=True))
+    assert grouped.public is not None
+    bases = {number // 2 for number in numbers(grouped.public)}
+    left = [number // 2 for k in grouped.clients for number in numbers(k.train)]
+    assert not bases & set(left)
+
+
+@pytest.mark.parametrize(
+    ("spec", "sentence"),
+    [
+        ("shards:public=1.5", "leaves some to clients: from 0 to below 1"),
+        ("shards:public=-0.1", "leaves some to clients: from 0 to below 1"),
+        ("shards:public=0.99", "139 of 140 images are public, and 1 are left for 7 clients"),
+        ("shards:public=0.001", "0 of 140 images are public"),
+    ],
+)
+def test_a_public_part_larger_than_the_data_is_refused(spec: str, sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        deal(spec)

@@ -15,7 +15,9 @@ from fedwca.engine.augmentation import StepDraws, pick_images
 from fedwca.engine.client_task import ORDER, EpochContext, SentModels, Task
 from fedwca.engine.randomness import permutation, uniform
 from fedwca.engine.sequential.generated_model import generate_model, train_generators
+from fedwca.engine.sequential.images_to_adapt import ImagesToAdapt
 from fedwca.engine.sequential.replica import Replica
+from fedwca.engine.test_time_adaptation import make_step
 from fedwca.engine.timing import Clock
 from fedwca.functional import alignment, soft_neighborhood_density
 
@@ -59,6 +61,15 @@ class ClientWorker(Clock):
         """As `predict`, in a list of one."""
         return [self.predict(mixtures)]
 
+    def outputs_after_step(self, mixtures: Tensor) -> list[Predictions]:
+        """As `outputs`, and what the model says after a step of the task's adaptation on all the images."""
+        adaptation, row = self.task.adaptation, self.received.mix(mixtures[0])
+        assert adaptation is not None
+        found, work = self._pass(row), ImagesToAdapt(self.replica, self.images)
+        _, logits = make_step(work, adaptation, row[None], found.logits[None], self.task.inner_lr)
+        self.passes += 1
+        return [replace(found, adapted=logits[0])]
+
     def _pass(self, row: Tensor) -> Predictions:
         self.passes += 1
         self.replica.bind(row)
@@ -79,7 +90,7 @@ class ClientWorker(Clock):
         """The task's objectives over all images, with the client's labels or those that the mixed model itself gives:
         ``[M, Q+S] -> [1, M]``, nats.
         """
-        draws, shared = self._draws("partners"), self._shared()
+        draws, shared = self._draws("partners"), self._placed(self.task.shared)
         teaches = "source" in program.teacher_names(self.task.objectives)
         source = {"source": self._pass(self.received.source).logits} if teaches else {}
         values = [
@@ -119,9 +130,9 @@ class ClientWorker(Clock):
             trusted = None if self.task.trusted else torch.zeros((), dtype=torch.bool, device=self.images.device)
             return program.make_targets(self.task, found, self._draws(purpose), self.labels[0], trusted)
 
-    def _shared(self) -> dict[str, Tensor]:
-        like = self.slot
-        return {name: value.to(like.device, like.dtype) for name, value in self.task.shared.items()}
+    def _placed(self, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Values that the server sent, where and as models are."""
+        return {name: value.to(self.slot.device, self.slot.dtype) for name, value in sent.items()}
 
     def context(self, blend: Blend) -> EpochContext:
         """What the client is trained towards at first, by the model it starts with."""
@@ -129,10 +140,11 @@ class ClientWorker(Clock):
         with self.clock("label"):
             targets, observed = self.label(blend, "partners")
             taught = {name: self.predictions(name, blend).logits for name in program.teacher_names(task.objectives)}
+            taught |= self._placed(task.taught)
         anchors = {name: self.row(name, blend)[:width].clone() for name in program.anchor_names(task.objectives)}
         if task.labeler.renew == "round":
             self._memory.forget()
-        return EpochContext(targets, taught, anchors, observed, self._shared())
+        return EpochContext(targets, taught, anchors, observed, self._placed(task.shared))
 
     def train(self, blend: Blend) -> list[Targets]:
         """Label and train for one round; the trained model is left in the client's row of the bank.

@@ -7,7 +7,7 @@ what it would see of each client alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -18,11 +18,13 @@ from fedwca.engine import client_program as program
 from fedwca.engine.client_task import Task
 from fedwca.engine.device_copy import to_device, to_host_async
 from fedwca.engine.randomness import keys_tensor, uniform
+from fedwca.engine.stacked.batch_to_adapt import BatchToAdapt
 from fedwca.engine.stacked.client_batch import ClientBatch, TrialBatch
 from fedwca.engine.stacked.network import StackedClassifiers
 from fedwca.engine.stacked.targets import StackedContext, split_targets, targets_tree
 from fedwca.engine.stacked.train import Capture, train
 from fedwca.engine.stacked.vmap import Tree, join_trees, map_tree, vmap_or_loop
+from fedwca.engine.test_time_adaptation import make_step
 from fedwca.engine.timing import Clock, Mark
 from fedwca.functional import alignment, soft_neighborhood_density
 
@@ -96,6 +98,16 @@ class StackedWorker(Clock):
     def outputs(self, mixtures: Tensor) -> list[Predictions]:
         """What each client's own mixture says of its images."""
         return self._of_each(self.predict(mixtures))
+
+    def outputs_after_step(self, mixtures: Tensor) -> list[Predictions]:
+        """As `outputs`, and what each model says after a step of the task's adaptation on all the client's images."""
+        adaptation, models = self.task.adaptation, self.received.mix(mixtures)
+        assert adaptation is not None
+        found = self._pass(models)
+        _, logits = make_step(BatchToAdapt(self.batch), adaptation, models, found.logits, self.task.inner_lr)
+        self.passes += 1
+        each = zip(self._of_each(found), logits, self.batch.sizes, strict=True)
+        return [replace(own, adapted=after[:size]) for own, after, size in each]
 
     def _of_each(self, found: Predictions) -> list[Predictions]:
         cut = zip(found.logits, found.features, self.batch.sizes, strict=True)
@@ -172,7 +184,8 @@ class StackedWorker(Clock):
         """The task's objectives over all images, with the clients' labels or those that the mixed model itself gives:
         ``[M, Q+S] -> [G, M]``, nats.
         """
-        task, draws, shared, labels = self.task, self._draws("partners"), self._shared(), self._known_labels()
+        task, draws, labels = self.task, self._draws("partners"), self._known_labels()
+        shared = self._placed(task.shared)
         teaches = "source" in program.teacher_names(task.objectives)
         source = {"source": self._pass_of_one(self.received.source).logits} if teaches else {}
 
@@ -215,10 +228,10 @@ class StackedWorker(Clock):
         trusted = [task.trusted for task in self.tasks]
         return {} if all(trusted) else {"trusted": to_device(torch.tensor(trusted)[:, None], self._device)}
 
-    def _shared(self) -> dict[str, Tensor]:
-        """What the server shares of uploads, where and as models are."""
+    def _placed(self, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Values that the server sent, where and as models are."""
         like = self.bank
-        return {name: to_device(value.to(like.dtype), like.device) for name, value in self.task.shared.items()}
+        return {name: to_device(value.to(like.dtype), like.device) for name, value in sent.items()}
 
     def label(
         self, blend: Blend, purpose: str, models: Tensor | None = None
@@ -253,12 +266,14 @@ class StackedWorker(Clock):
         with self.clock("label"):
             targets, observed = self.label(blend, "partners")
             taught = {name: self.predictions(name, blend).logits for name in program.teacher_names(task.objectives)}
+            sent = self._placed(task.taught)
+            taught |= {name: value.expand(len(self.tasks), *value.shape) for name, value in sent.items()}
         anchors = {
             name: self.models(name, blend)[:, :width].contiguous() for name in program.anchor_names(task.objectives)
         }
         if task.labeler.renew == "round":
             self._memory.forget()
-        return StackedContext(targets, taught, anchors, observed, self._shared())
+        return StackedContext(targets, taught, anchors, observed, self._placed(task.shared))
 
     def train(self, blend: Blend) -> list[Targets]:
         """Label and train for one round; the trained models are left in the bank."""

@@ -1,0 +1,236 @@
+"""Rounds with public images: what clients learn of them, what travels, and what new clients make of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from fedwca.adaptations.entropy import Entropy
+from fedwca.adaptations.learned import Learned
+from fedwca.aggregators.local import Local
+from fedwca.core.adaptation import Adaptation
+from fedwca.core.network import Network
+from fedwca.data.partition import ClientImages
+from fedwca.engine.client_task import Training
+from fedwca.engine.differentiable_step import step_parameters
+from fedwca.engine.interface import Engine
+from fedwca.engine.randomness import Keys
+from fedwca.engine.sequential.engine import SequentialEngine
+from fedwca.engine.stacked import StackedEngine
+from fedwca.federated.extra_networks import grow_network
+from fedwca.federated.method import Method
+from fedwca.federated.model_sizes import begin_rows
+from fedwca.federated.public_images import (
+    FreshModels,
+    NoLabels,
+    holders_of,
+    learn_from_predictions,
+    upload_predictions,
+)
+from fedwca.federated.round import Outcome, close_round, init_server, open_round
+from fedwca.federated.server import Server
+from fedwca.functional import paired_distillation
+from fedwca.models.mlp import Mlp
+from fedwca.objectives.adapted import AdaptedCrossEntropy
+from fedwca.objectives.cross_entropy import CrossEntropy
+from fedwca.objectives.digest import Digest
+from fedwca.pseudo_labelers.argmax import Argmax
+from fedwca.runs.traffic import bytes_down, bytes_up
+
+ENGINES = {"loop": SequentialEngine, "stacked": StackedEngine}
+engines = pytest.mark.parametrize("name", ENGINES)
+MODEL = Mlp(side=8, sizes=(3, 5, 6))
+FEDTTA = Learned(lr=0.3, rate=0.02, layers=2, sizes=(3, 4, 6))
+TRAINING = Training(steps=3, lr=0.05, batch_size=4, momentum=0.5, weight_decay=0.01, clip=10)
+PLACES = torch.tensor([0, 1, 2, 0])
+IMAGES = (7, 9, 6, 8)
+COUNT = 11
+HETERO = {
+    "fedtta": ((AdaptedCrossEntropy(), Digest(batch_size=4)), FEDTTA),
+    "tent": ((CrossEntropy(), Digest(lam=0, passes=2, batch_size=5)), Entropy(lr=0.1)),
+}
+
+
+def some(n: int, seed: int) -> Tensor:
+    return torch.randint(0, 256, (n, 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
+
+
+PUBLIC = some(COUNT, 99)
+
+
+def grown(adaptation: Adaptation) -> Network:
+    return grow_network(MODEL.build(3, seed=4, whole=True).double(), [adaptation], 4, sizes=3)
+
+
+class Play:
+    """A few rounds of a method on an engine."""
+
+    def __init__(self, name: str, kind: str, participation: float = 1.0) -> None:
+        objectives, adaptation = HETERO[kind]
+        network, make = grown(adaptation), ENGINES[name]
+        own = [ClientImages(some(n, k), some(0, k), some(3, k), torch.arange(n) % 3) for k, n in enumerate(IMAGES)]
+        self.engine: Engine = make(network, own)
+        self.public: Engine = make(network, holders_of(PUBLIC, len(IMAGES)))
+        self.method = Method(kind, kind, Local(), Argmax(), objectives, adaptation=adaptation)
+        self.rows = begin_rows(MODEL, [adaptation], network, 4)
+        self.server = init_server(self.engine, own=self.rows[PLACES])
+        self.participation = participation
+        self.fresh = FreshModels(self.rows, PLACES, make(network, holders_of(PUBLIC, 3)), Keys(1), len(IMAGES))
+
+    def round(self, number: int) -> Outcome:
+        given = (number, self.server, self.method, self.engine, TRAINING, Keys(1), torch.zeros(len(IMAGES)).long())
+        turn = learn_from_predictions(open_round(*given, self.participation), self.public)
+        uploads = upload_predictions(turn, self.public, self.engine.run(turn))
+        self.server, outcome = close_round(turn, uploads)
+        return outcome
+
+    def learned(self, server: Server | None = None) -> Tensor:
+        return self.fresh.learn(self.method, (server or self.server).state, TRAINING, 1.0).clone()
+
+
+@pytest.mark.parametrize("kind", HETERO)
+@pytest.mark.parametrize("participation", [1.0, 0.5])
+def test_engines_agree(kind: str, participation: float) -> None:
+    plays = [Play(name, kind, participation) for name in ENGINES]
+    for number in range(3):
+        one, other = (play.round(number) for play in plays)
+        assert torch.equal(one.present, other.present)
+    one_play, other_play = plays
+    assert torch.allclose(one_play.server.rows, other_play.server.rows, rtol=0, atol=1e-9)
+    assert torch.allclose(one_play.learned(), other_play.learned(), rtol=0, atol=1e-9)
+    for name, value in one_play.server.state.items():
+        assert torch.allclose(value, other_play.server.state[name], rtol=0, atol=1e-9), name
+
+
+@engines
+@pytest.mark.parametrize("kind", HETERO)
+def test_logits_of_public_images_travel_and_nothing_else(name: str, kind: str) -> None:
+    play = Play(name, kind)
+    said = 2 if kind == "fedtta" else 1
+    for number in range(2):
+        outcome = play.round(number)
+        values = len(IMAGES) * said * COUNT * 3 * 8
+        assert bytes_up(outcome, play.method, play.engine) == values
+        assert bytes_down(outcome, play.method, play.engine, number == 0) == (values if number else 0)
+        assert {name for own in outcome.uploads.values() for name in own.extras} == (
+            {"digest.adapted", "digest.base"} if kind == "fedtta" else {"digest.adapted"}
+        )
+        assert {upload.passes for upload in outcome.uploads.values()} == {2}
+    assert play.public.labels == [None] * len(IMAGES)
+
+
+@engines
+def test_uploads_are_what_trained_models_say_before_and_after_a_step(name: str) -> None:
+    play = Play(name, "fedtta")
+    outcome = play.round(0)
+    replica = SequentialEngine(grown(FEDTTA), holders_of(PUBLIC, 1))._replicas.get()
+    for client, upload in outcome.uploads.items():
+        replica.bind(play.engine.bank[client].clone())
+        logits, _ = replica.forward(replica.network.eval().prepare(PUBLIC))
+        moved = step_parameters(replica.adaptation_loss(FEDTTA, logits), replica._base, FEDTTA, 0.3)
+        assert torch.allclose(upload.extras["digest.base"], logits.detach(), atol=1e-12)
+        state = {**dict(replica.network.named_buffers()), **moved}
+        after = torch.func.functional_call(replica.network, state, (replica.network.prepare(PUBLIC),))[0]
+        assert torch.allclose(upload.extras["digest.adapted"], after.detach(), atol=1e-12)
+
+
+def test_means_are_sent_and_round_0_has_none() -> None:
+    play = Play("loop", "fedtta")
+    assert dict(play.round(0).shared) == {}
+    before = {name: value.clone() for name, value in play.server.state.items() if name.startswith("collected")}
+    shared = play.round(1).shared
+    assert torch.equal(shared["base"], before["collected.digest.base"].mean(0))
+    assert torch.equal(shared["adapted"], before["collected.digest.adapted"].mean(0))
+
+
+def test_who_is_absent_keeps_its_model_and_its_last_word() -> None:
+    play = Play("loop", "tent", 0.5)
+    play.round(0)
+    before, state = play.server.rows.clone(), dict(play.server.state)
+    away = ~play.round(1).present
+    assert int(away.sum()) == 2
+    assert torch.equal(play.server.rows[away], before[away])
+    assert bool((play.server.rows[~away] != before[~away]).any(1).all())
+    said = "collected.digest.adapted"
+    assert torch.equal(play.server.state[said][away], state[said][away])
+
+
+def loss_of(row: Tensor, taught: dict[str, Tensor], lam: float) -> Tensor:
+    """Eq. 14 of a row of the widest network on all public images, by torch alone."""
+    layout = SequentialEngine(grown(FEDTTA), holders_of(PUBLIC, 1)).layout
+    values = {slot.name: slot.of(row) for slot in layout.parameters}
+    x = grown(FEDTTA).prepare(PUBLIC).flatten(1)
+
+    def forward(p: dict[str, Tensor]) -> Tensor:
+        z = x
+        for layer in range(2):
+            z = F.relu(F.linear(z, p[f"backbone.layers.{layer}.weight"], p[f"backbone.layers.{layer}.bias"]))
+        return F.linear(z, p["classifier.weight"], p["classifier.bias"])
+
+    base = {name: value for name, value in values.items() if not name.startswith("extras.")}
+    logits = said = forward(base)
+    for place in (0, 2, 4):
+        head = f"extras.adaptation.{place}"
+        said = F.linear(said, values[f"{head}.weight"], values[f"{head}.bias"])
+        said = said if place == 4 else F.relu(said)
+    gradients = torch.autograd.grad(said.square().sum().sqrt(), list(base.values()), create_graph=True)
+    moved = {name: value - 0.3 * g for (name, value), g in zip(base.items(), gradients, strict=True)}
+    return paired_distillation(forward(moved), logits, taught["adapted"], taught["base"], lam)
+
+
+@engines
+def test_the_gradient_of_eq_14_goes_through_the_step(name: str) -> None:
+    play = Play(name, "fedtta")
+    play.round(0)
+    objectives = (AdaptedCrossEntropy(), Digest(lam=0.8, new_passes=1, batch_size=COUNT))
+    play.method = replace(play.method, objectives=objectives, adaptation=FEDTTA.model_copy(update={"rate": 1.0}))
+    plain = Training(steps=3, lr=1, batch_size=4, momentum=0, weight_decay=0)
+    after = play.fresh.learn(play.method, play.server.state, plain, 1.0)[2]
+    gradient = play.rows[2] - after
+    taught = {n: play.server.state[f"collected.digest.{n}"].mean(0) for n in ("adapted", "base")}
+    row = play.rows[2].clone().requires_grad_()
+    (expected,) = torch.autograd.grad(loss_of(row, taught, 0.8), row)
+    assert torch.allclose(gradient, expected, rtol=0, atol=1e-9)
+    assert float(expected[play.engine.layout.extras["adaptation"]].norm()) > 0
+
+
+@engines
+def test_new_clients_learn_from_fresh_models_of_their_size_and_change_nothing(name: str) -> None:
+    play, other = Play(name, "fedtta"), Play(name, "fedtta")
+    assert torch.equal(play.learned(), play.rows)  # nobody has said anything yet
+    for number in range(2):
+        play.round(number)
+        other.round(number)
+        found = play.learned()
+        assert torch.equal(found, play.learned())
+    assert torch.equal(play.server.rows, other.server.rows)
+    assert play.fresh.weights.argmax(1).tolist() == PLACES.tolist()
+    for size in range(3):
+        beside = play.rows[size] == 0
+        assert bool((found[size][beside] == 0).all())
+        assert not torch.equal(found[size], play.rows[size])
+
+
+def test_labels_are_nobodys() -> None:
+    targets = NoLabels()({}, torch.rand(5))
+    assert (targets.weights.tolist(), targets.labels.tolist()) == ([0.0] * 5, [0] * 5)
+    assert not NoLabels().mixes
+
+
+def test_keys_of_public_images_are_their_own() -> None:
+    """A client's own draws are the same with public images and without."""
+    seen: dict[str, list[Any]] = {"with": [], "without": []}
+    for what, list_of in seen.items():
+        play = Play("loop", "tent")
+        if what == "without":
+            play.method = replace(play.method, objectives=(CrossEntropy(),))
+        given = (0, play.server, play.method, play.engine, TRAINING, Keys(1), torch.zeros(len(IMAGES)).long())
+        turn = open_round(*given)
+        play.engine.run(turn)
+        list_of.append(play.engine.bank.clone())
+    assert torch.equal(seen["with"][0], seen["without"][0])

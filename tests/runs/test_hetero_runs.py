@@ -1,0 +1,184 @@
+"""Runs of models of several sizes that learn from public images: records, resume, engines, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fedwca.config.resolve_config import resolve_plan
+from fedwca.data.metrics import mean
+from fedwca.engine.randomness import Keys
+from fedwca.errors import UsageError
+from fedwca.federated.model_sizes import draw_sizes
+from fedwca.runs import run_rounds
+from fedwca.runs.open_run import open_run
+from fedwca.runs.python_api import resume_experiment, run_experiment
+from fedwca.runs.split_trials import split_trial
+from tests.cli.conftest import call
+
+SMALL: dict[str, Any] = {
+    "preset": "upfl",
+    "partition": "shards:public=0.05",
+    "model": "mlp:sizes=4+6+8",
+    "baselines": ["hetero_fedtta", "hetero_tent"],
+    "composed": False,
+    "clients": 4,
+    "new_clients": 5,
+    "samples": 16,
+    "rounds": 3,
+    "source_models": 1,
+    "batch_size": 8,
+    "device": "cpu",
+}
+DIGEST = {"passes": 1, "new_passes": 2, "batch_size": 30}
+OVERRIDES = {"training.steps": 3, **{f"objective.digest.{name}": value for name, value in DIGEST.items()}}
+
+
+def play(out: Path, **more: Any) -> Path:
+    overrides = more.pop("overrides", OVERRIDES)
+    return run_experiment(**{**SMALL, **more}, overrides=overrides, out=out, keep="all").path
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return play(tmp_path_factory.mktemp("hetero") / "run")
+
+
+def records(path: Path) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in (path / "rounds.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in record.items() if key != "seconds"} for record in lines]
+
+
+def test_a_client_has_the_model_of_its_size_from_first_to_last(run: Path) -> None:
+    drawn = draw_sizes(Keys(0), range(4), 3).tolist()
+    assert len(set(drawn)) > 1
+    for method in SMALL["baselines"]:
+        last = open_run(run, method)
+        slot = next(slot for slot in last.layout.parameters if slot.name == "backbone.layers.0.weight")
+        widths = (slot.of(last.delivered) != 0).any(2).sum(1).tolist()
+        assert widths == [(4, 6, 8)[size] for size in drawn]
+        begun = open_run(run, method, round=0)
+        assert torch.equal(begun.bank, begun.server.rows)
+        assert (slot.of(begun.bank) != 0).any(2).sum(1).tolist() == widths
+    adapting = open_run(run, "hetero_fedtta")
+    head = next(slot for slot in adapting.layout.parameters if slot.name == "extras.adaptation.0.weight")
+    assert (head.of(adapting.delivered) != 0).any(2).sum(1).tolist() == [(32, 64, 128)[size] for size in drawn]
+
+
+def test_bytes_are_those_of_logits(run: Path) -> None:
+    public = split_trial(open_run(run).config, open_run(run).dataset, None, 0, 0).public
+    assert public is not None
+    for record in records(run):
+        if record["round"] >= 0:
+            said = 2 if record["method"] == "hetero_fedtta" else 1
+            values = 4 * 4 * said * len(public) * 10
+            assert record["bytes_up"] == values
+            assert record["bytes_down"] == (values if record["round"] else 0)
+            assert record["passes"] == 4 * 2
+            assert len(record["adaptation"]["steps"]) == 4 + 5
+
+
+def test_engines_agree(run: Path, tmp_path: Path) -> None:
+    other = play(tmp_path / "run", engine="stacked")
+    for method in SMALL["baselines"]:
+        one, two = (open_run(path, method, round=1).server for path in (run, other))
+        assert torch.allclose(one.rows, two.rows, atol=1e-4)
+        assert one.state.keys() == two.state.keys()
+
+
+@pytest.mark.parametrize("stop", [1, 4])
+def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
+    stop: int, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, real = [], run_rounds.close_round
+
+    def stopping(*given: Any) -> Any:
+        calls.append(given)
+        if len(calls) == stop:
+            raise KeyboardInterrupt
+        return real(*given)
+
+    monkeypatch.setattr(run_rounds, "close_round", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        play(tmp_path / "run")
+    monkeypatch.setattr(run_rounds, "close_round", real)
+    done = resume_experiment(tmp_path / "run").path
+    assert records(done) == records(run)
+    for method in SMALL["baselines"]:
+        assert torch.equal(open_run(done, method).delivered, open_run(run, method).delivered)
+
+
+def test_models_of_one_size_run_beside_averaged_ones(tmp_path: Path) -> None:
+    given = {"model": "mlp:width=8", "baselines": ["fedavg", "hetero_tent"], "rounds": 1}
+    path = play(tmp_path / "run", **given)
+    first = {record["method"]: record for record in records(path) if record["round"] == -1}
+    assert first["fedavg"]["accuracy"] == first["hetero_tent"]["accuracy"]  # all begin with the same weights
+    alone = play(tmp_path / "alone", **{**given, "baselines": ["fedavg"], "overrides": {"training.steps": 3}})
+    assert torch.equal(open_run(alone, "fedavg").server.rows, open_run(path, "fedavg").server.rows)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["hetero_fedtta", "hetero_tent"])
+def test_new_clients_learn_what_others_say_of_public_images(method: str, tmp_path: Path) -> None:
+    given: dict[str, Any] = {"clients": 20, "new_clients": 20, "samples": None, "rounds": 5, "batch_size": 32}
+    own = {"training.steps": 20, "training.lr": 0.1, "objective.digest.passes": 2, "objective.digest.new_passes": 20}
+    more = {
+        "partition": "shards:public=0.1",
+        "model": "mlp:sizes=25+50+100",
+        "baselines": [method],
+        "engine": "stacked",
+    }
+    path = play(tmp_path / "run", **given, **more, overrides={**own, "objective.digest.batch_size": 20})
+    found = [mean([math.nan if x is None else x for x in record["accuracy"]]) for record in records(path)]
+    assert max(found[-2:]) > found[0] + 15
+
+
+@pytest.mark.parametrize(
+    ("layer", "sentence"),
+    [
+        ({"partition": "shards"}, "learns from public images, and there are none; take a partition that keeps some"),
+        ({"partition": "shards:public=2"}, "from 0 to below 1, such as 0.1"),
+        ({"baselines": ["fedavg"]}, "models of 3 sizes cannot be averaged"),
+        ({"baselines": ["hetero_fedtta/aggregator=fedavg"]}, "is for models that stay with their clients"),
+        (
+            {"baselines": ["hetero_fedtta/adaptation=learned:sizes=32+64"]},
+            "has networks of 2 sizes, and the models are",
+        ),
+        ({"baselines": ["hetero_fedtta/adaptation=none"]}, "say which, such as --adaptation learned"),
+        ({"baselines": ["x=hetero_tent/objective=digest+proximal:to=source"]}, "have no source model"),
+        ({"checkpoint": "model.safetensors"}, "leave --checkpoint out"),
+        ({"model": "mlp:sizes=8+4"}, "widths in rising order are right"),
+        ({"batch_norm": "local"}, "take mixed or pooled"),
+    ],
+    ids=str,
+)
+def test_what_does_not_fit_is_refused(layer: dict[str, Any], sentence: str) -> None:
+    given = {key: value for key, value in SMALL.items() if key not in ("preset", "batch_size")}
+    with pytest.raises(UsageError) as caught:
+        resolve_plan({**given, **layer}, preset_name="upfl")
+    assert sentence in str(caught.value)
+
+
+def test_other_settings_have_no_public_images() -> None:
+    for layer in ({"target": "neon"}, {"source": "photo"}):
+        parts: dict[str, Any] = {"aggregator": "fedavg", "objectives": ["digest"], "adaptation": "entropy"}
+        with pytest.raises(UsageError, match="learns from public images, and there are none"):
+            resolve_plan({**layer, **parts, "baselines": [], "finish": []})
+    with pytest.raises(UsageError, match="models of 2 sizes cannot be averaged"):
+        resolve_plan({"source": "photo", "model": "mlp:sizes=4+8", "baselines": []})
+
+
+def test_commands_show_them_and_nobody_joins_yet(run: Path, tmp_path: Path) -> None:
+    assert "objectives: adapted, digest" in call("show", "baseline", "hetero-fedtta").out
+    shown = call("runs", "show", str(run))
+    assert (shown.code, "HeteroTENT" in shown.out) == (0, True)
+    out = tmp_path / "model.safetensors"
+    result = call("export", str(run), "--client", "1", "--out", str(out))
+    assert result.code == 0, result.err
+    joined = call("join", str(run), "--data", str(tmp_path), "--out", str(tmp_path / "joined"))
+    assert (joined.code, "Traceback" in joined.err) == (2, False)
