@@ -114,26 +114,3 @@ def test_nobody_joins_by_what_only_clients_have(run: Path, tmp_path: Path) -> No
     found = call("join", str(run), "--method", "pfl_sampled", *words, "entropy")
     assert (found.code, "so there is no whole model for a newcomer" in found.err) == (2, True)
     assert call("join", str(run), "--method", "scaffold", *words, "entropy").code == 0
-
-
-@pytest.mark.parametrize(
-    ("dataset", "afl", "fedgma", "scaffold"),
-    [
-        ("mnist", (0.3, 0.001), (0.3, 1), 0.1),
-        ("cifar10", (0.1, 0.3), (0.1, 1.5), 0.1),
-        ("femnist", (0.1, 0.5), (0.3, 1), 0.1),
-        ("cifar100", (0.1, 0.3), (0.1, 1.5), 0.1),
-        ("fashion_mnist", (0.3, 0.001), (0.3, 1.5), 0.1),
-    ],
-)
-def test_rates_are_those_of_table_4(
-    dataset: str, afl: tuple[float, float], fedgma: tuple[float, float], scaffold: float
-) -> None:
-    made = resolve_plan({"dataset": dataset, "baselines": METHODS, "composed": False}, preset_name="upfl")
-    methods = {method.name: method for method, _ in made.methods}
-    lr = {name: (method.training or made.config.training).lr for name, method in methods.items()}
-    own = {name: method.aggregator.model_dump() for name, method in methods.items()}
-    assert (lr["afl"], own["afl"]["rate"]) == afl
-    assert (lr["fedgma"], own["fedgma"]["server_lr"], own["fedgma"]["threshold"]) == (*fedgma, 0.1)
-    assert (lr["scaffold"], own["scaffold"]["server_lr"]) == (scaffold, 1.5)
-    assert lr["pfl_sampled"] == lr["pfl_ensemble"] == lr["fedavg"]
