@@ -75,7 +75,7 @@ class Command:
     def appended(self) -> list[str]:
         """What makes it small, or answers its question.
 
-        Sizes that the line says itself stand, but for the tries of a search; the device is the CPU whatever it says.
+        Sizes that the line says itself stand, but for the tries and rounds of a search; the device is the CPU whatever it says.
         """
         if self.words[:2] == ("runs", "rm"):
             return ["--yes"]
@@ -85,7 +85,7 @@ class Command:
         few = {name: value for name, value in SMALL.items() if name != "--clients" or not new_clients}
         extra = [part for name, value in few.items() if name not in self.words for part in (name, value)]
         if new_clients:  # nothing is trained before the rounds, and every class needs a shard
-            extra += [] if self.words[0] != "sweep" else ["--tries", "2"]
+            extra += [] if self.words[0] != "sweep" else ["--tries", "2", "--rounds", "2"]
             return [*extra, "--source-models", "1", "--clients", "5", "--device", "cpu"]
         trained = "central_training" if "--target" in self.words else "source_training"
         extra += ["--set", f"{trained}.epochs=1", "--device", "cpu"]
