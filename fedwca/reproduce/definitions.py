@@ -200,4 +200,4 @@ def layered_settings(found: Definition, dataset: str, small: bool, given: Layer)
     """The layer for one data set: the definition over ``--quick``, the command line over both."""
     quick = quick_settings(dataset, found.rules.setting) if small else {}
     base = merge(quick, {**found.layer(), "dataset": dataset})
-    return merge(base, given)
+    return lay_over(base, given)

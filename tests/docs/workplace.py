@@ -75,15 +75,17 @@ class Command:
     def appended(self) -> list[str]:
         """What makes it small, or answers its question.
 
-        Sizes that the line says itself stand, but for the tries of a search; the device is the CPU whatever it says.
+        Sizes that the line says itself stand, but for the tries and rounds of a search; the device is the CPU whatever it says.
         """
         if self.words[:2] == ("runs", "rm"):
             return ["--yes"]
         if self.words[0] not in BENCHES:
             return []
-        few = {name: value for name, value in SMALL.items() if name != "--clients" or "upfl" not in self.words}
+        new_clients = any(word.startswith("upfl") for word in self.words)
+        few = {name: value for name, value in SMALL.items() if name != "--clients" or not new_clients}
         extra = [part for name, value in few.items() if name not in self.words for part in (name, value)]
-        if "upfl" in self.words:  # nothing is trained before the rounds, and every class needs a shard
+        if new_clients:  # nothing is trained before the rounds, and every class needs a shard
+            extra += [] if self.words[0] != "sweep" else ["--tries", "2", "--rounds", "2"]
             return [*extra, "--source-models", "1", "--clients", "5", "--device", "cpu"]
         trained = "central_training" if "--target" in self.words else "source_training"
         extra += ["--set", f"{trained}.epochs=1", "--device", "cpu"]
@@ -235,7 +237,8 @@ def images(folder: Path) -> None:
             for index in range(6):
                 pixels = random.integers(0, 256, (24, 32, 3), dtype=np.uint8)
                 Image.fromarray(pixels).save(folder / "DATA/pacs" / domain / name / f"{index}.png")
-    archive(folder / "DATA" / "fashion_mnist.npz", 240, 10)
+    for alone in ("fashion_mnist", "mnist", "cifar10"):
+        archive(folder / "DATA" / f"{alone}.npz", 240, 10)
     (folder / "data").symlink_to("DATA")
     digits = draw_domain("photo", 1).images
     np.savez(folder / "more.npz", images=digits)
