@@ -26,7 +26,7 @@ def command(
         typer.Argument(
             metavar="TABLE",
             help="table2 to table6, table10 to table14, figure4 to figure6; of several labelled sources sfda-table1 to "
-            "sfda-table4 and sfda-parts.",
+            "sfda-table4 and sfda-parts; of new clients upfl-table1, upfl-table2, upfl-figure3 and upfl-figure4.",
             autocompletion=_known,
         ),
     ],
@@ -71,11 +71,15 @@ def command(
         grid, entries = message_table(table, found)
         print_in(form, grid, {"title": grid.title, "values": entries}, entries)
         return
+    reporter = ConsoleReporter(silent=form is not Format.table)
+    if not row:
+        found, absent = found.split_known()
+        if absent:
+            reporter.note(f"{table}: this version has no baseline of the rows {', '.join(absent)}; they are left out")
     found.check(table)
     request = RunRequest(asked.layer, asked.pairs, preset or found.preset, asked.file)
     domains = domains_named(found.named, {"source": source or [], "target": target or []})
     planned = plan_jobs(ReproductionRequest(table, found, request, dataset or [], domains, quick, planning=dry_run))
-    reporter = ConsoleReporter(silent=form is not Format.table)
     announce_jobs(planned, out, reporter)
     if dry_run:
         return

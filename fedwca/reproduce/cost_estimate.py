@@ -33,21 +33,32 @@ class Cost:
         )
 
 
-def estimate_cost(config: RunConfig, source: str, methods: Sequence[int]) -> Cost:
+ADAPTED = 3
+"""How much dearer a step through a step is, roughly (`benchmarks/adapted_step.py`)."""
+
+
+def estimate_cost(config: RunConfig, source: str, methods: Sequence[int], adapted: Sequence[bool] = ()) -> Cost:
     """The cost of some methods for one source; source models come on top, once.
 
     Args:
         config: the run's.
         source: source domain.
         methods: rounds of each method.
+        adapted: whether each trains through a step; none: none does.
     """
     runs = config.source_models * config.trials
     catalogued = datasets.get(config.dataset).counts if config.dataset in datasets.names() else {}
     targets = {name: count for name, count in catalogued.items() if name != source}
     most = float(config.samples or float("inf"))
     each = sum(config.clients * 0.64 * min(most, count / config.clients) for count in targets.values())
-    images = each * config.training.epochs / config.training.cuts * runs * sum(methods) if targets else float("nan")
+    training = config.training
+    by_round = each * training.epochs / training.cuts if targets else float("nan")
+    if training.steps is not None:
+        by_round = float(config.clients * training.steps * training.batch_size)
+    images = by_round * runs * sum(methods)
+    dearer = sum(number for number, through in zip(methods, adapted, strict=False) if through)
+    work = images + (ADAPTED - 1) * by_round * runs * dearer
     known = read_toml("reproduce")["speed"].get(config.model)
     pixels = (architecture(config).side / known["side"]) ** 2 if known else float("nan")
-    hours = images * pixels / known["images"] / 3600 if known else float("nan")
+    hours = work * pixels / known["images"] / 3600 if known else float("nan")
     return Cost(runs * len(methods), runs * sum(methods), images, hours)

@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict
 
 from fedwca.config.baselines import baseline_names, settings
 from fedwca.config.method_spec import parse_method
-from fedwca.config.run_config import Layer, RunConfig, merge
+from fedwca.config.presets import named_by_preset
+from fedwca.config.run_config import Layer, RunConfig, lay_over, merge
 from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import UnknownComponent, UsageError
 from fedwca.partitions import Partition, partitions
@@ -22,6 +23,8 @@ from fedwca.runs.load_data import architecture
 
 AVERAGE = "average"
 """Key of the published rows over all domains."""
+NOT_PRINTED = ""
+"""Stands in published.toml where a row has nothing in a column."""
 
 
 class Messages(BaseModel):
@@ -46,10 +49,11 @@ class Definition(BaseModel):
 
     title: str
     """What it is about."""
-    shows: Literal["accuracy", "clusters", "domains", "weights", "images", "phases", "messages"] = "accuracy"
+    shows: Literal["accuracy", "groups", "clusters", "domains", "weights", "images", "phases", "messages"] = "accuracy"
     """What of the runs it shows."""
     partition: str = RunConfig.model_fields["partition"].default
-    """Who has labels; says too whether domains are sources or targets."""
+    """Who has labels; says too whether domains are sources or targets. Where the preset names this one, it says which
+    one a data set has."""
     preset: str = "paper"
     """What holds where neither the table nor the user says anything."""
     datasets: tuple[str, ...]
@@ -71,17 +75,16 @@ class Definition(BaseModel):
         return partitions.get(self.partition)
 
     @property
-    def named(self) -> str:
-        """What its runs call the one domain that is unlike the others: source or target."""
-        named = self.rules.named
-        assert named is not None, "tables of runs without such a domain are not printed yet"
-        return named
+    def named(self) -> str | None:
+        """What its runs call the one domain that is unlike the others: source or target; None where there is none."""
+        return self.rules.named
 
     def layer(self) -> Layer:
         """Methods, probes and settings as a layer of a run's configuration."""
         probes = [layer_clusterer(signature) for signature in self.signatures.values()]
         methods = {"baselines": list(self.rows.values()), "composed": False, "probes": probes}
-        usual = self.partition == RunConfig.model_fields["partition"].default
+        said = RunConfig.model_fields["partition"].default, named_by_preset(self.preset, "partition")
+        usual = self.partition in said
         return {**self.settings, **({} if usual else {"partition": self.partition}), **methods}
 
     def chosen(self, rows: Sequence[str]) -> Definition:
@@ -96,6 +99,12 @@ class Definition(BaseModel):
                 raise UsageError(f"--row {row}: {describe_unknown('row', row, self.rows)}")
         kept = {known[canonical_name(row)] for row in rows} or set(self.rows)
         return self.model_copy(update={"rows": {name: word for name, word in self.rows.items() if name in kept}})
+
+    def split_known(self) -> tuple[Definition, list[str]]:
+        """The definition with the rows whose baselines this version has, and the names of the others."""
+        known = baseline_names(self.rules.setting)
+        there = {row: word for row, word in self.rows.items() if parse_method(word).head in known}
+        return self.model_copy(update={"rows": there}), [row for row in self.rows if row not in there]
 
     def check(self, name: str) -> None:
         """See that every row's method exists.
@@ -145,7 +154,7 @@ def quick_settings(dataset: str, setting: str) -> Layer:
     found = read_toml("reproduce")["quick"]
     layer: Layer = dict(found.get(canonical_name(dataset), found["else"]))
     own = {name: layer.pop(name, {}) for name in settings()}
-    return merge(layer, own[setting])
+    return lay_over(layer, own[setting])
 
 
 @dataclass(frozen=True)
@@ -155,8 +164,8 @@ class PublishedTable:
     where: str
     """Paper and table."""
     values: dict[tuple[str, str], tuple[float, float | None]]
-    """(row, column) to mean and standard deviation, accuracies in percent; columns are sources, targets or numbers of
-    epochs, and ``average`` is over all."""
+    """(row, column) to mean and standard deviation, accuracies in percent; columns are sources, targets, groups of
+    clients or numbers of epochs, and ``average`` is over all."""
     clusters: dict[str, str]
     """Row to one letter a client."""
 
@@ -168,11 +177,12 @@ def published_table(name: str, dataset: str) -> PublishedTable | None:
     if found is None:
         return None
     spreads = found.get("std", {})
-    columns = next((found[key] for key in ("sources", "targets", "epochs") if key in found), ())
+    columns = next((found[key] for key in ("sources", "targets", "groups", "epochs") if key in found), ())
     values = {
         (row, column): (mean, spreads[row][index] if row in spreads else None)
         for row, means in found.get("mean", {}).items()
         for index, (column, mean) in enumerate(zip(columns, means, strict=True))
+        if mean != NOT_PRINTED
     }
     return PublishedTable(table["source"], values, found.get("clusters", {}))
 

@@ -46,7 +46,8 @@ class Job:
         """What is shown, and whether it is the small version."""
         config = next(iter(self.plans.values())).config
         each = f"{config.samples or 'all'} images each, {count_of(config.rounds, 'round')}"
-        size = f"{count_of(config.clients, 'client')} per domain, {each}"
+        who = "per domain" if self.named else "that train"
+        size = f"{count_of(config.clients, 'client')} {who}, {each}"
         what = f"{self.table}, {self.dataset}: {self.found.title}"
         return f"{what} [--quick: {size}; not comparable with the paper]" if self.quick else what
 
@@ -56,8 +57,8 @@ class Job:
         return sum((_cost(p, domain) for domain, p in self.plans.items()), Cost(0, 0, 0.0, 0.0))
 
     @property
-    def named(self) -> str:
-        """What its domains are: source or target."""
+    def named(self) -> str | None:
+        """What its domains are: source or target; None where no domain is unlike the others."""
         return self.found.named
 
     @property
@@ -67,7 +68,9 @@ class Job:
 
 
 def _cost(decided: RunPlan, domain: str, names: Sequence[str] | None = None) -> Cost:
-    return estimate_cost(decided.config, domain, [r for m, r in decided.methods if names is None or m.name in names])
+    rounds = {m.name: r for m, r in decided.methods if names is None or m.name in names}
+    adapted = [any(part.adapts for part in m.objectives) for m, _ in decided.methods if m.name in rounds]
+    return estimate_cost(decided.config, domain, list(rounds.values()), adapted)
 
 
 @dataclass(frozen=True)
@@ -87,20 +90,22 @@ class ReproductionRequest:
     """Without looking at files."""
 
 
-def domains_named(named: str, given: Mapping[str, Sequence[str]]) -> Sequence[str]:
+def domains_named(named: str | None, given: Mapping[str, Sequence[str]]) -> Sequence[str]:
     """The domains that a user names, as what they are in a table.
 
     Args:
-        named: source or target.
+        named: source or target; None: its domains are pooled.
         given: domains by the option they came with.
 
     Raises:
         UsageError: they came with the other option.
     """
     for option, domains in given.items():
+        if domains and named is None:
+            raise UsageError(f"--{option} {domains[0]}: this table pools the images of all domains; leave it out")
         if domains and option != named:
             raise UsageError(f"--{option} {domains[0]}: the domains of this table are {named}s; take --{named}")
-    return given[named]
+    return given[named] if named else []
 
 
 def plan_jobs(wanted: ReproductionRequest) -> list[Job]:
@@ -113,9 +118,10 @@ def plan_jobs(wanted: ReproductionRequest) -> list[Job]:
         layer = layered_settings(fits, name, quick, asked.layer)
         request = replace(asked, layer=layer, said=setting_origins(wanted, fits, name))
         printed = published_table(table, name)
-        domains = list(wanted.domains) or list(found.domains.get(name, ["all"]))
         named = found.named
-        requests = {str(one.layer[named]): one for one in chosen_domains(request, domains, wanted.planning)}
+        domains = list(wanted.domains) or list(found.domains.get(name, ["all"] if named else []))
+        chosen = chosen_domains(request, domains, wanted.planning)
+        requests = {str(one.layer[named]) if named else one.plan().config.partition: one for one in chosen}
         plans = {domain: one.plan() for domain, one in requests.items()}
         config = next(iter(plans.values())).config
         made.append(Job(canonical_name(table), fits, requests, plans, dataset_name(config), printed, quick))
@@ -125,12 +131,12 @@ def plan_jobs(wanted: ReproductionRequest) -> list[Job]:
 def setting_origins(wanted: ReproductionRequest, found: Definition, name: str) -> dict[str, str]:
     """What the table or ``--quick`` sets for a data set, and the user did not."""
     named = found.named
-    whole = {**found.layer(), "dataset": name, named: ""}
+    whole = {**found.layer(), "dataset": name, **({named: ""} if named else {})}
     quick = quick_settings(name, found.rules.setting) if wanted.quick else {}
     own = {key: "--quick" for key, _ in flatten_keys(quick)}
     own |= {key: f"reproduce {canonical_name(wanted.table)}" for key, _ in flatten_keys(whole)}
     theirs = {key for key, _ in (*flatten_keys(wanted.asked.layer), *wanted.asked.pairs)}
-    theirs |= {key for key, given in (("dataset", wanted.datasets), (named, wanted.domains)) if given}
+    theirs |= {key for key, given in (("dataset", wanted.datasets), (named, wanted.domains)) if key and given}
     return {key: origin for key, origin in own.items() if key not in theirs}
 
 
@@ -143,7 +149,7 @@ def announce_jobs(planned: Sequence[Job], out: Path, reporter: RunReporter) -> N
             there, missing = sort_methods(decided, out)
             left = _cost(decided, domain, missing)
             had = f"; {len(there)} of {len(decided.methods)} methods are there already" if there else ""
-            say(f"  {job.named} {domain}: {_amount(left) if missing else 'nothing to run'}{had}")
+            say(f"  {job.named or 'partition'} {domain}: {_amount(left) if missing else 'nothing to run'}{had}")
     total = [_cost(p, domain, sort_methods(p, out)[1]) for job in planned for domain, p in job.plans.items()]
     whole = sum(total, Cost(0, 0, 0.0, 0.0))
     amount = _amount(whole, " (methods × source models × trials)")

@@ -13,6 +13,7 @@ from fedwca.reproduce.definitions import (
     layer_clusterer,
 )
 from fedwca.reproduce.draw_figure import draw_figure
+from fedwca.reproduce.groups_table import groups_beside
 from fedwca.reproduce.phases_table import phases_apart
 from fedwca.reproduce.plan_jobs import Job
 from fedwca.reproduce.side_by_side import accuracies_beside, clusters_beside
@@ -45,6 +46,8 @@ def run_job(job: Job, out: Path, reporter: RunReporter) -> JobResult:
             figures.append(path)
     if job.found.shows in ("clusters", "images"):
         grid, values = cluster_table(job, gathered)
+    elif job.found.shows == "groups":
+        grid, values = group_table(job, gathered)
     elif job.found.shows == "phases":
         grid, values = phase_table(job, gathered)
     else:
@@ -54,6 +57,7 @@ def run_job(job: Job, out: Path, reporter: RunReporter) -> JobResult:
 
 def accuracy_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[Table, list[dict[str, Any]]]:
     """Accuracy by source, or target, with the published values."""
+    assert job.named is not None
     found = Comparison.of(job.dataset, {domain: g.table for domain, g in gathered.items()}, None, job.named)
     values, where = (job.printed.values, job.printed.where) if job.printed else ({}, "")
     grid = accuracies_beside(job.title, found, job.methods, values, where)
@@ -70,6 +74,13 @@ def accuracy_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[Table,
 def phase_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[Table, list[dict[str, Any]]]:
     """Accuracy before and after the last phase by target, with differences paired by run."""
     return phases_apart(job.title, {domain: found.table for domain, found in gathered.items()}, job.methods)
+
+
+def group_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[Table, list[dict[str, Any]]]:
+    """Accuracy of clients that train and of each group of new ones, with the published values."""
+    (found,) = gathered.values()
+    values, where = (job.printed.values, job.printed.where) if job.printed else ({}, "")
+    return groups_beside(job.title, found.table, job.methods, values, where)
 
 
 def cluster_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[Table, list[dict[str, Any]]]:

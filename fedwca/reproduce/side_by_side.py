@@ -37,7 +37,7 @@ def accuracies_beside(title: str, found: Comparison, rows: Mapping[str, str], va
                 printed = _mean([values[row, one][0] for one in found.sources if (row, one) in values], found.sources)
             told = " (ORACLE)" if found.labels[method].endswith("(ORACLE)") else ""
             where_from = "Avg." if source == AVERAGE else source
-            beside = _beside(ours, printed) if values else []
+            beside = compare_cells(ours, printed) if values else []
             lines.append([f"{where_from}: {row}{told}", sample_cell(ours, 2), *beside, str(ours.n)])
     notes = ["Mean ± std (ddof 1) of the trial means, percent."]
     notes += ["Difference: ours − published, points."] if values else []
@@ -55,7 +55,13 @@ def _mean(printed: Sequence[float], sources: Sequence[str]) -> tuple[float, None
     return (sum(printed) / len(printed), None) if len(printed) == len(sources) else None
 
 
-def _beside(ours: Sample, printed: tuple[float, float | None] | None) -> list[str]:
+def compare_cells(ours: Sample, printed: tuple[float, float | None] | None) -> list[str]:
+    """The published value and how far ours is from it, as cells of a line.
+
+    Args:
+        ours: of our runs.
+        printed: mean and standard deviation; None: nothing is printed.
+    """
     if printed is None:
         return [MISSING, ""]
     return [mean_cell(*printed, digits=2), f"{ours.mean - printed[0]:+.2f}" if ours.n else ""]

@@ -152,3 +152,33 @@ def test_mistakes_get_a_sentence(tmp_path: Path, arguments: list[str], sentence:
     run = call("reproduce", *arguments, "--dataset", "digit-five", "--out", str(tmp_path))
     assert (run.code, run.out) == (2, "")
     assert sentence in run.err
+
+
+def test_tables_of_new_clients(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    images, labels = random.integers(0, 255, (200, 28, 28), dtype=np.uint8), np.arange(200, dtype=np.int64) % 10
+    np.savez(tmp_path / "mnist.npz", images=images, labels=labels)
+    words = "--quick --clients 3 --samples 12 --rounds 2 --device cpu --set training.steps=1 --set model.width=8"
+    given = ["--dataset", "mnist", "--data", str(tmp_path), "--out", str(tmp_path / "out"), *words.split()]
+    rows = ["--row", "FedAvg", "--row", "FedTTA++"]
+    run = call("reproduce", "upfl-table1", *given, *rows, "--format", "json")
+    assert run.code == 0, run.err
+    values = {(entry["row"], entry["group"]): entry for entry in json.loads(run.out)["values"]}
+    assert list(values) == [
+        (row, group) for group in ("training clients", "new clients") for row in ("FedAvg", "FedTTA++")
+    ]
+    assert values["FedAvg", "new clients"]["published"] == 94.69
+    assert values["FedTTA++", "training clients"]["published_std"] == 0.11
+    assert values["FedTTA++", "new clients"]["n"] == 2
+    again = call("reproduce", "upfl-table1", *given, *rows, "--format", "markdown")
+    assert "not run again" in again.err
+    turned = call("reproduce", "upfl-figure4", *given, "--row", "TENT", "--format", "markdown")
+    assert turned.code == 0, turned.err
+    heads = [line.split("|")[1].strip() for line in turned.out.splitlines() if line.startswith("|")][2:]
+    assert heads == [f"{group}: TENT" for group in ("training clients", "15 degrees", "45 degrees", "new clients")]
+
+
+def test_tables_of_new_clients_have_no_source(tmp_path: Path) -> None:
+    run = call("reproduce", "upfl-table1", "--source", "mnist", "--dry-run", "--out", str(tmp_path))
+    assert run.code == 2
+    assert "--source mnist: this table pools the images of all domains" in run.err

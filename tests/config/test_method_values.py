@@ -161,3 +161,37 @@ def test_what_the_released_code_does_otherwise() -> None:
         assert method.objectives[0].model_dump()["reverse"] == (name != "fedtta")
     assert found["tent"].adaptation is not None
     assert found["tent"].adaptation.clip == 10
+
+
+# Table 4: rates of SCAFFOLD, AFL, FedGMA, FedADG and FedSR; of ODPFL-HN's model, encoder and hypernetwork.
+REST = [
+    ("mnist", (0.1, 1.5), (0.3, 0.001), (0.3, 1.0), 0.3, 0.3, (0.3, 0.5, 0.5)),
+    ("cifar10", (0.1, 1.5), (0.1, 0.3), (0.1, 1.5), 0.1, 0.05, (0.05, 0.1, 0.5)),
+    ("femnist", (0.1, 1.5), (0.1, 0.5), (0.3, 1.0), 0.3, 0.3, (0.01, 0.1, 0.5)),
+    ("cifar100", (0.1, 1.5), (0.1, 0.3), (0.1, 1.5), 0.1, 0.1, None),
+    ("fashion_mnist", (0.1, 1.5), (0.3, 0.001), (0.3, 1.5), 0.3, 0.3, (0.1, 0.5, 0.5)),
+]
+
+
+@pytest.mark.parametrize(("dataset", "scaffold", "afl", "fedgma", "fedadg", "fedsr", "odpfl"), REST)
+def test_the_other_methods_have_theirs(
+    dataset: str,
+    scaffold: tuple[float, float],
+    afl: tuple[float, float],
+    fedgma: tuple[float, float],
+    fedadg: float,
+    fedsr: float,
+    odpfl: tuple[float, float, float] | None,
+) -> None:
+    made, found = plan(dataset=dataset, baselines=["scaffold", "afl", "fedgma", "fedadg", "fedsr", "odpfl_hn"])
+    lr = {name: (method.training or made.config.training).lr for name, method in found.items()}
+    servers = {name: method.aggregator.model_dump() for name, method in found.items()}
+    assert (lr["scaffold"], servers["scaffold"]["server_lr"]) == scaffold
+    assert (lr["afl"], servers["afl"]["rate"]) == afl
+    assert (lr["fedgma"], servers["fedgma"]["server_lr"]) == fedgma
+    assert servers["fedgma"]["threshold"] == 0.1
+    assert (lr["fedadg"], lr["fedsr"]) == (fedadg, fedsr)
+    if odpfl is not None:
+        own = found["odpfl_hn"].adaptation
+        assert own is not None
+        assert (lr["odpfl_hn"], *own.rates().values()) == odpfl

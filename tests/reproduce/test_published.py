@@ -8,13 +8,22 @@ import pytest
 
 from fedwca.config.baselines import baseline_names
 from fedwca.config.method_spec import parse_method
+from fedwca.config.resolve_config import resolve_plan
 from fedwca.datasets import datasets
 from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import UsageError
 from fedwca.models.lenet import LeNet
 from fedwca.reproduce import communications
 from fedwca.reproduce.communications_table import message_table
-from fedwca.reproduce.definitions import AVERAGE, definition, published_table, quick_settings, reproduction_names
+from fedwca.reproduce.definitions import (
+    AVERAGE,
+    definition,
+    layered_settings,
+    published_table,
+    quick_settings,
+    reproduction_names,
+)
+from fedwca.reproduce.groups_table import groups_beside
 from fedwca.reproduce.phases_table import phases_apart
 from fedwca.reproduce.plan_jobs import domains_named
 from fedwca.results.statistics import Sample, pool_samples
@@ -44,7 +53,7 @@ TABLES = [
     (name, dataset)
     for name in reproduction_names()
     for dataset in definition(name).datasets
-    if published_table(name, dataset) and definition(name).shows != "messages"
+    if published_table(name, dataset) and definition(name).shows not in ("messages", "groups")
 ]
 
 
@@ -116,6 +125,68 @@ def test_quick_has_values_of_a_setting() -> None:
     labelled = quick_settings("digit-five", "sfda")
     assert (labelled["rounds"], labelled["samples"], labelled["training"]) == (20, 1500, {"lr": 1e-2, "epochs": 1})
     assert "sfda" not in labelled
+
+
+GROUPS = [
+    (name, dataset)
+    for name in reproduction_names()
+    if definition(name).shows == "groups"
+    for dataset in definition(name).datasets
+]
+
+
+@pytest.mark.parametrize(("name", "dataset"), GROUPS)
+def test_rows_and_groups_of_new_clients_are_those_of_the_definition(name: str, dataset: str) -> None:
+    found, table = definition(name), published_table(name, dataset)
+    assert table is not None
+    assert {row for row, _ in table.values} <= set(found.rows)
+    layer = layered_settings(found, dataset, True, {})
+    config = resolve_plan({**layer, "baselines": ["fedavg", "tent", "fedtta"]}, preset_name=found.preset).config
+    own = config.components.get("partition", {}).get(config.partition, {})
+    groups = [f"alpha {alpha:g}" for alpha in own.get("new", [])] + [
+        f"{100 * s:g} % of images" for s in own.get("kept", [])
+    ]
+    assert {group for _, group in table.values} <= {"training clients", "new clients", *groups}
+    assert all(0 < mean < 100 for mean, _ in table.values.values())
+    assert config.training.steps is not None
+    quick = quick_settings(dataset, "upfl")
+    assert config.methods["fedtta"].training["lr"] > 0, "the paper's rates stand under --quick"
+    assert "lr" not in quick.get("training", {})
+
+
+def test_a_table_of_published_groups_is_typed_in_completely() -> None:
+    for dataset in definition("upfl-table1").datasets:
+        table = published_table("upfl-table1", dataset)
+        assert table is not None
+        assert len(table.values) == 2 * 14
+        assert all(std is not None for _, std in table.values.values())
+    table = published_table("upfl-table1", "femnist")
+    assert table is not None
+    assert table.values["FedTTA-Prox", "new clients"] == (69.85, 0.23)
+    assert resolve_plan(
+        layered_settings(definition("upfl-table1").split_known()[0], "femnist", False, {}), (), "upfl"
+    ).config.partition == ("writers")
+
+
+def test_rows_without_a_baseline_are_told_apart() -> None:
+    found = definition("upfl-table1").model_copy(update={"rows": {"FedAvg": "fedavg", "Later": "not_yet"}})
+    there, absent = found.split_known()
+    assert (list(there.rows), absent) == (["FedAvg"], ["Later"])
+
+
+def test_groups_stand_below_each_other_with_what_is_printed() -> None:
+    row = Row(
+        "a",
+        "A",
+        {(0, 0): 70.0, (1, 0): 74.0},
+        {"x": [60.0, 64.0], "y": [80.0, 84.0]},
+        validation={(0, 0): 90.0, (1, 0): 90.0},
+    )
+    grid, entries = groups_beside("t", [row], {"A": "a"}, {("A", "x"): (61.0, None)}, "here")
+    assert [line[0] for line in grid.rows] == ["training clients: A", "x: A", "y: A", "new clients: A"]
+    assert [entry["mean"] for entry in entries] == [90, 62, 82, 72]
+    assert grid.rows[1][3] == "+1.00"
+    assert entries[1]["published"] == 61
 
 
 def phase_row(name: str, before: dict[int, float], after: dict[int, float]) -> Row:

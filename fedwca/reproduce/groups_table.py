@@ -1,0 +1,54 @@
+"""Accuracies of clients that train and of groups of new ones, beside the published numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from fedwca.data.labelled_clients import NEW, TRAINING
+from fedwca.reproduce.side_by_side import NOTHING, Values, compare_cells
+from fedwca.results.statistics import sample_of
+from fedwca.results.table_rows import Row
+from fedwca.results.tables import Table, sample_cell
+
+
+def groups_beside(
+    title: str, table: Sequence[Row], rows: Mapping[str, str], values: Values, where: str
+) -> tuple[Table, list[dict[str, Any]]]:
+    """A line for each group and row: ours, published, the difference; all of the round that validation images choose.
+
+    Args:
+        title: of the table.
+        table: rows of our results.
+        rows: row to method.
+        values: (row, group) to what is published.
+        where: paper and table of the values; empty where there are none.
+    """
+    own = {row.name: row for row in table}
+    groups = list(dict.fromkeys(group for row in table for group in row.domains))
+    shown = [TRAINING, *groups, *([NEW] if len(groups) > 1 else [])]
+    lines, entries = [], []
+    for group in shown:
+        for row, method in rows.items():
+            ours = sample_of(_runs(own[method], group))
+            printed = values.get((row, group))
+            beside = compare_cells(ours, printed) if values else []
+            lines.append([f"{group}: {row}", sample_cell(ours, 2), *beside, str(ours.n)])
+            mean, std = printed or (None, None)
+            entries.append({"group": group, "row": row, **asdict(ours), "published": mean, "published_std": std})
+    notes = [
+        "Mean ± std (ddof 1) of the runs, percent, in the round that was best on training clients' validation images.",
+        *(["Difference: ours − published, points."] if values else []),
+        *([f"{NEW}: over all groups of them."] if len(groups) > 1 else []),
+        f"Published: {where}." if values else NOTHING,
+    ]
+    columns = ("clients: row", "ours", *(("published", "difference") if values else ()), "n")
+    return Table(title, columns, lines, notes), entries
+
+
+def _runs(row: Row, group: str) -> list[float]:
+    """Trial means of a row at clients that train, at all new ones, or at a group of these."""
+    if group == TRAINING:
+        return list(row.validation.values())
+    return list(row.domains[group] if group in row.domains else row.runs.values())
