@@ -214,6 +214,23 @@ def check_gradients_can_be_inferred(method: Method, training: Training) -> None:
         )
 
 
+def check_layers_can_stay(method: Method, partition: type[Partition]) -> None:
+    """Refuse last layers that stay with clients where some client does not train them.
+
+    Args:
+        method: composed.
+        partition: of the run.
+
+    Raises:
+        UsageError: says what would be right.
+    """
+    if method.aggregator.keeps and (partition.guests or not partition.whole):
+        raise UsageError(
+            f"method {method.name!r}: aggregator {method.aggregator.name!r} leaves the last layer with the client that "
+            "trains it, which clients without labels do not; they all need labels, as with --partition shards"
+        )
+
+
 def check_fits_partition(method: Method, training: Training, batch_norm: str, partition: type[Partition]) -> None:
     """Refuse a method whose parts are made for another setting than the run's.
 

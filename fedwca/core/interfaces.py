@@ -21,6 +21,7 @@ method               called by                           when                   
 ``regather``         the server                          each round, after all answers             ``gather``'s weights
 ``learn``            the server                          each round, after all means               the labels
 ``deliver``          evaluation, export, final models    after each round                          the own cluster's row
+``welcome``          evaluation of newcomers             after each round, and before the first    the first row
 `Clusterer`
 ``__call__``         the server, where the grouping      round 0, after all uploads; before a run  must be there
                      needs one; a run's ``probes``       on made-up models, to fail early
@@ -47,13 +48,13 @@ method               called by                           when                   
 ===================  ==================================  ========================================  ====================
 
 What is a class variable or a property is read whenever somebody has to know: ``grouping``, ``travels``, ``reports``,
-``references``, ``asks``, ``rows_are_models``, ``holds``, ``infers_gradients`` and ``averages_groups`` of an aggregator;
-``oracle``, ``neighbour_metric``, ``norm_layers`` and ``layer_number`` of a clusterer; ``models``, ``renew``, ``mixes``,
-``untrusted_weight`` and ``selects_clients`` of a labeler; ``anchors``, ``teachers``, ``views``, ``observes``,
-``collects``, ``declares_uploads``, ``penalizes``, ``adapts``, ``feature_draws``, ``noise``, ``rates`` and ``stays`` of
-an objective; ``rates`` and ``by_client`` of an adaptation, which is in `fedwca.core.adaptation`. ``observes``,
-``collects``, ``declares_uploads``, ``penalizes``, ``selects_clients``, ``averages_groups``, ``from_start`` and
-``takes_step`` follow from which methods are overridden.
+``references``, ``asks``, ``rows_are_models``, ``holds``, ``keeps``, ``infers_gradients`` and ``averages_groups`` of an
+aggregator; ``oracle``, ``neighbour_metric``, ``norm_layers`` and ``layer_number`` of a clusterer; ``models``,
+``renew``, ``mixes``, ``untrusted_weight`` and ``selects_clients`` of a labeler; ``anchors``, ``teachers``, ``views``,
+``observes``, ``collects``, ``declares_uploads``, ``penalizes``, ``adapts``, ``feature_draws``, ``noise``, ``rates`` and
+``stays`` of an objective; ``rates`` and ``by_client`` of an adaptation, which is in `fedwca.core.adaptation`.
+``observes``, ``collects``, ``declares_uploads``, ``penalizes``, ``selects_clients``, ``averages_groups``,
+``from_start`` and ``takes_step`` follow from which methods are overridden.
 
 ``answer``, ``declares`` and ``regather`` are called only where ``asks`` is set and some clients have labels and
 others have none: the fresh mean is shown to all of them before it is final. Where ``initial_state`` is overridden
@@ -166,6 +167,8 @@ class Aggregator(Component):
     """False: server rows behind the first may be sums of models with any weights, such as differences."""
     holds: ClassVar[int] = 0
     """Personal models of an offer, the last ones, that a client has from its earlier rounds, so that none is sent."""
+    keeps: ClassVar[int] = 0
+    """Last layers that stay with their client, of which there is a row each: rows are the clients' models, in order."""
     infers_gradients: ClassVar[bool] = False
     """Whether it takes how far a client moved, over how far its steps reach, for its mean gradient; see `gather`."""
 
@@ -306,6 +309,15 @@ class Aggregator(Component):
     def deliver(self, state: State, rows: int) -> Tensor:
         """The model each client ends with ``[K, R]``: its cluster's."""
         return one_hot(state["labels"], rows).double()
+
+    def welcome(self, rows: int, draws: Tensor) -> Tensor:
+        """The model that each newcomer is sent ``[K', R]``, of the server's rows: the first.
+
+        Args:
+            rows: R.
+            draws: uniform numbers in [0, 1) ``[K']``, of each newcomer the same in all rounds.
+        """
+        return one_hot(torch.zeros(len(draws), dtype=torch.int64), rows).double()
 
     def first(self, clients: int, draws: Tensor) -> Tensor:
         """Cluster of each client ``[K]`` in round 0, where clients choose their own from then on.

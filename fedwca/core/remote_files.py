@@ -32,6 +32,8 @@ class TorchvisionFiles:
     """Files whose addresses and checksums torchvision keeps."""
 
     name: Literal["MNIST", "FashionMNIST", "USPS", "SVHN"]
+    below: str = ""
+    """Folder for them in the data set's folder."""
 
 
 @dataclass(frozen=True)

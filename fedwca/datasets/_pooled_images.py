@@ -12,7 +12,6 @@ from fedwca.datasets import DatasetSource
 if TYPE_CHECKING:
     from fedwca.data import FederatedDataset
     from fedwca.data.archives import Archive
-    from fedwca.errors import DatasetMissing
 
 PARTS = ("train", "test")
 
@@ -22,8 +21,6 @@ class PooledImages(DatasetSource):
 
     folders: ClassVar[tuple[str, ...]]
     """Folders of the published files below the root."""
-    command: ClassVar[str]
-    """A line for the shell that gets them into ``{root}``."""
 
     @abstractmethod
     def read_published(self, folder: Path) -> Archive | None:
@@ -58,12 +55,6 @@ class PooledImages(DatasetSource):
             if folder.is_dir() and (found := self.read_published(folder)) is not None:
                 return found
         raise self.missing("none of these files is there" if self.folder.is_dir() else "there is no such folder")
-
-    def missing(self, why: str) -> DatasetMissing:
-        """As in the base, with the command that gets it."""
-        from fedwca.errors import DatasetMissing
-
-        return DatasetMissing(f"{super().missing(why)}\nIt comes with: {self.command.format(root=self.folder)}")
 
     def first_domain(self) -> str:
         """The only one."""

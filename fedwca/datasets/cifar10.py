@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from fedwca.core.remote_files import RemoteFile
 from fedwca.datasets import register
 from fedwca.datasets._pooled_images import PooledImages
 
@@ -23,6 +24,16 @@ class Cifar10(PooledImages):
     domains = ("cifar10",)
     classes = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
     counts: ClassVar[dict[str, int]] = {"cifar10": 60000}
+    downloads = (
+        RemoteFile(
+            ("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",),
+            "cifar-10-binary.tar.gz",
+            md5="c32a1d4ab5d03f1284b67883e8d87530",
+            unpack="tar",
+            gives="cifar-10-batches-bin",
+        ),
+    )
+    download_size = 170_052_171
     licence = "none is stated"
     source_url = "https://www.cs.toronto.edu/~kriz/cifar.html"
     layout = (
@@ -31,7 +42,6 @@ class Cifar10(PooledImages):
     )
     citation = "Krizhevsky: Learning Multiple Layers of Features from Tiny Images, 2009"
     folders = ("cifar-10-batches-bin", "cifar10/cifar-10-batches-bin")
-    command = "curl https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz | tar xz -C '{root}'"
 
     def read_published(self, folder: Path) -> Archive | None:
         """The binary version."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from fedwca.core.remote_files import RemoteFile
 from fedwca.datasets import register
 from fedwca.datasets._pooled_images import PooledImages
 
@@ -21,6 +22,16 @@ class Cifar100(PooledImages):
     domains = ("cifar100",)
     classes = tuple(map(str, range(100)))
     counts: ClassVar[dict[str, int]] = {"cifar100": 60000}
+    downloads = (
+        RemoteFile(
+            ("https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",),
+            "cifar-100-binary.tar.gz",
+            md5="03b5dce01913d631647c71ecec9e9cb8",
+            unpack="tar",
+            gives="cifar-100-binary",
+        ),
+    )
+    download_size = 168_513_733
     licence = "none is stated"
     source_url = "https://www.cs.toronto.edu/~kriz/cifar.html"
     layout = (
@@ -29,7 +40,6 @@ class Cifar100(PooledImages):
     )
     citation = "Krizhevsky: Learning Multiple Layers of Features from Tiny Images, 2009"
     folders = ("cifar-100-binary", "cifar100/cifar-100-binary")
-    command = "curl https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz | tar xz -C '{root}'"
 
     def read_published(self, folder: Path) -> Archive | None:
         """The binary version: superclass, class, pixels."""

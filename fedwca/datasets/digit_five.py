@@ -39,7 +39,7 @@ class DigitFive(DatasetSource):
         "usps.t.bz2": "8ea070ee2aca1ac39742fdd1ef5ed118",
     }
     downloads = (
-        TorchvisionFiles("MNIST"),
+        TorchvisionFiles("MNIST", "MNIST/raw"),
         HubCopy(
             *("Mike0307/MNIST-M", "f73924ff442ed85397d79215d04704a12af086ec"),
             only="mnistm",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from fedwca.core.remote_files import TorchvisionFiles
 from fedwca.datasets import register
 from fedwca.datasets._pooled_images import PooledImages
 
@@ -30,6 +31,8 @@ class FashionMnist(PooledImages):
         "raw/t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
         "raw/t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
     }
+    downloads = (TorchvisionFiles("FashionMNIST", "raw"),)
+    download_size = 30_900_000
     licence = "MIT"
     source_url = "https://github.com/zalandoresearch/fashion-mnist"
     layout = (
@@ -38,10 +41,6 @@ class FashionMnist(PooledImages):
     )
     citation = "Xiao, Rasul, Vollgraf: Fashion-MNIST, arXiv 1708.07747"
     folders = ("FashionMNIST",)
-    command = (
-        "python -c \"from torchvision.datasets import FashionMNIST; [FashionMNIST(r'{root}', train, download=True) "
-        'for train in (True, False)]"'
-    )
 
     def read_published(self, folder: Path) -> Archive | None:
         """As torchvision has it."""

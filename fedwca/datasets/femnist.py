@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from fedwca.core.remote_files import HubCopy
 from fedwca.datasets import register
 from fedwca.datasets._pooled_images import PARTS, PooledImages
 
@@ -21,6 +22,16 @@ class Femnist(PooledImages):
     domains = ("femnist",)
     classes = tuple("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
     counts: ClassVar[dict[str, int]] = {"femnist": 805263}
+    downloads = (
+        HubCopy(
+            *("flwrlabs/femnist", "e3219ce09911a0053b27146284f7c5414a7efeec"),
+            label="character",
+            only="femnist",
+            unit="writer_id",
+            form="archive",
+        ),
+    )
+    download_size = 250_000_000
     licence = "BSD-2-Clause (LEAF); NIST Special Database 19 is public domain"
     source_url = "https://github.com/TalwalkarLab/leaf"
     layout = (
@@ -29,10 +40,6 @@ class Femnist(PooledImages):
     )
     citation = "Caldas et al.: LEAF: A Benchmark for Federated Settings, arXiv 1812.01097"
     folders = ("femnist/data",)
-    command = (
-        "git clone https://github.com/TalwalkarLab/leaf, then in leaf/data/femnist ./preprocess.sh -s niid --sf 0.05 "
-        "-k 0 -t sample, and copy data/train and data/test to {root}/femnist"
-    )
 
     def read_published(self, folder: Path) -> Archive | None:
         """LEAF's files."""

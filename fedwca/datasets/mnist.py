@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from fedwca.core.remote_files import TorchvisionFiles
 from fedwca.datasets import register
 from fedwca.datasets._pooled_images import PooledImages
 
@@ -27,6 +28,8 @@ class Mnist(PooledImages):
         "raw/t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
         "raw/t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
     }
+    downloads = (TorchvisionFiles("MNIST", "raw"),)
+    download_size = 11_600_000
     licence = "CC BY-SA 3.0"
     source_url = "https://yann.lecun.com/exdb/mnist"
     layout = (
@@ -35,10 +38,6 @@ class Mnist(PooledImages):
     )
     citation = "LeCun, Bottou, Bengio, Haffner: Gradient-based learning applied to document recognition, 1998"
     folders = ("MNIST",)
-    command = (
-        "python -c \"from torchvision.datasets import MNIST; [MNIST(r'{root}', train, download=True) "
-        'for train in (True, False)]"'
-    )
 
     def read_published(self, folder: Path) -> Archive | None:
         """As torchvision has it."""

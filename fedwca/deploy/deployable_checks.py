@@ -83,6 +83,7 @@ def require_sendable(aggregator: Aggregator, where: str) -> None:
     missing = {
         "asks clients in round 0 already, for which there is no message yet": aggregator.from_start,
         "has clients keep control variates, which nobody stores yet": aggregator.infers_gradients,
+        "has layers stay with clients, and models travel whole yet": aggregator.keeps > 0,
     }
     for what in (what for what, needed in missing.items() if needed):
         raise UsageError(f"{where} aggregator {aggregator.name!r} {what}; `fedwca bench` plays it")

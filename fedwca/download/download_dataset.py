@@ -58,6 +58,8 @@ def plan_download(source: DatasetSource) -> DownloadPlan:
             + ", ".join(name for name in datasets.names() if datasets.get(name).downloads)
         )
     folder = find_dataset_path(source.folder, source.name) or source.folder / source.name
+    if folder.is_file():  # the whole of it as one archive
+        return DownloadPlan(source.name, folder, (), 1, (), source.download_size)
     parts = [part for given in source.downloads for part in _resolve(given)]
     wanted = [part for part in parts if not isinstance(part, Elsewhere)]
     missing = tuple(part for part in wanted if not _is_there(part, source, folder))
@@ -67,7 +69,7 @@ def plan_download(source: DatasetSource) -> DownloadPlan:
 
 def _resolve(given: Download) -> Iterator[RemoteFile | HubCopy | Elsewhere]:
     if isinstance(given, TorchvisionFiles):
-        yield from torchvision_files(given.name)
+        yield from torchvision_files(given)
     else:
         yield given
 

@@ -84,6 +84,16 @@ class Layout:
         own = [slot.start for slot in self.parameters if slot.name.startswith(CLASSIFIER)]
         return slice(min(own, default=self.base.stop), self.base.stop)
 
+    def last_layers(self, count: int) -> slice:
+        """Trained positions of so many last layers of the network that predicts, with what is between them.
+
+        Args:
+            count: counted from the classifier, which is the last one if it is trained.
+        """
+        starts = [weight.start for weight, *_ in self.layers()]
+        starts += [self.head.start] if self.head.start < self.head.stop else []
+        return slice(starts[-count:][0], self.base.stop)
+
     @property
     def base(self) -> slice:
         """Positions of the network that predicts, without the extra ones behind it."""

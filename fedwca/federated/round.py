@@ -25,6 +25,7 @@ from fedwca.federated.server import (
     declare_extras,
     expect_uploads,
     find_guests,
+    keep_layers,
     next_state,
     offer_models,
     pool_extras,
@@ -217,6 +218,7 @@ def close_round(turn: OpenRound, uploads: Sequence[SimulatedUpload]) -> tuple[Se
             gather = aggregator.regather(evidence.answers, gather, heard, guests)
             rows = engine.gather(gather, server.rows)
     rows = take_server_step(aggregator, server.rows, rows, gather, engine.bank, engine.layout.trained)
+    rows = keep_layers(aggregator, rows, engine.bank, engine.layout)
     kept = {} if turn.trusted is None else {TRUSTED: turn.trusted}
     state = {**next_state(aggregator, server.state, labels, by_client, present), **kept}
     seconds = {"group": grouped - began, "mix": time.perf_counter() - grouped}

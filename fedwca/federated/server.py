@@ -16,6 +16,7 @@ from torch import Tensor
 from fedwca.core.grouping import GroupingInput, check_labels
 from fedwca.core.interfaces import Aggregator, Clusterer, Objective
 from fedwca.core.messages import Bounded, Offer, Signatures, State
+from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.randomness import Keys, uniform
 from fedwca.errors import FedwcaError
 from fedwca.federated.method import Method
@@ -174,6 +175,21 @@ def take_server_step(
     given = (rows[:, :trained], mixed[:, :trained], gather[:, len(rows) :], models[:, :trained])
     mixed[:, :trained] = aggregator.server_step(*given)
     return mixed
+
+
+def keep_layers(aggregator: Aggregator, rows: Tensor, models: Tensor, layout: Layout) -> Tensor:
+    """Rows ``[K, P]`` with each client's own last layers, where these stay with it; all others as they are.
+
+    Args:
+        aggregator: says how many stay.
+        rows: the server's; changed in place.
+        models: the clients' own ``[K, P]``.
+        layout: of a row.
+    """
+    if aggregator.keeps:
+        own = layout.last_layers(aggregator.keeps)
+        rows[:, own] = models[:, own]
+    return rows
 
 
 def stack_by_client(values: Mapping[int, Tensor], clients: int) -> Tensor:

@@ -92,6 +92,11 @@ def join(
             f"clients of method {method.name!r} train with what they kept of earlier rounds, which a newcomer has not; "
             "take --adapt 0"
         )
+    if method.aggregator.keeps:
+        raise UsageError(
+            f"method {method.name!r} leaves the last layers with its clients, so there is no whole model for a "
+            "newcomer to join with; `fedwca bench` measures what other clients' would do"
+        )
     newcomer, alone = source_network(standing), _alone(images, predicts=adaptation is not None)
     engine = SequentialEngine(newcomer, [alone], standing.device, 1, standing.batch_norm, standing.precision)
     rows = server.rows.to(engine.device)

@@ -14,6 +14,7 @@ from fedwca.core.training_settings import Training
 from fedwca.data.metrics import Metrics
 from fedwca.data.partition import Federation
 from fedwca.engine.interface import Engine
+from fedwca.engine.randomness import Keys, uniform
 from fedwca.federated.method import Method
 from fedwca.federated.public_images import FreshModels
 from fedwca.federated.server import Server
@@ -52,25 +53,26 @@ class Newcomers:
         return Newcomers(engine, Metrics.joined([group.metrics for group in groups]), fresh)
 
     def measure(
-        self, method: Method, server: Server, lr: float | None, training: Training, round: int
+        self, method: Method, server: Server, lr: float | None, training: Training, round: int, keys: Keys
     ) -> DeliveredAccuracy:
-        """How good the server's first model is at each of them, or what they learn from public images.
+        """How good the model is that the server has for each of them, or that each learns from public images.
 
         Args:
-            method: what was played.
-            server: after a round.
+            method: what was played; its aggregator says which model that is.
+            server: after a round, or before the first.
             lr: size of an adaptation's steps on their images; None: none are made.
             training: how clients train, unless the method says it.
             round: in whose learning rates.
+            keys: where random numbers come from.
         """
         if self.fresh is not None:
             own = method.training or training
             now = own.at(round)
             models = self.fresh.learn(method, server.state, now, now.lr / own.lr)
             return measure_delivered(method, self.engine, self.metrics, self.fresh.weights, models, lr)
-        first = torch.zeros(len(self.metrics), len(server.rows), dtype=torch.float64)
-        first[:, 0] = 1
-        return measure_delivered(method, self.engine, self.metrics, first, server.rows, lr)
+        draws = uniform(keys(0, -1, "welcome"), torch.arange(len(self.metrics)))
+        sent = method.aggregator.welcome(len(server.rows), draws)
+        return measure_delivered(method, self.engine, self.metrics, sent, server.rows, lr)
 
 
 def describe_accuracies(own: Sequence[float], new: Sequence[float]) -> dict[str, list[float]]:

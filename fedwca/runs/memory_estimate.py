@@ -15,7 +15,7 @@ from fedwca.data.partition import Federation
 from fedwca.engine.memory import MemoryEstimate, estimate_memory, human_size
 from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import UsageError
-from fedwca.federated.extra_networks import grow_network
+from fedwca.federated.extra_networks import changes_network, grow_network
 from fedwca.federated.method import Method
 from fedwca.runs.clients_at_once import clients_at_once, footprint, trials_at_once
 from fedwca.runs.load_data import architecture, build_network
@@ -30,10 +30,8 @@ def estimate_run(
     """
     model = architecture(config)
     plain = build_network(config, classes, pretrained=False)
-    network = max(
-        [plain, *(shape_network(plain, method, len(model.variants)) for method, _ in methods)],
-        key=lambda one: Layout.of(one).width,
-    )
+    shapes = [plain, *(shape_network(plain, method, len(model.variants)) for method, _ in methods)]
+    network = max(shapes, key=lambda one: Layout.of(one).width)
     domains = len(set(federation.metrics.domains))
     aggregators = [method.aggregator for method, rounds in methods if rounds]
     rows = max((aggregator.count_rows(len(federation), domains) for aggregator in aggregators), default=domains)
@@ -51,6 +49,8 @@ def estimate_run(
 
 def shape_network(network: Network, method: Method, sizes: int = 1) -> Network:
     """A network with what a method puts beside it, in shapes alone; what generates a model is a hundred times it."""
+    if not any(map(changes_network, method.trained)):
+        return network
     with torch.device("meta"):
         return grow_network(copy.deepcopy(network).to("meta"), method.trained, 0, sizes=sizes)
 

@@ -71,14 +71,14 @@ class Trial:
         Args:
             own: of the clients in the engine.
             method: what was played.
-            server: whose model newcomers get.
+            server: whose models newcomers get.
             lr: size of an adaptation's steps; None: none are made.
             training: how clients train, unless the method says it.
             round: in whose learning rates.
         """
         if self.newcomers is None:
             return {**split_accuracies(self.metrics, own.accuracy), **describe_steps_made(own)}
-        new = self.newcomers.measure(method, server, lr, training, round)
+        new = self.newcomers.measure(method, server, lr, training, round, self.keys)
         return {**describe_accuracies(own.accuracy, new.accuracy), **describe_steps_made(own, new)}
 
 

@@ -19,7 +19,8 @@ def bytes_down(outcome: Outcome, method: Method, engine: Engine, first: bool) ->
     if method.aggregator.travels or frozen:
         classifier = sum(p.numel() for p in engine.network.classifier.parameters()) if frozen else 0
         known = 0 if first else method.aggregator.holds  # from earlier rounds
-        values = (outcome.offer.models - known) * engine.layout.sent + classifier
+        kept = 0 if first else count_kept(method, engine)
+        values = (outcome.offer.models - known) * (engine.layout.sent - kept) + classifier
     values += count_values(outcome.shared)
     judged = 0 if outcome.evidence is None else len(outcome.evidence.asked) * engine.layout.sent
     return engine.bank.element_size() * (len(outcome.uploads) * values + judged)
@@ -32,9 +33,17 @@ def bytes_up(outcome: Outcome, method: Method, engine: Engine) -> int:
     one = next(iter(outcome.uploads.values()))
     values = count_values(one.extras) + outcome.signature
     if method.aggregator.travels:
-        values += engine.layout.sent + count_values(one.report)
+        values += engine.layout.sent - count_kept(method, engine) + count_values(one.report)
     said = 0 if outcome.evidence is None else len(outcome.evidence.asked) * outcome.evidence.values
     return engine.bank.element_size() * (len(outcome.uploads) * values + said)
+
+
+def count_kept(method: Method, engine: Engine) -> int:
+    """Values of a model that stay with its client."""
+    if not method.aggregator.keeps:
+        return 0
+    own = engine.layout.last_layers(method.aggregator.keeps)
+    return int(own.stop - own.start)
 
 
 def count_values(tensors: Mapping[str, Tensor]) -> int:

@@ -78,11 +78,10 @@ def test_a_client_knows_only_itself(aggregator: Aggregator, given: Tensor) -> No
 @partitions
 def test_clients_have_no_order(aggregator: Aggregator, given: Tensor) -> None:
     order = torch.randperm(len(given), generator=torch.Generator().manual_seed(3))
-    # Where everybody is a cluster, clusters change places with clients.
-    rows = order if aggregator.grouping.keeps_models_apart else torch.arange(len(play(aggregator, given).gathers[0]))
     one, other = play(aggregator, given), play(aggregator, given, order=order)
-    if not aggregator.rows_are_models:  # rows of clients come last
-        rows = torch.cat([torch.arange(len(one.gathers[0]) - len(given)), len(one.gathers[0]) - len(given) + order])
+    # Where each client has a row, which come last, rows change places with clients.
+    common = len(one.gathers[0]) - (len(given) if aggregator.count_rows(len(given), 0) else 0)
+    rows = torch.cat([torch.arange(common), common + order[: len(one.gathers[0]) - common]])
     for before, after, kept in zip(one.gathers, other.gathers, (1, len(one.rows[0])), strict=True):
         assert close(before[rows][:, kept:][:, order], after[:, kept:])
     assert close(one.rows[-1][rows], other.rows[-1])

@@ -115,10 +115,10 @@ def test_archives_may_be_two_parts_or_one_with_units(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("mnist", "MNIST/raw/{train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz]\nGet it .*torchvision.datasets"),
-        ("fashion-mnist", "FashionMNIST/raw/.*torchvision.datasets"),
-        ("cifar10", "cifar-10-batches-bin/.*cifar-10-binary.tar.gz"),
-        ("cifar100", "key units .the superclass.*cifar-100-binary/.*cifar-100-binary.tar.gz"),
+        ("mnist", "MNIST/raw/{train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz]\nGet it .*fedwca data get "),
+        ("fashion-mnist", "FashionMNIST/raw/.*fedwca data get "),
+        ("cifar10", "cifar-10-batches-bin/.*fedwca data get cifar10"),
+        ("cifar100", "key units .the superclass.*cifar-100-binary/.*fedwca data get cifar100"),
         ("femnist", "key units or client .the writer.*json.*TalwalkarLab/leaf"),
     ],
 )

@@ -295,6 +295,7 @@ def test_one_clients_model_is_not_handed_on(federation: Build, caplog: pytest.Lo
     [
         ("local", "no model is sent after the source model"),
         ("afl", "aggregator 'afl' asks clients in round 0 already"),
+        ("fedper", "aggregator 'fedper' has layers stay with clients"),
         ("scaffold", "aggregator 'scaffold' has clients keep control variates"),
     ],
 )

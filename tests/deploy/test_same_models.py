@@ -15,7 +15,7 @@ from fedwca.objectives.proximal import Proximal
 
 from .conftest import Federation, delivered
 
-ELSEWHERE = ("wca", "fedavg", "afl", "scaffold")  # the last two ask for what deployments do not do
+ELSEWHERE = ("wca", "fedavg", "afl", "scaffold", "fedper")  # the last three ask for what deployments do not do
 CASES = [
     ("wca", 3),
     ("wca:ta=1,tb=1", 3),

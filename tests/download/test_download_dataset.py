@@ -43,7 +43,9 @@ def mnist(server: LocalServer, monkeypatch: pytest.MonkeyPatch) -> LocalServer:
             resources.append((name, md5(content)))
     monkeypatch.setattr(torchvision_datasets.MNIST, "mirrors", [f"{server.address}/gone/", f"{server.address}/mnist/"])
     monkeypatch.setattr(torchvision_datasets.MNIST, "resources", resources)
-    monkeypatch.setattr(DigitFive, "downloads", (TorchvisionFiles("MNIST"), Elsewhere("synth", "https://example.org")))
+    monkeypatch.setattr(
+        DigitFive, "downloads", (TorchvisionFiles("MNIST", "MNIST/raw"), Elsewhere("synth", "https://example.org"))
+    )
     return server
 
 
@@ -123,7 +125,7 @@ def test_two_at_once(mnist: LocalServer, tmp_path: Path) -> None:
 def test_what_is_not_fetched(name: str, why: str) -> None:
     run = call("data", "get", name)
     assert run.code == 2
-    assert run.err.startswith(f"Error: {name.replace('-', '_')} is not fetched: {why}. Those that are: digit_five, ")
+    assert run.err.startswith(f"Error: {name.replace('-', '_')} is not fetched: {why}. Those that are: cifar10, ")
 
 
 def test_an_archive_of_folders(server: LocalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,6 +138,13 @@ def test_an_archive_of_folders(server: LocalServer, tmp_path: Path, monkeypatch:
     assert not (tmp_path / "pacs/photo.zip").exists()
 
 
+def test_an_archive_of_the_whole_set_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mnist.npz").write_bytes(b"mine")
+    run = call("data", "get", "mnist", "--data", str(tmp_path))
+    assert run.code == 0
+    assert f"MNIST: all that can be fetched is in {tmp_path / 'mnist.npz'}" in run.err
+
+
 def test_a_missing_set_names_the_command(tmp_path: Path) -> None:
     run = call("bench", "--dataset", "pacs", "--data", str(tmp_path), "--source", "photo")
     assert run.code == 1
@@ -144,14 +153,19 @@ def test_a_missing_set_names_the_command(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["MNIST", "FashionMNIST", "USPS", "SVHN"])
 def test_addresses_are_torchvision_s(name: str) -> None:
-    files = list(torchvision_files(name))  # type: ignore[arg-type]
+    files = list(torchvision_files(TorchvisionFiles(name)))  # type: ignore[arg-type]
     assert len(files) == (4 if "MNIST" in name else 2)
     assert all(file.md5 and file.urls[0].startswith("http") for file in files)
 
 
 def test_checksums_of_the_catalogue_are_torchvision_s() -> None:
-    known = {file.path: file.md5 for name in ("MNIST", "USPS", "SVHN") for file in torchvision_files(name)}  # type: ignore[arg-type]
-    assert known == DigitFive.checksums
+    found = 0
+    for name in datasets.names():
+        given = [part for part in datasets.get(name).downloads if isinstance(part, TorchvisionFiles)]
+        known = {file.path: file.md5 for part in given for file in torchvision_files(part)}
+        assert not known or known == datasets.get(name).checksums, name
+        found += len(known)
+    assert found == 8 + 4 + 4
 
 
 def test_what_is_catalogued_says_how_large_it_is() -> None:

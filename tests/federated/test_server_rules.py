@@ -12,12 +12,14 @@ from torch import Tensor
 from fedwca.aggregators.afl import AFL
 from fedwca.aggregators.fedavg import FedAvg
 from fedwca.aggregators.fedgma import FedGMA
+from fedwca.aggregators.fedper import FedPer
 from fedwca.aggregators.scaffold import Scaffold
 from fedwca.config.resolve_config import resolve_plan
 from fedwca.core.interfaces import Aggregator
 from fedwca.core.training_settings import Training
 from fedwca.engine.client_task import Task
 from fedwca.engine.interface import Engine
+from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedEngine
@@ -281,3 +283,72 @@ def test_what_spoils_inferred_gradients_is_refused(layer: dict[str, Any], senten
     with pytest.raises(UsageError) as caught:
         resolve_plan({"name": "own", **given}, preset_name="upfl")
     assert sentence in str(caught.value)
+
+
+# FedPer
+
+
+@pytest.mark.parametrize(("participation", "layers"), [(1.0, 1), (0.5, 2)])
+def test_fedper_is_the_same_on_both_engines(participation: float, layers: int) -> None:
+    same_on_both(method(FedPer(layers=layers)), participation=participation)
+
+
+@engines
+def test_two_rounds_of_fedper_by_hand(name: str) -> None:
+    engine, share = make(name), torch.tensor(SIZES, dtype=torch.float64) / sum(SIZES)
+    head = engine.layout.head
+    assert head.stop - head.start == 8 * 3 + 3
+    for count in (1, 2):
+        server, outcomes = play(engine, method(FedPer()), count)
+        expected = (share @ engine.bank).repeat(4, 1)
+        expected[:, head] = engine.bank[:, head]
+        torch.testing.assert_close(server.rows, expected)
+        assert len(server.rows[:, head].unique(dim=0)) == 4
+    assert torch.equal(outcomes[1].weights, torch.eye(4, dtype=torch.float64))
+
+
+@engines
+def test_who_is_absent_keeps_its_last_layer_and_gets_the_others(name: str) -> None:
+    engine = make(name)
+    head = engine.layout.head
+    before, _ = play(engine, method(FedPer()), 1)
+    after, outcomes = play(engine, method(FedPer()), 2, participation=0.5)
+    absent = ~outcomes[-1].present
+    assert 0 < int(absent.sum()) < 4
+    assert torch.equal(after.rows[absent][:, head], before.rows[absent][:, head])
+    assert len(after.rows[:, : head.start].unique(dim=0)) == 1
+    assert not torch.equal(after.rows[0, : head.start], before.rows[0, : head.start])
+
+
+def test_last_layers_are_those_of_a_network_that_predicts() -> None:
+    layout = make("loop").layout
+    names = lambda own: [s.name for s in layout.parameters if own.start <= s.start < own.stop]  # noqa: E731
+    assert names(layout.last_layers(1)) == ["classifier.weight", "classifier.bias"]
+    assert names(layout.last_layers(2))[:4] == ["bottleneck.weight", "bottleneck.bias", "norm.weight", "norm.bias"]
+    plain = Layout.of(Mlp(width=8).build(3, seed=1, whole=True))
+    assert plain.last_layers(2).start == 784 * 8 + 8
+    assert plain.last_layers(9) == slice(0, plain.trained)
+
+
+def test_the_mean_of_all_last_layers_says_the_mean_of_all_outputs() -> None:
+    engine = make("loop")
+    server, _ = play(engine, method(FedPer()), 1)
+    (weights,) = FedPer(new="mean").welcome(4, torch.zeros(1))
+    made, images = network(None).eval(), engine.images[0]
+
+    def outputs(row: Tensor) -> Tensor:
+        engine.layout.write(made, row)
+        with torch.no_grad():
+            return made(made.prepare(images))[0]
+
+    together = torch.stack([outputs(row) for row in server.rows]).mean(0)
+    torch.testing.assert_close(outputs(weights @ server.rows), together)
+    drawn = FedPer().welcome(4, torch.tensor([0.0, 0.26, 0.99]))
+    assert drawn.argmax(1).tolist() == [0, 1, 3]
+    assert FedAvg().welcome(1, torch.tensor([0.5, 0.9])).tolist() == [[1.0], [1.0]]
+
+
+@pytest.mark.parametrize("layer", [{"source": "photo"}, {"target": "photo"}], ids=str)
+def test_layers_stay_with_clients_that_train_them(layer: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="they all need labels, as with --partition shards"):
+        resolve_plan({"aggregator": "fedper", "name": "own", "baselines": [], **layer})

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 
 from fedwca.config.resolve_config import resolve_plan
 from fedwca.deploy.deployable_checks import require_deployable
@@ -17,9 +18,10 @@ from fedwca.models.lenet import LeNet
 from fedwca.runs import run_rounds
 from fedwca.runs.open_run import open_run
 from fedwca.runs.python_api import resume_experiment, run_experiment
+from tests.cli.conftest import call
 from tests.runs.test_new_clients import OVERRIDES, SMALL, records
 
-METHODS = ["fedavg", "afl", "fedgma", "scaffold"]
+METHODS = ["fedavg", "afl", "fedgma", "scaffold", "pfl_sampled", "pfl_ensemble"]
 
 
 def play(out: Path, **more: Any) -> Path:
@@ -41,13 +43,15 @@ def test_every_method_measures_both_groups(run: Path) -> None:
 
 
 def test_bytes_are_those_of_what_travels(run: Path) -> None:
-    model = 4 * open_run(run, "fedavg").layout.width
-    down = dict.fromkeys(METHODS, (1, 1)) | {"scaffold": (1, 2)}
-    up = dict.fromkeys(METHODS, 4 * model) | {"afl": 4 * model + 4 * 4}
+    layout = open_run(run, "fedavg").layout
+    model, shared = 4 * layout.width, 4 * layout.head.start
+    down = dict.fromkeys(METHODS, (model, model)) | {"scaffold": (model, 2 * model)}
+    down |= dict.fromkeys(METHODS[-2:], (model, shared))
+    up = dict.fromkeys(METHODS, 4 * model) | {"afl": 4 * model + 4 * 4} | dict.fromkeys(METHODS[-2:], 4 * shared)
     for record in records(run):
         if record["round"] >= 0:
             name = record["method"]
-            assert record["bytes_down"] == 4 * down[name][record["round"]] * model, name
+            assert record["bytes_down"] == 4 * down[name][record["round"]], name
             assert record["bytes_up"] == up[name], name
 
 
@@ -82,8 +86,31 @@ def test_every_method_learns(tmp_path: Path) -> None:
         assert last - first > 60, (name, first, last)  # measured: 71 and more
 
 
-@pytest.mark.parametrize("aggregator", ["afl", "scaffold"])
+@pytest.mark.parametrize("aggregator", ["afl", "scaffold", "fedper"])
 def test_deployments_refuse_what_they_cannot_send(aggregator: str) -> None:
-    made = resolve_plan({"baselines": [aggregator]}, preset_name="upfl")
+    baseline = {"fedper": "pfl_sampled"}.get(aggregator, aggregator)
+    made = resolve_plan({"baselines": [baseline]}, preset_name="upfl")
     with pytest.raises(UsageError, match=f"aggregator '{aggregator}'.*`fedwca bench` plays it"):
         require_deployable(made.methods[0][0], 1, LeNet(bottleneck=4).build(3, seed=0))
+
+
+def test_new_clients_get_other_clients_layers_and_training_clients_their_own(run: Path) -> None:
+    one, other = ([r for r in records(run) if r["method"] == name] for name in METHODS[-2:])
+    assert [r["accuracy_validation"] for r in one] == [r["accuracy_validation"] for r in other]
+    assert [r["accuracy"] for r in one] != [r["accuracy"] for r in other]
+    opened = open_run(run, "pfl_sampled")
+    head = opened.layout.head
+    assert torch.equal(opened.delivered[:, head], opened.bank[:, head])
+    assert len(opened.delivered[:, : head.start].unique(dim=0)) == 1
+    out = run.parent / "model.safetensors"
+    assert call("export", str(run), "--method", "pfl_sampled", "--client", "1", "--out", str(out)).code == 0
+
+
+def test_nobody_joins_by_what_only_clients_have(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    for index in range(2):
+        Image.new("L", (28, 28), 9 * index).save(tmp_path / "photos" / f"{index}.png")
+    words = ("--data", str(tmp_path / "photos"), "--out", str(tmp_path / "joined"), "--adapt")
+    found = call("join", str(run), "--method", "pfl_sampled", *words, "entropy")
+    assert (found.code, "so there is no whole model for a newcomer" in found.err) == (2, True)
+    assert call("join", str(run), "--method", "scaffold", *words, "entropy").code == 0

@@ -24,7 +24,7 @@ def train_generators(
     """Move the bound row's generating networks towards generating the base network as training left it.
 
     One vector-Jacobian product of what they generate at ``begun - trained``: the gradient of half the squared distance
-    of ``begun`` from the trained parameters. Source: pFedHN (Shamsian et al., ICML 2021), eq. 5.
+    of ``begun`` from the trained parameters. Source: pFedHN (Shamsian et al., ICML 2021).
 
     Args:
         replica: its row has the trained base network.
