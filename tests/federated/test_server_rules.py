@@ -270,7 +270,7 @@ def test_steps_are_counted_as_they_are_taken() -> None:
             {"baselines": [], "aggregator": "scaffold", "name": "own"},
             "control and own_control, which no objective reads",
         ),
-        ({"adaptation": "learned"}, "a network beside the model has 0.01 where the model has 0.1; take the same"),
+        ({"adaptation": "learned"}, "a network beside the model has 0.01 where the model has 0.3; take the same"),
         ({"objectives": ["cross_entropy", "control"]}, "which aggregator 'fedavg' does not give"),
     ],
     ids=str,
