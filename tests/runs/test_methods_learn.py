@@ -9,8 +9,8 @@ import pytest
 
 from fedwca.runs.python_api import run_experiment
 
-# Measured with these very draws: 82.9, 73.2 and 70.9 % of new clients' images in round 20. MNIST's rates leave FedTTA at
-# 7 to 12 %, what guessing gives.
+# Measured with these very draws: 82.9, 73.2 and 70.9 % of new clients' images in round 20. MNIST's rates leave FedTTA
+# at 7 to 12 %, what guessing gives.
 AT_LEAST = {"fedtta": 70, "fedtta_prox": 60, "fedtta_pp": 55}
 
 
