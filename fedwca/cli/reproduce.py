@@ -26,7 +26,7 @@ def command(
         typer.Argument(
             metavar="TABLE",
             help="table2 to table6, table10 to table14, figure4 to figure6; of several labelled sources sfda-table1 to "
-            "sfda-table4 and sfda-parts; of new clients upfl-table1, upfl-table2, upfl-figure3 and upfl-figure4.",
+            "sfda-table4 and sfda-parts; of new clients upfl-table1, upfl-table2 and upfl-figure3 to upfl-figure5.",
             autocompletion=_known,
         ),
     ],

@@ -93,9 +93,13 @@ def check_models_can_be_generated(method: Method, engine: str, partition: type[P
         raise UsageError(f"{what}one by one; take --engine loop, or auto")
     if not partition.whole:
         raise UsageError(f"{what}which clients with labels train; it needs a partition of such, as of --preset upfl")
+    if method.aggregator.from_start or method.aggregator.keeps:
+        raise UsageError(
+            f"{what}and aggregator {method.aggregator.name!r} needs the model that was sent, of which there is none"
+        )
     for part in method.objectives:
-        if part.adapts or part.anchors or part.teachers or part.observes or part.collects:
-            raise UsageError(f"{what}and objective {part.name!r} reads the model that was sent, of which there is none")
+        if part.on == "public" or part.adapts or part.anchors or part.teachers or part.observes or part.collects:
+            raise UsageError(f"{what}and objective {part.name!r} needs the model that was sent, of which there is none")
 
 
 def check_networks_are_trained(method: Method, training: Training) -> None:

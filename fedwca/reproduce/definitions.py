@@ -49,7 +49,9 @@ class Definition(BaseModel):
 
     title: str
     """What it is about."""
-    shows: Literal["accuracy", "groups", "clusters", "domains", "weights", "images", "phases", "messages"] = "accuracy"
+    shows: Literal["accuracy", "groups", "curves", "clusters", "domains", "weights", "images", "phases", "messages"] = (
+        "accuracy"
+    )
     """What of the runs it shows."""
     partition: str = RunConfig.model_fields["partition"].default
     """Who has labels; says too whether domains are sources or targets. Where the preset names this one, it says which
@@ -64,6 +66,8 @@ class Definition(BaseModel):
     """Rows as the paper calls them, and the method of each."""
     settings: Layer = {}
     """Put over the preset and over ``--quick``."""
+    smaller: Layer = {}
+    """Put over all these by ``--quick``."""
     signatures: dict[str, int | str] = {}
     """Layers by which the clients are clustered as well, as the paper calls them."""
     messages: Messages | None = None
@@ -200,4 +204,4 @@ def layered_settings(found: Definition, dataset: str, small: bool, given: Layer)
     """The layer for one data set: the definition over ``--quick``, the command line over both."""
     quick = quick_settings(dataset, found.rules.setting) if small else {}
     base = merge(quick, {**found.layer(), "dataset": dataset})
-    return lay_over(base, given)
+    return lay_over(lay_over(base, found.smaller) if small else base, given)

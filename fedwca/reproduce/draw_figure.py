@@ -7,6 +7,7 @@ from typing import Any
 from fedwca.errors import FedwcaError
 from fedwca.reproduce.plan_jobs import Job
 from fedwca.results.pictures import clusters, draw_bars, draw_weights
+from fedwca.results.pictures.accuracy import draw_curves
 from fedwca.results.table_rows import summarise
 from fedwca.runs.load_data import load
 from fedwca.runs.reuse_runs import CollectedRuns
@@ -19,7 +20,10 @@ def draw_figure(job: Job, domain: str, found: CollectedRuns) -> Any:
     Raises:
         FedwcaError: there are too few rounds for it.
     """
-    methods, title = job.methods, f"{job.dataset}, {job.named} {domain}{' (--quick)' if job.quick else ''}"
+    methods, small = job.methods, " (--quick)" if job.quick else ""
+    title = f"{job.dataset}, {job.named or 'partition'} {domain}{small}"
+    if job.found.shows == "curves":
+        return draw_curves({row: found.records(name) for row, name in methods.items()}, f"{job.table}: {title}")
     if job.found.shows == "domains":
         entries = summarise(found.table)
         named = {name: {**entries[name], "label": row} for row, name in methods.items()}

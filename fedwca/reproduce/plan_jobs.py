@@ -135,6 +135,7 @@ def setting_origins(wanted: ReproductionRequest, found: Definition, name: str) -
     quick = quick_settings(name, found.rules.setting) if wanted.quick else {}
     own = {key: "--quick" for key, _ in flatten_keys(quick)}
     own |= {key: f"reproduce {canonical_name(wanted.table)}" for key, _ in flatten_keys(whole)}
+    own |= {key: "--quick" for key, _ in flatten_keys(found.smaller if wanted.quick else {})}
     theirs = {key for key, _ in (*flatten_keys(wanted.asked.layer), *wanted.asked.pairs)}
     theirs |= {key for key, given in (("dataset", wanted.datasets), (named, wanted.domains)) if key and given}
     return {key: origin for key, origin in own.items() if key not in theirs}

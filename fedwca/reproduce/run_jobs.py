@@ -39,14 +39,14 @@ def run_job(job: Job, out: Path, reporter: RunReporter) -> JobResult:
     """Run what is missing, then draw the figure and make the table."""
     gathered = {domain: collect_runs(request, out, reporter) for domain, request in job.requests.items()}
     figures = []
-    if job.found.shows in ("domains", "weights", "images"):
+    if job.found.shows in ("domains", "weights", "images", "curves"):
         for domain, found in gathered.items():
             path = out / f"{job.table}-{job.dataset}-{domain}{'-quick' if job.quick else ''}.png"
             save(draw_figure(job, domain, found), path)
             figures.append(path)
     if job.found.shows in ("clusters", "images"):
         grid, values = cluster_table(job, gathered)
-    elif job.found.shows == "groups":
+    elif job.found.shows in ("groups", "curves"):
         grid, values = group_table(job, gathered)
     elif job.found.shows == "phases":
         grid, values = phase_table(job, gathered)

@@ -75,7 +75,8 @@ class Command:
     def appended(self) -> list[str]:
         """What makes it small, or answers its question.
 
-        Sizes that the line says itself stand, but for the tries and rounds of a search. The device is the CPU.
+        Sizes that the line says itself stand, but for the tries and rounds of a search; the device is the CPU whatever
+        it says.
         """
         if self.words[:2] == ("runs", "rm"):
             return ["--yes"]

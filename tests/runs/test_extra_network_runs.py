@@ -24,11 +24,11 @@ from fedwca.runs.python_api import resume_experiment, run_experiment
 from tests.cli.conftest import call
 
 NAMES = ["fedsr", "fedadg", "odpfl_hn"]
-WIDTH, CLASSES, TRAIN, NEW = 8, 10, 5, 6
+WIDTH, PIXELS, CLASSES, TRAIN, NEW = 8, 64, 10, 5, 6
 LAST = WIDTH * WIDTH + WIDTH
 GENERATOR = (10 + CLASSES) * 128 + 128 + 128 * WIDTH + WIDTH
-MODEL = 784 * WIDTH + WIDTH + WIDTH * WIDTH + WIDTH + WIDTH * CLASSES + CLASSES
-ENCODER = 784 * 200 + 200 + 200 * 32 + 32
+MODEL = PIXELS * WIDTH + WIDTH + WIDTH * WIDTH + WIDTH + WIDTH * CLASSES + CLASSES
+ENCODER = PIXELS * 200 + 200 + 200 * 32 + 32
 HYPERNETWORK = 32 * 100 + 100 + 3 * (100 * 100 + 100) + 101 * MODEL
 SENT_BESIDE = {"fedsr": LAST, "fedadg": GENERATOR, "odpfl_hn": ENCODER + HYPERNETWORK - MODEL}
 """Values that travel beside FedAvg's: FedSR's second last layer; FedADG's generator, and not its discriminator; of
@@ -114,7 +114,7 @@ def test_what_leaves_is_the_network_that_predicts(run: Path, tmp_path: Path, nam
 
 @pytest.mark.parametrize("name", ["fedsr", "fedadg"])
 def test_a_client_that_joins_needs_an_adaptation(run: Path, tmp_path: Path, name: str) -> None:
-    images = np.random.default_rng(0).integers(0, 255, (6, 28, 28, 3), dtype=np.uint8)
+    images = np.random.default_rng(0).integers(0, 255, (6, 8, 8, 3), dtype=np.uint8)
     np.savez(tmp_path / "late.npz", images=images)
     given = ["join", str(run), "--method", name, "--data", str(tmp_path / "late.npz"), "--json", "--out"]
     plain = call(*given, str(tmp_path / "plain"))
@@ -125,7 +125,7 @@ def test_a_client_that_joins_needs_an_adaptation(run: Path, tmp_path: Path, name
 
 
 def test_a_client_that_joins_is_given_a_model_of_its_own(run: Path, tmp_path: Path) -> None:
-    images = np.random.default_rng(0).integers(0, 255, (6, 28, 28, 3), dtype=np.uint8)
+    images = np.random.default_rng(0).integers(0, 255, (6, 8, 8, 3), dtype=np.uint8)
     np.savez(tmp_path / "late.npz", images=images)
     given = ["join", str(run), "--data", str(tmp_path / "late.npz"), "--json", "--out"]
     found = call(*given, str(tmp_path / "own"), "--method", "odpfl_hn")
@@ -166,6 +166,8 @@ GENERATES = {"baselines": ["odpfl_hn"], "composed": False}
         ({**GENERATES, "training": {"trains": "extractor"}}, "'generated' trains networks beside the model"),
         ({"adaptation": "generated:steps=2", "baselines": []}, "a generated model takes no steps"),
         ({"adaptation": "generated", "objectives": ["cross_entropy", "proximal:to=start"]}, "which there is none"),
+        ({"adaptation": "generated", "aggregator": "afl"}, "needs the model that was sent, of which there is none"),
+        ({"adaptation": "generated", "aggregator": "fedper"}, "needs the model that was sent, of which there is none"),
         ({"adaptation": "generated", "objectives": ["simple_representation"]}, "has no other networks beside it"),
     ],
 )
@@ -182,12 +184,11 @@ def test_clients_without_labels_train_no_generated_model() -> None:
 
 
 def test_memory_counts_what_a_method_puts_beside_the_model() -> None:
-    wide = {"model.mlp.width": 200}
-    plan = resolve_plan({"baselines": ["odpfl_hn", "fedavg"]}, list(wide.items()), preset_name="upfl")
+    plan = resolve_plan({"baselines": ["odpfl_hn", "fedavg"]}, preset_name="upfl")
     network = build_network(plan.config, CLASSES, pretrained=False)
     values = {method.name: Layout.of(shape_network(network, method)).width for method, _ in plan.methods}
-    assert values["fedavg"] == 199_210
-    assert values["odpfl_hn"] == 102 * 199_210 + ENCODER + 32 * 100 + 100 + 3 * (100 * 100 + 100)
+    assert values["fedavg"] == 55_210
+    assert values["odpfl_hn"] == 102 * 55_210 + ENCODER + 32 * 100 + 100 + 3 * (100 * 100 + 100)
 
 
 @pytest.mark.slow

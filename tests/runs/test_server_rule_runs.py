@@ -78,12 +78,12 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
 
 @pytest.mark.slow
 def test_every_method_learns(tmp_path: Path) -> None:
-    given = {"preset": "upfl", "source_models": 1, "rounds": 10, "device": "cpu", "baselines": METHODS}
-    path = run_experiment(**given, composed=False, overrides={"training.lr": 0.03}, out=tmp_path / "run").path
+    given = {"preset": "upfl", "source_models": 1, "rounds": 15, "device": "cpu", "baselines": METHODS}
+    path = run_experiment(**given, composed=False, out=tmp_path / "run").path
     found = {name: [r for r in records(path) if r["method"] == name] for name in METHODS}
     for name, own in found.items():
         first, last = (sum(r["accuracy_validation"][:20]) / 20 for r in (own[0], own[-1]))
-        assert last - first > 60, (name, first, last)  # measured: 71 and more
+        assert last - first > 60, (name, first, last)  # measured: 80 and more
 
 
 @pytest.mark.parametrize("aggregator", ["afl", "scaffold", "fedper"])

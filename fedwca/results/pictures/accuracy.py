@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedwca.data.metrics import mean
@@ -34,6 +35,24 @@ def accuracy(run: Run) -> Any:
     axis.xaxis.get_major_locator().set_params(integer=True)
     style.remove_frame(axis)
     style.legend(made, axis, len(names))
+    return made
+
+
+def draw_curves(records: Mapping[str, Sequence[Record]], title: str) -> Any:
+    """Mean over the clients that tables count, by round, a curve each; a band of one standard deviation over runs.
+
+    Args:
+        records: of the rounds, by what the legend says.
+        title: of the picture.
+    """
+    made = style.figure(9, 5, title)
+    axis, looks = made.subplots(), style.looks(list(records))
+    for label, own in records.items():
+        draw_curve(axis, list(own), style.line_style(looks[label], False), label)
+    axis.set(xlabel="rounds", ylabel="test accuracy (%)", title="Mean over clients; band: one standard deviation")
+    axis.xaxis.get_major_locator().set_params(integer=True)
+    style.remove_frame(axis)
+    style.legend(made, axis, len(records))
     return made
 
 
