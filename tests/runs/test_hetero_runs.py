@@ -135,7 +135,7 @@ def test_new_clients_learn_what_others_say_of_public_images(method: str, tmp_pat
     }
     path = play(tmp_path / "run", **given, **more, overrides={**own, "objective.digest.batch_size": 20})
     found = [mean([math.nan if x is None else x for x in record["accuracy"]]) for record in records(path)]
-    assert max(found[-2:]) > found[0] + 15
+    assert max(found[-2:]) > found[0] + 10  # points over models that nobody trained
 
 
 @pytest.mark.parametrize(
