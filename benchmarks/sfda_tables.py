@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -109,7 +109,7 @@ def accuracies(table: str) -> str:
         return NOTHING
     shared = set.intersection(*(set(row.runs) for own in tables.values() for row in own.values()))
     tables = {target: own for target, own in tables.items() if sum(row in own for row in rows) > 1}
-    lines = []
+    lines, reference = [], rows[-1]
     for row in rows:
         own = {
             target: [table[row].runs[run] for run in sorted(shared)] for target, table in tables.items() if row in table
@@ -119,13 +119,26 @@ def accuracies(table: str) -> str:
         theirs = statistics.fmean(printed.values[row, target][0] for target in tables)
         if len(tables) == len(ORDER):
             theirs = printed.values[row, AVERAGE][0]
-        lines.append([row, *cells, mean_cell(every if len(own) == len(tables) else math.nan), mean_cell(theirs)])
+        beside = Cell(MISSING)
+        if len(own) == len(tables):
+            means = [_mean_by_run(tables, name, shared) for name in (row, reference)]
+            beside = Cell("") if row == reference else difference_cell(paired_difference(*means))
+        mean = mean_cell(every if len(own) == len(tables) else math.nan)
+        lines.append([row, *cells, mean, beside, mean_cell(theirs)])
     notes = [
         "Percent of the target's test images after the last phase, where there is one; mean ± std (ddof 1) over",
-        f"n = {len(shared)} runs with initial networks and splits of their own. Printed: the mean of these targets in",
-        "the paper, on other data.",
+        f"n = {len(shared)} runs with initial networks and splits of their own. − {reference}: difference of means",
+        "over these targets, paired by run, with Student's t interval at 95 %. Printed: the mean of these targets",
+        "in the paper, on other data.",
     ]
-    return Table("", ("row", *tables, "mean", "printed mean"), lines, notes).markdown()
+    return Table("", ("row", *tables, "mean", f"− {reference}", "printed mean"), lines, notes).markdown()
+
+
+def _mean_by_run(
+    tables: Mapping[str, Mapping[str, Row]], row: str, runs: Iterable[tuple[int, int]]
+) -> dict[tuple[int, int], float]:
+    """The mean over targets of each run."""
+    return {run: statistics.fmean(own[row].runs[run] for own in tables.values()) for run in runs}
 
 
 BLOCKS: dict[str, Callable[[], str]] = {
