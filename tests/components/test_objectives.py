@@ -28,7 +28,7 @@ def batch(logits: Tensor, labels: list[int], weights: list[float], target: Tenso
     features = 0 * logits[:, :2]
     target = logits if target is None else target
     kept = torch.tensor(weights, dtype=logits.dtype)
-    names = ("start", "cluster", "source", "teacher")
+    names = ("start", "cluster", "source", "teacher", "adapted", "base")
     teachers, views = dict.fromkeys(names, logits.detach()), dict.fromkeys(("weak", "strong"), logits)
     observed = {"threshold": torch.tensor(0.8)}
     return Batch(logits, features, target, torch.tensor(labels), kept, teachers, views, observed, {}, target)
@@ -73,7 +73,7 @@ def test_the_control_term_adds_the_difference_of_controls_to_the_gradient() -> N
     own = torch.tensor([1.0, -2.0], requires_grad=True)
     controls = {"control": torch.tensor([3.0, 1.0]), "own_control": torch.tensor([1.0, 1.5])}
     value = Control().penalty(own, controls)
-    assert (float(value), torch.autograd.grad(value, own)[0].tolist()) == (3.0, [2.0, -0.5])
+    assert (float(value.detach()), torch.autograd.grad(value, own)[0].tolist()) == (3.0, [2.0, -0.5])
 
 
 def test_cross_entropy_after_a_step_and_the_divergence_before_it() -> None:

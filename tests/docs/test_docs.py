@@ -165,8 +165,10 @@ def test_a_command_line_parses(page: Path, words: list[str], monkeypatch: pytest
             with pytest.raises(typer.Exit):
                 command.callback(**values)
     if words[0] == "compare":
+        given = {name: context.params[name] for name in ("partition", "model") if context.params[name]}
         target = {"target": "neon"} if context.params["target"] else {}
-        resolve_plan({**target, "baselines": context.params["methods"], "composed": False})
+        layer = {**given, **target, "baselines": context.params["methods"], "composed": False}
+        resolve_plan(layer, preset_name=context.params["preset"])
     if words[0] == "reproduce":
         definition(context.params["table"]).chosen(context.params["row"] or [])
     if words[0] == "show" and known(words) and canonical_name(words[1]) in PLURALS:

@@ -65,15 +65,17 @@ def test_every_value_of_a_grid_reaches_its_method(name: str) -> None:
 
 def test_judged_by_the_last_round_of_each_run() -> None:
     def record(trial: int, number: int, density: float, accuracy: float) -> dict[str, object]:
-        about = {"source_model": 0, "trial": trial, "round": number, "accuracy": [accuracy]}
-        return {**about, "evidence": {"density": [density, density + 2], "entropy": [0.5]}}
+        about = {"method": "m", "source_model": 0, "trial": trial, "round": number, "accuracy": [accuracy]}
+        kept_aside = {"accuracy_validation": [30.0 - 10 * number, 20.0]}
+        return {**about, **kept_aside, "evidence": {"density": [density, density + 2], "entropy": [0.5]}}
 
     records = [record(0, 0, 9.0, 9.0), record(0, 1, 1.0, 50.0), record(1, 0, 3.0, 70.0)]
     assert judge(records, "density") == 3.0
     assert judge(records, "accuracy") == 60.0
     # Labels are behind `accuracy`: without it the criteria still have all they need.
     blind = [{key: value for key, value in r.items() if key != "accuracy"} for r in records]
-    assert [judge(blind, criterion) for criterion in CRITERIA] == [3.0, 0.5]
+    # Validation is of the round in which it is best: round 0 of both trials.
+    assert [judge(blind, criterion) for criterion in CRITERIA] == [3.0, 0.5, 25.0]
 
 
 def test_what_is_tried_is_put_over_what_is_set() -> None:
