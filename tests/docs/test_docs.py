@@ -131,6 +131,8 @@ def test_relative_links_lead_somewhere(page: Path) -> None:
         path, _, anchor = link.partition("#")
         target = (page.parent / path).resolve() if path else page
         assert target.exists(), f"{page.name}: {link}"
+        if target.suffix == ".md" and ROOT / "docs" in page.parents:
+            assert ROOT / "docs" in target.parents, f"{page.name}: {link} is no page of the site"
         assert not anchor or anchor in anchors(target), f"{page.name}: {link} has no such heading"
 
 
