@@ -134,7 +134,7 @@ def commands(good: Path, shades: Path, monkeypatch: pytest.MonkeyPatch) -> tuple
 
 def test_edited_runs_end_in_a_sentence(commands: tuple[tuple[str, ...], ...]) -> None:
     draw = random.Random(0)
-    edits = draw.sample(list(make_edits(Path("runs/good"))), 150)
+    edits = draw.sample(list(make_edits(Path("runs/good"))), 90)
     # The list of runs reads all of them; the others take their turns.
     pairs = [(edit, (COMMANDS[0], draw.choice(commands[1:]))) for edit in edits]
     assert [problem for edit, two in pairs for problem in find_problems(edit, two)] == []

@@ -102,7 +102,9 @@ def test_every_policy_with_absent_clients(batch_norm: str) -> None:
     compare(*both(networks(), batch_norm=batch_norm), method, participation=0.5)
 
 
-@pytest.mark.parametrize("options", [{"classifier": "wn"}, {"frozen": True}], ids=str)
+@pytest.mark.parametrize(
+    "options", [pytest.param({"classifier": "wn"}, marks=pytest.mark.slow), {"frozen": True}], ids=str
+)
 def test_residual_networks(options: dict[str, object]) -> None:
     architecture = ResNet18.model_validate({"weights": "none", "side": 32, "bottleneck": 8, **options})
     first = architecture.build(3, seed=1).double()

@@ -118,6 +118,7 @@ def installed(folder: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), root])}
 
 
+@pytest.mark.slow
 def test_a_plugin_of_ones_own(tmp_path: Path) -> None:
     shades, run = write_shades(tmp_path / "shades"), tmp_path / "run"
     arguments = ["bench", "--data", str(shades), *SMALL, "--baseline", "none", "--out", str(run), "--json"]
