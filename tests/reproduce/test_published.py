@@ -150,7 +150,7 @@ def test_rows_and_groups_of_new_clients_are_those_of_the_definition(name: str, d
     assert all(0 < mean < 100 for mean, _ in table.values.values())
     assert config.training.steps is not None
     inner = config.methods["fedtta"].components["adaptation"]["learned"]
-    assert inner["lr"] > 0 and inner["rate"] > 0, "the paper's rates of adaptation stand under --quick"
+    assert min(inner["lr"], inner["rate"]) > 0, "the paper's rates of adaptation stand under --quick"
     assert ("training" in config.methods["fedtta"].model_fields_set) == (dataset == "mnist"), (
         "one rate trains the others"
     )
