@@ -23,7 +23,7 @@ from fedwca.results.read_run import read_run
 from fedwca.results.statistics import paired_difference
 
 ROOT = Path(__file__).parents[1]
-ALPHAS = (0.03, 0.1, 0.3, 1.0)
+ALPHAS = (0.03, 0.1, 0.5)
 IMAGES = (20, 60, 200)
 SEEDS = 3
 ROUNDS, DEARER = 30, 4
