@@ -8,6 +8,7 @@ from typing import Any
 
 from fedwca.data.labelled_clients import NEW, TRAINING
 from fedwca.reproduce.side_by_side import NOTHING, Values, compare_cells
+from fedwca.results.diverged_runs import NOTE
 from fedwca.results.statistics import sample_of
 from fedwca.results.table_rows import Row
 from fedwca.results.tables import Table, sample_cell
@@ -34,12 +35,14 @@ def groups_beside(
             ours = sample_of(_runs(own[method], group))
             printed = values.get((row, group))
             beside = compare_cells(ours, printed) if values else []
-            lines.append([f"{group}: {row}", sample_cell(ours, 2), *beside, str(ours.n)])
+            lines.append([f"{group}: {row}{own[method].mark}", sample_cell(ours, 2), *beside, str(ours.n)])
             mean, std = printed or (None, None)
-            entries.append({"group": group, "row": row, **asdict(ours), "published": mean, "published_std": std})
+            counts = {**asdict(ours), "diverged": len(own[method].diverged)}
+            entries.append({"group": group, "row": row, **counts, "published": mean, "published_std": std})
     notes = [
         "Mean ± std (ddof 1) of the runs, percent, in the round that was best on training clients' validation images.",
         *(["Difference: ours − published, points."] if values else []),
+        *([NOTE] if any(row.diverged for row in table) else []),
         *([f"{NEW}: over all groups of them."] if len(groups) > 1 else []),
         f"Published: {where}." if values else NOTHING,
     ]
