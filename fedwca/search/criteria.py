@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedwca.data.metrics import mean
+from fedwca.core.mean import mean
 from fedwca.errors import UsageError
 from fedwca.partitions import Partition
 from fedwca.registry import describe_unknown

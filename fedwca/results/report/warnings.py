@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 
-from fedwca.data.metrics import mean
+from fedwca.core.mean import mean
 from fedwca.results.diverged_runs import divergence_notes
 from fedwca.results.last_phase_notes import last_phase_notes
 from fedwca.results.low_trust import low_trust_note, name_clients
