@@ -162,7 +162,8 @@ def show_run(context: typer.Context, run: Name, as_json: Json = False) -> None:
     for name, method in found.about["methods"].items():
         # A run may have been kept without its rounds.
         rounds = f"{done.get(name, 0)} of {method['rounds'] * count}" if records or not found.complete else "not kept"
-        table.add_row(printable(method["label"]), mean_cell(methods.get(name, {}).get("mean")), rounds)
+        label = methods.get(name, method)["label"]
+        table.add_row(printable(label), mean_cell(methods.get(name, {}).get("mean")), rounds)
     console.print(table)
     if found.state == "stopped":
         console.print(f"Continue it with: fedwca resume {quote(str(found.path))}", soft_wrap=True)

@@ -31,6 +31,7 @@ from fedwca.federated.method import Method
 from fedwca.federated.server import Server
 from fedwca.registry import canonical_name, describe_unknown
 from fedwca.results.checkpoints import Checkpoints, SavedCheckpoint, Unit
+from fedwca.results.diverged_runs import describe_divergence
 from fedwca.results.find_runs import find_run
 from fedwca.results.read_run import data_name, read_run, run_identity
 from fedwca.results.run_schemas import read_configuration, trained_clients
@@ -203,7 +204,7 @@ def open_run(
         round: after how many rounds; None: after all that are kept.
 
     Warns:
-        UserWarning: the method is unfinished, so its last kept round is opened.
+        UserWarning: the method is unfinished or diverged, so its last kept round is opened.
 
     Raises:
         UsageError: no such run, method, source model, trial or round.
@@ -230,9 +231,10 @@ def open_run(
     point, bank = read_round_state(found, trained_clients(about), layout.width, resolve_device(config.device))
     opened = OpenedRun(path, about, config, unit, point, bank, built, network, layout, classes)
     if not opened.finished and round is None:
-        done = point.round + 1
+        done, ended = point.round + 1, read_run(path).diverged.get(unit.method, {}).get((source_model, trial))
         state = f"{done} of {opened.rounds} rounds are done" if done else "no round of it is done"
-        warnings.warn(f"{path}: {opened.label} is unfinished; {state}, and these are opened", UserWarning, stacklevel=2)
+        why = describe_divergence(ended) if ended else "is unfinished"
+        warnings.warn(f"{path}: {opened.label} {why}; {state}, and these are opened", UserWarning, stacklevel=2)
     return opened
 
 
