@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedwca.config.run_config import RunConfig
+from fedwca.core.mean import mean
 from fedwca.core.training_settings import Training
-from fedwca.data.metrics import Metrics, mean
+from fedwca.data.metrics import Metrics
 from fedwca.engine.interface import Engine, TrialsInTurn
 from fedwca.engine.randomness import Keys
 from fedwca.errors import Diverged

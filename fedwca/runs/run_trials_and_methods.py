@@ -11,9 +11,9 @@ from typing import Any
 from torch import Tensor
 
 from fedwca.config.run_config import RunConfig
+from fedwca.core.mean import mean
 from fedwca.core.network import Network
 from fedwca.data.dataset import FederatedDataset
-from fedwca.data.metrics import mean
 from fedwca.data.partition import Federation
 from fedwca.engine.interface import Engine, TrialsInTurn
 from fedwca.engine.randomness import Keys, fold_key

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedwca.data.metrics import mean
+from fedwca.core.mean import mean
 from fedwca.errors import UsageError
 from fedwca.partitions import Partition
 from fedwca.registry import describe_unknown

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from fedwca.config.resolve_config import resolve_plan
-from fedwca.data.metrics import mean
+from fedwca.core.mean import mean
 from fedwca.engine.randomness import Keys
 from fedwca.errors import UsageError
 from fedwca.export.model_from_run import classify

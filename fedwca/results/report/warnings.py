@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from fedwca.data.metrics import mean
+from fedwca.core.mean import mean
 from fedwca.results.last_phase_notes import last_phase_notes
 from fedwca.results.low_trust import low_trust_note, name_clients
 from fedwca.results.read_run import Run
