@@ -142,7 +142,7 @@ def test_a_newcomer_does_what_the_method_says(run: Path, tmp_path: Path) -> None
         ({"finish": ["shot"]}, "take --finish none or --adaptation none"),
         ({"training": {"trains": "extractor"}}, "leave out trains = extractor"),
         ({"adaptation": "entropie"}, "no adaptation 'entropie'; did you mean 'entropy'"),
-        ({"adaptation": "entropy:unadapted=true"}, "set patience too"),
+        ({"adaptation": "entropy:candidates=all"}, "set patience too"),
         ({"baselines": ["fedavg_labelled/adaptation=learned"]}, "which no objective of this method trains"),
     ],
 )
@@ -210,3 +210,18 @@ def test_new_clients_adapt_and_training_does_not_know_it(engine: str, tmp_path: 
     joined = call("join", str(done.path), "--method", "fedtta_pp", *late, "--json")
     assert joined.code == 0, joined.err
     assert json.loads(joined.out)["adaptation"]["fields"]["steps"] == 50
+
+
+def test_the_released_codes_plus_plus_predicts_by_the_model_as_it_was_sent(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"clients": 3, "new_clients": 2, "samples": 12, "batch_size": 8, "rounds": 1}
+    more: dict[str, Any] = {"baselines": ["fedtta_pp"], "composed": False, "source_models": 2, "device": "cpu"}
+    small = {"training.steps": 2, "model.width": 8}
+    path = run_experiment(preset="upfl-released", **given, **more, overrides=small, out=tmp_path / "run").path
+    last = [record for record in records(path) if record["round"] == 0]
+    assert len(last) == 2
+    for record in last:
+        found, shown = record["adaptation"], [*record["accuracy_validation"][:3], *record["accuracy"][3:]]
+        assert (set(found["taken"]), set(found["steps"])) == ({0}, {1})
+        assert found["accuracy_before"] == shown
+    one, other = (open_run(path, "fedtta_pp", source_model=number).federation for number in (0, 1))
+    assert all(torch.equal(a.train, b.train) for a, b in zip(one.clients, other.clients, strict=True))
