@@ -216,7 +216,7 @@ def test_the_released_codes_plus_plus_predicts_by_the_model_as_it_was_sent(tmp_p
     given: dict[str, Any] = {"clients": 3, "new_clients": 2, "samples": 12, "batch_size": 8, "rounds": 1}
     more: dict[str, Any] = {"baselines": ["fedtta_pp"], "composed": False, "source_models": 2, "device": "cpu"}
     small = {"training.steps": 2, "model.width": 8}
-    path = run_experiment(preset="upfl-released", **given, **more, overrides=small, out=tmp_path / "run").path
+    path = bench(preset="upfl-released", **given, **more, overrides=small, out=tmp_path / "run").path
     last = [record for record in records(path) if record["round"] == 0]
     assert len(last) == 2
     for record in last:
