@@ -39,7 +39,7 @@ def bench(
         preset: values below everything else, see ``fedwca list presets``.
         config: TOML or JSON file with values below ``settings``; a run's ``config.json`` is one.
         overrides: fields by dotted key, as ``--set``: ``{"aggregator.ta": 0.05, "training.momentum": 0.8}``.
-        keep: checkpoints that stay: ``last``, ``all``, ``none`` or a number.
+        keep: checkpoints that stay: ``last``, ``selected``, ``all``, ``none`` or a number.
         loggers: where numbers go besides the folder, such as ``"tensorboard"``.
         reporter: told how it goes; by default nobody is, and warnings are Python's.
         settings: fields of `fedwca.config.run_config.RunConfig`, and ``epochs``, ``lr`` and ``batch_size`` of clients.

@@ -26,6 +26,7 @@ from fedwca.federated.round import init_server
 from fedwca.federated.source_model import TrainedSource
 from fedwca.results.checkpoints import Unit
 from fedwca.results.diverged_runs import DIVERGED, Divergence, divergence_notes
+from fedwca.results.table_rows import VALIDATION
 from fedwca.runs.central_models import central_model
 from fedwca.runs.checkpointer import Checkpointer, RoundState
 from fedwca.runs.load_data import architecture
@@ -164,7 +165,8 @@ class _Bench:
             # Who goes together keeps the point before the last until all have ended: it is where a run that is
             # stopped in between goes on with all of them.
             last = after.round == rounds - 1 and len(units) == 1
-            self.keeper.save(unit, after, engines.engines[i], digests[i], last)
+            validation = mean(record.get(VALIDATION, ()))
+            self.keeper.save(unit, after, engines.engines[i], digests[i], last, validation)
         for unit in units.values():
             self.keeper.end(unit)
         self.progress.end(label, mean(list(accuracy.values())))
