@@ -14,7 +14,7 @@ import typer
 from rich import box
 from rich.table import Column, Table
 
-from fedwca.cli.terminal import make_console, say
+from fedwca.cli.terminal import WAITING, make_console, say
 from fedwca.core.printable import printable
 
 if TYPE_CHECKING:
@@ -228,6 +228,7 @@ def remove_command(
         if read_run(path).state == "running":
             raise UsageError(f"{path}: a process is at work on this run; stop it first")
     all_of_it = "everything in it" if len(paths) == 1 else "everything in them"
+    WAITING.end()
     if not yes and not typer.confirm(printable(f"Remove {', '.join(map(str, paths))} and {all_of_it}?")):
         say("Kept.")
         raise typer.Exit(1)

@@ -256,15 +256,17 @@ class PrintedJoin(_Printed):
 
     cluster: int
     by: str
-    """How the cluster was found: update, alignment, loss or alone."""
+    """How the cluster was found: update, alignment, loss or alone; own: it is the client's own."""
     scores: list[float | None]
     """Of each cluster: distances, cosines or losses."""
     weights: list[float]
-    """The start as a mixture of the server's rows."""
+    """The start as a mixture of the server's rows; all 0 where it is a model that nobody trained."""
     report: dict[str, list[float]]
     """What the client would upload beside a model."""
     epochs: int
     adaptation: AdaptationSteps | None
+    size: int | None = None
+    """Which size the model has, from 0, where it began as one that nobody trained."""
     labels: dict[str, int]
     """Images by predicted class."""
     files: list[str]

@@ -21,7 +21,7 @@ from fedwca.errors import Diverged
 from fedwca.federated.extra_networks import changes_network, grow_network
 from fedwca.federated.method import Method
 from fedwca.federated.model_sizes import begin_rows, draw_sizes
-from fedwca.federated.public_images import FreshModels, holders_of
+from fedwca.federated.public_images import holders_of
 from fedwca.federated.round import init_server
 from fedwca.federated.source_model import TrainedSource
 from fedwca.results.checkpoints import Unit
@@ -30,11 +30,11 @@ from fedwca.results.table_rows import VALIDATION
 from fedwca.runs.central_models import central_model
 from fedwca.runs.checkpointer import Checkpointer, RoundState
 from fedwca.runs.load_data import architecture
-from fedwca.runs.measure_newcomers import Newcomers
+from fedwca.runs.measure_newcomers import Newcomers, prepare_fresh_models
 from fedwca.runs.reporter import NO_PROGRESS, Progress
 from fedwca.runs.round_warnings import WarnOnce
 from fedwca.runs.run_rounds import Trial, measure_start, run_rounds
-from fedwca.runs.select_engine import choose_engine, config_of_method
+from fedwca.runs.select_engine import config_of_method
 from fedwca.runs.split_trials import TrialSplits
 from fedwca.runs.work_schedule import Schedule
 
@@ -85,10 +85,8 @@ class _Bench:
         keys, clients = Keys(self.config.seed + index, trial), len(dealt.clients)
         fresh, public = None, None
         if method.public_objective is not None and dealt.public is not None:
-            rows = self.fresh_rows(index, method, network)
-            later = range(clients, clients + sum(map(len, dealt.newcomers)))
-            pupils = choose_engine(config, network, holders_of(dealt.public, len(rows)))
-            fresh = FreshModels(rows.to(pupils.bank), draw_sizes(keys, later, len(rows)), pupils, keys, clients)
+            new, seed = sum(map(len, dealt.newcomers)), self.config.seed + index
+            fresh = prepare_fresh_models(config, method, network, dealt.public, seed, keys, clients, new)
             public = self.share.engines(config, [(network, holders_of(dealt.public, clients))]).engines[0]
         newcomers = Newcomers.of(config, network, dealt.newcomers, fresh)
         return Trial(dealt.metrics, keys, newcomers, public)

@@ -54,6 +54,7 @@ def start_run(request: RunRequest, reporter: RunReporter = SILENT, ranks: RunRan
             # First of all: whatever kills this process from here on, the folder says what it was for.
             about = describe_request(with_canonical_domain(plan), path, request.keep, loggers)
             folder.write("config.json", about)
+            reporter.loading(plan.config.dataset)
             dataset, domain = load(plan.config)
             given = (dataset, domain, started, to_plain(about), loggers, request.profile)
             opened = OpenRunFolder(folder, plan.at(domain), *given)
