@@ -114,3 +114,14 @@ def test_nobody_joins_by_what_only_clients_have(run: Path, tmp_path: Path) -> No
     found = call("join", str(run), "--method", "pfl_sampled", *words, "entropy")
     assert (found.code, "so there is no whole model for a newcomer" in found.err) == (2, True)
     assert call("join", str(run), "--method", "scaffold", *words, "entropy").code == 0
+
+
+@pytest.mark.parametrize(
+    ("overrides", "what"),
+    [({"aggregator.fedper.layers": 2}, "2 layers"), ({"model.classifier": "wn"}, "a weight-normalised classifier")],
+)
+def test_a_mean_of_layers_that_is_no_mean_of_outputs_is_refused(overrides: dict[str, Any], what: str) -> None:
+    pairs = [(key, str(value)) for key, value in overrides.items()]
+    with pytest.raises(UsageError, match=rf"which it is of one linear layer, not of {what}; take layers=1"):
+        resolve_plan({"baselines": ["pfl_ensemble"]}, pairs, preset_name="upfl")
+    assert resolve_plan({"baselines": ["pfl_sampled"]}, pairs, preset_name="upfl").methods
