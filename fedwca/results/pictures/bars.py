@@ -39,6 +39,7 @@ def draw_bars(summary: Mapping[str, Any], title: str) -> Any:
     made = style.figure(width, 1.5 + 3 * len(rows), title)
     axes = made.subplots(len(rows), 1, squeeze=False)[:, 0]
     looks = style.looks(methods)
+    when, whose = describe_round(summary)
     for axis, shown in zip(axes, rows, strict=True):
         for index, name in enumerate(methods):
             draw_method_bars(axis, summary, name, index, shown, looks[name], width - 1)
@@ -50,7 +51,6 @@ def draw_bars(summary: Mapping[str, Any], title: str) -> Any:
         axis.grid(axis="x", visible=False)
     runs = max(int(entry["n"]) for entry in summary.values())
     spread = f"whiskers: one standard deviation over {runs} runs" if runs > 1 else "one run, so no spread"
-    when, whose = describe_round(summary)
     over = "new clients" if whose != TESTED else "the clients of a target domain"
     axes[0].set_title(f"{when}, mean over {over}; {spread}", fontsize=10)
     style.legend(made, axes[0], len(methods))
