@@ -52,6 +52,8 @@ class PlannedRun:
     folder: Path
     memory: str
     """What it will need of memory, in words."""
+    disk: str
+    """What its checkpoints will take of the disk, in words."""
     kernels: str
     """Which kernels the stacked engine takes and why; empty for the loop, which has one kind."""
 
