@@ -243,8 +243,8 @@ def check_layers_can_stay(method: Method, partition: type[Partition], model: Arc
         what = f"{method.aggregator.keeps} layers" if method.aggregator.keeps > 1 else "a weight-normalised classifier"
         raise UsageError(
             f"method {method.name!r}: new clients get the mean of all clients' last layers for the mean of their "
-            f"outputs, which it is of one linear layer, not of {what}; take layers=1 and --set "
-            "model.classifier=linear, or new=sampled, as pfl-sampled does"
+            f"outputs, which it is of one linear layer, not of {what}; take layers=1 and "
+            "--set model.classifier=linear, or new=sampled, as pfl-sampled does"
         )
 
 
