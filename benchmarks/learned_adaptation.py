@@ -18,12 +18,12 @@ import numpy as np
 from digits import keep
 from provenance import provenance
 
-from fedwca import run_experiment
+from fedwca import bench
 from fedwca.results.read_run import read_run
 from fedwca.results.statistics import paired_difference
 
 ROOT = Path(__file__).parents[1]
-ALPHAS = (0.03, 0.1, 0.3, 1.0)
+ALPHAS = (0.03, 0.1, 0.5)
 IMAGES = (20, 60, 200)
 SEEDS = 3
 ROUNDS, DEARER = 30, 4
@@ -38,7 +38,7 @@ def run_cell(alpha: float, images: int, data: Path, runs: Path, rounds: int) -> 
     lists: dict[str, list[list[dict[str, Any]]]] = {}
     for name, own in (("tent", DEARER * rounds), ("fedtta", rounds)):
         folder = runs / f"alpha{alpha:g}-images{images}-{name}"
-        run_experiment(
+        bench(
             out=folder,
             resume=True,
             keep="none",

@@ -78,6 +78,8 @@ def command(
     if folder.resolve().is_relative_to(path.resolve()):
         raise UsageError(f"--out {folder}: lies in the run folder, which is only read; name another")
     reopened = open_run(run, method, source_model, trial)
+    if reopened.choice:
+        say(reopened.choice, err=True)
     found = list(load_pictures(files, input_side(reopened.architecture)))
     pixels = [picture.pixels for picture in found if picture.pixels is not None]
     if not pixels:

@@ -14,7 +14,7 @@ import typer
 from rich import box
 from rich.table import Column, Table
 
-from fedwca.cli.terminal import make_console, say
+from fedwca.cli.terminal import WAITING, make_console, say
 from fedwca.core.printable import printable
 
 if TYPE_CHECKING:
@@ -58,9 +58,7 @@ def list_runs(
     root: Annotated[
         Path | None, typer.Option("--root", help="Folder that holds runs; default runs.", show_default=False)
     ] = None,
-    match: Annotated[
-        str, typer.Option("--match", help="Only runs of such a name: digits*.", show_default=False)
-    ] = "*",
+    match: Annotated[str, typer.Option("--match", help="Only runs of such a name: digits*.", show_default=False)] = "*",
     state: Annotated[State | None, typer.Option("--state", help="Only those.", show_default=False)] = None,
     sort: Annotated[Order, typer.Option("--sort", help="In which order; the best or newest last.")] = Order.TIME,
     as_json: Json = False,
@@ -164,7 +162,8 @@ def show_run(context: typer.Context, run: Name, as_json: Json = False) -> None:
     for name, method in found.about["methods"].items():
         # A run may have been kept without its rounds.
         rounds = f"{done.get(name, 0)} of {method['rounds'] * count}" if records or not found.complete else "not kept"
-        table.add_row(printable(method["label"]), mean_cell(methods.get(name, {}).get("mean")), rounds)
+        label = methods.get(name, method)["label"]
+        table.add_row(printable(label), mean_cell(methods.get(name, {}).get("mean")), rounds)
     console.print(table)
     if found.state == "stopped":
         console.print(f"Continue it with: fedwca resume {quote(str(found.path))}", soft_wrap=True)
@@ -229,6 +228,7 @@ def remove_command(
         if read_run(path).state == "running":
             raise UsageError(f"{path}: a process is at work on this run; stop it first")
     all_of_it = "everything in it" if len(paths) == 1 else "everything in them"
+    WAITING.end()
     if not yes and not typer.confirm(printable(f"Remove {', '.join(map(str, paths))} and {all_of_it}?")):
         say("Kept.")
         raise typer.Exit(1)

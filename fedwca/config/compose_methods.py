@@ -178,7 +178,7 @@ def _with_rounds(config: RunConfig, method: Method, most: int | None) -> tuple[M
     check_networks_are_trained(method, config.training)
     check_models_can_be_generated(method, config.engine, partition_of(config))
     check_gradients_can_be_inferred(method, config.training)
-    check_layers_can_stay(method, partition_of(config))
+    check_layers_can_stay(method, partition_of(config), component("model", config.model, config.components))
     rounds = config.rounds if most is None else min(most, config.rounds)
     check_epochs_are_whole(method, config.training, rounds)
     check_steps_have_labels(method, config.training, partition_of(config))

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
+
 from fedwca.core.adaptation import Adaptation
 from fedwca.core.grouping import OneGroup
 from fedwca.core.interfaces import Aggregator, Objective, PseudoLabeler
+from fedwca.core.network import Architecture
 from fedwca.core.training_settings import Training
 from fedwca.errors import UsageError
 from fedwca.federated.extra_networks import changes_network
@@ -218,12 +221,14 @@ def check_gradients_can_be_inferred(method: Method, training: Training) -> None:
         )
 
 
-def check_layers_can_stay(method: Method, partition: type[Partition]) -> None:
-    """Refuse last layers that stay with clients where some client does not train them.
+def check_layers_can_stay(method: Method, partition: type[Partition], model: Architecture) -> None:
+    """Refuse last layers that stay with clients where some client does not train them, and means of several clients'
+    for a new one where such a mean does not say the mean of their outputs.
 
     Args:
         method: composed.
         partition: of the run.
+        model: of the run.
 
     Raises:
         UsageError: says what would be right.
@@ -232,6 +237,14 @@ def check_layers_can_stay(method: Method, partition: type[Partition]) -> None:
         raise UsageError(
             f"method {method.name!r}: aggregator {method.aggregator.name!r} leaves the last layer with the client that "
             "trains it, which clients without labels do not; they all need labels, as with --partition shards"
+        )
+    averages = method.aggregator.keeps and len(method.aggregator.welcome(2, torch.zeros(1)).nonzero()) > 1
+    if averages and (method.aggregator.keeps > 1 or model.classifier == "wn"):
+        what = f"{method.aggregator.keeps} layers" if method.aggregator.keeps > 1 else "a weight-normalised classifier"
+        raise UsageError(
+            f"method {method.name!r}: new clients get the mean of all clients' last layers for the mean of their "
+            f"outputs, which it is of one linear layer, not of {what}; take layers=1 and "
+            "--set model.classifier=linear, or new=sampled, as pfl-sampled does"
         )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from fedwca.data.labelled_clients import NEW, TRAINING
 from fedwca.reproduce.side_by_side import NOTHING, Values, compare_cells
+from fedwca.results.diverged_runs import NOTE
 from fedwca.results.statistics import paired_difference, sample_of
 from fedwca.results.table_rows import Row
 from fedwca.results.tables import Table, difference_cell, sample_cell
@@ -41,13 +42,14 @@ def groups_beside(
             beside = compare_cells(ours, printed) if values else []
             ahead = None if row == first else paired_difference(runs, reference)
             paired = [difference_cell(ahead) if row != first else ""] if compared else []
-            lines.append([f"{group}: {row}", sample_cell(ours, 2), *paired, *beside, str(ours.n)])
+            lines.append([f"{group}: {row}{own[method].mark}", sample_cell(ours, 2), *paired, *beside, str(ours.n)])
             mean, std = printed or (None, None)
             entries.append(
                 {
                     "group": group,
                     "row": row,
                     **asdict(ours),
+                    "diverged": len(own[method].diverged),
                     "ahead": asdict(ahead) if ahead else None,
                     "published": mean,
                     "published_std": std,
@@ -57,6 +59,7 @@ def groups_beside(
         "Mean ± std (ddof 1) of the runs, percent, in the round that was best on training clients' validation images.",
         *([f"− {first}: paired by run, points, with Student's t interval at 95 %."] if compared else []),
         *(["Difference: ours − published, points."] if values else []),
+        *([NOTE] if any(row.diverged for row in table) else []),
         *([f"{NEW}: over all groups of them."] if len(groups) > 1 else []),
         f"Published: {where}." if values else NOTHING,
     ]

@@ -20,7 +20,7 @@ from fedwca.newcomers.load_federation import load_federation
 from fedwca.results.json_output import PrintedJoin
 from fedwca.runs import run_rounds
 from fedwca.runs.open_run import open_run
-from fedwca.runs.python_api import resume_experiment, run_experiment
+from fedwca.runs.python_api import bench, resume
 from fedwca.runs.split_trials import split_trial
 from tests.cli.conftest import call
 
@@ -44,7 +44,7 @@ OVERRIDES = {"training.steps": 3, **{f"objective.digest.{name}": value for name,
 
 def play(out: Path, **more: Any) -> Path:
     overrides = more.pop("overrides", OVERRIDES)
-    return run_experiment(**{**SMALL, **more}, overrides=overrides, out=out, keep="all").path
+    return bench(**{**SMALL, **more}, overrides=overrides, out=out, keep="all").path
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +110,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
     with pytest.raises(KeyboardInterrupt):
         play(tmp_path / "run")
     monkeypatch.setattr(run_rounds, "close_round", real)
-    done = resume_experiment(tmp_path / "run").path
+    done = resume(tmp_path / "run").path
     assert records(done) == records(run)
     for method in SMALL["baselines"]:
         assert torch.equal(open_run(done, method).delivered, open_run(run, method).delivered)

@@ -11,7 +11,7 @@ import pytest
 
 from fedwca.config.baselines import baseline_names
 from fedwca.core.mean import mean
-from fedwca.runs.python_api import run_experiment
+from fedwca.runs.python_api import bench
 
 METHODS = baseline_names("upfl")
 MARGIN = 30.0
@@ -28,7 +28,7 @@ def gains(method: str, out: Path, given: dict[str, Any], hetero: dict[str, Any])
     more = hetero if method in HETERO else {}
     overrides = {**given.get("overrides", {}), **more.get("overrides", {})}
     said = {"preset": "upfl", "composed": False, "source_models": 1, "device": "cpu"}
-    run_experiment(**{**said, **given, **more, "overrides": overrides}, baselines=[method], out=out)
+    bench(**{**said, **given, **more, "overrides": overrides}, baselines=[method], out=out)
     records = [json.loads(line) for line in (out / "rounds.jsonl").read_text().splitlines()]
     found = {}
     for group, key in (("training", "accuracy_validation"), ("new", "accuracy")):

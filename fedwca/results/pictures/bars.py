@@ -39,18 +39,36 @@ def draw_bars(summary: Mapping[str, Any], title: str) -> Any:
     made = style.figure(width, 1.5 + 3 * len(rows), title)
     axes = made.subplots(len(rows), 1, squeeze=False)[:, 0]
     looks = style.looks(methods)
+    when, whose = describe_round(summary)
     for axis, shown in zip(axes, rows, strict=True):
         for index, name in enumerate(methods):
             draw_method_bars(axis, summary, name, index, shown, looks[name], width - 1)
         axis.set_xticks(range(len(shown)), shown)
-        axis.set(ylabel="test accuracy (%)", ylim=(0, 109), xlim=(-0.5, max(len(rows[0]), len(shown)) - 0.5))
+        axis.set(
+            ylabel=f"{describe_round(summary)[1]} (%)", ylim=(0, 109), xlim=(-0.5, max(len(rows[0]), len(shown)) - 0.5)
+        )
         style.remove_frame(axis)
         axis.grid(axis="x", visible=False)
     runs = max(int(entry["n"]) for entry in summary.values())
     spread = f"whiskers: one standard deviation over {runs} runs" if runs > 1 else "one run, so no spread"
-    axes[0].set_title(f"After the last round, mean over the clients of a target domain; {spread}", fontsize=10)
+    over = "new clients" if whose != TESTED else "the clients of a target domain"
+    axes[0].set_title(f"{when}, mean over {over}; {spread}", fontsize=10)
     style.legend(made, axes[0], len(methods))
     return made
+
+
+TESTED = "test accuracy"
+
+
+def describe_round(results: Mapping[str, Any]) -> tuple[str, str]:
+    """Which round is shown, and whose accuracy: of new clients in a round that validation images choose, or the last.
+
+    >>> describe_round({"fedavg": {"mean": 90.0}})
+    ('After the last round', 'test accuracy')
+    """
+    if any("round" in entry for entry in results.values()):
+        return "In the round that validation images choose", "new clients' accuracy"
+    return "After the last round", TESTED
 
 
 def draw_method_bars(

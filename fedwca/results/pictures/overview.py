@@ -8,7 +8,7 @@ from typing import Any
 
 from fedwca.results.pictures import style
 from fedwca.results.pictures.accuracy import draw_curve
-from fedwca.results.pictures.bars import draw_method_bars
+from fedwca.results.pictures.bars import TESTED, describe_round, draw_method_bars
 from fedwca.results.table_rows import Record
 
 
@@ -25,7 +25,7 @@ def overview(records: Sequence[Record], results: Mapping[str, Any], path: Path, 
 
 
 def draw_overview(records: Sequence[Record], results: Mapping[str, Any], title: str) -> Any:
-    """Accuracy over rounds, and accuracy by target domain, side by side.
+    """Accuracy over rounds, and accuracy by target domain, or by group of new clients, side by side.
 
     Args:
         records: lines of ``rounds.jsonl``.
@@ -39,14 +39,15 @@ def draw_overview(records: Sequence[Record], results: Mapping[str, Any], title: 
     for name, entry in results.items():
         own = [record for record in records if record["method"] == name]
         draw_curve(over_rounds, own, style.line_style(looks[name], name == list(results)[-1]), entry["label"])
-    over_rounds.set(xlabel="round", ylabel="test accuracy, mean over clients (%)", title="While it learns")
+    when, whose = describe_round(results)
+    over_rounds.set(xlabel="round", ylabel=f"{whose}, mean over clients (%)", title="While it learns")
     over_rounds.xaxis.get_major_locator().set_params(integer=True)
     groups = list(next(iter(results.values()))["domains"])
     for index, name in enumerate(results):
         draw_method_bars(by_domain, results, name, index, groups, looks[name], 6)
     crowded = sum(map(len, groups)) > 60  # characters that fit side by side
     by_domain.set_xticks(range(len(groups)), groups, rotation=90 if crowded else 0)
-    by_domain.set(ylabel="test accuracy (%)", title="After the last round, by target domain", ylim=(0, 109))
+    by_domain.set(ylabel=f"{whose} (%)", title=when if whose != TESTED else f"{when}, by target domain", ylim=(0, 109))
     style.remove_frame(over_rounds)
     style.remove_frame(by_domain)
     by_domain.grid(axis="x", visible=False)
