@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 import torch
 
 from fedwca.config.resolve_config import resolve_plan
-from fedwca.core.mean import mean
 from fedwca.engine.randomness import Keys
 from fedwca.errors import UsageError
 from fedwca.export.model_from_run import classify
@@ -125,22 +123,6 @@ def test_models_of_one_size_run_beside_averaged_ones(tmp_path: Path) -> None:
     assert first["fedavg"]["accuracy"] == first["hetero_tent"]["accuracy"]  # all begin with the same weights
     alone = play(tmp_path / "alone", **{**given, "baselines": ["fedavg"], "overrides": {"training.steps": 3}})
     assert torch.equal(open_run(alone, "fedavg").server.rows, open_run(path, "fedavg").server.rows)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("method", ["hetero_fedtta", "hetero_tent"])
-def test_new_clients_learn_what_others_say_of_public_images(method: str, tmp_path: Path) -> None:
-    given: dict[str, Any] = {"clients": 20, "new_clients": 20, "samples": None, "rounds": 5, "batch_size": 32}
-    own = {"training.steps": 20, "training.lr": 0.1, "objective.digest.passes": 2, "objective.digest.new_passes": 20}
-    more = {
-        "partition": "shards:public=0.1",
-        "model": "mlp:sizes=25+50+100",
-        "baselines": [method],
-        "engine": "stacked",
-    }
-    path = play(tmp_path / "run", **given, **more, overrides={**own, "objective.digest.batch_size": 20})
-    found = [mean([math.nan if x is None else x for x in record["accuracy"]]) for record in records(path)]
-    assert max(found[-2:]) > found[0] + 10  # points over models that nobody trained
 
 
 @pytest.mark.parametrize(
