@@ -360,7 +360,7 @@ class Architecture(Component):
         """Everything that decides what `build` gives, as plain values; a file of weights by its content."""
         found = {"name": self.name, **self.model_dump(mode="json")}
         # So that source models from before there was a choice are known again.
-        usual: dict[str, Any] = {"activation": "none", "head": "bottleneck", "sizes": []}
+        usual: dict[str, Any] = {"activation": "none", "head": "bottleneck", "sizes": [], "augment": True}
         return {name: value for name, value in found.items() if name not in usual or value != usual[name]}
 
     def build(self, classes: int, seed: int = 0, pretrained: bool = True, whole: bool = False) -> Network:

@@ -10,7 +10,7 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, vmap
+from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedwca.core.adaptation import Adaptation, ExtraNetworks
@@ -291,7 +291,8 @@ class StackedNetwork:
             if self.network.draws is not None:
                 x = torch.cat([x, _linear(parameters, f"{EXTRAS}{SPREAD}", read)], -1)
         try:
-            found: tuple[Tensor, dict[str, Tensor]] = vmap(one)(parameters, statistics, x, masks, rows, share)
+            given = (parameters, statistics, x, masks, rows, share)
+            found: tuple[Tensor, dict[str, Tensor]] = vmap_or_loop("the backbone", one, *given)
         finally:
             for norm in self.norms.values():
                 # Tensors of a finished vmap must not be met again.
