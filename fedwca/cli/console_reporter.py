@@ -69,6 +69,8 @@ def print_plan(run: PlannedRun) -> None:
     for origin, values in provenance(plan).items():
         say(f"From {origin}: {'; '.join(values)}")
     say(f"Memory: {run.memory}")
+    if run.embeddings:
+        say(f"Frozen backbone: {run.embeddings}")
     if run.kernels:
         say(f"Kernels: {run.kernels}")
     say(f"Everything else is a field's default, written out in {run.folder / 'config.json'}")

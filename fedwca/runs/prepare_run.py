@@ -109,8 +109,9 @@ def prepare_run(opened: OpenRunFolder, reporter: RunReporter, ranks: RunRanks) -
             "environment.json", {**describe_environment(device), "ranks": schedule.ranks, "kernels": kernels.record}
         )
     told = kernels.sentence if engine_name(config) == "stacked" else ""
+    kept = memory.describe_embeddings(config, len(dataset.classes), first)
     reporter.planned(
-        PlannedRun(plan, dataset, opened.domain, device, folder.path, memory.describe_memory(needed), told)
+        PlannedRun(plan, dataset, opened.domain, device, folder.path, memory.describe_memory(needed), told, kept)
     )
     records = folder.records()
     if opened.earlier is not None:

@@ -152,7 +152,7 @@ class StackedInput:
     """A batch of images of each of G models."""
 
     x: Tensor
-    """Prepared images ``[G, B, C, H, W]``."""
+    """Prepared images ``[G, B, C, H, W]``, or what a frozen backbone made of them ``[G, B, width]``."""
     masks: Sequence[Tensor] = ()
     """Dropout masks, one for each of the network's drops ``[G, B, …]``; empty: nothing is dropped."""
     rows: Tensor | None = None
@@ -217,7 +217,8 @@ class StackedNetwork:
             norm.train(training)
         some = () if batch.rows is None else (batch.rows,)
         share = () if momentum is None else (momentum,)
-        x = channels_last_batch(batch.x) if self.kernels == "channels-last" else batch.x
+        in_order = self.kernels == "channels-last" and not self.network.backbone.frozen
+        x = channels_last_batch(batch.x) if in_order else batch.x
         with nullcontext() if phase is None else compute_precision(self.precision, phase, x.device):
             features, fresh = self._each(parameters, statistics, x, tuple(batch.masks), some, share)
         if self.network.whole:
