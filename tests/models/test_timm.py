@@ -227,11 +227,12 @@ def test_a_run_and_its_model_handed_on(tmp_path: Path, suffix: str) -> None:
     for domain in ("day", "night"):
         pixels = random.integers(0, 256, (12, 40, 40, 3), dtype=np.uint8)
         np.savez(tmp_path / f"{domain}.npz", images=pixels, labels=np.arange(12) % 2, classes=np.array(["cat", "dog"]))
-    model = "timm:mobilenetv3_small_050,weights=none,side=32,bottleneck=4"
+    model = "timm:mobilenetv3_small_050,weights=none,side=32,bottleneck=4,frozen=true,augment=false"
     run = ("--data", tmp_path, "--source", "day", "--clients", 1, "--rounds", 1, "--epochs", 1, "--model", model)
     few = ("--set", "source_training.epochs=1", "--baseline", "none", "--out", tmp_path / "run")
     done = call("bench", *map(str, (*run, *few)))
     assert done.code == 0, done.err
+    assert "Frozen backbone: features of 12 images are computed once and kept in memory (0.0 MB), for all" in done.out
     out = tmp_path / f"one{suffix}"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's own, of .pt2
