@@ -13,7 +13,7 @@ from typing import Any
 
 from digits import keep, layer
 
-from fedwca import run_experiment
+from fedwca import bench
 
 RUNS = Path("runs/choices")
 RESULT = Path(__file__).parent / "results" / "choices.json"
@@ -49,7 +49,7 @@ def main(data: str, sources: list[str]) -> None:
             folder = RUNS / f"{source}-{reading.replace(' ', '_')}"
             if not (folder / "summary.json").exists():
                 own = {**SMALL, "source_models": 5, "name": "method", **change}
-                run_experiment(out=folder, **layer(data, source, **own))
+                bench(out=folder, **layer(data, source, **own))
             summary = json.loads((folder / "summary.json").read_text())
             assert summary["complete"], f"{folder}: unfinished; remove it and run again"
             runs = [run["mean"] for run in summary["methods"]["method"]["runs"]]

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from fedwca.config.resolve_config import resolve_plan
-from fedwca.data.metrics import mean
+from fedwca.core.mean import mean
 from fedwca.deploy.client import Client
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.in_process import run_in_process

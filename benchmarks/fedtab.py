@@ -17,7 +17,7 @@ from typing import Any
 from digits import keep
 from fedtab_pieces import SMALL, Piece, SkewedDomains, pieces
 
-from fedwca import run_experiment
+from fedwca import bench
 from fedwca.config.method_spec import parse_method
 from fedwca.partitions import partitions
 from fedwca.results.read_run import Run, read_run
@@ -35,7 +35,7 @@ def play(piece: Piece, data: Path, weights: Path, runs: Path, small: bool) -> di
             more = {**more, "model": f"resnet18:side=64,weights={weights}"}
         at = {} if settings["dataset"] == "digits_mini" else {"data": str(data)}
         quick = {"source_training.epochs": 1} if small else {}
-        run_experiment(out=folder, resume=True, overrides=quick, keep="none", **{**settings, **at, **more})
+        bench(out=folder, resume=True, overrides=quick, keep="none", **{**settings, **at, **more})
         add_results(read_run(folder), found)
         print(f"{piece.name}: {name} is done", flush=True)
     return found

@@ -51,7 +51,7 @@ def main() -> None:
         rounds.append({"round": len(rounds), **{name: round(value, 3) for name, value in found.items()}})
 
     with tempfile.TemporaryDirectory() as folder, patch.object(StepSchedule, "__init__", watched):
-        fedwca.run_experiment(out=f"{folder}/run", **layer(str(given.data), "mnist", **SETTINGS))
+        fedwca.bench(out=f"{folder}/run", **layer(str(given.data), "mnist", **SETTINGS))
     what = (
         "shares of a step's images, of all clients' steps of a FedWCA round on Digit-Five files, source mnist, seed 0"
     )

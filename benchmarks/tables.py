@@ -16,6 +16,7 @@ import readings
 import reproduction_tables
 import sfda_tables
 import speed_tables
+import upfl_tables
 from readings import noted
 
 from fedwca.results.results_table import COLUMNS, DIFFERENCE, Entry, ResultColumn, results_table
@@ -24,10 +25,17 @@ from fedwca.results.tables import Cell, Table
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-INTERNALS = ("performance", "engines", "measured-methods", "measured-federations", "measured-reproductions")
+INTERNALS = (
+    "performance",
+    "engines",
+    "measured-methods",
+    "measured-new-clients",
+    "measured-federations",
+    "measured-reproductions",
+)
 PAGES = (
     "README.md",
-    *(f"docs/{name}.md" for name in ("benchmarks", "data", "operate", "several-sources", "fedtab")),
+    *(f"docs/{name}.md" for name in ("benchmarks", "data", "operate", "several-sources", "new-clients", "fedtab")),
     *(f"docs/internals/{name}.md" for name in INTERNALS),
 )
 
@@ -166,6 +174,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "federation-noise": federation_tables.noise,
     **reproduction_tables.BLOCKS,
     **sfda_tables.BLOCKS,
+    **upfl_tables.BLOCKS,
     **fedtab_tables.BLOCKS,
 }
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fedwca.federated.round import init_server, run_round
     from fedwca.federated.source_model import SourceTraining, load_source, pretrain
     from fedwca.results.report.write import write_report
-    from fedwca.runs.python_api import compare_methods, resume_experiment, run_experiment
+    from fedwca.runs.python_api import bench, compare, resume
 
 _HOMES = {
     "FederatedDataset": "fedwca.data",
@@ -28,14 +28,14 @@ _HOMES = {
     "SequentialEngine": "fedwca.engine.sequential.engine",
     "SourceTraining": "fedwca.federated.source_model",
     "Training": "fedwca.engine.client_task",
-    "compare_methods": "fedwca.runs.python_api",
+    "bench": "fedwca.runs.python_api",
+    "compare": "fedwca.runs.python_api",
     "find_dataset": "fedwca.datasets",
     "init_server": "fedwca.federated.round",
     "load_source": "fedwca.federated.source_model",
     "partition": "fedwca.data",
     "pretrain": "fedwca.federated.source_model",
-    "resume_experiment": "fedwca.runs.python_api",
-    "run_experiment": "fedwca.runs.python_api",
+    "resume": "fedwca.runs.python_api",
     "run_round": "fedwca.federated.round",
     "write_report": "fedwca.results.report.write",
 }
@@ -43,8 +43,11 @@ _RENAMED = {
     "Loop": "fedwca.SequentialEngine",
     "begin": "fedwca.init_server",
     "checkpoint": "fedwca.load_source",
+    "compare_methods": "fedwca.compare",
     "find": "fedwca.find_dataset",
     "play": "fedwca.run_round",
+    "resume_experiment": "fedwca.resume",
+    "run_experiment": "fedwca.bench",
 }
 
 __all__ = [
@@ -56,14 +59,14 @@ __all__ = [
     "SourceTraining",
     "Training",
     "__version__",
-    "compare_methods",
+    "bench",
+    "compare",
     "find_dataset",
     "init_server",
     "load_source",
     "partition",
     "pretrain",
-    "resume_experiment",
-    "run_experiment",
+    "resume",
     "run_round",
     "write_report",
 ]

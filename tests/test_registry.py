@@ -37,7 +37,7 @@ def python(*arguments: str, path: Path | None = None) -> subprocess.CompletedPro
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=250, check=False)
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["bench", "--help"], ["list"], ["--version"], ["list", "--json"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["bench", "--help"], ["list"], ["--version"], ["runs"]])
 def test_looking_around_imports_nothing_heavy(arguments: list[str]) -> None:
     code = (
         f"import sys, fedwca.cli; code = fedwca.cli.run({arguments}); found = [m for m in {HEAVY} if m in sys.modules]"

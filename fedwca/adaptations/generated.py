@@ -62,8 +62,8 @@ class Generated(Adaptation):
 
     @model_validator(mode="after")
     def _takes_no_step(self) -> Self:
-        if self.steps > 1 or self.lr is not None or self.patience is not None:
-            raise ValueError("a generated model takes no steps; leave out lr, steps and patience")
+        if self.steps > 1 or self.lr is not None or self.patience is not None or self.weight_decay:
+            raise ValueError("a generated model takes no steps; leave out lr, steps, patience and weight_decay")
         return self
 
     def generators(self, shapes: Mapping[str, tuple[int, ...]], image: tuple[int, int]) -> dict[str, nn.Module]:

@@ -34,7 +34,7 @@ from fedwca.cli import (
 from fedwca.cli.empty_values import refuse_empty
 from fedwca.cli.ranks import leave_ranks, mute_rank
 from fedwca.cli.sigterm import sigterm_as_ctrl_c
-from fedwca.cli.terminal import drop_unwritten, prepare_streams, say
+from fedwca.cli.terminal import WAITING, drop_unwritten, prepare_streams, say
 from fedwca.core.printable import printable
 from fedwca.errors import FedwcaError
 
@@ -86,6 +86,7 @@ def options(
     """Federated learning when nobody has labels: FedWCA, and the methods it is compared with."""
     if context.invoked_subcommand in MAKE_RUNS:
         context.with_resource(sigterm_as_ctrl_c())
+    context.with_resource(WAITING.showing(f"fedwca {context.invoked_subcommand}: loading"))
 
 
 def run(arguments: Sequence[str]) -> int:

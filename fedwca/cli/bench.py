@@ -47,7 +47,9 @@ def command(
     ] = False,
     keep: Annotated[
         str,
-        option("--keep", text="Checkpoints of each method that stay: last (default), all, none or N.", panel=KEEP),
+        option(
+            "--keep", text="Checkpoints of each method that stay: last (default), selected, all, none or N.", panel=KEEP
+        ),
     ] = "last",
     logger: Annotated[
         list[str] | None,

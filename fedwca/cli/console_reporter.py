@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from fedwca.cli.progress_bars import watching
-from fedwca.cli.terminal import make_console, say
+from fedwca.cli.terminal import WAITING, make_console, say
 from fedwca.config.compose_methods import component
 from fedwca.config.resolve_config import RunPlan, provenance
 from fedwca.runs.how_to_continue import say_what_is_kept
@@ -23,6 +23,10 @@ class ConsoleReporter(RunReporter):
 
     def __init__(self, silent: bool = False, quiet: bool = False) -> None:
         self.silent, self.quiet = silent, quiet
+
+    def loading(self, dataset: str) -> None:
+        """Say so where a line waits."""
+        WAITING.say(f"reading {dataset}; what is drawn or decoded is kept in the cache")
 
     def planned(self, run: PlannedRun) -> None:
         """Print the plan."""

@@ -43,7 +43,10 @@ def command(
             raise UsageError(f"{run}: is one model already; options that choose one are for run folders")
         network, about = read_exported(run)
     else:
-        network, about = model_of(open_run(run, method, source_model, trial, round_), client, cluster)
+        reopened = open_run(run, method, source_model, trial, round_)
+        network, about = model_of(reopened, client, cluster)
+        if reopened.choice:
+            say(reopened.choice, err=True)
     card = export(out, kind, network, about)
     measured = (
         "accuracy not measured" if about.accuracy is None else f"{about.accuracy:.1f} % of {about.images} test images"

@@ -40,6 +40,15 @@ def command(
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder to write; default joined/<name of data>.")] = None,
+    size: Annotated[
+        int | None,
+        typer.Option(
+            "--size",
+            min=0,
+            help="Which of the sizes that models of the run have, from 0, the smallest. Default: drawn.",
+            show_default=False,
+        ),
+    ] = None,
     source_model: Annotated[int, typer.Option("--source-model", min=0, help="Which of several source models.")] = 0,
     trial: Annotated[int, typer.Option("--trial", min=0, help="Which of several trials.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON alone.")] = False,
@@ -69,6 +78,8 @@ def command(
     if folder.resolve().is_relative_to(path.resolve()):
         raise UsageError(f"--out {folder}: lies in the run folder, which is only read; name another")
     reopened = open_run(run, method, source_model, trial)
+    if reopened.choice:
+        say(reopened.choice, err=True)
     found = list(load_pictures(files, input_side(reopened.architecture)))
     pixels = [picture.pixels for picture in found if picture.pixels is not None]
     if not pixels:
@@ -77,7 +88,7 @@ def command(
         )
     if len(pixels) < len(found):
         say(f"Warning: {len(found) - len(pixels)} of {len(found)} images could not be read", err=True)
-    joined = join(load_federation(reopened), stack_images(pixels), by, epochs, adaptation=adaptation)
+    joined = join(load_federation(reopened), stack_images(pixels), by, epochs, adaptation=adaptation, size=size)
     about = newcomer_note(reopened, joined, len(pixels))
     answers = list(predict(serve_model(joined.network, about), found))
     with all_or_none(folder):
@@ -112,7 +123,10 @@ def print_joined(joined: JoinedClient) -> None:
     """The cluster, how near the next one is, and what the model was mixed from."""
     choice = joined.choice
     unit = {"update": "distance", "alignment": "alignment (cosine)", "loss": "loss (nats)"}.get(choice.by, "")
-    if choice.by == "alone":
+    if joined.size is not None:
+        say(f"Cluster {choice.cluster}, its own: models stay with their clients")
+        say(f"Start: a model that nobody trained (size {joined.size}), and what clients say of public images")
+    elif choice.by == "alone":
         say("Cluster 0: there is no other")
     else:
         near = f"; nearest client {choice.member}" if choice.by == "update" else ""
@@ -122,8 +136,9 @@ def print_joined(joined: JoinedClient) -> None:
                 f"Runner-up cluster {second}: {unit} {score(choice.scores[second])}, {score(choice.margin)} "
                 f"{'less' if choice.by == 'alignment' else 'more'}"
             )
-    shares = ", ".join(f"cluster {row} {float(share):.3f}" for row, share in enumerate(joined.weights))
-    say(f"Start: {shares}")
+    if joined.size is None:
+        shares = ", ".join(f"cluster {row} {float(share):.3f}" for row, share in enumerate(joined.weights))
+        say(f"Start: {shares}")
     for name, value in joined.report.items():
         say(f"{name}: {', '.join(f'{float(share):.3f}' for share in value)}")
     if joined.epochs:
@@ -187,6 +202,7 @@ def printed_join(joined: JoinedClient, labels: dict[str, int], folder: Path) -> 
         report={name: value.tolist() for name, value in joined.report.items()},
         epochs=joined.epochs,
         adaptation=steps,
+        size=joined.size,
         labels=labels,
         files=[str(folder / name) for name in FILES],
     )

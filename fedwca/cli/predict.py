@@ -77,7 +77,10 @@ def of_run(run: Path, client: int | None, method: str | None, round: int | None,
 
     if client is None:
         raise UsageError(f"{run}: a run folder holds many models; say whose with --client")
-    return serve_model(*model_of(open_run(run, method, round=round), client=client), device)
+    reopened = open_run(run, method, round=round)
+    if reopened.choice:
+        say(reopened.choice, err=True)
+    return serve_model(*model_of(reopened, client=client), device)
 
 
 def write(out: Path | None, answers: Iterable[list[Answer]], top: int) -> tuple[int, int]:

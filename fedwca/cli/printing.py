@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from shlex import quote
 from typing import Any
@@ -14,9 +14,11 @@ from rich.table import Table as TerminalTable
 from fedwca.cli.options import Format
 from fedwca.cli.terminal import make_console, say
 from fedwca.cli.wide_tables import draw_grid
-from fedwca.errors import FedwcaError
+from fedwca.errors import Diverged, FedwcaError
+from fedwca.results.diverged_runs import divergence_notes
 from fedwca.results.last_phase_notes import last_phase_notes
 from fedwca.results.phase_seconds import PHASES
+from fedwca.results.run_schemas import read_configuration
 from fedwca.results.tables import Table, comma_separated
 from fedwca.results.write_run import to_plain
 from fedwca.runs.finished_run import FinishedRun
@@ -46,9 +48,13 @@ def print_finished(done: FinishedRun, as_json: bool) -> None:
 
     Raises:
         FedwcaError: the output cannot be written; says where the results are.
+        Diverged: no method that trains has a run that came to its end.
     """
     with saying_what_is_kept(f"the run is whole, its results are in {done.path}"):
         _print_results(done, as_json)
+    trained = {name for name, method in read_configuration(done.path)["methods"].items() if method["rounds"]}
+    rows = [row for row in done.table if row.name in trained]
+    refuse_all_diverged([row.runs for row in rows], [row.diverged for row in rows])
 
 
 def _print_results(done: FinishedRun, as_json: bool) -> None:
@@ -60,12 +66,28 @@ def _print_results(done: FinishedRun, as_json: bool) -> None:
     labels = {name: entry["label"] for name, entry in summary["methods"].items()}
     for sentence in last_phase_notes(done.records(), labels):
         console.print(f"{sentence}.", soft_wrap=True)
+    for sentence in divergence_notes({row.label: row.diverged for row in done.table}):
+        console.print(f"{sentence}; no number of the table is of it.", soft_wrap=True)
     timing = summary["timing"]
     console.print(
         f"Ran {timing['run_seconds']:.0f} s after {timing['setup_seconds']:.0f} s of set-up. Results, configuration "
         f"and pictures: {done.path}\nA page of it: fedwca report {quote(str(done.path))}",
         soft_wrap=True,
     )
+
+
+def refuse_all_diverged(runs: Iterable[Mapping[Any, Any]], diverged: Iterable[Mapping[Any, Any]]) -> None:
+    """End with exit code 1 where nothing else is there.
+
+    Args:
+        runs: of each method, those that came to their end.
+        diverged: of each method, those that did not.
+
+    Raises:
+        Diverged: there are only such.
+    """
+    if any(diverged) and not any(runs):
+        raise Diverged("every run of every method diverged; a lower --lr may help")
 
 
 def print_profile(profile: Mapping[str, Any]) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from enum import StrEnum
+from fnmatch import fnmatchcase
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +14,7 @@ import typer
 from rich import box
 from rich.table import Column, Table
 
-from fedwca.cli.terminal import make_console, say
+from fedwca.cli.terminal import WAITING, make_console, say
 from fedwca.core.printable import printable
 
 if TYPE_CHECKING:
@@ -25,12 +28,39 @@ Name = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON alone.")]
 
 
+class State(StrEnum):
+    """How a run stands."""
+
+    DONE = "done"
+    STOPPED = "stopped"
+    RUNNING = "running"
+    DAMAGED = "damaged"
+
+
+class Order(StrEnum):
+    """By what runs are listed."""
+
+    TIME = "time"
+    NAME = "name"
+    ACCURACY = "accuracy"
+
+
+ORDERS: dict[Order, Callable[[dict[str, Any]], Any]] = {
+    Order.TIME: lambda line: line["time"],
+    Order.NAME: lambda line: line["run"],
+    Order.ACCURACY: lambda line: -1.0 if line["accuracy"] is None else line["accuracy"],
+}
+
+
 @app.callback()
 def list_runs(
     context: typer.Context,
     root: Annotated[
         Path | None, typer.Option("--root", help="Folder that holds runs; default runs.", show_default=False)
     ] = None,
+    match: Annotated[str, typer.Option("--match", help="Only runs of such a name: digits*.", show_default=False)] = "*",
+    state: Annotated[State | None, typer.Option("--state", help="Only those.", show_default=False)] = None,
+    sort: Annotated[Order, typer.Option("--sort", help="In which order; the best or newest last.")] = Order.TIME,
     as_json: Json = False,
 ) -> None:
     """List the runs in a folder: method, data, accuracy, time, and whether it is done, stopped or running."""
@@ -45,17 +75,20 @@ def list_runs(
     root = root or ROOT
     lines, damaged = [], []
     for folder in run_folders(root):
+        if not fnmatchcase(folder.name, match):
+            continue
         try:
             lines.append(_line(read_run(folder)))
         except FedwcaError as error:  # one damaged run does not hide the others
             damaged.append({"run": folder.name, "path": str(folder), "state": "damaged", "problem": str(error)})
             say(f"Warning: {error}", err=True)
-    lines = [*damaged, *sorted(lines, key=lambda line: line["time"])]
+    lines = [*damaged, *sorted(lines, key=ORDERS[sort])]
+    lines = [line for line in lines if state in (None, line["state"])]
     if as_json:
         say(json.dumps([_as_json(line) for line in lines], indent=2))
         return
     if not lines:
-        say(f"No runs in {root}/")
+        say(f"No runs in {root}/" if match == "*" and state is None else f"No such runs in {root}/")
         return
     console = make_console()
     narrow = console.width < 110
@@ -129,7 +162,8 @@ def show_run(context: typer.Context, run: Name, as_json: Json = False) -> None:
     for name, method in found.about["methods"].items():
         # A run may have been kept without its rounds.
         rounds = f"{done.get(name, 0)} of {method['rounds'] * count}" if records or not found.complete else "not kept"
-        table.add_row(printable(method["label"]), mean_cell(methods.get(name, {}).get("mean")), rounds)
+        label = methods.get(name, method)["label"]
+        table.add_row(printable(label), mean_cell(methods.get(name, {}).get("mean")), rounds)
     console.print(table)
     if found.state == "stopped":
         console.print(f"Continue it with: fedwca resume {quote(str(found.path))}", soft_wrap=True)
@@ -179,20 +213,26 @@ def export_run(
 @app.command("rm")
 def remove_command(
     context: typer.Context,
-    run: Name,
+    names: Annotated[
+        list[str], typer.Argument(metavar="RUN...", help="Run folders, or their names.", show_default=False)
+    ],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Remove a run and all it holds."""
+    """Remove runs and all they hold."""
     from fedwca.errors import UsageError
     from fedwca.results.find_runs import find_run
     from fedwca.results.read_run import read_run, remove_run
 
-    path = find_run(run, context.obj)
-    if read_run(path).state == "running":
-        raise UsageError(f"{path}: a process is at work on this run; stop it first")
-    if not yes and not typer.confirm(printable(f"Remove {path} and everything in it?")):
+    paths = list(dict.fromkeys(find_run(name, context.obj) for name in names))
+    for path in paths:
+        if read_run(path).state == "running":
+            raise UsageError(f"{path}: a process is at work on this run; stop it first")
+    all_of_it = "everything in it" if len(paths) == 1 else "everything in them"
+    WAITING.end()
+    if not yes and not typer.confirm(printable(f"Remove {', '.join(map(str, paths))} and {all_of_it}?")):
         say("Kept.")
         raise typer.Exit(1)
-    say(f"removing {path}")
-    remove_run(path)
-    say(f"removed {path}")
+    for path in paths:
+        say(f"removing {path}")
+        remove_run(path)
+        say(f"removed {path}")

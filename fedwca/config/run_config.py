@@ -197,15 +197,26 @@ class RunConfig(UserValues):
         return tuple(dict.fromkeys(parse_method(text).text for text in value))
 
 
+REPEATED = {"baseline": "baselines", "objective": "objectives"}
+"""Options that the command line repeats, and the field that holds them all."""
+
+
 def layer_from_words(words: Mapping[str, Any]) -> Layer:
     """What a user says of a run as a layer: fields of `RunConfig`, and the words for fields of clients' training.
 
-    >>> layer_from_words({"rounds": 3, "lr": 0.01})
-    {'rounds': 3, 'training': {'lr': 0.01}}
+    >>> layer_from_words({"rounds": 3, "lr": 0.01, "baseline": "local"})
+    {'rounds': 3, 'baselines': ['local'], 'training': {'lr': 0.01}}
 
     Raises:
-        UsageError: a word is neither.
+        UsageError: a word is neither, or something is said twice.
     """
+    for option, field in REPEATED.items():
+        if option in words:
+            if field in words:
+                raise UsageError(f"{option} and {field} are the same; leave one out")
+            given = words[option]
+            rest = {word: value for word, value in words.items() if word != option}
+            words = {**rest, field: list(given) if isinstance(given, list | tuple) else [given]}
     known = [*RunConfig.model_fields, *TRAINING_WORDS]
     if strange := [word for word in words if word not in known]:
         raise UsageError(describe_unknown("setting", strange[0], known))

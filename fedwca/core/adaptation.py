@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self
 
-from pydantic import PositiveFloat, PositiveInt, model_validator
+from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor, nn
 
 from fedwca.registry import Component
@@ -37,15 +37,18 @@ class Adaptation(Component):
     patience: PositiveInt | None = None
     """Steps in a row without a new least entropy of the outputs after which it ends; the model of least entropy is
     taken (FedTTA++). Unset: all steps, and the model after the last."""
-    unadapted: bool = False
-    """With patience: whether the model as it was sent may be taken too."""
+    candidates: Literal["adapted", "all", "unadapted"] = "adapted"
+    """With patience: which models may be taken, those after a step (adapted), the one as it was sent too (all), or that
+    one alone (unadapted), so that steps are made and none is used."""
     clip: PositiveFloat | None = None
     """Largest length of a step's gradient; unset: any."""
+    weight_decay: NonNegativeFloat = 0.0
+    """L2 decay of the parameters that a step moves, not cut by ``clip``."""
 
     @model_validator(mode="after")
     def _can_choose(self) -> Self:
-        if self.unadapted and self.patience is None:
-            raise ValueError("unadapted is about which step's model is taken, which patience decides; set patience too")
+        if self.candidates != "adapted" and self.patience is None:
+            raise ValueError("candidates says which model is taken, which patience decides; set patience too")
         return self
 
     @abstractmethod

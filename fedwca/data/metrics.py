@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from fedwca.core.mean import mean
 from fedwca.errors import UsageError
 
 
@@ -138,16 +139,6 @@ class Metrics:
             "purity": sum(int(np.bincount(cluster).max()) for cluster in clusters) / len(true),
             "sizes": [len(cluster) for cluster in clusters],
         }
-
-
-def mean(values: Iterable[float]) -> float:
-    """Mean of the values that are not NaN; NaN where none is left.
-
-    >>> mean([1.0, float("nan"), 3.0])
-    2.0
-    """
-    known = [value for value in values if not math.isnan(value)]
-    return sum(known) / len(known) if known else math.nan
 
 
 def _percent(given: Tensor, true: Tensor, weights: Tensor | None, client: int) -> float:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from fedwca.config.baselines import baseline
 from fedwca.config.run_config import Layer, merge, validate
-from fedwca.data.metrics import mean
+from fedwca.core.mean import mean
 from fedwca.deploy.deployable_checks import require_compressible, require_consent, require_defences, require_deployable
 from fedwca.deploy.flower.config import CONFIG_NAME, DeploymentConfig
 from fedwca.deploy.flower.deployment_folder import write_deployment

@@ -30,7 +30,7 @@ def step_parameters(
     Args:
         losses: of one client ``[]``, or of G ``[G]``.
         parameters: by name, of one client or of each ``[G, …]``.
-        adaptation: says how long the gradient of a step may be.
+        adaptation: says how long the gradient of a step may be, and how much parameters decay in it.
         lr: step size.
     """
     names, leaves = list(parameters), list(parameters.values())
@@ -44,4 +44,6 @@ def step_parameters(
         factors = (adaptation.clip / (lengths + 1e-6)).clamp_max(1)
         factors = factors if losses.ndim else factors[0]
         gradients = [g * factors.reshape(factors.shape + (1,) * (g.ndim - factors.ndim)) for g in gradients]
+    if decay := adaptation.weight_decay:
+        gradients = [g + decay * leaf for leaf, g in zip(leaves, gradients, strict=True)]
     return {name: leaf - lr * g for name, leaf, g in zip(names, leaves, gradients, strict=True)}

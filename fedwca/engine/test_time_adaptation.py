@@ -92,7 +92,9 @@ def adapt_models(work: ModelsToAdapt, models: Tensor, adaptation: Adaptation, lr
     taken = torch.zeros(len(models), dtype=torch.int64, device=models.device)
     since = torch.zeros_like(taken)
     # What is no number counts as infinite, and the first candidate is taken whatever it is.
-    least = history[0].nan_to_num(torch.inf, torch.inf) if adaptation.unadapted else None
+    least = None if adaptation.candidates == "adapted" else history[0].nan_to_num(torch.inf, torch.inf)
+    if adaptation.candidates == "unadapted":
+        least = torch.full_like(history[0], -torch.inf)  # which no step goes below
     for step in range(1, adaptation.steps + 1):
         if not bool(going.any()):
             break
@@ -139,8 +141,10 @@ def make_step(
 
 def _move(work: ModelsToAdapt, adaptation: Adaptation, models: Tensor, logits: Tensor, lr: float) -> Tensor:
     """Copies of models ``[G, P]`` after one step."""
-    moved = models.clone()
-    moved[:, work.base] -= lr * _gradient(work, adaptation, models, logits)
+    moved, gradient = models.clone(), _gradient(work, adaptation, models, logits)
+    if adaptation.weight_decay:
+        gradient = gradient + adaptation.weight_decay * models[:, work.base]
+    moved[:, work.base] -= lr * gradient
     return moved
 
 

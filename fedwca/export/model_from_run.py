@@ -153,7 +153,10 @@ def _is_delivered(reopened: OpenedRun, network: Network, members: Sequence[int])
 def newcomer_note(reopened: OpenedRun, joined: JoinedClient, images: int) -> ModelDescription:
     """What is said of the model of a client that joined."""
     choice, more = joined.choice, _draws_note(reopened)
-    how = f"Joined cluster {choice.cluster} (by {choice.by}) after training, with {images} images and no labels"
+    where = f"cluster {choice.cluster} (by {choice.by})" if joined.size is None else "with a model of its own"
+    how = f"Joined {where} after training, with {images} images and no labels"
+    if joined.size is not None:
+        how += f"; its model, of size {joined.size}, learned what clients say of public images"
     return describe_model(
         reopened,
         joined.network,

@@ -163,7 +163,9 @@ class FreshModels:
         """Each new client's model as a mixture of the rows ``[K', S]``."""
         return one_hot(self.sizes, len(self.rows)).double()
 
-    def learn(self, method: Method, state: State, training: Training, factor: float) -> Tensor:
+    def learn(
+        self, method: Method, state: State, training: Training, factor: float, sizes: Sequence[int] | None = None
+    ) -> Tensor:
         """Models ``[S, P]`` that have learned what the server makes of all clients' predictions; as they are before
         there are any.
 
@@ -172,6 +174,7 @@ class FreshModels:
             state: the server's, after a round.
             training: of that round.
             factor: its learning rates over those that were set.
+            sizes: whose learn, from 0; rows of others mean nothing then. None: all.
         """
         objective = method.public_objective
         assert objective is not None
@@ -183,7 +186,7 @@ class FreshModels:
             draws = lambda purpose: self.keys(0, self.clients + size, purpose)  # noqa: E731
             return _public_task(method, objective, training, factor, draws, taught, objective.new_passes)
 
-        sizes = range(len(self.rows))
+        own = range(len(self.rows)) if sizes is None else sizes
         train = lambda work: work.train(Blend(work.own))  # noqa: E731
-        self.public.run(SingleStep(offer_own(len(self.rows)), self.rows, task, sizes, train))
+        self.public.run(SingleStep(offer_own(len(self.rows)), self.rows, task, own, train))
         return self.public.bank

@@ -49,7 +49,7 @@ def validate_uploads(bank: Tensor, uploads: Mapping[int, Upload], expected: Expe
         expected: of each client.
 
     Raises:
-        Diverged: a client's model has values that are not finite.
+        Diverged: a client's model, or what it sends beside it, has values that are not finite.
         FedwcaError: see `upload_problem`; says which client.
     """
     here = torch.tensor(list(uploads), device=bank.device)
@@ -60,12 +60,18 @@ def validate_uploads(bank: Tensor, uploads: Mapping[int, Upload], expected: Expe
         raise Diverged(f"client {client}'s model {model_problem(bank[client])}; a lower --lr may help")
     for client, upload in uploads.items():
         if problem := upload_problem(upload, expected):
-            raise FedwcaError(f"client {client}'s upload is refused: {problem}")
+            refused = f"client {client}'s upload is refused: {problem}"
+            raise FedwcaError(refused) if finite_upload(upload) else Diverged(f"{refused}; a lower --lr may help")
 
 
 def finite_models(rows: Tensor) -> Tensor:
     """Which models ``[N, P]`` have finite values alone ``[N]`` bool."""
     return torch.isfinite(rows).all(1)
+
+
+def finite_upload(upload: Upload) -> bool:
+    """Whether what a client sends beside its model has finite values alone."""
+    return all(bool(torch.isfinite(value).all()) for value in (*upload.report.values(), *upload.extras.values()))
 
 
 def model_problem(row: Tensor) -> str:

@@ -32,7 +32,8 @@ class ClusterAssignment:
 
     cluster: int
     by: str
-    """update, alignment, loss (where clients choose by it), or alone (there is one cluster)."""
+    """update, alignment, loss (where clients choose by it), alone (there is one cluster), or own (where clients keep
+    their models, each is a cluster, and so is the newcomer)."""
     scores: Tensor
     """Of each cluster ``[C]`` float64: distances, cosines or losses."""
     member: int
@@ -55,6 +56,12 @@ class ClusterAssignment:
         """How much worse the runner-up is, in the unit of the scores."""
         second = self.runner_up
         return None if second is None else abs(float(self.scores[second] - self.scores[self.cluster]))
+
+
+def stand_alone(standing: TrainedFederation) -> ClusterAssignment:
+    """A cluster of its own for the newcomer, where models stay with the clients."""
+    number = newcomer_number(standing)
+    return ClusterAssignment(number, "own", torch.zeros(0, dtype=torch.float64), number)
 
 
 def choose_cluster(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor
 
 from fedwca.core.adaptation import Adaptation
@@ -24,6 +25,7 @@ from fedwca.newcomers.choose_cluster import (
     newcomer_number,
     newcomer_task,
     source_network,
+    stand_alone,
     trust_newcomer,
 )
 from fedwca.newcomers.load_federation import TrainedFederation
@@ -35,7 +37,7 @@ class JoinedClient:
 
     choice: ClusterAssignment
     weights: Tensor
-    """``[R]``: its start as a mixture of the server's rows."""
+    """``[R]``: its start as a mixture of the server's rows; all 0 where it began with a model that nobody trained."""
     network: Network
     """Its model."""
     epochs: int
@@ -46,6 +48,8 @@ class JoinedClient:
     """Whose steps its model took on its images; None: none."""
     steps: AdaptedModel | None = None
     """What these steps did."""
+    size: int | None = None
+    """Which size its model has, from 0, where it began with one that nobody trained."""
 
 
 def join(
@@ -55,13 +59,15 @@ def join(
     epochs: int = 0,
     done: Callable[[int], None] = lambda client: None,
     adaptation: Adaptation | None = None,
+    size: int | None = None,
 ) -> JoinedClient:
     """Give a client without labels a cluster and a model.
 
     It does what the others did, later: by update, it adapts the source model as everybody did in round 0, and goes to
     the cluster of the client whose signature is nearest; by alignment, it goes to the soft cluster model its features
     align with best (argmax of alpha, eq. 1), without training. Then it makes its start as in a client's round 1, from
-    the models the server holds now, and if wanted trains on, or takes steps on a loss of its outputs.
+    the models the server holds now, and if wanted trains on, or takes steps on a loss of its outputs. Where models stay
+    with the clients that train, it learns what these say of public images, from a model that nobody trained.
 
     Args:
         standing: the federation; left as it is.
@@ -70,10 +76,11 @@ def join(
         epochs: E of its own adaptation; 0 for none.
         done: told each client whose round 0 has been repeated, by update.
         adaptation: its steps end what the client does; None: the method's own, if it has one and there are no epochs.
+        size: of its model, from 0, the smallest, where models of a run have several; None: drawn.
 
     Raises:
         UsageError: too few images, the method leaves nothing to join, a network that the adaptation reads is not there,
-            or clients have labels and nothing says what one without them does.
+            clients have labels and nothing says what one without them does, or there is no such size.
     """
     method, server = standing.method, standing.server
     adaptation = adaptation or (None if epochs else method.adaptation)
@@ -82,7 +89,11 @@ def join(
         raise UsageError(f"a client that joins needs at least 2 images, not {len(images)}")
     if not server.state:
         raise UsageError(f"method {method.name!r} has no rounds: all it has for anybody is the source model")
-    if method.aggregator.grouping.keeps_models_apart:
+    sizes = 0 if standing.fresh is None else len(standing.fresh.rows)
+    if size is not None and not 0 <= size < sizes:
+        known = f"has models of sizes 0 to {sizes - 1}" if sizes > 1 else "has models of one size"
+        raise UsageError(f"no size {size}: method {method.name!r} {known}")
+    if method.aggregator.grouping.keeps_models_apart and standing.fresh is None:
         raise UsageError(
             f"method {method.name!r} keeps every client's model apart, so there is none for a newcomer; a method with "
             "clusters, or fedavg, has one"
@@ -99,6 +110,35 @@ def join(
         )
     newcomer, alone = source_network(standing), _alone(images, predicts=adaptation is not None)
     engine = SequentialEngine(newcomer, [alone], standing.device, 1, standing.batch_norm, standing.precision)
+    now, report = standing.training.at(standing.round), dict[str, Tensor]()
+    factor = now.lr / standing.training.lr
+    if standing.fresh is not None:
+        size = int(standing.fresh.sizes[0]) if size is None else size
+        engine.bank[0] = standing.fresh.learn(method, server.state, now, factor, [size])[size]
+        choice, weights = stand_alone(standing), torch.zeros(len(server.rows), dtype=torch.float64)
+    else:
+        choice, weights, report = receive_model(standing, engine, by, epochs, done)
+    steps = None
+    if adaptation is not None:
+        (steps,) = engine.adapt(adaptation, adaptation_lr(adaptation, now, factor))
+        engine.bank[0] = steps.model
+    engine.layout.write(newcomer, engine.bank[0])
+    return JoinedClient(choice, weights, remove_extras(newcomer).eval(), epochs, report, adaptation, steps, size)
+
+
+def receive_model(
+    standing: TrainedFederation, engine: SequentialEngine, by: By, epochs: int, done: Callable[[int], None]
+) -> tuple[ClusterAssignment, Tensor, dict[str, Tensor]]:
+    """A newcomer's cluster, its start as a mixture of the server's rows ``[R]``, and what it would upload.
+
+    Args:
+        standing: the federation.
+        engine: holds the newcomer alone; its model is left there.
+        by: see `join`.
+        epochs: E of its own adaptation.
+        done: see `join`.
+    """
+    method, server = standing.method, standing.server
     rows = server.rows.to(engine.device)
     offer = method.aggregator.offer(server.state, 1, rows[:, : engine.layout.trained])
     choice = choose_cluster(standing, engine, offer, rows, by, done)
@@ -115,15 +155,7 @@ def join(
     training = standing.training.model_copy(update={"epochs": max(1, epochs), "cuts": 1})
     task = newcomer_task(standing, training, 1, [newcomer_number(standing)], trust_newcomer(standing, engine))
     ((weights, blend),) = engine.run(SingleStep(sent, rows, task, [0], settle))
-    steps = None
-    if adaptation is not None:
-        now = standing.training.at(standing.round)
-        lr = adaptation_lr(adaptation, now, now.lr / standing.training.lr)
-        (steps,) = engine.adapt(adaptation, lr)
-        engine.bank[0] = steps.model
-    engine.layout.write(newcomer, engine.bank[0])
-    report = {name: value[0] for name, value in blend.report.items()}
-    return JoinedClient(choice, weights, remove_extras(newcomer).eval(), epochs, report, adaptation, steps)
+    return choice, weights, {name: value[0] for name, value in blend.report.items()}
 
 
 def check_newcomer_adapts(standing: TrainedFederation, adaptation: Adaptation | None) -> None:
@@ -147,6 +179,8 @@ def check_newcomer_adapts(standing: TrainedFederation, adaptation: Adaptation | 
             else f"adaptation {adaptation.name!r} generates a model, which method {method.name!r} has not trained; "
             "take entropy"
         )
+    if standing.fresh is not None:  # rows are those of the widest networks
+        adaptation = adaptation.at_size(len(standing.fresh.rows) - 1, len(standing.fresh.rows))
     needed = adaptation.networks(network.classifier.out_features, network.features)
     trained = {name: parameter.shape for name, parameter in network.extras.named_parameters()}
     asked = {f"{name}.{n}": x.shape for name, made in needed.items() for n, x in made.named_parameters()}

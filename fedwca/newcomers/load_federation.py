@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -15,8 +16,10 @@ from fedwca.engine.client_task import Training
 from fedwca.engine.precision import Precision
 from fedwca.engine.randomness import Keys
 from fedwca.federated.method import Method
+from fedwca.federated.public_images import FreshModels
 from fedwca.federated.server import Server
 from fedwca.runs.choose_device import resolve_device
+from fedwca.runs.measure_newcomers import prepare_fresh_models
 
 if TYPE_CHECKING:
     from fedwca.runs.open_run import OpenedRun
@@ -44,25 +47,39 @@ class TrainedFederation:
     """Their models after round 0 ``[K, P]``, as clusters were made of them; None: repeated when asked for."""
     round: int = 0
     """The last that was played; an adaptation's steps are those of its learning rates."""
+    fresh: FreshModels | None = None
+    """What a newcomer begins with where models stay with the clients that train; None: one of the server's."""
 
 
 def load_federation(reopened: OpenedRun) -> TrainedFederation:
-    """The federation of a run that was opened again; where its clients have labels, newcomers do as guests did."""
+    """The federation of a run that was opened again; where its clients have labels, newcomers do as guests did.
+
+    Raises:
+        DatasetMissing: its images are not there.
+        DataError: they are others than those the run began with.
+    """
     config, unit, method = reopened.config, reopened.unit, reopened.method
     training: Training = method.finish_training or method.training or config.training
     if method.finish:
         method = replace(method, objectives=method.finish)
+    keys, clients = Keys(config.seed + unit.source_model, unit.trial), reopened.federation.clients
+    public, fresh = reopened.federation.public, None
+    if method.public_objective is not None and public is not None:
+        # An engine moves its network to where it computes.
+        network, seed = copy.deepcopy(reopened.network), config.seed + unit.source_model
+        fresh = prepare_fresh_models(config, method, network, public, seed, keys, len(clients), 1)
     return TrainedFederation(
         method,
         reopened.network,
-        reopened.federation.clients,
+        clients,
         reopened.server,
         reopened.labels,
         training,
-        Keys(config.seed + unit.source_model, unit.trial),
+        keys,
         BatchNormPolicy(config.batch_norm),
         resolve_device(config.device),
         config.workers,
         config.precision,
         round=max(0, reopened.round),
+        fresh=fresh,
     )

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, NonNegativeInt, field_validator
 
 from fedwca.errors import UsageError
 from fedwca.partitions import Partition
@@ -45,6 +45,9 @@ class LabelledPartition(Partition):
     public: float = 0.0
     """Share of the images that everybody has, without labels; they are drawn first and are no client's own."""
 
+    seed: NonNegativeInt | None = None
+    """Of one deal for all source models and trials; unset: each has its own, by the run's seed."""
+
     setting = "upfl"
     usual = "fedavg"
     whole = True
@@ -79,7 +82,7 @@ class LabelledPartition(Partition):
             clients=clients,
             new_clients=new_clients,
             samples=samples,
-            seed=seed,
+            seed=seed if self.seed is None else self.seed,
             validation=validation,
             public=self.public,
             kept=self.kept,

@@ -203,5 +203,7 @@ def fitting_definitions(found: Definition, config: RunConfig) -> Definition:
 def layered_settings(found: Definition, dataset: str, small: bool, given: Layer) -> Layer:
     """The layer for one data set: the definition over ``--quick``, the command line over both."""
     quick = quick_settings(dataset, found.rules.setting) if small else {}
+    if "methods" in quick:  # a table may have some rows alone
+        quick["methods"] = {name: own for name, own in quick["methods"].items() if name in found.rows.values()}
     base = merge(quick, {**found.layer(), "dataset": dataset})
     return lay_over(lay_over(base, found.smaller) if small else base, given)

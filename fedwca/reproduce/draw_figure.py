@@ -38,7 +38,10 @@ def draw_figure(job: Job, domain: str, found: CollectedRuns) -> Any:
         if last < 1:
             raise FedwcaError(f"{job.table}: clients weigh clusters from round 1 on, so it needs --rounds 2 or more")
         rounds = sorted({min(2, last), min(50, last)})
-        chosen = {row: [records[number] for number in rounds] for row, records in first.items()}
+        ended = {row: records for row, records in first.items() if last in records}
+        chosen = {row: [records[number] for number in rounds] for row, records in ended.items()}
+        if not chosen:
+            raise FedwcaError(f"{job.table}: the first run of every row diverged, so there are no weights to show")
         return draw_weights(chosen, domains, f"Weights of cluster models, first run: {title}")
     dataset, name = load(found.config)
     images = [c.train.permute(0, 2, 3, 1).numpy() for c in split_trial(found.config, dataset, name, 0, 0).clients]

@@ -8,15 +8,18 @@ from typing import Any
 
 from fedwca.data.labelled_clients import NEW, TRAINING
 from fedwca.reproduce.side_by_side import NOTHING, Values, compare_cells
-from fedwca.results.statistics import sample_of
+from fedwca.results.diverged_runs import NOTE
+from fedwca.results.statistics import paired_difference, sample_of
 from fedwca.results.table_rows import Row
-from fedwca.results.tables import Table, sample_cell
+from fedwca.results.tables import Table, difference_cell, sample_cell
 
 
 def groups_beside(
     title: str, table: Sequence[Row], rows: Mapping[str, str], values: Values, where: str
 ) -> tuple[Table, list[dict[str, Any]]]:
-    """A line for each group and row: ours, published, the difference; all of the round that validation images choose.
+    """A line for each group and row: ours, published, their difference, and ours to the first row's, paired by run.
+
+    All of the round that validation images choose.
 
     Args:
         title: of the table.
@@ -28,27 +31,45 @@ def groups_beside(
     own = {row.name: row for row in table}
     groups = list(dict.fromkeys(group for row in table for group in row.domains))
     shown = [TRAINING, *groups, *([NEW] if len(groups) > 1 else [])]
+    first, compared = next(iter(rows)), len(rows) > 1
     lines, entries = [], []
     for group in shown:
+        reference = _runs(own[rows[first]], group)
         for row, method in rows.items():
-            ours = sample_of(_runs(own[method], group))
+            runs = _runs(own[method], group)
+            ours = sample_of(list(runs.values()))
             printed = values.get((row, group))
             beside = compare_cells(ours, printed) if values else []
-            lines.append([f"{group}: {row}", sample_cell(ours, 2), *beside, str(ours.n)])
+            ahead = None if row == first else paired_difference(runs, reference)
+            paired = [difference_cell(ahead) if row != first else ""] if compared else []
+            lines.append([f"{group}: {row}{own[method].mark}", sample_cell(ours, 2), *paired, *beside, str(ours.n)])
             mean, std = printed or (None, None)
-            entries.append({"group": group, "row": row, **asdict(ours), "published": mean, "published_std": std})
+            entries.append(
+                {
+                    "group": group,
+                    "row": row,
+                    **asdict(ours),
+                    "diverged": len(own[method].diverged),
+                    "ahead": asdict(ahead) if ahead else None,
+                    "published": mean,
+                    "published_std": std,
+                }
+            )
     notes = [
         "Mean ± std (ddof 1) of the runs, percent, in the round that was best on training clients' validation images.",
+        *([f"− {first}: paired by run, points, with Student's t interval at 95 %."] if compared else []),
         *(["Difference: ours − published, points."] if values else []),
+        *([NOTE] if any(row.diverged for row in table) else []),
         *([f"{NEW}: over all groups of them."] if len(groups) > 1 else []),
         f"Published: {where}." if values else NOTHING,
     ]
-    columns = ("clients: row", "ours", *(("published", "difference") if values else ()), "n")
+    beside_ours = ("published", "difference") if values else ()
+    columns = ("clients: row", "ours", *([f"− {first}"] * compared), *beside_ours, "n")
     return Table(title, columns, lines, notes), entries
 
 
-def _runs(row: Row, group: str) -> list[float]:
-    """Trial means of a row at clients that train, at all new ones, or at a group of these."""
+def _runs(row: Row, group: str) -> Mapping[tuple[int, int], float]:
+    """Trial means of a row at clients that train, at all new ones, or at a group of these, by run."""
     if group == TRAINING:
-        return list(row.validation.values())
-    return list(row.domains[group] if group in row.domains else row.runs.values())
+        return row.validation
+    return dict(zip(row.runs, row.domains[group], strict=True)) if group in row.domains else row.runs

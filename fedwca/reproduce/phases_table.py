@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from fedwca.results.diverged_runs import NOTE, Divergence, mark_divergence
 from fedwca.results.statistics import paired_difference, sample_of
 from fedwca.results.table_rows import Row
 from fedwca.results.tables import Table, difference_cell, sample_cell
@@ -35,7 +36,8 @@ def phases_apart(
             gain = paired_difference(after, before)
             samples = [sample_of(list(values.values())) for values in (before, after)]
             compared = ["", ""] if row == first else [difference_cell(one) for one in ahead]
-            head = f"{target or 'all'}: {row}"
+            lost = _diverged(tables, rows[row], target)
+            head = f"{target or 'all'}: {row}{mark_divergence(lost, len(lost) + len(after))}"
             lines.append([head, *map(sample_cell, samples), difference_cell(gain), *compared, str(samples[1].n)])
             entries.append(
                 {
@@ -45,6 +47,7 @@ def phases_apart(
                     "after": asdict(samples[1]),
                     "gain": asdict(gain) if gain else None,
                     "ahead_before": asdict(ahead[0]) if ahead[0] and row != first else None,
+                    "diverged": len(lost),
                     "ahead_after": asdict(ahead[1]) if ahead[1] and row != first else None,
                 }
             )
@@ -52,6 +55,7 @@ def phases_apart(
     notes = [
         "Before and after the last phase: mean ± std (ddof 1) of the runs, percent of the target's test images.",
         "Differences are paired by run, in points, with Student's t interval at 95 %.",
+        *([NOTE] if any(row.diverged for table in tables.values() for row in table) else []),
         *(
             ["all: over all runs of all targets named here; runs of one initial network are not independent."]
             * (len(tables) > 1)
@@ -66,6 +70,12 @@ def _runs(tables: Mapping[str, Sequence[Row]], method: str) -> tuple[Runs, Runs]
     before = {(target, *run): value for target, row in own.items() for run, value in row.before.items()}
     after = {(target, *run): value for target, row in own.items() for run, value in row.runs.items()}
     return before, after
+
+
+def _diverged(tables: Mapping[str, Sequence[Row]], method: str, target: str | None) -> list[Divergence]:
+    """Runs of a method that diverged, for one target; None: for all."""
+    own = [row for one, table in tables.items() if target in (None, one) for row in table if row.name == method]
+    return [found for row in own for found in row.diverged.values()]
 
 
 def _part(runs: tuple[Runs, Runs], target: str | None) -> tuple[Runs, Runs]:

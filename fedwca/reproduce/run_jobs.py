@@ -95,7 +95,7 @@ def cluster_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[Table, 
             for row, layer in job.found.signatures.items()
         }
         by_domain = {domain: [{"labels": r["labels"], **r["clustering"]} for r in firsts]}
-        for row, clustering in (shown or by_domain).items():
+        for row, clustering in (shown or by_domain).items() if firsts else ():  # or every run diverged in round 0
             runs[row], domains[row] = clustering, found.runs[method].domains
     letters, where = (job.printed.clusters, job.printed.where) if job.printed else ({}, "")
     blocks = len(datasets.get(job.dataset).domains) - 1 if letters else 0

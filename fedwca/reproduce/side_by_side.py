@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedwca.results.comparison import Comparison
+from fedwca.results.diverged_runs import NOTE
 from fedwca.results.statistics import Sample, sample_of
 from fedwca.results.tables import MISSING, Table, mean_cell, sample_cell
 
@@ -38,8 +39,10 @@ def accuracies_beside(title: str, found: Comparison, rows: Mapping[str, str], va
             told = " (ORACLE)" if found.labels[method].endswith("(ORACLE)") else ""
             where_from = "Avg." if source == AVERAGE else source
             beside = compare_cells(ours, printed) if values else []
-            lines.append([f"{where_from}: {row}{told}", sample_cell(ours, 2), *beside, str(ours.n)])
+            mark = found.mark(method, None if source == AVERAGE else source)
+            lines.append([f"{where_from}: {row}{told}{mark}", sample_cell(ours, 2), *beside, str(ours.n)])
     notes = ["Mean ± std (ddof 1) of the trial means, percent."]
+    notes += [NOTE] if any(found.diverged.values()) else []
     notes += ["Difference: ours − published, points."] if values else []
     if several:
         notes.append(f"Avg.: mean and std over all runs of all {named}s named here, as in the paper's Avg. row.")

@@ -28,6 +28,20 @@ class Unit(NamedTuple):
     method: str
 
 
+class SelectedRound(BaseModel):
+    """The round that tables show if no later one is better, see `fedwca.results.table_rows.shown_records`."""
+
+    model_config = ConfigDict(strict=True, extra="allow", frozen=True)
+
+    round: int = Field(ge=0)
+    validation: float
+    """Mean over the clients that train, in percent of their validation images."""
+
+    def better(self, round: int, validation: float) -> SelectedRound:
+        """Itself, or a later one that is at least as good."""
+        return SelectedRound(round=round, validation=validation) if validation >= self.validation else self
+
+
 class Facts(BaseModel):
     """What a checkpoint's metadata say besides its tensors."""
 
@@ -40,6 +54,7 @@ class Facts(BaseModel):
     source_digest: str = ""
     told: list[str] = []
     devices: dict[str, str] = {}
+    selected: SelectedRound | None = None
 
 
 class Truncated(CheckpointError):
@@ -55,6 +70,11 @@ class SavedCheckpoint:
     """The round it was made after; -1 before round 0."""
     facts: Mapping[str, Any]
 
+    @property
+    def selected(self) -> SelectedRound | None:
+        """The best round until then, by validation images; None where there are none."""
+        return Facts.model_validate(self.facts).selected
+
     def tensors(self) -> dict[str, Tensor]:
         """All tensors by name, on the CPU."""
         return open_tensors(self.path).tensors()
@@ -68,22 +88,24 @@ class RetentionPolicy:
     """While it runs; never less than two, so that a damaged one has a predecessor."""
     ended: int | None
     """After its last round."""
+    selected: bool = False
+    """Whether that of the round that tables show stays beside them, see `SelectedRound`."""
 
     @classmethod
     def parse(cls, text: str) -> RetentionPolicy:
-        """``last``, ``all``, ``none`` or a number.
+        """``last``, ``selected``, ``all``, ``none`` or a number.
 
-        >>> RetentionPolicy.parse("last")
-        RetentionPolicy(running=2, ended=1)
+        >>> RetentionPolicy.parse("selected")
+        RetentionPolicy(running=2, ended=1, selected=True)
 
         Raises:
             InvalidConfig: it is something else.
         """
-        named = {"last": cls(2, 1), "all": cls(None, None), "none": cls(2, 0)}
+        named = {"last": cls(2, 1), "selected": cls(2, 1, True), "all": cls(None, None), "none": cls(2, 0)}
         if text in named:
             return named[text]
         if not (text.isascii() and text.isdigit() and int(text)):
-            raise InvalidConfig(f"--keep {text}: takes last, all, none or a number of at least 1")
+            raise InvalidConfig(f"--keep {text}: takes last, selected, all, none or a number of at least 1")
         return cls(max(2, int(text)), int(text))
 
 
@@ -112,7 +134,7 @@ class Checkpoints:
             unit: whose.
             round: the round that has ended; -1 before round 0.
             tensors: by name.
-            facts: everything else, as JSON values.
+            facts: everything else, as JSON values; ``selected`` is the best round so far, see `SelectedRound`.
             last: nothing comes after it.
 
         Raises:
@@ -124,16 +146,19 @@ class Checkpoints:
             values = {name: tensor.detach().cpu() for name, tensor in tensors.items()}
             about["checksum"] = checksum(values)
             write_tensors(self.path_of(unit, round), values, {"fedwca": json.dumps(about)})
-        self._prune(unit, most)
+        self._prune(unit, most, facts.get("selected"))
 
     def end(self, unit: Unit) -> None:
         """Remove what need not stay after the last round, where that was saved as if another came after it."""
-        self._prune(unit, self.keep.ended)
+        saved = self.latest(unit)[0] if self.keep.selected else None
+        self._prune(unit, self.keep.ended, saved.facts.get("selected") if saved else None)
 
-    def _prune(self, unit: Unit, most: int | None) -> None:
+    def _prune(self, unit: Unit, most: int | None, selected: Mapping[str, Any] | None) -> None:
+        stays = self.path_of(unit, selected["round"]) if selected and self.keep.selected else None
         if most is not None:
             for file in self.files(unit)[most:]:
-                file.unlink()
+                if file != stays:
+                    file.unlink()
         if most == 0:
             with suppress(OSError):
                 self._folder(unit).rmdir()

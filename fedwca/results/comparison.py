@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from fedwca.results.diverged_runs import Divergence, mark_divergence
 from fedwca.results.statistics import Difference, Sample, paired_difference, sample_of
 from fedwca.results.table_rows import Row
 
@@ -30,22 +31,35 @@ class Comparison:
     """What the one domain of a run is that is unlike the others: source or target; partition, where there is none."""
     chosen: bool = False
     """Whether accuracies are of rounds that training clients were best in, and not of the last ones."""
+    diverged: Mapping[str, Mapping[Run, Divergence]] = field(default_factory=dict)
+    """Method to its runs that diverged, which are not in `runs`."""
 
     @staticmethod
     def of(dataset: str, tables: Mapping[str, list[Row]], reference: str | None, named: str = "source") -> Comparison:
         """From one table for each source, or target."""
         labels = {row.name: row.label for table in tables.values() for row in table}
         runs: dict[str, dict[Run, float]] = {name: {} for name in labels}
+        diverged: dict[str, dict[Run, Divergence]] = {name: {} for name in labels}
         for source, table in tables.items():
             for row in table:
                 runs[row.name] |= {(source, *run): value for run, value in row.runs.items()}
+                diverged[row.name] |= {(source, *run): one for run, one in row.diverged.items()}
         chosen = any(row.shown for table in tables.values() for row in table)
         known = reference if reference in labels else None
-        return Comparison(dataset, labels, tuple(tables), runs, known, named, chosen)
+        return Comparison(dataset, labels, tuple(tables), runs, known, named, chosen, diverged)
 
     def part(self, method: str, source: str | None = None) -> dict[Run, float]:
         """A method's trial means for one source; None: for all of them together."""
         return {run: value for run, value in self.runs[method].items() if source in (None, run[0])}
+
+    def diverged_part(self, method: str, source: str | None = None) -> list[Divergence]:
+        """A method's runs that diverged, for one source; None: for all of them together."""
+        return [one for run, one in self.diverged.get(method, {}).items() if source in (None, run[0])]
+
+    def mark(self, method: str, source: str | None = None) -> str:
+        """What stands behind a method's name where some of these runs diverged: how many."""
+        found = self.diverged_part(method, source)
+        return mark_divergence(found, len(found) + len(self.part(method, source)))
 
     def sample(self, method: str, source: str | None = None) -> Sample:
         """Mean, standard deviation (ddof 1) and n of `part`; over all sources this is a paper's "Avg." row."""
@@ -63,9 +77,10 @@ class Comparison:
         return [
             {
                 "method": method,
-                "label": label,
+                "label": label + self.mark(method, source),
                 "source": source or f"all runs of all {self.named}s",
                 **asdict(self.sample(method, source)),
+                "diverged": len(self.diverged_part(method, source)),
                 "difference": asdict(found) if (found := self.difference(method, source)) else None,
             }
             for method, label in self.labels.items()

@@ -45,6 +45,17 @@ class MethodRun(TrialMean):
     """``mean`` after the last round, where another is shown."""
 
 
+class DivergedRun(_Printed):
+    """One run of a method that diverged, and ended there."""
+
+    source_model: int
+    trial: int
+    round: int
+    """In which round, counted from 1; 0: before the first."""
+    why: str
+    """In a sentence: at which client, and what may help."""
+
+
 class SpreadMean(_Printed):
     """A mean over runs."""
 
@@ -73,7 +84,7 @@ class MethodResults(_Printed):
     std: float | None
     """Standard deviation over runs (ddof 1); null for a single run."""
     n: int
-    """Runs: source models × trials."""
+    """Runs in the means: source models × trials, less those that diverged."""
     domains: dict[str, Percent]
     """By target domain."""
     domain_stds: dict[str, float | None]
@@ -87,6 +98,8 @@ class MethodResults(_Printed):
     """How many rounds had been done in the rounds that are shown."""
     last: SpreadMean | None = None
     """``mean`` after the last round, where others are shown."""
+    diverged: list[DivergedRun] = []
+    """Runs that no number here is of; the label says how many."""
 
 
 class Timing(_Printed):
@@ -202,6 +215,8 @@ class ComparisonRow(_Printed):
     mean: Percent
     std: float | None
     n: int
+    diverged: int = 0
+    """Runs that diverged, which are in no number here."""
     difference: PrintedDifference | None
 
 
@@ -241,15 +256,17 @@ class PrintedJoin(_Printed):
 
     cluster: int
     by: str
-    """How the cluster was found: update, alignment, loss or alone."""
+    """How the cluster was found: update, alignment, loss or alone; own: it is the client's own."""
     scores: list[float | None]
     """Of each cluster: distances, cosines or losses."""
     weights: list[float]
-    """The start as a mixture of the server's rows."""
+    """The start as a mixture of the server's rows; all 0 where it is a model that nobody trained."""
     report: dict[str, list[float]]
     """What the client would upload beside a model."""
     epochs: int
     adaptation: AdaptationSteps | None
+    size: int | None = None
+    """Which size the model has, from 0, where it began as one that nobody trained."""
     labels: dict[str, int]
     """Images by predicted class."""
     files: list[str]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedwca.data.metrics import mean
+from fedwca.core.mean import mean
 from fedwca.results.table_rows import Record, last_records
 
 LESS_EVEN = 0.05

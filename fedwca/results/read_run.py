@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from fedwca.core.printable import printable
 from fedwca.errors import FedwcaError
+from fedwca.results.diverged_runs import Divergence, ended_rounds, find_divergences
 from fedwca.results.lock import is_locked
 from fedwca.results.run_schemas import read_configuration, read_environment, read_records, read_summary
 from fedwca.results.table_rows import Record, Row, summarise, table_rows
@@ -68,9 +69,19 @@ class Run:
         return read_environment(self.path)
 
     @cached_property
-    def records(self) -> Sequence[Record]:
+    def lines(self) -> Sequence[Record]:
         """Lines of ``rounds.jsonl``; none where the file is not kept."""
         return read_records(self.path)
+
+    @cached_property
+    def records(self) -> Sequence[Record]:
+        """Those of rounds that came to their end."""
+        return ended_rounds(self.lines)
+
+    @cached_property
+    def diverged(self) -> Mapping[str, Mapping[tuple[int, int], Divergence]]:
+        """Runs (source model, trial) that diverged, by method."""
+        return find_divergences(self.lines)
 
     @property
     def timing(self) -> Mapping[str, Any]:
@@ -115,7 +126,7 @@ class Run:
         each = int(self.config["clients"])
         if entries := self.summary.get("methods"):
             return tuple(name for name in next(iter(entries.values()))["domains"] for _ in range(each))
-        clients = max((len(record["accuracy"]) for record in self.records), default=0)
+        clients = max((len(record["accuracy"]) for record in self.lines), default=0)
         return tuple(f"target {client // each + 1}" for client in range(clients))
 
     @property
@@ -134,7 +145,7 @@ class Run:
 
         They are made anew from the records, unless the run is complete and its records are not all there.
         """
-        if not self.records or (self.complete and not self.whole):
+        if not self.lines or (self.complete and not self.whole):
             entries = self.summary.get("methods", {})
         else:
             entries = to_plain(summarise(self.table()))
@@ -166,8 +177,10 @@ class Run:
         ]
 
     def done(self, method: str) -> list[int]:
-        """Rounds that are on record, a number for each run of a method that was begun."""
-        last: dict[tuple[int, int], int] = {}
+        """Rounds that are on record, a number for each run of a method that was begun; one that diverged needs no more
+        than it has.
+        """
+        last = dict.fromkeys(self.diverged.get(method, ()), self.methods[method]["rounds"])
         for record in self.rounds(method):
             run = (record["source_model"], record["trial"])
             last[run] = max(last.get(run, 0), record["round"] + 1)
@@ -175,13 +188,13 @@ class Run:
 
     @property
     def whole(self) -> bool:
-        """Whether the last round of every method and run is on record."""
+        """Whether the last round of every method and run is on record, or that in which it diverged."""
         return all(self.done(name) == [about["rounds"]] * self.count for name, about in self.methods.items())
 
     def table(self) -> list[Row]:
         """A row per method, from the last round of each run that is on record; see `whole`."""
         labels = {name: str(about["label"]) for name, about in self.methods.items()}
-        return table_rows(self.records, labels, self.domains)
+        return table_rows(self.lines, labels, self.domains)
 
     def _behind(self, method: str) -> str:
         """What a method's results lack, for its label; nothing where all its rounds are done."""

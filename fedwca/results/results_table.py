@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedwca.results.comparison import Comparison
+from fedwca.results.diverged_runs import NOTE
 from fedwca.results.read_run import first_model, shown_round
 from fedwca.results.statistics import FEWEST, Difference
 from fedwca.results.tables import MISSING, Cell, Table, difference_cell, mean_cell, sample_cell
@@ -56,7 +57,7 @@ COLUMNS = (
     ResultColumn(
         "mean",
         lambda entry: mean_cell(entry["mean"], entry["std"]),
-        known=lambda entry: "validation" not in entry or len(entry["domains"]) > 1,
+        known=lambda entry: entry["n"] > 0 and ("validation" not in entry or len(entry["domains"]) > 1),
     ),
     DIFFERENCE,
     ResultColumn("round", _mean_of("round", 0), known=lambda entry: "round" in entry),
@@ -111,7 +112,7 @@ def comparison_table(found: Comparison) -> Table:
         if reference:
             difference = found.difference(method)
             cells += [difference_cell(difference), _p(difference)]
-        lines.append([label, *cells])
+        lines.append([label + found.mark(method), *cells])
     counts = {found.sample(method, source).n for method in found.labels for source in found.sources}
     each = " to ".join(map(str, sorted({min(counts), max(counts)})))
     what = named if several else f"{named} {found.sources[0]}"
@@ -127,6 +128,7 @@ def comparison_table(found: Comparison) -> Table:
             f"Differences are paired by {named}, {first} and trial; Student's t interval; "
             f"Wilcoxon signed-rank from {FEWEST} pairs on."
         )
+    notes += [NOTE] if any(found.diverged.values()) else []
     return Table(title, tuple(columns), lines, notes)
 
 

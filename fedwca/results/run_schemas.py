@@ -79,9 +79,17 @@ class _Mean(_Values):
     std: float | None
 
 
+class _Diverged(_Values):
+    source_model: int
+    trial: int
+    round: int
+    why: Text
+
+
 class _Entry(_Mean):
     label: Text
     n: int
+    diverged: list[_Diverged] = []
     domains: dict[str, float | None]
     domain_stds: dict[str, float | None]
     before: _Mean | None = None
@@ -156,6 +164,7 @@ class RoundRecord(_Values):
     passes: int = 0
     phase: Literal["finish"] | None = None
     seconds: dict[str, float] = {}
+    diverged: Text | None = None
 
     @model_validator(mode="after")
     def _has_a_value_a_client(self) -> RoundRecord:

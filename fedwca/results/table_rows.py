@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fedwca.data.metrics import mean
+from fedwca.core.mean import mean
+from fedwca.results.diverged_runs import Divergence, ended_rounds, find_divergences, mark_divergence
 from fedwca.results.reference_method import reference_among
 from fedwca.results.statistics import deviation as deviation
 
@@ -22,7 +23,7 @@ class Row:
     name: str
     label: str
     runs: Mapping[tuple[int, int], float]
-    """Mean over clients, by (source model, trial)."""
+    """Mean over clients, by (source model, trial); without runs that diverged."""
     domains: Mapping[str, Sequence[float]]
     """Mean over the clients of a domain, one for each run; domains that no table counts are not in it."""
     before: Mapping[tuple[int, int], float] = field(default_factory=dict)
@@ -34,6 +35,18 @@ class Row:
     """How many rounds had been done then; empty where the last round is shown."""
     last: Mapping[tuple[int, int], float] = field(default_factory=dict)
     """What `runs` is after the last round; empty where that is shown."""
+    diverged: Mapping[tuple[int, int], Divergence] = field(default_factory=dict)
+    """Runs that came to no end; nothing else of the row is of them."""
+
+    @property
+    def marked_label(self) -> str:
+        """The label, with how many runs diverged where some did."""
+        return self.label + self.mark
+
+    @property
+    def mark(self) -> str:
+        """What `marked_label` has behind the label."""
+        return mark_divergence(self.diverged.values(), len(self.runs) + len(self.diverged))
 
     @property
     def mean(self) -> float:
@@ -48,19 +61,22 @@ class Row:
 
 def table_rows(records: Sequence[Record], labels: Mapping[str, str], domains: Sequence[str]) -> list[Row]:
     """The table's rows from the last round of each run; where new clients are counted and others train, from the round
-    that was best on the latter's validation images, see `shown_records`. No choice looks at who is counted.
+    that was best on the latter's validation images, see `shown_records`. No choice looks at who is counted. A run that
+    diverged is in the row's `diverged` alone.
 
     Args:
         records: lines of ``rounds.jsonl``.
         labels: display label of each method, in the order of the table.
         domains: true domain of each client, K names.
     """
+    diverged = find_divergences(records)
+    records = [r for r in ended_rounds(records) if (r["source_model"], r["trial"]) not in diverged[r["method"]]]
     found, rounds = shown_records(records), last_records(r for r in records if "phase" not in r)
     last = last_records(records)
     shown = _counted_domains(last, domains)
     table = []
     for name, label in labels.items():
-        if not last[name]:
+        if not last[name] and not diverged[name]:
             continue
         runs = {run: mean(record["accuracy"]) for run, record in sorted(found[name].items())}
         adapted = {run for run, record in last[name].items() if "phase" in record}
@@ -75,6 +91,7 @@ def table_rows(records: Sequence[Record], labels: Mapping[str, str], domains: Se
             "validation": {run: mean(record[VALIDATION]) for run, record in chosen.items()},
             "shown": {run: record["round"] + 1 for run, record in chosen.items()},
             "last": {run: mean(last[name][run]["accuracy"]) for run in chosen},
+            "diverged": dict(sorted(diverged[name].items())),
         }
         table.append(Row(name, label, runs, by_domain, before, **own))
     return table
@@ -150,7 +167,7 @@ def summarise(table: Sequence[Row], to: str | None = None) -> dict[str, Any]:
     methods = {}
     for row in table:
         entry: dict[str, Any] = {
-            "label": row.label,
+            "label": row.marked_label,
             "mean": row.mean,
             "std": row.std,
             "n": len(row.runs),
@@ -165,8 +182,11 @@ def summarise(table: Sequence[Row], to: str | None = None) -> dict[str, Any]:
         for name, values in _more(row):
             if values:
                 entry[name] = {"mean": mean(values.values()), "std": deviation(list(values.values()))}
-        if to in found and row.name != to:
-            paired = paired_differences(row, found[to])
+        if row.diverged:
+            entry["diverged"] = [
+                {"source_model": run[0], "trial": run[1], **one._asdict()} for run, one in row.diverged.items()
+            ]
+        if to in found and row.name != to and (paired := paired_differences(row, found[to])):
             entry["difference"] = {"to": to, "mean": mean(paired), "std": deviation(paired), "n": len(paired)}
         methods[row.name] = entry
     return methods

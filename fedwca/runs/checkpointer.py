@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -12,7 +13,7 @@ from torch import Tensor
 from fedwca.engine.interface import Engine
 from fedwca.errors import CheckpointError
 from fedwca.federated.server import Server
-from fedwca.results.checkpoints import SavedCheckpoint, Unit
+from fedwca.results.checkpoints import SavedCheckpoint, SelectedRound, Unit
 from fedwca.runs.resume_checks import refuse_other_source_model
 
 
@@ -53,6 +54,7 @@ class Checkpointer:
         self, store: CheckpointStore | None = None, begun: Mapping[Unit, SavedCheckpoint | None] | None = None
     ) -> None:
         self.store, self.begun = store, begun or {}
+        self.selected = {unit: saved.selected for unit, saved in self.begun.items() if saved}
         self.told = {str(kind) for saved in self.begun.values() if saved for kind in saved.facts["told"]}
 
     def finished(self, unit: Unit, rounds: int) -> bool:
@@ -71,13 +73,25 @@ class Checkpointer:
         refuse_other_source_model(saved, digest)
         return state_from_tensors(saved, engine)
 
-    def save(self, unit: Unit, point: RoundState, engine: Engine, digest: str, last: bool) -> None:
-        """Keep a state, after its record was written down."""
+    def save(
+        self, unit: Unit, point: RoundState, engine: Engine, digest: str, last: bool, validation: float = math.nan
+    ) -> None:
+        """Keep a state, after its record was written down; ``validation``: what the round is selected by, percent."""
         if self.store is None:
             return
+        if not math.isnan(validation):
+            best = self.selected.get(unit) or SelectedRound(round=point.round, validation=validation)
+            self.selected[unit] = best.better(point.round, validation)
         tensors, devices = state_to_tensors(point, engine)
         told = sorted(kind for kind in self.told if kind.endswith(f" {unit.method}"))
-        facts = {"source_digest": digest, "told": told, "devices": devices, "device": engine.device.type}
+        facts: dict[str, Any] = {
+            "source_digest": digest,
+            "told": told,
+            "devices": devices,
+            "device": engine.device.type,
+        }
+        if selected := self.selected.get(unit):
+            facts["selected"] = selected.model_dump()
         self.store.save(unit, point.round, tensors, facts, last)
 
     def end(self, unit: Unit) -> None:

@@ -6,40 +6,70 @@ import shutil
 from pathlib import Path
 
 from fedwca.config.resolve_config import RunPlan
+from fedwca.core.network import Network
+from fedwca.data.partition import Federation
 from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import FedwcaError
+from fedwca.federated.method import Method
 from fedwca.results.checkpoints import RetentionPolicy
-from fedwca.runs.load_data import architecture
-
-VALUE = 4
-"""Bytes of a number."""
+from fedwca.runs.load_data import architecture, build_network
+from fedwca.runs.memory_estimate import VALUE, count_predictions, count_server_rows, shape_network
 
 
-def refuse_full_disk(run: Path, plan: RunPlan, keep: str, clients: int, classes: int) -> None:
+def refuse_full_disk(run: Path, plan: RunPlan, keep: str, federation: Federation, classes: int) -> None:
     """See that the checkpoints that a run keeps fit on its disk.
-
-    They hold the clients' models, the source model and at least one row of the server; what they take is at least that.
 
     Args:
         run: the run folder.
         plan: methods, rounds and trials.
         keep: which checkpoints stay.
-        clients: K.
+        federation: of the first trial; all have as many clients.
         classes: M.
 
     Raises:
         FedwcaError: they do not fit.
     """
-    policy = RetentionPolicy.parse(keep)
-    network = architecture(plan.config).build(classes, pretrained=False)
-    each = VALUE * Layout.of(network).width * (clients + 2)
-    federations = plan.config.source_models * plan.config.trials
-    written = [rounds + 1 for _, rounds in plan.methods]
-    stay = sum(count if policy.ended is None else min(policy.ended, count) for count in written) * federations
-    at_work = max(count if policy.running is None else min(policy.running, count) for count in written)
-    needed, free = each * max(stay, at_work), shutil.disk_usage(run).free
+    needed, free = estimate_checkpoints(plan, keep, federation, classes), shutil.disk_usage(run).free
     if needed > free:
         raise FedwcaError(
             f"{run}: --keep {keep}: checkpoints take about {needed / 2**20:,.0f} MiB, and {free / 2**20:,.0f} MiB are "
             "free there; keep fewer, or choose another place with --out"
         )
+
+
+def estimate_checkpoints(plan: RunPlan, keep: str, federation: Federation, classes: int) -> int:
+    """Bytes of all checkpoints that stay, or of those of one method while it runs if these are more.
+
+    Args:
+        plan: methods, rounds and trials.
+        keep: which checkpoints stay.
+        federation: of the first trial.
+        classes: M.
+    """
+    policy = RetentionPolicy.parse(keep)
+    network = build_network(plan.config, classes, pretrained=False)
+    sizes, federations = len(architecture(plan.config).variants), plan.config.source_models * plan.config.trials
+
+    def count(most: int | None, rounds: int) -> int:
+        return rounds + 1 if most is None else min(most + policy.selected, rounds + 1)
+
+    each = [(checkpoint_size(network, method, federation, classes, sizes), rounds) for method, rounds in plan.methods]
+    stay = sum(size * count(policy.ended, rounds) for size, rounds in each)
+    at_work = max(size * count(policy.running, rounds) for size, rounds in each)
+    return max(stay * federations, at_work)
+
+
+def checkpoint_size(network: Network, method: Method, federation: Federation, classes: int, sizes: int = 1) -> int:
+    """Bytes of a method's checkpoint: the clients' models, the server's rows, the source model, and where the server
+    keeps them predictions of public images.
+
+    Args:
+        network: the source model's, in shape.
+        method: whose.
+        federation: of a trial.
+        classes: M.
+        sizes: of models.
+    """
+    rows = len(federation) + count_server_rows(method, federation) + 1
+    told = count_predictions(federation, classes) if method.public_objective is not None else 0
+    return VALUE * (Layout.of(shape_network(network, method, sizes)).width * rows + told)

@@ -8,6 +8,7 @@ from contextlib import suppress
 from fedwca.engine.memory import MeasuredMemory
 from fedwca.engine.precision import matmul_precision
 from fedwca.errors import FedwcaError
+from fedwca.results.diverged_runs import ended_rounds
 from fedwca.results.write_run import to_plain
 from fedwca.runs.finished_run import FinishedRun
 from fedwca.runs.how_to_continue import say_how_to_continue
@@ -61,6 +62,6 @@ def execute_run(run: PreparedRun, reporter: RunReporter) -> FinishedRun:
         raise
     except KeyboardInterrupt:
         write_summary(run, prepared, complete=False)
-        reporter.interrupted(sum(record["round"] >= 0 for record in folder.records()), folder.path)
+        reporter.interrupted(sum(record["round"] >= 0 for record in ended_rounds(folder.records())), folder.path)
         raise
     return FinishedRun(config, splits.dataset.name, table, summary, folder.path)

@@ -7,6 +7,7 @@ from typing import Any
 
 from fedwca.config.resolve_config import RunPlan
 from fedwca.results.checkpoints import Checkpoints, SavedCheckpoint, Unit
+from fedwca.results.diverged_runs import DIVERGED
 from fedwca.results.write_run import RunFolder
 from fedwca.runs.reporter import RunReporter
 from fedwca.runs.run_trials_and_methods import group_trials
@@ -23,25 +24,22 @@ def find_resume_points(
     Args:
         checkpoints: of the run.
         units: all units with their rounds.
-        records: the run's rounds so far.
+        records: the run's rounds so far; a unit that diverged in one has ended.
         together: federations (source model, trial) that go through rounds together; where some are ahead, they go
             back to where all of them stood.
 
     Returns:
-        The newest usable checkpoint of each unit that was begun; None for a unit that is finished without any.
+        The newest usable checkpoint of each unit that was begun; None for a unit that needs none: it diverged, or is
+        finished and none was to be kept.
 
     Raises:
         CheckpointError: see `Checkpoints.latest`.
     """
-    last: dict[Unit, int] = {}
-    for record in records:
-        unit = Unit(record["source_model"], record["trial"], record["method"])
-        if record["round"] == last.get(unit, -2) + 1:
-            last[unit] = record["round"]
-    begun: dict[Unit, SavedCheckpoint | None] = {}
+    last, diverged = _last_rounds(records)
+    begun: dict[Unit, SavedCheckpoint | None] = dict.fromkeys(diverged)
     damaged: list[str] = []
     for unit, rounds in units.items():
-        if unit not in last:
+        if unit not in last or unit in diverged:
             continue
         saved, sentences = checkpoints.latest(unit, last[unit])
         damaged += [f"{sentence}; going on from round {saved.round + 1 if saved else 0}" for sentence in sentences]
@@ -52,9 +50,8 @@ def find_resume_points(
             begun[unit] = None
     for group in together:
         for method in dict.fromkeys(unit.method for unit in units):
-            if not _level(
-                checkpoints, begun, {unit: units[unit] for at in group if (unit := Unit(*at, method)) in units}
-            ):
+            own = {unit: units[unit] for at in group if (unit := Unit(*at, method)) in units}
+            if not _level(checkpoints, begun, own, diverged):
                 damaged.append(
                     f"trials of {method} that went through rounds together stand at different ones; they go on apart, "
                     "so last digits may differ"
@@ -62,13 +59,33 @@ def find_resume_points(
     return begun, damaged
 
 
-def _level(checkpoints: Checkpoints, begun: dict[Unit, SavedCheckpoint | None], units: Mapping[Unit, int]) -> bool:
+def _last_rounds(records: Iterable[Mapping[str, Any]]) -> tuple[dict[Unit, int], dict[Unit, int]]:
+    """The last round that each unit ended, none before it missing; and the one in which it diverged."""
+    last: dict[Unit, int] = {}
+    diverged: dict[Unit, int] = {}
+    for record in records:
+        unit = Unit(record["source_model"], record["trial"], record["method"])
+        if DIVERGED in record:
+            diverged[unit] = record["round"]
+        elif record["round"] == last.get(unit, -2) + 1:
+            last[unit] = record["round"]
+    return last, diverged
+
+
+def _level(
+    checkpoints: Checkpoints,
+    begun: dict[Unit, SavedCheckpoint | None],
+    units: Mapping[Unit, int],
+    diverged: Mapping[Unit, int],
+) -> bool:
     """Put units that went together back to the last round that all of them have; whether they stand at one now.
 
     Whoever goes together is at most one round apart. Who is further is not so because of that, and loses nothing.
+    One that diverged in a round that another has not done diverges in it again, beside it.
     """
-    stand = {unit: _round(begun, unit, rounds) for unit, rounds in units.items()}
-    to = min(stand.values(), default=-1)
+    stand = {unit: diverged.get(unit, _round(begun, unit, rounds)) for unit, rounds in units.items()}
+    to = min((round for unit, round in stand.items() if unit not in diverged), default=max(stand.values(), default=-1))
+    stand = {unit: round for unit, round in stand.items() if unit not in diverged or round > to}
     if max(stand.values(), default=-1) - to > 1:
         return False
     back = {unit: checkpoints.at(unit, to) for unit, round in stand.items() if round > to}
@@ -125,6 +142,9 @@ def rewind_run(
     order = list(units)
     folder.rewrite(stays, lambda record: (order.index(unit_of(record)), record["round"]))
     for unit in units:
-        saved = begun.get(unit)
-        checkpoints.rewind(unit, saved.round if saved else None)
+        if unit in begun and begun[unit] is None:
+            checkpoints.end(unit)
+        else:
+            saved = begun.get(unit)
+            checkpoints.rewind(unit, saved.round if saved else None)
     return begun

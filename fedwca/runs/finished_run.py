@@ -15,7 +15,7 @@ from fedwca.results.results_table import COLUMNS, narrow_columns, results_table
 from fedwca.results.rounds_as_table import flatten_records
 from fedwca.results.run_schemas import read_records
 from fedwca.results.table_rows import Row
-from fedwca.results.tables import Table
+from fedwca.results.tables import Table, mean_cell
 from fedwca.runs.cached_predictions import predictions_when_asked
 
 
@@ -105,7 +105,7 @@ class FinishedRun:
         return write_report([self.path], out)
 
     def __repr__(self) -> str:
-        found = ", ".join(f"{row.label} {row.mean:.1f} %" for row in self.table)
+        found = ", ".join(f"{row.marked_label} {mean_cell(row.mean)} %" for row in self.table)
         special = special_domain(self.config.model_dump())
         return f"<FinishedRun {str(self.path)!r}: {self.dataset}, {special}: {found}>"
 

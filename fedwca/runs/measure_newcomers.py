@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Network
@@ -16,8 +17,10 @@ from fedwca.data.partition import Federation
 from fedwca.engine.interface import Engine
 from fedwca.engine.randomness import Keys, uniform
 from fedwca.federated.method import Method
-from fedwca.federated.public_images import FreshModels
+from fedwca.federated.model_sizes import begin_rows, draw_sizes
+from fedwca.federated.public_images import FreshModels, holders_of
 from fedwca.federated.server import Server
+from fedwca.runs.load_data import architecture
 from fedwca.runs.measure_delivered import DeliveredAccuracy, measure_delivered
 from fedwca.runs.select_engine import choose_engine
 
@@ -73,6 +76,27 @@ class Newcomers:
         draws = uniform(keys(0, -1, "welcome"), torch.arange(len(self.metrics)))
         sent = method.aggregator.welcome(len(server.rows), draws)
         return measure_delivered(method, self.engine, self.metrics, sent, server.rows, lr)
+
+
+def prepare_fresh_models(
+    config: RunConfig, method: Method, network: Network, public: Tensor, seed: int, keys: Keys, clients: int, new: int
+) -> FreshModels:
+    """Models that nobody trained, for newcomers to learn from public images.
+
+    Args:
+        config: names architecture and engine.
+        method: learns from public images.
+        network: the model everybody starts from, with the method's extra ones.
+        public: images ``[N, 3, H, W]`` uint8.
+        seed: of initial weights.
+        keys: of the trial.
+        clients: that train, whose numbers come first.
+        new: newcomers, whose sizes are drawn.
+    """
+    rows = begin_rows(architecture(config), method.trained, network, seed)
+    engine = choose_engine(config, network, holders_of(public, len(rows)))
+    sizes = draw_sizes(keys, range(clients, clients + new), len(rows))
+    return FreshModels(rows.to(engine.bank), sizes, engine, keys, clients)
 
 
 def describe_accuracies(own: Sequence[float], new: Sequence[float]) -> dict[str, list[float]]:

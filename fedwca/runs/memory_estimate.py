@@ -13,7 +13,7 @@ from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Network
 from fedwca.data.partition import Federation
 from fedwca.engine.embeddings import LARGEST_IN_MEMORY, count_embedding_bytes
-from fedwca.engine.memory import MemoryEstimate, estimate_memory, human_size
+from fedwca.engine.memory import Footprint, MemoryEstimate, estimate_memory, human_size
 from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import UsageError
 from fedwca.federated.extra_networks import changes_network, grow_network
@@ -27,26 +27,66 @@ def estimate_run(
 ) -> MemoryEstimate:
     """What the plain engine will hold on the run's device at its peak.
 
-    The server keeps a row a client where a method keeps every client alone, else one a target domain.
+    The server keeps a row a client where a method keeps every client alone, else one a target domain, or what its
+    aggregator says.
     """
     model = architecture(config)
     plain = build_network(config, classes, pretrained=False)
     shapes = [plain, *(shape_network(plain, method, len(model.variants)) for method, _ in methods)]
     network = max(shapes, key=lambda one: Layout.of(one).width)
-    domains = len(set(federation.metrics.domains))
-    aggregators = [method.aggregator for method, rounds in methods if rounds]
-    rows = max((aggregator.count_rows(len(federation), domains) for aggregator in aggregators), default=domains)
+    rows = max(count_server_rows(method, federation) if rounds else 1 for method, rounds in methods)
     workers = clients_at_once(config, network, federation.clients)
     sizes = [len(client.train) + len(client.test) for client in federation.everybody]
     # A step holds its images, and up to as many that are mixed with others.
     step = 2 * min(config.training.batch_size, max(len(client.train) for client in federation.clients))
-    chunk = min(network.chunk, max(sizes))
+    learns = [method.public_objective for method, rounds in methods if rounds and method.public_objective is not None]
+    public = 0 if federation.public is None or not learns else len(federation.public)
+    step = max([step, *(min(objective.batch_size, public) for objective in learns)])
+    chunk = min(network.chunk, max([*sizes, public]))
     trials = trials_at_once(config, network, federation.clients)
     if trials > 1:
         workers = len(federation)
+    one = footprint(config, network)
     kept, _ = place_embeddings(network, sum(sizes))
-    alone_need = estimate_memory(footprint(config, network), sizes, model.stored, rows, step, chunk, workers, kept)
-    return alone_need.times(trials)
+    alone = estimate_memory(one, sizes, model.stored, rows, step, chunk, workers, kept)
+    if public:
+        alone = alone.plus(estimate_public(one, federation, len(model.variants), model.stored, classes))
+    return alone.times(trials)
+
+
+def estimate_public(one: Footprint, federation: Federation, sizes: int, side: int, classes: int) -> MemoryEstimate:
+    """What learning from public images holds beside the rest.
+
+    Two engines have these images, once each: one for the clients that train, one for new ones, with a model of each
+    size and the rows that they began as. The server has everybody's predictions, and those of the round before.
+
+    Args:
+        one: of the network.
+        federation: has public images.
+        sizes: of models.
+        side: height and width of an image as it is kept.
+        classes: M.
+    """
+    return MemoryEstimate(
+        bank=one.model * (len(federation) + 2 * sizes),
+        rows=2 * VALUE * count_predictions(federation, classes),
+        images=2 * len(federation.public if federation.public is not None else ()) * 3 * side**2,
+        work=0,
+    )
+
+
+VALUE = 4
+"""Bytes of a number."""
+
+
+def count_predictions(federation: Federation, classes: int) -> int:
+    """Numbers that all clients upload of public images: logits of both kinds, before and after a step."""
+    return 0 if federation.public is None else 2 * len(federation) * len(federation.public) * classes
+
+
+def count_server_rows(method: Method, federation: Federation) -> int:
+    """Rows that a method's server keeps."""
+    return method.aggregator.count_rows(len(federation), len(set(federation.metrics.domains)))
 
 
 def shape_network(network: Network, method: Method, sizes: int = 1) -> Network:

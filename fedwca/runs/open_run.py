@@ -30,7 +30,8 @@ from fedwca.federated.extra_networks import grow_network
 from fedwca.federated.method import Method
 from fedwca.federated.server import Server
 from fedwca.registry import canonical_name, describe_unknown
-from fedwca.results.checkpoints import Checkpoints, SavedCheckpoint, Unit
+from fedwca.results.checkpoints import Checkpoints, SavedCheckpoint, SelectedRound, Unit
+from fedwca.results.diverged_runs import describe_divergence
 from fedwca.results.find_runs import find_run
 from fedwca.results.read_run import data_name, read_run, run_identity
 from fedwca.results.run_schemas import read_configuration, trained_clients
@@ -70,6 +71,10 @@ class OpenedRun:
     """Where a network's tensors are in a row."""
     classes: Sequence[str]
     """Names of the M classes."""
+    last: int
+    """The last round that is kept; an earlier one may be opened."""
+    selected: SelectedRound | None = None
+    """The round that the table shows, where one is selected and no round was asked for."""
 
     def __repr__(self) -> str:
         which = f"source model {self.unit.source_model}, trial {self.unit.trial}"
@@ -93,7 +98,17 @@ class OpenedRun:
     @property
     def finished(self) -> bool:
         """Whether the method has done all its rounds."""
-        return self.round == self.rounds - 1
+        return self.last == self.rounds - 1
+
+    @property
+    def choice(self) -> str:
+        """Which of several rounds was opened, and why, in a sentence; empty where there was nothing to choose."""
+        if self.selected is None or self.selected.round == self.last:
+            return ""
+        opened = f"{self.label}: the model after {self.round + 1} of {self.last + 1} rounds"
+        if self.round == self.selected.round:
+            return f"{opened}, which was best on training clients' validation images; the table shows the same"
+        return f"{opened}; the table shows that after {self.selected.round + 1}, which --keep selected would have kept"
 
     @property
     def server(self) -> Server:
@@ -200,10 +215,11 @@ def open_run(
         method: name of a method of the run; None: the composed one.
         source_model: which source model, from 0.
         trial: which trial, from 0.
-        round: after how many rounds; None: after all that are kept.
+        round: after how many rounds; None: the round that the table shows where it is kept and was selected by
+            validation images, else the last that is kept.
 
     Warns:
-        UserWarning: the method is unfinished, so its last kept round is opened.
+        UserWarning: the method is unfinished or diverged, so its last kept round is opened.
 
     Raises:
         UsageError: no such run, method, source model, trial or round.
@@ -214,7 +230,10 @@ def open_run(
     about = read_configuration(path)
     config = locate_paths(restore_config(about["config"]), about, path)
     unit = _unit(path, list(about["methods"]), config, method, source_model, trial)
-    found = _kept(path, run_identity(about), unit, round)
+    store = Checkpoints(path, run_identity(about))
+    newest = _kept(store, path, unit, round)
+    selected = newest.selected if round is None else None
+    found = (store.at(unit, selected.round) if selected else None) or newest
     tensors = found.tensors()
     # Runs of earlier releases name their classes nowhere but beside their images.
     classes = tuple(about.get("classes", ())) or load_same_images(config, about, path)[0].classes
@@ -228,11 +247,12 @@ def open_run(
     network.load_state_dict(extra, strict=False)
     network.eval()
     point, bank = read_round_state(found, trained_clients(about), layout.width, resolve_device(config.device))
-    opened = OpenedRun(path, about, config, unit, point, bank, built, network, layout, classes)
+    opened = OpenedRun(path, about, config, unit, point, bank, built, network, layout, classes, newest.round, selected)
     if not opened.finished and round is None:
-        done = point.round + 1
+        done, ended = newest.round + 1, read_run(path).diverged.get(unit.method, {}).get((source_model, trial))
         state = f"{done} of {opened.rounds} rounds are done" if done else "no round of it is done"
-        warnings.warn(f"{path}: {opened.label} is unfinished; {state}, and these are opened", UserWarning, stacklevel=2)
+        why = describe_divergence(ended) if ended else "is unfinished"
+        warnings.warn(f"{path}: {opened.label} {why}; {state}, and these are opened", UserWarning, stacklevel=2)
     return opened
 
 
@@ -266,9 +286,8 @@ def _unit(path: Path, names: list[str], config: RunConfig, method: str | None, s
     return Unit(source_model, trial, name)
 
 
-def _kept(path: Path, configuration: str, unit: Unit, round: int | None) -> SavedCheckpoint:
+def _kept(store: Checkpoints, path: Path, unit: Unit, round: int | None) -> SavedCheckpoint:
     """A unit's checkpoint after so many rounds, or its newest one."""
-    store = Checkpoints(path, configuration)
     if round is not None:
         file = store.path_of(unit, round - 1)
         if not file.is_file():

@@ -79,7 +79,7 @@ def prepare_run(opened: OpenRunFolder, reporter: RunReporter, ranks: RunRanks) -
     if unmeasured := describe_unmeasured([len(client.test) for client in first.everybody], first.least_measured):
         reporter.warn(unmeasured)
     if opened.earlier is None:
-        refuse_full_disk(folder.path, plan, opened.about["keep"], len(first), len(dataset.classes))
+        refuse_full_disk(folder.path, plan, opened.about["keep"], first, len(dataset.classes))
         rehearse_components(plan.config, plan.methods, dataset)
     config, kernels, needed = size_run(opened, first, device, ranks, reporter)
     domains, digest = first.measured, dataset.digest()

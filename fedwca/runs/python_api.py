@@ -19,7 +19,7 @@ from fedwca.runs.run_request import RunRequest
 from fedwca.runs.start_run import start_run
 
 
-def run_experiment(
+def bench(
     *,
     out: str | Path | None = None,
     resume: bool = False,
@@ -39,7 +39,7 @@ def run_experiment(
         preset: values below everything else, see ``fedwca list presets``.
         config: TOML or JSON file with values below ``settings``; a run's ``config.json`` is one.
         overrides: fields by dotted key, as ``--set``: ``{"aggregator.ta": 0.05, "training.momentum": 0.8}``.
-        keep: checkpoints that stay: ``last``, ``all``, ``none`` or a number.
+        keep: checkpoints that stay: ``last``, ``selected``, ``all``, ``none`` or a number.
         loggers: where numbers go besides the folder, such as ``"tensorboard"``.
         reporter: told how it goes; by default nobody is, and warnings are Python's.
         settings: fields of `fedwca.config.run_config.RunConfig`, and ``epochs``, ``lr`` and ``batch_size`` of clients.
@@ -47,9 +47,9 @@ def run_experiment(
 
     Raises:
         FedwcaError: what is wrong, in a sentence; as far as it can be known, before anything is trained.
-        KeyboardInterrupt: the run was stopped; what was done is kept, and `resume_experiment` continues it.
+        KeyboardInterrupt: the run was stopped; what was done is kept, and `resume` continues it.
     """
-    refuse_several_ranks("run_experiment", "fedwca bench")
+    refuse_several_ranks("bench", "fedwca bench")
     request = RunRequest(
         layer_from_words(settings),
         list((overrides or {}).items()),
@@ -63,7 +63,7 @@ def run_experiment(
     return start_run(request, reporter)
 
 
-def resume_experiment(run: str | Path, reporter: RunReporter = SILENT) -> FinishedRun:
+def resume(run: str | Path, reporter: RunReporter = SILENT) -> FinishedRun:
     """Continue a run that was stopped, to the same numbers as if it had not been; a finished one is read.
 
     Args:
@@ -73,11 +73,11 @@ def resume_experiment(run: str | Path, reporter: RunReporter = SILENT) -> Finish
     Raises:
         FedwcaError: there is no such run, or it cannot be continued.
     """
-    refuse_several_ranks("resume_experiment", "fedwca resume")
+    refuse_several_ranks("resume", "fedwca resume")
     return resume_run(find_run(run), reporter)
 
 
-def compare_methods(
+def compare(
     methods: Sequence[str],
     *,
     sources: Sequence[str] = (),
@@ -96,16 +96,16 @@ def compare_methods(
         sources: source domains; ``["all"]``: each in turn; none: the data set's own default.
         reference: method that differences are taken to; None: fedavg if it is run.
         out: folder of run folders, one a source.
-        preset: as of `run_experiment`.
-        config: as of `run_experiment`.
-        overrides: as of `run_experiment`.
+        preset: as of `bench`.
+        config: as of `bench`.
+        overrides: as of `bench`.
         reporter: told how it goes.
-        settings: as of `run_experiment`.
+        settings: as of `bench`.
 
     Raises:
         FedwcaError: what is wrong, in a sentence; as far as it can be known, before anything is trained.
     """
-    refuse_several_ranks("compare_methods", "fedwca bench")
+    refuse_several_ranks("compare", "fedwca bench")
     file = None if config is None else Path(config)
     request = RunRequest(layer_from_words(settings), list((overrides or {}).items()), preset, file)
     return run_comparison(request, methods, sources, reference, Path(out), reporter)

@@ -61,6 +61,9 @@ class PlannedRun:
 class RunReporter:
     """Listens to runs. This one is silent but for warnings, which are Python's; a subclass says more."""
 
+    def loading(self, dataset: str) -> None:
+        """A data set is about to be read, or drawn."""
+
     def planned(self, run: PlannedRun) -> None:
         """Everything is decided and checked; the first round comes next."""
 

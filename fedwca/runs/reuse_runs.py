@@ -11,6 +11,7 @@ from fedwca.config.method_spec import parse_method
 from fedwca.config.resolve_config import RunPlan, type_components
 from fedwca.config.run_config import RunConfig, validate
 from fedwca.errors import FedwcaError, InvalidConfig
+from fedwca.results.diverged_runs import ended_rounds
 from fedwca.results.find_runs import run_folders
 from fedwca.results.read_run import Run, data_name, read_if_run, read_run, special_domain
 from fedwca.results.settings_without_effect import SAME_NUMBERS
@@ -40,8 +41,12 @@ class CollectedRuns:
     """The run that holds each method."""
 
     def records(self, method: str) -> list[Record]:
-        """A method's rounds."""
-        return [record for record in self.runs[method].records if record["method"] == method]
+        """A method's rounds that came to their end."""
+        return ended_rounds(self.lines(method))
+
+    def lines(self, method: str) -> list[Record]:
+        """A method's rounds, with those in which it diverged."""
+        return [record for record in self.runs[method].lines if record["method"] == method]
 
 
 def collect_runs(request: RunRequest, out: Path, reporter: RunReporter) -> CollectedRuns:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fedwca.config.run_config import RunConfig
+from fedwca.core.mean import mean
 from fedwca.core.training_settings import Training
-from fedwca.data.metrics import Metrics, mean
+from fedwca.data.metrics import Metrics
 from fedwca.engine.interface import Engine, TrialsInTurn
 from fedwca.engine.randomness import Keys
 from fedwca.errors import Diverged
@@ -19,6 +21,8 @@ from fedwca.federated.public_images import learn_from_predictions, upload_predic
 from fedwca.federated.round import OpenRound, Outcome, close_round, open_round
 from fedwca.federated.server import Server
 from fedwca.federated.simulated_uploads import SimulatedUpload
+from fedwca.federated.upload_checks import finite_models
+from fedwca.results.diverged_runs import DIVERGED
 from fedwca.runs.checkpointer import RoundState
 from fedwca.runs.measure_delivered import (
     DeliveredAccuracy,
@@ -46,8 +50,6 @@ class Trial:
     metrics: Metrics
     keys: Keys
     """Where its random numbers come from."""
-    name: str = ""
-    """Says which it is in front of an error, where there are several."""
     newcomers: Newcomers | None = None
     """Clients that come when training is over; None where there are none."""
     public: Engine | None = None
@@ -56,6 +58,10 @@ class Trial:
     def test_images(self) -> list[int]:
         """Images that each client is measured on, newcomers last."""
         return self.metrics.test_images() + (self.newcomers.metrics.test_images() if self.newcomers else [])
+
+    def record_divergence(self, round: int, error: Diverged) -> dict[str, Any]:
+        """What is written down of a round in which training diverged: that it did."""
+        return {"round": round, "accuracy": [math.nan] * len(self.test_images()), DIVERGED: str(error)}
 
     def describe(
         self,
@@ -91,7 +97,7 @@ def run_rounds(
     points: Mapping[int, RoundState],
     caution: WarnOnce,
     progress: Progress,
-) -> Iterator[tuple[int, dict[str, Any], RoundState]]:
+) -> Iterator[tuple[int, dict[str, Any], RoundState | None]]:
     """Play the rounds that are left; those that are behind catch up first.
 
     Args:
@@ -105,7 +111,8 @@ def run_rounds(
         progress: told of every round.
 
     Yields:
-        (federation, record, point after it).
+        (federation, record, point after it); no point after the last record of one that diverged, whose rounds end
+        there while the others' go on.
     """
     points = dict(points)
     while waiting := [i for i, point in points.items() if point.round < rounds - 1]:
@@ -128,7 +135,10 @@ def run_rounds(
             try:
                 server, outcome = end_round(turns[i], uploads.pop(i), trials[i])
             except Diverged as error:
-                raise Diverged(f"{trials[i].name}{error}") from error
+                del points[i]
+                progress.earlier(rounds - number, 0)  # nobody does them
+                yield i, trials[i].record_divergence(number, error), None
+                continue
             # Laid out as a checkpoint gives them back: a sum's order may depend on strides.
             state = {name: value.contiguous() for name, value in server.state.items()}
             server = Server(server.rows.contiguous(), state, server.source)
@@ -140,8 +150,9 @@ def run_rounds(
             points[i] = RoundState(number, server, outcome.labels, delivery, turns[i].guests if last_phase else None)
             accuracies_here.append(mean(record["accuracy"]))
             yield i, record, points[i]
-        progress.elsewhere(len(here) - 1)
-        progress.round(number + 1, mean(accuracies_here))
+        if accuracies_here:
+            progress.elsewhere(len(accuracies_here) - 1)
+            progress.round(number + 1, mean(accuracies_here))
 
 
 def measure_start(
@@ -173,10 +184,17 @@ def begin_round(
 
 
 def end_round(turn: OpenRound, uploads: Sequence[SimulatedUpload], trial: Trial) -> tuple[Server, Outcome]:
-    """A round, or the last phase, as the server ends it."""
+    """A round, or the last phase, as the server ends it.
+
+    Raises:
+        Diverged: a client's model, or the server's, has values that are not finite.
+    """
     if trial.public is not None:
         uploads = upload_predictions(turn, trial.public, uploads)
-    return close_last_phase(turn, uploads) if turn.last_phase else close_round(turn, uploads)
+    server, outcome = close_last_phase(turn, uploads) if turn.last_phase else close_round(turn, uploads)
+    if not bool(finite_models(server.rows).all()):
+        raise Diverged("the server's model has values that are not finite; a lower --lr may help")
+    return server, outcome
 
 
 def record_round(

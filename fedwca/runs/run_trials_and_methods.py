@@ -11,27 +11,30 @@ from typing import Any
 from torch import Tensor
 
 from fedwca.config.run_config import RunConfig
+from fedwca.core.mean import mean
 from fedwca.core.network import Network
 from fedwca.data.dataset import FederatedDataset
-from fedwca.data.metrics import mean
 from fedwca.data.partition import Federation
 from fedwca.engine.interface import Engine, TrialsInTurn
 from fedwca.engine.randomness import Keys, fold_key
+from fedwca.errors import Diverged
 from fedwca.federated.extra_networks import changes_network, grow_network
 from fedwca.federated.method import Method
 from fedwca.federated.model_sizes import begin_rows, draw_sizes
-from fedwca.federated.public_images import FreshModels, holders_of
+from fedwca.federated.public_images import holders_of
 from fedwca.federated.round import init_server
 from fedwca.federated.source_model import TrainedSource
 from fedwca.results.checkpoints import Unit
+from fedwca.results.diverged_runs import DIVERGED, Divergence, divergence_notes
+from fedwca.results.table_rows import VALIDATION
 from fedwca.runs.central_models import central_model
 from fedwca.runs.checkpointer import Checkpointer, RoundState
 from fedwca.runs.load_data import architecture
-from fedwca.runs.measure_newcomers import Newcomers
+from fedwca.runs.measure_newcomers import Newcomers, prepare_fresh_models
 from fedwca.runs.reporter import NO_PROGRESS, Progress
 from fedwca.runs.round_warnings import WarnOnce
 from fedwca.runs.run_rounds import Trial, measure_start, run_rounds
-from fedwca.runs.select_engine import choose_engine, config_of_method
+from fedwca.runs.select_engine import config_of_method
 from fedwca.runs.split_trials import TrialSplits
 from fedwca.runs.work_schedule import Schedule
 
@@ -79,17 +82,14 @@ class _Bench:
         self, config: RunConfig, method: Method, index: int, trial: int, network: Network, dealt: Federation
     ) -> Trial:
         """What belongs to a federation besides its engine."""
-        name = f"source model {index}, trial {trial}: " if len(self.federations) > 1 else ""
         keys, clients = Keys(self.config.seed + index, trial), len(dealt.clients)
         fresh, public = None, None
         if method.public_objective is not None and dealt.public is not None:
-            rows = self.fresh_rows(index, method, network)
-            later = range(clients, clients + sum(map(len, dealt.newcomers)))
-            pupils = choose_engine(config, network, holders_of(dealt.public, len(rows)))
-            fresh = FreshModels(rows.to(pupils.bank), draw_sizes(keys, later, len(rows)), pupils, keys, clients)
+            new, seed = sum(map(len, dealt.newcomers)), self.config.seed + index
+            fresh = prepare_fresh_models(config, method, network, dealt.public, seed, keys, clients, new)
             public = self.share.engines(config, [(network, holders_of(dealt.public, clients))]).engines[0]
         newcomers = Newcomers.of(config, network, dealt.newcomers, fresh)
-        return Trial(dealt.metrics, keys, name, newcomers, public)
+        return Trial(dealt.metrics, keys, newcomers, public)
 
     def fresh_rows(self, index: int, method: Method, network: Network) -> Tensor:
         """Models that nobody trained ``[S, P]``, one of each size."""
@@ -110,6 +110,13 @@ class _Bench:
         tell = partial(self.progress.central, label)
         return central_model(method.start, self.config, engine, trial.metrics, model, seed, tell)
 
+    def end_diverged(self, method: Method, unit: Unit, record: Mapping[str, Any]) -> dict[str, Any]:
+        """The last record of a unit that diverged; says so."""
+        found = Divergence(record["round"] + 1, record[DIVERGED])
+        (sentence,) = divergence_notes({method.label: {(unit.source_model, unit.trial): found}})
+        self.progress.warn(sentence)
+        return {**_tag(unit), **record}
+
     def run_method(
         self,
         method: Method,
@@ -125,7 +132,12 @@ class _Bench:
         points, accuracy, digests = {}, dict.fromkeys(units, math.nan), {}
         for i, unit in units.items():
             engine = engines.engines[i]
-            model = self.start_of(method, label, unit, engine, trials[i])
+            try:
+                model = self.start_of(method, label, unit, engine, trials[i])
+            except Diverged as error:
+                self.progress.earlier(rounds, 0)  # nobody does them
+                yield self.end_diverged(method, unit, trials[i].record_divergence(-1, error))
+                continue
             digests[i] = model.digest
             point = self.keeper.restore(unit, engine, model.digest)
             if point is None:
@@ -146,14 +158,17 @@ class _Bench:
         played = run_rounds(self.config, method, rounds, engines, trials, points, self.caution, self.progress)
         for i, record, after in played:
             unit, accuracy[i] = units[i], mean(record["accuracy"])
+            if after is None:
+                yield self.end_diverged(method, unit, record)
+                continue
             yield {**_tag(unit), **record}
             # Who goes together keeps the point before the last until all have ended: it is where a run that is
             # stopped in between goes on with all of them.
             last = after.round == rounds - 1 and len(units) == 1
-            self.keeper.save(unit, after, engines.engines[i], digests[i], last)
-        if len(units) > 1:
-            for unit in units.values():
-                self.keeper.end(unit)
+            validation = mean(record.get(VALIDATION, ()))
+            self.keeper.save(unit, after, engines.engines[i], digests[i], last, validation)
+        for unit in units.values():
+            self.keeper.end(unit)
         self.progress.end(label, mean(list(accuracy.values())))
 
 

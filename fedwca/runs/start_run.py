@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from fedwca.errors import FedwcaError
+from fedwca.config.compose_methods import partition_of
+from fedwca.errors import FedwcaError, InvalidConfig
 from fedwca.results.checkpoints import RetentionPolicy
 from fedwca.results.run_schemas import is_set_up, read_configuration
 from fedwca.results.write_run import RunFolder, to_plain
@@ -35,9 +36,14 @@ def start_run(request: RunRequest, reporter: RunReporter = SILENT, ranks: RunRan
         KeyboardInterrupt: the user stopped it; what was done is kept, and the run can be continued.
     """
     started = time.perf_counter()
-    RetentionPolicy.parse(request.keep)
+    policy = RetentionPolicy.parse(request.keep)
     loggers = build_loggers(request.loggers)
     plan = request.plan()
+    if policy.selected and (not partition_of(plan.config).newcomers or plan.config.validation == 0):
+        raise InvalidConfig(
+            f"--keep {request.keep}: in this run no round is selected by clients' validation images, and tables show "
+            "the last; take last"
+        )
     resolve_device(plan.config.device)
     path = request.out or new_run_path(plan.methods[-1][0].name)
     if (path / "config.json").is_file() and (request.reuse or was_killed_in_set_up(path)):
@@ -48,6 +54,7 @@ def start_run(request: RunRequest, reporter: RunReporter = SILENT, ranks: RunRan
             # First of all: whatever kills this process from here on, the folder says what it was for.
             about = describe_request(with_canonical_domain(plan), path, request.keep, loggers)
             folder.write("config.json", about)
+            reporter.loading(plan.config.dataset)
             dataset, domain = load(plan.config)
             given = (dataset, domain, started, to_plain(about), loggers, request.profile)
             opened = OpenRunFolder(folder, plan.at(domain), *given)

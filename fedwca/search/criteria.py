@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedwca.data.metrics import mean
+from fedwca.core.mean import mean
 from fedwca.errors import UsageError
 from fedwca.partitions import Partition
 from fedwca.registry import describe_unknown
+from fedwca.results.diverged_runs import DIVERGED
 from fedwca.results.table_rows import VALIDATION as VALIDATION_FIELD
 from fedwca.results.table_rows import shown_records
 
@@ -42,7 +44,12 @@ def judge(records: Sequence[Mapping[str, Any]], criterion: str) -> float:
         records: of one method, all runs.
         criterion: ``density`` or ``entropy`` (no label is read), ``validation`` (clients that train, on images kept
             aside, in the round in which they are best), or ``accuracy`` (an oracle).
+
+    Returns:
+        The mean; where a run diverged, the worst there is.
     """
+    if any(DIVERGED in record for record in records):
+        return math.inf if CRITERIA.get(criterion) == "minimize" else -math.inf
     if criterion == VALIDATION:
         (runs,) = shown_records(records).values()
         return mean(mean(record[VALIDATION_FIELD]) for record in runs.values())

@@ -75,8 +75,8 @@ def search(wanted: Search, reporter: RunReporter) -> list[dict[str, Any]]:
             values = {param.key: _suggested(trial, param) for param in params}
             found = collect_runs(_with(request, values), wanted.out / "runs", WarningsOnly(reporter))
             (method,) = found.runs
-            value = judge(found.records(method), wanted.criterion)
-            reporter.note(f"try {trial.number}: {_shown(values)}: {wanted.criterion} {value:.4g}")
+            value = judge(found.lines(method), wanted.criterion)
+            reporter.note(f"try {trial.number}: {_shown(values)}: {wanted.criterion} {_number(value)}")
             return value
 
         _again(optuna, study)
@@ -150,9 +150,16 @@ def _shown(values: dict[str, Any]) -> str:
     )
 
 
+def _number(value: Any) -> str:
+    """A value of a table; a criterion without end is that of a try that diverged."""
+    if isinstance(value, float):
+        return f"{value:.4g}" if math.isfinite(value) else "diverged"
+    return str(value)
+
+
 def tabulate_tries(wanted: Search, found: list[dict[str, Any]]) -> Table:
     """The tries, the best first, and how to run the best."""
-    lines = [[f"{v:.4g}" if isinstance(v, float) else str(v) for v in entry.values()] for entry in found]
+    lines = [[_number(value) for value in entry.values()] for entry in found]
     better = "more" if wanted.direction == "maximize" else "less"
     best = " ".join(f"--set {key}={value}" for key, value in found[0].items() if key not in ("try", wanted.criterion))
     by_validation = wanted.criterion == VALIDATION

@@ -164,6 +164,32 @@ def test_remove(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (runs / "empty").exists()
 
 
+def test_several_runs_are_removed_after_one_question_or_none_of_them(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert call("runs", "rm", "now", "nothing", "--yes").code == 2
+    with hold_lock(runs / "old"):
+        assert "a process is at work on this run" in call("runs", "rm", "now", "old", "--yes").err
+    assert all((runs / name).exists() for name in ("now", "old"))
+    asked: list[str] = []
+    monkeypatch.setattr("typer.confirm", lambda text: asked.append(text) or True)
+    assert call("runs", "rm", "now", "old", "now").code == 0
+    assert asked == ["Remove runs/now, runs/old and everything in them?"]
+    assert [path.name for path in sorted(runs.iterdir())] == ["empty", "stopped"]
+
+
+def test_a_part_of_the_list_in_another_order(runs: Path) -> None:
+    def names(*options: str) -> list[str]:
+        return [line["run"] for line in json.loads(call("runs", *options, "--json").out)]
+
+    assert names("--sort", "name") == ["now", "old", "stopped"]
+    assert names("--match", "*o*p*") == names("--state", "stopped") == ["stopped"]
+    by_accuracy = [line["accuracy"] or -1 for line in json.loads(call("runs", "--sort", "accuracy", "--json").out)]
+    assert by_accuracy == sorted(by_accuracy)
+    assert call("runs", "--match", "x*").out == "No such runs in runs/\n"
+    assert call("runs", "--sort", "size").code == 2
+
+
 def test_another_root_holds_for_every_command(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive = ["runs", "--root", "archive"]
     shutil.copytree(runs / "old", "archive/now")

@@ -149,7 +149,7 @@ def test_what_the_released_code_does_otherwise() -> None:
     said = config.training
     assert (said.weight_decay, said.momentum, said.decay, said.decay_rounds) == (1e-4, 0, 0.99, 10)
     assert (found["fedtta"].training or said).extra_momentum == 0.9
-    assert config.components["partition"] == {"shards": {"distinct": True}}
+    assert config.components["partition"]["shards"] == {"distinct": True, "seed": 24}
     assert rates(made, found["fedtta"]) == (0.05, 0.5, 0.005)
     assert rates(made, found["tent"]) == (0.1, 0.1443)
     for name in WORDS[2:]:
@@ -157,10 +157,27 @@ def test_what_the_released_code_does_otherwise() -> None:
         assert method.aggregator.model_dump()["weighting"] == "samples"
         assert method.adaptation is not None
         own = method.adaptation.model_dump()
-        assert (own["batch"], own["clip"], own["unadapted"]) == (64, 10, name == "fedtta_pp")
+        assert (own["batch"], own["clip"], own["weight_decay"]) == (64, 10, 1e-4)
+        assert own["candidates"] == ("unadapted" if name == "fedtta_pp" else "adapted")
         assert method.objectives[0].model_dump()["reverse"] == (name != "fedtta")
     assert found["tent"].adaptation is not None
-    assert found["tent"].adaptation.clip == 10
+    assert (found["tent"].adaptation.clip, found["tent"].adaptation.weight_decay) == (10, 1e-4)
+
+
+def test_what_the_released_code_does_otherwise_with_models_of_several_sizes() -> None:
+    given = {"baselines": ["hetero_fedtta", "hetero_tent"], "composed": False, "model": "mlp:sizes=4+6+8"}
+    more = {"partition": "rotations:public=0.1", "dataset": "digits_plain"}
+    made = resolve_plan({**given, **more}, preset_name="upfl-released")
+    turned = {"public": 0.1, "seed": 24, "train": [0, 15, 30], "new": [45, 60, 75]}
+    assert made.config.components["partition"]["rotations"] == turned
+    for method, _ in made.methods:
+        assert method.adaptation is not None
+        assert (method.adaptation.clip, method.adaptation.weight_decay) == (10, 1e-4)
+        assert method.adaptation.model_dump().get("layers", 3) == 3
+        assert method.training is not None
+        assert method.training.clip == 10
+        assert method.public_objective is not None
+        assert method.public_objective.model_dump()["reverse"]
 
 
 # Table 4: rates of SCAFFOLD, AFL, FedGMA, FedADG and FedSR; of ODPFL-HN's model, encoder and hypernetwork.

@@ -70,6 +70,17 @@ def test_shards_are_few_classes_and_the_seed_decides_all() -> None:
     assert [numbers(own.train) for own in once.clients] != [numbers(own.train) for own in other.clients]
 
 
+@pytest.mark.parametrize("spec", ["shards", "dirichlet:alpha=0.5", "rotations", "shards:public=0.1"])
+def test_a_seed_of_the_partition_is_every_runs_deal(spec: str) -> None:
+    once, other = (deal(f"{spec}{',' if ':' in spec else ':'}seed=24", seed=seed) for seed in (0, 1))
+    own = deal(spec, seed=24)
+    for found in (other, own):
+        assert [numbers(c.train) for c in found.everybody] == [numbers(c.train) for c in once.everybody]
+        assert [numbers(c.test) for c in found.everybody] == [numbers(c.test) for c in once.everybody]
+        assert (found.public is None) == (once.public is None)
+        assert found.public is None or torch.equal(found.public, once.public)
+
+
 @pytest.mark.parametrize("spec", ["shards", "dirichlet:alpha=5"])
 def test_variants_of_one_image_stay_on_one_side(spec: str) -> None:
     found = deal(spec, numbered(70, domains=1, groups=True), validation=0.3)

@@ -80,8 +80,10 @@ def play(engine: Engine, composed: Method, training: Training = TRAINING, count:
 # Training through a step
 
 
-def loss_after_a_step(made: Network, layout: Layout, images: Tensor, eta: float, row: Tensor) -> Tensor:
-    """L of eqs. 3-7 at a row, by torch alone: no running statistics, no dropout."""
+def loss_after_a_step(
+    made: Network, layout: Layout, images: Tensor, eta: float, row: Tensor, decay: float = 0.0
+) -> Tensor:
+    """L of eqs. 3-7 at a row, by torch alone: no running statistics, no dropout; parameters decay in the step."""
     x, every = made.prepare(images), {slot.name: slot.of(row) for slot in layout.parameters}
     base = {name: value for name, value in every.items() if not name.startswith("extras.")}
     own = {n.removeprefix("extras.adaptation."): v for n, v in every.items() if n.startswith("extras.")}
@@ -101,21 +103,22 @@ def loss_after_a_step(made: Network, layout: Layout, images: Tensor, eta: float,
         return functional_call(made.extras["adaptation"], own, (logits,)).square().sum().sqrt()
 
     moved, _ = inner_step(forward, inner, base, eta)
+    moved = {key: value - eta * decay * base[key] for key, value in moved.items()}
     return F.cross_entropy(forward(moved), labels(len(images)))
 
 
 @engines
-@pytest.mark.parametrize("classifier", ["linear", "wn"])
-def test_the_gradient_through_a_step_is_that_of_finite_differences(name: str, classifier: str) -> None:
+@pytest.mark.parametrize(("classifier", "decay"), [("linear", 0.0), ("linear", 0.5), ("wn", 0.0)])
+def test_the_gradient_through_a_step_is_that_of_finite_differences(name: str, classifier: str, decay: float) -> None:
     made = network(dropout=0, channel_dropout=0, classifier=classifier)
     (own,) = clients((8,))
     engine = ENGINES[name](made, [own])
     layout, before = engine.layout, engine.layout.read(made)
     training = Training(epochs=1, lr=1, batch_size=8, momentum=0, weight_decay=0)
-    adaptation = FEDTTA.model_copy(update={"rate": 1.0})
+    adaptation = FEDTTA.model_copy(update={"rate": 1.0, "weight_decay": decay})
     play(engine, method(adaptation, AdaptedCrossEntropy()), training, 1)
     gradient = (before - engine.bank[0])[: layout.trained]
-    value = lambda row: loss_after_a_step(made, layout, own.train, 0.3, row)  # noqa: E731
+    value = lambda row: loss_after_a_step(made, layout, own.train, 0.3, row, decay)  # noqa: E731
     draws = torch.Generator().manual_seed(0)
     for part in layout.parts.values():
         direction = torch.zeros_like(before)
@@ -135,7 +138,7 @@ def test_the_gradient_through_a_step_is_that_of_finite_differences(name: str, cl
 CASES = {
     "fedtta": (FEDTTA, (AdaptedCrossEntropy(),), Argmax(), True, {}),
     "prox, clipped": (
-        FEDTTA.model_copy(update={"clip": 0.01}),
+        FEDTTA.model_copy(update={"clip": 0.01, "weight_decay": 0.2}),
         (AdaptedCrossEntropy(mu=0.5, reverse=True),),
         Argmax(),
         True,
@@ -327,6 +330,9 @@ def test_a_step_on_entropy_by_hand() -> None:
     assert model.tolist() == [[math.log(3), 0.0]]
     (clipped,) = adapt_models(Outputs((1,)), model, Entropy(clip=0.01), 1.0)
     assert float((clipped.model - model[0]).norm()) == pytest.approx(0.01, rel=1e-4)
+    # The decay comes behind the cut: 0.1 of the model.
+    (decayed,) = adapt_models(Outputs((1,)), model, Entropy(clip=0.01, weight_decay=0.1), 1.0)
+    torch.testing.assert_close(decayed.model, clipped.model - 0.1 * model[0], rtol=0, atol=1e-12)
 
 
 NAN = math.nan
@@ -339,14 +345,16 @@ SCRIPTS = [
 
 
 @pytest.mark.parametrize("patience", [1, 2, 5])
-@pytest.mark.parametrize("unadapted", [False, True])
-def test_the_model_of_least_entropy_is_taken_as_the_equation_reads(patience: int, unadapted: bool) -> None:
+@pytest.mark.parametrize("candidates", ["adapted", "all", "unadapted"])
+def test_the_model_of_least_entropy_is_taken_as_the_equation_reads(patience: int, candidates: Any) -> None:
     script = torch.tensor(SCRIPTS, dtype=torch.float64)
-    adaptation = Entropy(steps=5, patience=patience, unadapted=unadapted)
+    adaptation = Entropy(steps=5, patience=patience, candidates=candidates)
     models = torch.randn(4, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     found = adapt_models(Outputs((1,) * 4, list(script.T)), models, adaptation, 0.1)
-    chosen, seen = least_entropy(script if unadapted else script[:, 1:], patience)
-    first = int(not unadapted)
+    # The released code's first entropy is 0 times what it is, and no later one is lower.
+    shown = {"adapted": script[:, 1:], "all": script, "unadapted": script.index_fill(1, torch.tensor(0), 0.0)}
+    chosen, seen = least_entropy(shown[candidates], patience)
+    first = int(candidates == "adapted")
     assert [own.taken for own in found] == (chosen + first).tolist()
     assert [own.steps for own in found] == (seen - 1 + first).tolist()
     # The model that is taken is that after so many steps.
@@ -359,9 +367,10 @@ def test_the_model_of_least_entropy_is_taken_as_the_equation_reads(patience: int
         assert torch.equal(own.logits[0], own.model)
 
 
-def test_unadapted_needs_patience() -> None:
+@pytest.mark.parametrize("candidates", ["all", "unadapted"])
+def test_candidates_need_patience(candidates: Any) -> None:
     with pytest.raises(ValueError, match="set patience too"):
-        Entropy(unadapted=True)
+        Entropy(candidates=candidates)
 
 
 def adapted(name: str, adaptation: Adaptation, **more: Any) -> tuple[Engine, list[AdaptedModel]]:
@@ -376,10 +385,11 @@ def adapted(name: str, adaptation: Adaptation, **more: Any) -> tuple[Engine, lis
 
 
 TEST_TIME = {
-    "tent": Entropy(lr=0.1, steps=2, clip=1.0),
+    "tent": Entropy(lr=0.1, steps=2, clip=1.0, weight_decay=0.1),
     "fedtta": Learned(width=6),
     "++": Learned(width=6, steps=8, patience=2),
-    "++ from the model as sent": Entropy(steps=6, patience=1, unadapted=True),
+    "++ from the model as sent": Entropy(steps=6, patience=1, candidates="all"),
+    "++ as released": Entropy(steps=6, patience=2, candidates="unadapted"),
 }
 
 

@@ -17,7 +17,7 @@ from fedwca.export.load_model import read_exported
 from fedwca.models.lenet import LeNet
 from fedwca.runs import run_rounds
 from fedwca.runs.open_run import open_run
-from fedwca.runs.python_api import resume_experiment, run_experiment
+from fedwca.runs.python_api import bench, resume
 from tests.cli.conftest import call
 
 FEDTTA = {
@@ -42,7 +42,7 @@ OVERRIDES = {"model.bottleneck": 4}
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("adapted") / "run"
-    return run_experiment(**SMALL, overrides=OVERRIDES, out=out, keep="all").path
+    return bench(**SMALL, overrides=OVERRIDES, out=out, keep="all").path
 
 
 def records(path: Path) -> list[dict[str, Any]]:
@@ -83,9 +83,9 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
 
     monkeypatch.setattr(run_rounds, "begin_round", stop)
     with pytest.raises(KeyboardInterrupt):
-        run_experiment(**SMALL, overrides=OVERRIDES, out=tmp_path / "run", keep="all")
+        bench(**SMALL, overrides=OVERRIDES, out=tmp_path / "run", keep="all")
     monkeypatch.setattr(run_rounds, "begin_round", real)
-    done = resume_experiment(tmp_path / "run")
+    done = resume(tmp_path / "run")
     assert without_times(done.path) == without_times(run)
     one, other = open_run(run), open_run(done.path)
     assert one.unit.method == "fedavg_learned"
@@ -142,7 +142,7 @@ def test_a_newcomer_does_what_the_method_says(run: Path, tmp_path: Path) -> None
         ({"finish": ["shot"]}, "take --finish none or --adaptation none"),
         ({"training": {"trains": "extractor"}}, "leave out trains = extractor"),
         ({"adaptation": "entropie"}, "no adaptation 'entropie'; did you mean 'entropy'"),
-        ({"adaptation": "entropy:unadapted=true"}, "set patience too"),
+        ({"adaptation": "entropy:candidates=all"}, "set patience too"),
         ({"baselines": ["fedavg_labelled/adaptation=learned"]}, "which no objective of this method trains"),
     ],
 )
@@ -194,7 +194,7 @@ def test_new_clients_adapt_and_training_does_not_know_it(engine: str, tmp_path: 
     names = ["fedavg", "tent", "fedtta_prox", "fedtta_pp"]
     given = {**UPFL, "baselines": names, "engine": engine}
     overrides = {"training.steps": 2, "model.mlp.width": 8}
-    done = run_experiment(**given, overrides=overrides, out=tmp_path / "run", preset="upfl")
+    done = bench(**given, overrides=overrides, out=tmp_path / "run", preset="upfl")
     last = {record["method"]: record for record in records(done.path) if record["round"] == 1}
     assert list(last) == names
     for name in names[1:]:
@@ -210,3 +210,18 @@ def test_new_clients_adapt_and_training_does_not_know_it(engine: str, tmp_path: 
     joined = call("join", str(done.path), "--method", "fedtta_pp", *late, "--json")
     assert joined.code == 0, joined.err
     assert json.loads(joined.out)["adaptation"]["fields"]["steps"] == 50
+
+
+def test_the_released_codes_plus_plus_predicts_by_the_model_as_it_was_sent(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"clients": 3, "new_clients": 2, "samples": 12, "batch_size": 8, "rounds": 1}
+    more: dict[str, Any] = {"baselines": ["fedtta_pp"], "composed": False, "source_models": 2, "device": "cpu"}
+    small = {"training.steps": 2, "model.width": 8}
+    path = bench(preset="upfl-released", **given, **more, overrides=small, out=tmp_path / "run").path
+    last = [record for record in records(path) if record["round"] == 0]
+    assert len(last) == 2
+    for record in last:
+        found, shown = record["adaptation"], [*record["accuracy_validation"][:3], *record["accuracy"][3:]]
+        assert (set(found["taken"]), set(found["steps"])) == ({0}, {1})
+        assert found["accuracy_before"] == shown
+    one, other = (open_run(path, "fedtta_pp", source_model=number).federation for number in (0, 1))
+    assert all(torch.equal(a.train, b.train) for a, b in zip(one.clients, other.clients, strict=True))

@@ -42,7 +42,7 @@ def rounds(folder: Path) -> list[dict[str, Any]]:
 def test_a_run_is_that_of_the_command_line(
     settings: dict[str, Any], data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    done = fedwca.run_experiment(out=tmp_path / "python", aggregator=WCA(ta=0.5), **settings)
+    done = fedwca.bench(out=tmp_path / "python", aggregator=WCA(ta=0.5), **settings)
     assert capsys.readouterr() == ("", "")
     words = "--baseline fedavg --aggregator wca:ta=0.5 --clients 1 --rounds 1 --epochs 1 --lr 0.01 --batch-size 16"
     sets = [word for key, value in OVERRIDES.items() for word in ("--set", f"{key}={value}")]
@@ -58,7 +58,7 @@ def test_a_run_is_that_of_the_command_line(
     }
     assert len(repr(done)) < 300
     assert "FedAvg" in repr(done)
-    again = fedwca.resume_experiment(done.path)
+    again = fedwca.resume(done.path)
     assert again.summary == done.summary
 
 
@@ -74,7 +74,7 @@ def test_the_clients_of_the_first_trial_are_drawn_once(
     dealing = importlib.import_module("fedwca.data.partition")
     real = dealing.partition
     monkeypatch.setattr(dealing, "partition", counted)
-    fedwca.run_experiment(out=tmp_path / "run", trials=2, composed=False, **settings)
+    fedwca.bench(out=tmp_path / "run", trials=2, composed=False, **settings)
     assert len(drawn) == len(set(drawn)) == 2
 
 
@@ -104,18 +104,18 @@ def test_a_run_that_is_interrupted_goes_on(
     real, heard = execute.run_bench, Heard()
     monkeypatch.setattr(execute, "run_bench", stopped)
     with pytest.raises(KeyboardInterrupt):
-        fedwca.run_experiment(out=tmp_path / "run", reporter=heard, **settings)
+        fedwca.bench(out=tmp_path / "run", reporter=heard, **settings)
     monkeypatch.undo()
-    done = fedwca.resume_experiment(tmp_path / "run", heard)
+    done = fedwca.resume(tmp_path / "run", heard)
     assert heard.told == ["planned amber", "interrupted 1", "planned amber", "resumed 1 of 2"]
     assert done.summary["complete"] is True
 
 
 def test_methods_are_compared_and_runs_used_again(settings: dict[str, Any], tmp_path: Path) -> None:
     del settings["baselines"]
-    found = fedwca.compare_methods(["source-only", "fedavg"], sources=["brass"], out=tmp_path / "all", **settings)
+    found = fedwca.compare(["source-only", "fedavg"], sources=["brass"], out=tmp_path / "all", **settings)
     assert (found.sources, list(found.labels)) == (("brass",), ["source_only", "fedavg"])
-    again = fedwca.compare_methods(["fedavg"], sources=["brass"], out=tmp_path / "all", **settings)
+    again = fedwca.compare(["fedavg"], sources=["brass"], out=tmp_path / "all", **settings)
     assert again.part("fedavg") == found.part("fedavg")
     assert [path.name for path in (tmp_path / "all").iterdir()] == ["shades-brass"]
     page = fedwca.write_report([tmp_path / "all/shades-brass"], tmp_path / "page.md")
@@ -124,14 +124,14 @@ def test_methods_are_compared_and_runs_used_again(settings: dict[str, Any], tmp_
 
 def test_mistakes_are_one_sentence(settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="no setting 'epoch'; did you mean 'epochs'"):
-        fedwca.run_experiment(epoch=1)
+        fedwca.bench(epoch=1)
     with pytest.raises(UsageError, match="did you mean 'fedavg'"):
-        fedwca.compare_methods(["fedavgg"], out=tmp_path / "out", **settings)
+        fedwca.compare(["fedavgg"], out=tmp_path / "out", **settings)
     with pytest.raises(UsageError, match="no such run"):
-        fedwca.resume_experiment(tmp_path / "nowhere")
+        fedwca.resume(tmp_path / "nowhere")
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(UsageError, match="run_experiment runs in one process; under torchrun there is fedwca bench"):
-        fedwca.run_experiment(out=tmp_path / "out", **settings)
+    with pytest.raises(UsageError, match="bench runs in one process; under torchrun there is fedwca bench"):
+        fedwca.bench(out=tmp_path / "out", **settings)
 
 
 def test_a_configuration_shows_what_is_not_as_by_default() -> None:

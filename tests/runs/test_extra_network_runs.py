@@ -20,7 +20,7 @@ from fedwca.runs import run_rounds
 from fedwca.runs.load_data import build_network
 from fedwca.runs.memory_estimate import shape_network
 from fedwca.runs.open_run import open_run
-from fedwca.runs.python_api import resume_experiment, run_experiment
+from fedwca.runs.python_api import bench, resume
 from tests.cli.conftest import call
 
 NAMES = ["fedsr", "fedadg", "odpfl_hn"]
@@ -50,7 +50,7 @@ OVERRIDES = {"training.steps": 2, "model.mlp.width": WIDTH}
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("beside") / "run"
-    return run_experiment(**SMALL, overrides=OVERRIDES, out=out, keep="all").path
+    return bench(**SMALL, overrides=OVERRIDES, out=out, keep="all").path
 
 
 def records(path: Path, without: tuple[str, ...] = ()) -> list[dict[str, Any]]:
@@ -87,9 +87,9 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
     for i, name in enumerate(NAMES):
         next_one = name
         with pytest.raises(KeyboardInterrupt):
-            resume_experiment(out) if i else run_experiment(**SMALL, overrides=OVERRIDES, out=out, keep="all")
+            resume(out) if i else bench(**SMALL, overrides=OVERRIDES, out=out, keep="all")
     monkeypatch.setattr(run_rounds, "begin_round", real)
-    done = resume_experiment(out)
+    done = resume(out)
     assert records(done.path, ("seconds",)) == records(run, ("seconds",))
     for name in NAMES:
         one, other = open_run(run, name), open_run(done.path, name)
@@ -196,7 +196,7 @@ def test_memory_counts_what_a_method_puts_beside_the_model() -> None:
 def test_it_learns(name: str, tmp_path: Path) -> None:
     """The best of twelve rounds, over random weights: 30 points on validation images, 10 of new clients."""
     given = {**SMALL, "clients": 10, "new_clients": 10, "samples": 45, "rounds": 12, "baselines": [name]}
-    done = run_experiment(**given, overrides={"model.mlp.width": 50}, out=tmp_path / "run")
+    done = bench(**given, overrides={"model.mlp.width": 50}, out=tmp_path / "run")
     means = {
         key: [float(np.nanmean([np.nan if x is None else x for x in record[key]])) for record in records(done.path)]
         for key in ("accuracy", "accuracy_validation")

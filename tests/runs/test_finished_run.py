@@ -20,7 +20,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
     folder = tmp_path_factory.mktemp("finished")
     write_shades(folder / "shades")
     with pytest.warns(UserWarning, match="little about"):
-        return fedwca.run_experiment(
+        return fedwca.bench(
             data=folder / "shades",
             clusterer="true",
             clients=1,

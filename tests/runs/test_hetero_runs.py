@@ -7,17 +7,22 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from fedwca.config.resolve_config import resolve_plan
-from fedwca.data.metrics import mean
+from fedwca.core.mean import mean
 from fedwca.engine.randomness import Keys
 from fedwca.errors import UsageError
+from fedwca.export.model_from_run import classify
 from fedwca.federated.model_sizes import draw_sizes
+from fedwca.newcomers.join import join
+from fedwca.newcomers.load_federation import load_federation
+from fedwca.results.json_output import PrintedJoin
 from fedwca.runs import run_rounds
 from fedwca.runs.open_run import open_run
-from fedwca.runs.python_api import resume_experiment, run_experiment
+from fedwca.runs.python_api import bench, resume
 from fedwca.runs.split_trials import split_trial
 from tests.cli.conftest import call
 
@@ -41,7 +46,7 @@ OVERRIDES = {"training.steps": 3, **{f"objective.digest.{name}": value for name,
 
 def play(out: Path, **more: Any) -> Path:
     overrides = more.pop("overrides", OVERRIDES)
-    return run_experiment(**{**SMALL, **more}, overrides=overrides, out=out, keep="all").path
+    return bench(**{**SMALL, **more}, overrides=overrides, out=out, keep="all").path
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +112,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
     with pytest.raises(KeyboardInterrupt):
         play(tmp_path / "run")
     monkeypatch.setattr(run_rounds, "close_round", real)
-    done = resume_experiment(tmp_path / "run").path
+    done = resume(tmp_path / "run").path
     assert records(done) == records(run)
     for method in SMALL["baselines"]:
         assert torch.equal(open_run(done, method).delivered, open_run(run, method).delivered)
@@ -173,12 +178,61 @@ def test_other_settings_have_no_public_images() -> None:
         resolve_plan({"source": "photo", "model": "mlp:sizes=4+8", "baselines": []})
 
 
-def test_commands_show_them_and_nobody_joins_yet(run: Path, tmp_path: Path) -> None:
+def test_commands_show_them(run: Path, tmp_path: Path) -> None:
     assert "objectives: adapted, digest" in call("show", "baseline", "hetero-fedtta").out
     shown = call("runs", "show", str(run))
     assert (shown.code, "HeteroTENT" in shown.out) == (0, True)
     out = tmp_path / "model.safetensors"
     result = call("export", str(run), "--client", "1", "--out", str(out))
     assert result.code == 0, result.err
-    joined = call("join", str(run), "--data", str(tmp_path), "--out", str(tmp_path / "joined"))
-    assert (joined.code, "Traceback" in joined.err) == (2, False)
+
+
+@pytest.mark.parametrize("method", SMALL["baselines"])
+def test_whoever_joins_has_the_very_model_of_the_benchs_new_client(method: str, run: Path) -> None:
+    opened = open_run(run, method)
+    told = next(r for r in reversed(records(run)) if r["method"] == method)
+    (new,) = opened.federation.newcomers
+    sizes = draw_sizes(Keys(0), range(4, 9), 3).tolist()
+    standing = load_federation(opened)
+    for number, client in enumerate(new.clients):
+        if len(client.test) < 2:
+            continue
+        found = join(standing, client.test, size=sizes[number] if number else None)
+        assert (found.size, found.choice.cluster, found.choice.by) == (sizes[number], 4, "own")
+        assert found.steps is not None
+        steps, before = told["adaptation"], found.steps.entropies[0]
+        assert [before, found.steps.entropies[found.steps.taken]] == steps["entropy"][4 + number]
+        assert new.metrics.accuracy(number, found.steps.classes) == told["accuracy"][4 + number]
+        assert torch.equal(classify(found.network, client.test), found.steps.classes)
+        first = found.network.state_dict()["backbone.layers.0.weight"]
+        assert int((first != 0).any(1).sum()) == (4, 6, 8)[sizes[number]]
+
+
+def test_a_client_joins_with_what_others_say_of_public_images(run: Path, tmp_path: Path) -> None:
+    client = open_run(run).federation.newcomers[0].clients[0]
+    np.savez(tmp_path / "late.npz", images=client.test.permute(0, 2, 3, 1).numpy())
+    given = ["join", str(run), "--method", "hetero_fedtta", "--data", str(tmp_path / "late.npz")]
+    done = call(*given, "--out", str(tmp_path / "new"))
+    assert done.code == 0, done.err
+    size = int(draw_sizes(Keys(0), range(4, 5), 3)[0])
+    for part in (
+        "Cluster 4, its own",
+        f"nobody trained (size {size})",
+        "Adapted by 1 step on learned",
+        "in nats, by step",
+    ):
+        assert part in done.out
+    assert "learned what clients say of public images" in (tmp_path / "new" / "model.safetensors.md").read_text()
+    drawn = ["--size", str(size), "--json", "--out", str(tmp_path / "again")]
+    printed = PrintedJoin.model_validate_json(call(*given, *drawn).out)
+    assert (printed.size, printed.by, printed.scores, set(printed.weights)) == (size, "own", [], {0.0})
+    for name in ("model.safetensors", "predictions.csv"):
+        assert (tmp_path / "new" / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
+    for words, sentence in (
+        (["--size", "3"], "no size 3: method 'hetero_fedtta' has models of sizes 0 to 2"),
+        (["--adapt", "3"], "nothing to adapt by"),
+        (["--adapt", "generated"], "adaptation 'generated' generates a model"),
+    ):
+        refused = call(*given, *words, "--out", str(tmp_path / "no"))
+        assert (refused.code, "Traceback" in refused.err) == (2, False)
+        assert sentence in " ".join(refused.err.split())

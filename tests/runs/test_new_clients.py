@@ -22,7 +22,7 @@ from fedwca.runs import run_rounds, split_trials
 from fedwca.runs.compare import run_comparison
 from fedwca.runs.load_data import build_network
 from fedwca.runs.open_run import open_run
-from fedwca.runs.python_api import resume_experiment, run_experiment
+from fedwca.runs.python_api import bench, resume
 from fedwca.runs.run_request import RunRequest
 from tests.cli.conftest import call
 
@@ -41,7 +41,7 @@ OVERRIDES = {"model.width": 8, "training.steps": 4}
 
 
 def play(out: Path, **more: Any) -> Path:
-    return run_experiment(**{**SMALL, **more}, overrides=OVERRIDES, out=out, keep="all").path
+    return bench(**{**SMALL, **more}, overrides=OVERRIDES, out=out, keep="all").path
 
 
 @pytest.fixture(scope="module")
@@ -196,7 +196,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
     with pytest.raises(KeyboardInterrupt):
         play(tmp_path / "run")
     monkeypatch.setattr(run_rounds, "close_round", real)
-    done = resume_experiment(tmp_path / "run").path
+    done = resume(tmp_path / "run").path
     assert records(done) == records(run)
     assert torch.equal(open_run(done).delivered, open_run(run).delivered)
 

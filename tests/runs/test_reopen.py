@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedwca.data.metrics import mean
+from fedwca.core.mean import mean
 from fedwca.errors import CheckpointError, FedwcaError, UsageError
 from fedwca.results.run_schemas import read_records
 from fedwca.runs.open_run import open_run

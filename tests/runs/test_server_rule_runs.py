@@ -17,7 +17,7 @@ from fedwca.errors import UsageError
 from fedwca.models.lenet import LeNet
 from fedwca.runs import run_rounds
 from fedwca.runs.open_run import open_run
-from fedwca.runs.python_api import resume_experiment, run_experiment
+from fedwca.runs.python_api import bench, resume
 from tests.cli.conftest import call
 from tests.runs.test_new_clients import OVERRIDES, SMALL, records
 
@@ -26,7 +26,7 @@ METHODS = ["fedavg", "afl", "fedgma", "scaffold", "pfl_sampled", "pfl_ensemble"]
 
 def play(out: Path, **more: Any) -> Path:
     given = {**SMALL, "baselines": METHODS, "composed": False, "rounds": 2, **more}
-    return run_experiment(**given, overrides=OVERRIDES, out=out, keep="all").path
+    return bench(**given, overrides=OVERRIDES, out=out, keep="all").path
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
     with pytest.raises(KeyboardInterrupt):
         play(tmp_path / "run", baselines=[stopped])
     monkeypatch.setattr(run_rounds, "begin_round", real)
-    done = resume_experiment(tmp_path / "run").path
+    done = resume(tmp_path / "run").path
     assert json.dumps(records(done)) == json.dumps([r for r in records(run) if r["method"] == stopped])
     assert torch.equal(open_run(done, stopped).server.rows, open_run(run, stopped).server.rows)
     assert torch.equal(open_run(done, stopped).delivered, open_run(run, stopped).delivered)
@@ -79,7 +79,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
 @pytest.mark.slow
 def test_every_method_learns(tmp_path: Path) -> None:
     given = {"preset": "upfl", "source_models": 1, "rounds": 15, "device": "cpu", "baselines": METHODS}
-    path = run_experiment(**given, composed=False, out=tmp_path / "run").path
+    path = bench(**given, composed=False, out=tmp_path / "run").path
     found = {name: [r for r in records(path) if r["method"] == name] for name in METHODS}
     for name, own in found.items():
         first, last = (sum(r["accuracy_validation"][:20]) / 20 for r in (own[0], own[-1]))

@@ -24,7 +24,7 @@ from fedwca.runs import run_rounds
 from fedwca.runs.compare import run_comparison
 from fedwca.runs.load_data import architecture
 from fedwca.runs.open_run import open_run
-from fedwca.runs.python_api import resume_experiment, run_experiment
+from fedwca.runs.python_api import bench, resume
 from fedwca.runs.run_request import RunRequest
 from tests.cli.conftest import call
 
@@ -42,7 +42,7 @@ OVERRIDES = {"model.bottleneck": 8, "finish_training.epochs": 2}
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("target") / "run"
-    return run_experiment(**SMALL, overrides=OVERRIDES, out=out, keep="all").path
+    return bench(**SMALL, overrides=OVERRIDES, out=out, keep="all").path
 
 
 def records(path: Path) -> list[dict[str, Any]]:
@@ -200,9 +200,9 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
 
     monkeypatch.setattr(home, name, stop)
     with pytest.raises(KeyboardInterrupt):
-        run_experiment(**SMALL, overrides=OVERRIDES, out=tmp_path / "run", keep="all")
+        bench(**SMALL, overrides=OVERRIDES, out=tmp_path / "run", keep="all")
     monkeypatch.setattr(home, name, real)
-    done = resume_experiment(tmp_path / "run")
+    done = resume(tmp_path / "run")
     assert without_times(done.path) == without_times(run)
     for method in ("mdmgb", "sfda"):
         one, other = open_run(run, method), open_run(done.path, method)
@@ -236,7 +236,7 @@ def test_labels_of_the_target_reach_the_metrics_alone(
         return FederatedDataset(found.name, found.classes, {**found.domains, "neon": other})
 
     monkeypatch.setattr(DigitsMini, "load", permuted)
-    other = run_experiment(**SMALL, overrides=OVERRIDES, out=tmp_path / "run", keep="all").path
+    other = bench(**SMALL, overrides=OVERRIDES, out=tmp_path / "run", keep="all").path
     measured = {"accuracy", "accuracy_local", "pseudo_label_accuracy", "seconds", "source_digest"}
 
     def rest(path: Path) -> list[dict[str, Any]]:
@@ -250,7 +250,7 @@ def test_without_a_target_all_domains_are_sources_and_tested_at_home(tmp_path: P
     layer = {**SMALL, "target": "none", "baselines": ["sfda_dg"], "rounds": 2}
     for part in ("aggregator", "finish", "objectives", "pseudo_labeler"):
         layer.pop(part, None)
-    done = run_experiment(**layer, overrides={"model.bottleneck": 8}, out=tmp_path / "run")
+    done = bench(**layer, overrides={"model.bottleneck": 8}, out=tmp_path / "run")
     assert (done.config.target, done.config.partition) == (None, "all_labelled")
     assert {row.name for row in done.table} == {"sfda_dg", "fedavg"}
     last = records(done.path)[-1]

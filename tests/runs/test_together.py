@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
 from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import RunConfig
-from fedwca.errors import Diverged
 from fedwca.federated.round import OpenRound
+from fedwca.results.diverged_runs import DIVERGED
 from fedwca.runs import run_rounds as federate
 from fedwca.runs.load_data import load
 from fedwca.runs.reporter import Progress
@@ -62,16 +64,35 @@ def test_every_round_is_counted_once(config: RunConfig) -> None:
     assert sum(given[0] == "client" for given in told) == 3 * 2 * clients
 
 
-def test_a_trial_that_diverges_is_named(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, seen = federate.close_round, []
+def test_a_trial_that_diverges_costs_no_other(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, seen, wild = federate.close_round, list[OpenRound](), list[bool]()
 
     def conclude(turn: OpenRound, uploads: object) -> object:
         seen.append(turn)
-        if len(seen) == 2:
+        if len(seen) == 2 and wild:
             turn.engine.bank[0] = torch.nan
         return real(turn, uploads)  # type: ignore[arg-type]
 
     monkeypatch.setattr(federate, "close_round", conclude)
     dataset, source = load(config)
-    with pytest.raises(Diverged, match="source model 0, trial 1: client 0's model has values that are not finite"):
-        list(run_bench(config, compose(config), dataset, source))
+    told: list[str] = []
+    before = list(run_bench(config, compose(config), dataset, source))
+    seen.clear()
+    wild.append(True)
+    records = list(run_bench(config, compose(config), dataset, source, Progress(warn=told.append)))
+    assert [sentence for sentence in told if "diverged" in sentence] == [
+        "Local, source model 0, trial 1, diverged in round 1: client 0's model has values that are not finite; "
+        "a lower --lr may help"
+    ]
+    ended = {(r["method"], r["trial"]): r["round"] for r in records}
+    assert ended == {
+        **{("source_only", trial): -1 for trial in range(3)},
+        **{("local", t): 1 - (t == 1) for t in range(3)},
+    }
+    (lost,) = [record for record in records if DIVERGED in record]
+    assert (lost["trial"], lost["round"]) == (1, 0)
+    assert all(map(math.isnan, lost["accuracy"]))
+    whole = [
+        [r["accuracy"] for r in found if r["method"] == "local" and r["trial"] != 1] for found in (before, records)
+    ]
+    assert whole[0] == whole[1]

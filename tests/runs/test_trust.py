@@ -18,7 +18,7 @@ from fedwca.results.report.page_data import page_data
 from fedwca.results.report.warnings import run_warnings
 from fedwca.runs import run_rounds
 from fedwca.runs.open_run import open_run
-from fedwca.runs.python_api import resume_experiment, run_experiment
+from fedwca.runs.python_api import bench, resume
 from tests.cli.conftest import call
 
 SMALL: dict[str, Any] = {"clients": 2, "samples": 30, "rounds": 2, "batch_size": 8, "epochs": 1, "device": "cpu"}
@@ -31,7 +31,7 @@ def records(path: Path, method: str) -> list[dict[str, Any]]:
 
 
 def play(out: Path, *methods: str) -> Path:
-    made = run_experiment(**SMALL, baselines=list(methods), composed=False, overrides=OVERRIDES, out=out, keep="all")
+    made = bench(**SMALL, baselines=list(methods), composed=False, overrides=OVERRIDES, out=out, keep="all")
     return made.path
 
 
@@ -111,7 +111,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
     with pytest.raises(KeyboardInterrupt):
         play(tmp_path / "run", method, "source_ada_bn")
     monkeypatch.setattr(run_rounds, "close_round", real)
-    resume_experiment(tmp_path / "run")
+    resume(tmp_path / "run")
     for one, other in zip(records(gated, method), records(tmp_path / "run", method), strict=True):
         one.pop("seconds", None), other.pop("seconds", None)
         assert one == other

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedwca.data.metrics import mean
+from fedwca.core.mean import mean
 from fedwca.results.pictures import style
 from fedwca.results.read_run import Run
 from fedwca.results.table_rows import Record, deviation

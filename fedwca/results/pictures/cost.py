@@ -6,7 +6,7 @@ import statistics
 from collections import defaultdict
 from typing import Any
 
-from fedwca.data.metrics import mean
+from fedwca.core.mean import mean
 from fedwca.results.pictures import style
 from fedwca.results.pictures.accuracy import need_rounds
 from fedwca.results.read_run import Run

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
-from fedwca.data.metrics import mean
+from fedwca.core.mean import mean
+from fedwca.results.diverged_runs import divergence_notes
 from fedwca.results.last_phase_notes import last_phase_notes
 from fedwca.results.low_trust import low_trust_note, name_clients
 from fedwca.results.read_run import Run
@@ -27,6 +28,8 @@ def run_warnings(run: Run) -> list[str]:
         )
     if not run.records and run.results:
         found.append("rounds.jsonl is not in the folder, so there is nothing here about single rounds or clients.")
+    told = {str(about["label"]): run.diverged.get(name, {}) for name, about in run.methods.items()}
+    found += [f"{sentence}. No number of the table is of it." for sentence in divergence_notes(told)]
     found += [f"{sentence}." for sentence in last_phase_notes(run.records, run.labels)]
     # Every method asks the same source models about the same images.
     asked = {(record["source_model"], record["trial"]): record["trust"] for record in run.records if "trust" in record}
@@ -34,16 +37,16 @@ def run_warnings(run: Run) -> list[str]:
         found.append(f"{note[0].upper()}{note[1:]}.")
     for name, label in run.labels.items():
         records = run.rounds(name)
-        found += [f"{label}: {text}" for text in _of(records, run.first_model)]
+        found += [f"{label}: {text}" for text in _of(records, run.first_model, run.diverged.get(name, {}))]
     if run.records and len(run.runs) == 1:
         one = f"one {run.first_model}, one trial"
         found.append(f"There is one run only ({one}), so nothing says how much differs by chance.")
     return found
 
 
-def _of(records: Sequence[Record], first_model: str) -> Iterator[str]:
+def _of(records: Sequence[Record], first_model: str, diverged: Container[tuple[int, int]]) -> Iterator[str]:
     yield from _collapsed(records)
-    yield from _worse(records, first_model)
+    yield from _worse([r for r in records if (r["source_model"], r["trial"]) not in diverged], first_model)
     yield from _divided(records)
     yield from _alone(records)
     yield from _tied(records)

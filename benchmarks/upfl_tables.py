@@ -1,0 +1,140 @@
+"""The tables of docs/new-clients.md and of its makers' page, from results/upfl; no script."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from fedwca.data.labelled_clients import NEW, TRAINING
+from fedwca.results.statistics import Difference, Sample
+from fedwca.results.tables import MISSING, Cell, Table, difference_cell, mean_cell, sample_cell
+
+RUNS = Path(__file__).resolve().parent / "results" / "upfl"
+SETS = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "femnist": "FEMNIST", "cifar10": "CIFAR-10"}
+PAIRED = "Student's t interval at 95 %"
+
+
+def read_entries(name: str) -> list[dict[str, Any]]:
+    """What `fedwca reproduce --format json` said of a table; empty where it was not run."""
+    file = RUNS / f"{name}.json"
+    if not file.exists():
+        return []
+    said = json.loads(file.read_text())
+    entries: list[dict[str, Any]] = said["values"]
+    return entries
+
+
+def missing(name: str) -> str:
+    return f"Not measured yet: `PIECES={name} sh benchmarks/upfl.sh`."
+
+
+def sample(entry: dict[str, Any]) -> Cell:
+    return sample_cell(Sample(entry["mean"], entry["std"], entry["n"]))
+
+
+def ahead(entry: dict[str, Any]) -> Cell:
+    return difference_cell(Difference(**entry["ahead"])) if entry["ahead"] else Cell("")
+
+
+def printed(entry: dict[str, Any]) -> Cell:
+    return Cell(MISSING) if entry["published"] is None else mean_cell(entry["published"])
+
+
+def by_group(name: str) -> str:
+    """A line for each group of clients and row: ours, to FedAvg, printed."""
+    entries = read_entries(name)
+    if not entries:
+        return missing(name)
+    first = entries[0]["row"]
+    lines = [[f"{e['group']}: {e['row']}", sample(e), ahead(e), printed(e)] for e in entries]
+    notes = [f"Percent, mean ± std (ddof 1) over n = {entries[0]['n']} seeds. − {first}: paired by seed, {PAIRED}."]
+    return Table("", ("clients: row", "ours", f"− {first}", "printed"), lines, notes).markdown()
+
+
+def by_set() -> str:
+    """New clients of Table 1, a pair of columns a data set: ours, printed."""
+    found = {name: read_entries(f"upfl-table1-{name}") for name in SETS}
+    if not any(found.values()):
+        return missing("upfl-table1-mnist")
+    own = {name: {e["row"]: e for e in entries if e["group"] == NEW} for name, entries in found.items() if entries}
+    rows = list(dict.fromkeys(row for entries in own.values() for row in entries))
+    heads = [head for name in own for head in (SETS[name], "printed")]
+    lines = []
+    for row in rows:
+        cells = [own[name].get(row) for name in own]
+        lines.append([row, *(each for e in cells for each in ((sample(e), printed(e)) if e else ("", "")))])
+    n = next(iter(next(iter(own.values())).values()))["n"]
+    notes = [
+        f"Percent of new clients' images, mean ± std (ddof 1) over n = {n} seeds, in the round that was best on",
+        "training clients' validation images. Printed: the paper's Table 1, with more images and rounds.",
+    ]
+    return Table("", ("row", *heads), lines, notes).markdown()
+
+
+def by_alpha() -> str:
+    """Table 2, a column for each alpha of new clients."""
+    entries = read_entries("upfl-table2")
+    if not entries:
+        return missing("upfl-table2")
+    groups = list(dict.fromkeys(e["group"] for e in entries))
+    rows = list(dict.fromkeys(e["row"] for e in entries))
+    at = {(e["row"], e["group"]): e for e in entries}
+    lines: list[Sequence[str]] = []
+    for row in rows:
+        lines.append([row, *(sample(at[row, group]) for group in groups)])
+        lines.append(["printed", *(printed(at[row, group]) for group in groups)])
+    for row in rows[1:]:
+        lines.append([f"{row} − {rows[0]}", *(ahead(at[row, group]) for group in groups)])
+    notes = [f"Percent, mean ± std (ddof 1) over n = {entries[0]['n']} seeds; differences paired by seed, {PAIRED}."]
+    return Table("", ("row", *groups), lines, notes).markdown()
+
+
+def worth() -> str:
+    """FedTTA minus TENT with as many rounds, and with as much work, in each cell of the figure."""
+    file = RUNS / "learned_adaptation.json"
+    if not file.exists():
+        return "Not measured yet: `python benchmarks/learned_adaptation.py`."
+    found = json.loads(file.read_text())
+    names = list(found["cells"][0]["accuracy"])
+    lines = []
+    for cell in found["cells"]:
+        means = [sum(cell["accuracy"][name]) / len(cell["accuracy"][name]) for name in names]
+        ahead_of = [difference_cell(Difference(**cell["differences"][name])) for name in names[1:3]]
+        lines.append([f"{cell['alpha']:g}", str(cell["images"]), *map(mean_cell, means), *ahead_of])
+    notes = [
+        f"Percent of new clients' images, mean over {found['seeds']} seeds; FedTTA trains {found['rounds']} rounds.",
+        f"Differences are paired by seed, {PAIRED}. Configuration: `benchmarks/results/upfl/learned_adaptation.json`.",
+    ]
+    heads = ("alpha", "images", *names, *(f"FedTTA − {name}" for name in names[1:3]))
+    return Table("", heads, lines, notes).markdown()
+
+
+def demo() -> str:
+    """The bench without a word, three seeds."""
+    summary = json.loads((RUNS / "digits_plain" / "summary.json").read_text())
+    lines = []
+    for entry in summary["methods"].values():
+        validation, difference = entry["validation"], entry.get("difference")
+        beside = f"{difference['mean']:+.1f} ± {difference['std']:.1f}" if difference else ""
+        trained = sample_cell(Sample(validation["mean"], validation["std"], entry["n"]))
+        lines.append([entry["label"], trained, sample_cell(Sample(entry["mean"], entry["std"], entry["n"])), beside])
+    n = next(iter(summary["methods"].values()))["n"]
+    notes = [
+        f"Percent, mean ± std (ddof 1) over n = {n} seeds (`--source-models {n}`); to FedAvg: paired by seed, ± std.",
+        "Configuration: `benchmarks/results/upfl/digits_plain/config.json`.",
+    ]
+    return Table("", ("row", TRAINING, NEW, "to FedAvg"), lines, notes).markdown()
+
+
+BLOCKS: dict[str, Callable[[], str]] = {
+    "upfl-digits-plain": demo,
+    "upfl-table1": by_set,
+    **{f"upfl-table1-{name}": partial(by_group, f"upfl-table1-{name}") for name in SETS},
+    "upfl-table2": by_alpha,
+    "upfl-figure4": partial(by_group, "upfl-figure4"),
+    "upfl-figure5": partial(by_group, "upfl-figure5"),
+    "upfl-worth": worth,
+}

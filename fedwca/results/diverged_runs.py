@@ -1,0 +1,73 @@
+"""Runs of a method whose training diverged: they end there, and no table counts what they had come to."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple
+
+DIVERGED = "diverged"
+"""Field of the last record of a run that diverged: why, in a sentence. Its accuracies are of nobody."""
+NOTE = "Runs that diverged are in no mean and in no difference."
+"""Under a table that has some."""
+
+
+class Divergence(NamedTuple):
+    """Where a run of a method ended."""
+
+    round: int
+    """In which round, counted from 1; 0: before the first."""
+    why: str
+    """A sentence: at which client, and what may help."""
+
+
+def ended_rounds(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Records of rounds that came to their end."""
+    return [record for record in records if DIVERGED not in record]
+
+
+def find_divergences(records: Iterable[Mapping[str, Any]]) -> dict[str, dict[tuple[int, int], Divergence]]:
+    """Runs that diverged, by method and run (source model, trial)."""
+    found: dict[str, dict[tuple[int, int], Divergence]] = defaultdict(dict)
+    for record in records:
+        if DIVERGED in record:
+            run = (record["source_model"], record["trial"])
+            found[record["method"]][run] = Divergence(record["round"] + 1, record[DIVERGED])
+    return found
+
+
+def mark_divergence(found: Collection[Divergence], runs: int) -> str:
+    """What a method's label has behind it; nothing where no run diverged.
+
+    Args:
+        found: of the method.
+        runs: how many it has, those that diverged among them.
+
+    >>> mark_divergence([Divergence(8, "…")], 1), mark_divergence([Divergence(8, "…")], 3), mark_divergence([], 3)
+    (' (diverged in round 8)', ' (diverged in 1 of 3 runs)', '')
+    """
+    if not found:
+        return ""
+    return f" ({describe_divergence(*found)})" if runs == 1 else f" (diverged in {len(found)} of {runs} runs)"
+
+
+def describe_divergence(found: Divergence) -> str:
+    """When it was.
+
+    >>> describe_divergence(Divergence(0, "…"))
+    'diverged before the first round'
+    """
+    return f"diverged in round {found.round}" if found.round else "diverged before the first round"
+
+
+def divergence_notes(found: Mapping[str, Mapping[tuple[int, int], Divergence]]) -> list[str]:
+    """A sentence for each run that diverged.
+
+    Args:
+        found: label of a method to its runs (source model, trial) that diverged.
+    """
+    return [
+        f"{label}, source model {run[0]}, trial {run[1]}, {describe_divergence(one)}: {one.why}"
+        for label, runs in found.items()
+        for run, one in sorted(runs.items())
+    ]

@@ -1,0 +1,226 @@
+"""A method whose training diverges ends there; all others go on, and nothing counts what it had come to."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fedwca.errors import Diverged
+from fedwca.federated.upload_checks import ExpectedUpload, Upload, validate_uploads
+from fedwca.reproduce.groups_table import groups_beside
+from fedwca.reproduce.phases_table import phases_apart
+from fedwca.reproduce.side_by_side import accuracies_beside
+from fedwca.results.checkpoints import Checkpoints, RetentionPolicy, Unit
+from fedwca.results.comparison import Comparison
+from fedwca.results.diverged_runs import DIVERGED, NOTE, Divergence
+from fedwca.results.pictures.catalogue import PICTURES, PictureRequest
+from fedwca.results.read_run import read_run
+from fedwca.results.report.warnings import run_warnings
+from fedwca.results.report.write import render_report
+from fedwca.results.results_table import comparison_table
+from fedwca.results.table_rows import Row
+from fedwca.results.write_run import RunFolder
+from fedwca.runs.find_resume_points import find_resume_points
+from fedwca.runs.open_run import open_run
+from fedwca.runs.run_request import RunRequest
+from fedwca.runs.start_run import start_run
+from fedwca.search.criteria import judge
+from tests.cli.conftest import Run, call
+from tests.shades import write_shades
+
+SIZE = "--preset upfl --clients 4 --new-clients 4 --samples 16 --rounds 2 --source-models 1 --batch-size 8 --device cpu"
+SMALL = ["bench", *SIZE.split(), "--set", "model.width=8", "--set", "training.steps=2"]
+WILD = """
+[methods.fedprox]
+training.lr = 1e30
+[methods.fedtta]
+components.adaptation.learned = { lr = 1e30 }
+"""
+WHY = "client 0's model has values that are not finite; a lower --lr may help"
+LOST = Divergence(8, WHY)
+
+
+def bench(out: Path, *more: str) -> Run:
+    (out.parent / "wild.toml").write_text(WILD)
+    return call(*SMALL, *more, "--config", str(out.parent / "wild.toml"), "--out", str(out), folder=out)
+
+
+def of(*methods: str) -> list[str]:
+    return [word for method in methods for word in ("--baseline", method)]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return bench(tmp_path_factory.mktemp("diverged") / "run", *of("fedprox", "fedtta", "fedavg"))
+
+
+def test_all_others_go_on_and_the_table_says_what_ended(run: Run) -> None:
+    assert run.code == 0
+    for label in ("FedProx", "FedTTA"):  # by its rate; by that of its inner step
+        sentence = f"{label}, source model 0, trial 0, diverged in round 1: {WHY}"
+        assert f"Warning: {sentence}\n" in run.err
+        assert f"{sentence}; no number of the table is of it." in run.out
+        assert f"{label} (diverged in round 1)" in run.out
+    ends = {record["method"]: record["round"] for record in run.rounds}
+    assert ends == {"fedprox": 0, "fedtta": 0, "fedavg": 1}
+    last = [record for record in run.rounds if DIVERGED in record]
+    assert [record["accuracy"] for record in last] == [[None] * 8] * 2
+    summary = run.summary
+    lost, kept = summary["methods"]["fedprox"], summary["methods"]["fedavg"]
+    assert (summary["complete"], lost["mean"], lost["n"], lost["runs"]) == (True, None, 0, [])
+    assert lost["diverged"] == [{"source_model": 0, "trial": 0, "round": 1, "why": WHY}]
+    assert kept["n"] == 1
+    assert not {"difference", "validation", "last", "round"} & set(lost)
+    assert "diverged" not in kept
+
+
+@pytest.mark.parametrize("engine", ["loop", "stacked"])
+def test_where_nothing_else_is_there_the_exit_code_is_1(engine: str, tmp_path: Path) -> None:
+    wild = ["--baseline", "none", "--objective", "adapted", "--adaptation", "learned:lr=1e30", "--engine", engine]
+    found = call(*SMALL, *wild, "--out", str(tmp_path / "run"), folder=tmp_path / "run")
+    assert found.code == 1
+    assert found.err.endswith("every run of every method diverged; a lower --lr may help\n")
+    assert found.summary["complete"]
+    assert [record["round"] for record in found.rounds] == [-1, 0]
+    assert call("resume", str(tmp_path / "run")).code == 1
+
+
+def test_everything_reads_such_a_run(run: Run, tmp_path: Path) -> None:
+    found = read_run(run.folder)
+    assert found.whole
+    assert found.state == "done"
+    assert [row.name for row in found.table()][-1] == "fedavg"
+    assert "FedProx (diverged in round 1)" in render_report([run.folder], "md")
+    assert "FedProx (diverged in round 1)" in render_report([run.folder])
+    assert run_warnings(found)[0] == f"FedProx, source model 0, trial 0, diverged in round 1: {WHY}. " + (
+        "No number of the table is of it."
+    )
+    for name in ("overview", "accuracy", "bars"):
+        PICTURES[name].draw(PictureRequest(found, lambda: None, None, None))  # type: ignore[arg-type, return-value]
+    for words in (["runs", "show"], ["runs", "show", "--json"], ["resume"], ["resume", "--json"]):
+        shown = call(*words, str(run.folder.resolve()))
+        assert (shown.code, "FedProx (diverged in round 1)" in shown.out) == (0, True), words
+    table = tmp_path / "rounds.csv"
+    assert call("runs", "export", str(run.folder.resolve()), "--out", str(table)).code == 0
+    assert WHY in table.read_text()
+    with pytest.warns(UserWarning, match="FedProx diverged in round 1; no round of it is done"):
+        assert open_run(run.folder, "fedprox").round == -1
+    assert judge([line for line in found.lines if line["method"] == "fedprox"], "validation") == -float("inf")
+
+
+def test_a_stopped_run_does_not_repeat_it(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, real = tmp_path / "run", RunFolder.append
+
+    def stop(self: RunFolder, record: dict[str, Any]) -> None:
+        real(self, record)
+        if record["method"] == "fedavg" and record["round"] == 0:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "append", stop)
+        assert bench(out, *of("fedprox", "fedtta", "fedavg")).code == 130
+    assert read_run(out).state == "stopped"
+    assert read_run(out).labels["fedprox"] == "FedProx (diverged in round 1)"
+    again = call("resume", str(out), folder=out)
+    assert again.code == 0
+    assert "Warning" not in again.err
+    without = [[{k: v for k, v in r.items() if k != "seconds"} for r in found.rounds] for found in (again, run)]
+    assert without[0] == without[1]
+
+
+def test_a_training_before_the_first_round_that_diverges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wild(*_: object) -> None:
+        raise Diverged(f"central training of pooled: {WHY}")
+
+    monkeypatch.setattr("fedwca.runs.run_trials_and_methods.central_model", wild)
+    layer = {
+        "dataset": "folder",
+        "data": str(write_shades(tmp_path / "shades")),
+        "model": "lenet",
+        "target": "coral",
+        "clients": 1,
+        "rounds": 1,
+    }
+    layer |= {"baselines": ["pooled", "fedavg_labelled"], "composed": False, "source_models": 1, "device": "cpu"}
+    asked = RunRequest({**layer, "partition": "leave_one_out"}, (("model.bottleneck", "8"),), out=tmp_path / "run")
+    with pytest.warns(UserWarning, match="diverged before the first round: central training of pooled"):
+        done = start_run(asked)
+    assert [row.name for row in done.table if row.runs] == ["fedavg_labelled"]
+    assert read_run(tmp_path / "run").whole
+
+
+def save(run: Path, unit: Unit, rounds: Sequence[int]) -> None:
+    kept = Checkpoints(run, "same", RetentionPolicy(2, 1))
+    for number in rounds:
+        kept.save(unit, number, {"rows": torch.zeros(1)}, {}, False)
+
+
+@pytest.mark.parametrize(("other", "again"), [(1, True), (2, False), (3, False)])
+def test_one_that_went_together_diverges_again_where_its_companion_did_not_do_that_round(
+    other: int, again: bool, tmp_path: Path
+) -> None:
+    one, two = Unit(0, 0, "scaffold"), Unit(0, 1, "scaffold")
+    save(tmp_path, one, [-1, 0, 1])
+    save(tmp_path, two, range(-1, other + 1))
+    lines = [{**unit._asdict(), "round": n} for unit, last in ((one, 1), (two, other)) for n in range(-1, last + 1)]
+    lines.append({**one._asdict(), "round": 2, DIVERGED: WHY})
+    begun, told = find_resume_points(Checkpoints(tmp_path, "same"), {one: 5, two: 5}, lines, [[(0, 0), (0, 1)]])
+    assert not told
+    saved = begun[one]
+    assert (saved.round if saved else None) == (1 if again else None)
+    there = begun[two]
+    assert there is not None
+    assert there.round == other
+
+
+def row(name: str, runs: dict[int, float], diverged: Sequence[int] = (), own: bool = True) -> Row:
+    values = {(index, 0): value for index, value in runs.items()}
+    return Row(
+        *(name, name.upper(), values, {"new clients": list(values.values())}),
+        validation=values if own else {},
+        before={} if own else values,
+        diverged={(index, 0): LOST for index in diverged},
+    )
+
+
+def test_tables_of_papers_say_how_many_diverged() -> None:
+    table = [row("a", {0: 50.0, 1: 52.0, 2: 54.0}), row("b", {1: 60.0}, [0, 2]), row("c", {}, [0, 1, 2])]
+    rows = {"A": "a", "B": "b", "C": "c"}
+    grid, entries = groups_beside("t", table, rows, {("C", "new clients"): (70.0, None)}, "Table 1")
+    heads = {line[0]: line[1] for line in grid.rows}
+    assert heads["new clients: B (diverged in 2 of 3 runs)"] == "60.00"
+    assert heads["new clients: C (diverged in 3 of 3 runs)"] == "–"
+    assert NOTE in grid.notes
+    assert [entry["diverged"] for entry in entries[:3]] == [0, 2, 3]
+    found = Comparison.of("d", {"x": table}, "a")
+    compared = found.difference("b")
+    assert compared is not None
+    assert compared.n == 1
+    assert found.difference("c") is None
+    assert [line[0] for line in comparison_table(found).rows][1] == "B (diverged in 2 of 3 runs)"
+    assert [entry["diverged"] for entry in found.flat()] == [0, 2, 3]
+    beside = accuracies_beside("t", found, rows, {}, "")
+    assert [line[0] for line in beside.rows][2] == "x: C (diverged in 3 of 3 runs)"
+    grid, entries = phases_apart("t", {"x": [row("a", {0: 1.0}, own=False), row("b", {}, [0], own=False)]}, rows={
+        "A": "a", "B": "b"})  # fmt: skip
+    assert [line[0] for line in grid.rows][1] == "x: B (diverged in round 8)"
+    assert entries[1]["diverged"] == 1
+
+
+def test_what_is_sent_beside_a_model_may_have_diverged_too() -> None:
+    wrong = Upload(report={"loss": torch.tensor([torch.inf])})
+    with pytest.raises(Diverged, match=r"client 1's upload is refused: .*; a lower --lr may help"):
+        validate_uploads(torch.ones(2, 2), {1: wrong}, ExpectedUpload())
+
+
+def test_an_older_folder_without_the_field_is_read(run: Run, tmp_path: Path) -> None:
+    shutil.copytree(run.folder, tmp_path / "run")
+    lines = [line for line in run.lines if json.loads(line)["method"] == "fedavg"]
+    (tmp_path / "run" / "rounds.jsonl").write_text("\n".join(lines) + "\n")
+    assert [found.name for found in read_run(tmp_path / "run").table()] == ["fedavg"]

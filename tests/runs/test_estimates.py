@@ -1,0 +1,75 @@
+"""What a run will need of memory and disk, before its first round: every row of the server, and public images too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fedwca.config.resolve_config import RunPlan, resolve_plan
+from fedwca.data.partition import ClientImages, Federation
+from fedwca.engine.parameter_layout import Layout
+from fedwca.engine.sequential.engine import SequentialEngine
+from fedwca.federated.public_images import holders_of
+from fedwca.runs.disk_estimate import estimate_checkpoints
+from fedwca.runs.load_data import build_network, load
+from fedwca.runs.memory_estimate import estimate_run
+from fedwca.runs.python_api import run_experiment
+from fedwca.runs.split_trials import split_trial
+
+SMALL: dict[str, Any] = {
+    "clients": 4,
+    "new_clients": 2,
+    "samples": 16,
+    "rounds": 1,
+    "device": "cpu",
+    "source_models": 1,
+}
+PUBLIC = {"partition": "shards:public=0.1", "composed": False, "engine": "loop", "workers": 1}
+
+
+def planned(**more: Any) -> tuple[RunPlan, Federation]:
+    plan = resolve_plan({**SMALL, **more}, preset_name="upfl")
+    return plan, split_trial(plan.config, *load(plan.config), 0, 0)
+
+
+def test_public_images_count() -> None:
+    plan, federation = planned(**PUBLIC, baselines=["hetero_tent", "pfl_sampled"])
+    without = resolve_plan({**SMALL, **PUBLIC, "baselines": ["pfl_sampled"]}, preset_name="upfl")
+    ours, other = (estimate_run(one.config, one.methods, 10, federation) for one in (plan, without))
+    images = federation.public
+    assert images is not None
+    assert ours.images - other.images == 2 * images.numel()
+    width = Layout.of(build_network(plan.config, 10)).width
+    assert ours.bank - other.bank == 4 * width * (4 + 2)  # a model of each client, and twice one of the only size
+    assert ours.rows - other.rows == 2 * 4 * 2 * 4 * len(images) * 10  # both logits of four clients, before and now
+
+
+def test_clients_that_have_the_very_same_images_share_them() -> None:
+    plan, _ = planned(**PUBLIC, baselines=["pfl_sampled"])
+    public = torch.zeros(5, 3, 8, 8, dtype=torch.uint8)
+    engine = SequentialEngine(build_network(plan.config, 10), holders_of(public, 3), workers=1)
+    assert len({own.data_ptr() for own in engine.images}) == 1
+    apart = [ClientImages(public.clone(), public[:0], public[:0]) for _ in range(3)]
+    assert len({own.data_ptr() for own in SequentialEngine(engine.network, apart, workers=1).images}) == 3
+
+
+@pytest.mark.parametrize(
+    ("method", "more"),
+    [("scaffold", {}), ("pfl_sampled", {}), ("fedsr", {}), ("hetero_fedtta", PUBLIC)],
+)
+def test_the_estimate_of_the_disk_is_what_checkpoints_take(method: str, more: dict[str, Any], tmp_path: Path) -> None:
+    given = {**SMALL, **more, "baselines": [method], "composed": False}
+    plan, federation = planned(**given)
+    needed = estimate_checkpoints(plan, "last", federation, 10)
+    run_experiment(preset="upfl", **given, out=tmp_path / "run", keep="all")
+    written = [file.stat().st_size for file in (tmp_path / "run" / "checkpoints").glob("*/000001.safetensors")]
+    # The one before the first round is the other of two that are there at work; a header has some kilobytes.
+    assert abs(needed / 2 - written[0]) < 6000
+
+
+def test_selected_keeps_one_more() -> None:
+    plan, federation = planned(baselines=["fedprox"], rounds=9)
+    assert estimate_checkpoints(plan, "selected", federation, 10) == 2 * estimate_checkpoints(plan, "1", federation, 10)
