@@ -126,7 +126,7 @@ class MemoryEstimate:
         """Of both, part by part.
 
         >>> MemoryEstimate(1, 2, 3, 4).plus(MemoryEstimate(1, 1, 1, 0))
-        MemoryEstimate(bank=2, rows=3, images=4, work=4)
+        MemoryEstimate(bank=2, rows=3, images=4, work=4, embeddings=0)
         """
         more = asdict(other)
         return MemoryEstimate(**{name: value + more[name] for name, value in asdict(self).items()})
