@@ -75,6 +75,8 @@ def print_plan(run: PlannedRun, dry: bool) -> None:
         say(f"From {origin}: {'; '.join(values)}")
     say(f"Memory: {run.memory}")
     say(f"Disk: {run.disk}")
+    if run.embeddings:
+        say(f"Frozen backbone: {run.embeddings}")
     if run.kernels:
         say(f"Kernels: {run.kernels}")
     where = "" if dry else f", written out in {run.folder / 'config.json'}"

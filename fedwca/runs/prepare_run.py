@@ -111,7 +111,8 @@ def prepare_run(opened: OpenRunFolder, reporter: RunReporter, ranks: RunRanks) -
     told = kernels.sentence if engine_name(config) == "stacked" else ""
     stays = estimate_checkpoints(plan, opened.about["keep"], first, len(dataset.classes))
     disk = f"checkpoints about {human_size(stays)} (--keep {opened.about['keep']})"
-    sizes = (memory.describe_memory(needed), disk, told)
+    features = memory.describe_embeddings(config, len(dataset.classes), first)
+    sizes = (memory.describe_memory(needed), disk, told, features)
     reporter.planned(PlannedRun(plan, dataset, opened.domain, device, folder.path, *sizes))
     records = folder.records()
     if opened.earlier is not None:

@@ -56,6 +56,8 @@ class PlannedRun:
     """What its checkpoints will take of the disk, in words."""
     kernels: str
     """Which kernels the stacked engine takes and why; empty for the loop, which has one kind."""
+    embeddings: str = ""
+    """What is kept of a frozen backbone's work, in words; empty where the backbone is trained."""
 
 
 class RunReporter:
