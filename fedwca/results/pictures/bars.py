@@ -39,13 +39,13 @@ def draw_bars(summary: Mapping[str, Any], title: str) -> Any:
     made = style.figure(width, 1.5 + 3 * len(rows), title)
     axes = made.subplots(len(rows), 1, squeeze=False)[:, 0]
     looks = style.looks(methods)
-    when, whose = describe_round(summary)
+    when, whose = describe_accuracy(summary)
     for axis, shown in zip(axes, rows, strict=True):
         for index, name in enumerate(methods):
             draw_method_bars(axis, summary, name, index, shown, looks[name], width - 1)
         axis.set_xticks(range(len(shown)), shown)
         axis.set(
-            ylabel=f"{describe_round(summary)[1]} (%)", ylim=(0, 109), xlim=(-0.5, max(len(rows[0]), len(shown)) - 0.5)
+            ylabel=f"{describe_accuracy(summary)[1]} (%)", ylim=(0, 109), xlim=(-0.5, max(len(rows[0]), len(shown)) - 0.5)
         )
         style.remove_frame(axis)
         axis.grid(axis="x", visible=False)
@@ -60,10 +60,10 @@ def draw_bars(summary: Mapping[str, Any], title: str) -> Any:
 TESTED = "test accuracy"
 
 
-def describe_round(results: Mapping[str, Any]) -> tuple[str, str]:
+def describe_accuracy(results: Mapping[str, Any]) -> tuple[str, str]:
     """Which round is shown, and whose accuracy: of new clients in a round that validation images choose, or the last.
 
-    >>> describe_round({"fedavg": {"mean": 90.0}})
+    >>> describe_accuracy({"fedavg": {"mean": 90.0}})
     ('After the last round', 'test accuracy')
     """
     if any("round" in entry for entry in results.values()):

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedwca.results.pictures import style
 from fedwca.results.pictures.accuracy import draw_curve
-from fedwca.results.pictures.bars import TESTED, describe_round, draw_method_bars
+from fedwca.results.pictures.bars import TESTED, describe_accuracy, draw_method_bars
 from fedwca.results.table_rows import Record
 
 
@@ -39,7 +39,7 @@ def draw_overview(records: Sequence[Record], results: Mapping[str, Any], title: 
     for name, entry in results.items():
         own = [record for record in records if record["method"] == name]
         draw_curve(over_rounds, own, style.line_style(looks[name], name == list(results)[-1]), entry["label"])
-    when, whose = describe_round(results)
+    when, whose = describe_accuracy(results)
     over_rounds.set(xlabel="round", ylabel=f"{whose}, mean over clients (%)", title="While it learns")
     over_rounds.xaxis.get_major_locator().set_params(integer=True)
     groups = list(next(iter(results.values()))["domains"])
