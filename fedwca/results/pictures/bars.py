@@ -45,7 +45,9 @@ def draw_bars(summary: Mapping[str, Any], title: str) -> Any:
             draw_method_bars(axis, summary, name, index, shown, looks[name], width - 1)
         axis.set_xticks(range(len(shown)), shown)
         axis.set(
-            ylabel=f"{describe_accuracy(summary)[1]} (%)", ylim=(0, 109), xlim=(-0.5, max(len(rows[0]), len(shown)) - 0.5)
+            ylabel=f"{whose} (%)",
+            ylim=(0, 109),
+            xlim=(-0.5, max(len(rows[0]), len(shown)) - 0.5),
         )
         style.remove_frame(axis)
         axis.grid(axis="x", visible=False)
