@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import difflib
+import fnmatch
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable
@@ -57,6 +58,13 @@ class Component(UserValues):
     """How tables call it; empty: the name."""
     paper: ClassVar[str] = ""
     """Paper and equation it comes from."""
+    leading: ClassVar[str] = ""
+    """The field that a first word without ``=`` is the value of, as in timm:resnet18; empty: there is none."""
+
+    @classmethod
+    def leading_values(cls, pattern: str) -> list[str]:
+        """Known values of the ``leading`` field like a pattern such as ``vit*``."""
+        return []
 
 
 T = TypeVar("T", bound=Component)
@@ -208,7 +216,9 @@ class Registry(Generic[T]):
             raise UsageError(f"{self.kind} {point.name!r} from {source} could not be loaded: {error}") from error
 
     def parse(self, spec: str | dict[str, Any] | T) -> tuple[str, dict[str, Any]]:
-        """Name and given fields of ``"wca"``, ``"wca:ta=0.05,tb=1"``, ``{"name": "wca", …}`` or an instance."""
+        """Name and given fields of ``"wca"``, ``"wca:ta=0.05,tb=1"``, ``{"name": "wca", …}`` or an instance; of
+        ``"timm:resnet18"`` where the component has a `Component.leading` field.
+        """
         if isinstance(spec, Component):
             return spec.name, {field: getattr(spec, field) for field in spec.model_fields_set}
         if isinstance(spec, dict):
@@ -225,6 +235,8 @@ class Registry(Generic[T]):
         fields = {}
         for pair in tail.split(",") if colon else ():
             key, equals, value = pair.partition("=")
+            if not (equals or fields) and (leading := self._leading(name)):
+                key, equals, value = leading, "=", pair
             key, value = key.strip().replace("-", "_"), value.strip()
             if not (equals and key and value):
                 raise InvalidConfig(f"{self.kind} {spec!r}: {pair!r} is not of the form field=value")
@@ -232,6 +244,22 @@ class Registry(Generic[T]):
                 raise InvalidConfig(f"{self.kind} {spec!r}: {key!r} is given twice")
             fields[key] = value
         return canonical_name(name), fields
+
+    def _leading(self, name: str) -> str:
+        name = canonical_name(name)
+        return self.get(name).leading if name in self.names() else ""
+
+    def matching(self, pattern: str) -> list[str]:
+        """Known names like a pattern such as ``wca*``; behind a colon, values of the component's leading field.
+
+        Raises:
+            UsageError: these cannot be listed.
+        """
+        name, colon, values = pattern.partition(":")
+        if colon and self._leading(name):
+            cls = self.get(name)
+            return [f"{cls.name}:{value}" for value in cls.leading_values(canonical_name(values))]
+        return fnmatch.filter(self.names(), canonical_name(pattern))
 
     def build(self, spec: str | dict[str, Any] | T) -> T:
         """The component that ``spec`` describes (see `parse`).

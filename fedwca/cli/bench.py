@@ -61,6 +61,9 @@ def command(
         ),
     ] = None,
     quiet: Annotated[bool, option("--quiet", text="No progress; warnings and the table stay.", panel=KEEP)] = False,
+    dry_run: Annotated[
+        bool, option("--dry-run", text="Print the plan with its memory, disk and rough cost; run nothing.", panel=KEEP)
+    ] = False,
     ranks_per_trial: Annotated[
         int | None,
         option(
@@ -91,6 +94,8 @@ def command(
     request = RunRequest(
         layer, asked.pairs, asked.preset, asked.file, out, keep, logger or (), reuse=resume, profile=profile
     )
+    if dry_run and backend is not None:
+        raise UsageError("--dry-run plans runs of fedwca's own engines; leave out --backend")
     if backend == "flower":
         bench_in_flower(request, as_json)
         return
@@ -100,11 +105,25 @@ def command(
     from fedwca.cli.printing import print_finished, print_profile
     from fedwca.runs.start_run import start_run
 
+    if dry_run:
+        print_dry_run(request)
+        return
     reporter = ConsoleReporter(silent=as_json, quiet=quiet)
     done = run_on_ranks(ranks_per_trial, lambda ranks: start_run(request, reporter, ranks))
     print_finished(done, as_json)
     if profile and not as_json:
         print_profile(json.loads((done.path / "profile.json").read_text()))
+
+
+def print_dry_run(request: RunRequest) -> None:
+    """What would be run, and what it costs."""
+    from fedwca.cli.console_reporter import ConsoleReporter
+    from fedwca.config.partition_and_domain import domain_of
+    from fedwca.reproduce.cost_estimate import describe_cost, estimate_plan
+    from fedwca.runs.start_run import check_run
+
+    plan = check_run(request, ConsoleReporter(dry=True))
+    say(f"Cost: {describe_cost(estimate_plan(plan, domain_of(plan.config) or ''))}")
 
 
 def bench_in_flower(request: RunRequest, as_json: bool) -> None:

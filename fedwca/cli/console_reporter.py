@@ -19,10 +19,11 @@ class ConsoleReporter(RunReporter):
     Args:
         silent: stdout is for a program; no plan and no progress.
         quiet: no progress.
+        dry: nothing will be run.
     """
 
-    def __init__(self, silent: bool = False, quiet: bool = False) -> None:
-        self.silent, self.quiet = silent, quiet
+    def __init__(self, silent: bool = False, quiet: bool = False, dry: bool = False) -> None:
+        self.silent, self.quiet, self.dry = silent, quiet, dry
 
     def loading(self, dataset: str) -> None:
         """Say so where a line waits."""
@@ -31,7 +32,7 @@ class ConsoleReporter(RunReporter):
     def planned(self, run: PlannedRun) -> None:
         """Print the plan."""
         if not self.silent:
-            print_plan(run)
+            print_plan(run, self.dry)
 
     def resumed(self, done: int, rounds: int) -> None:
         """Say where it goes on."""
@@ -60,7 +61,7 @@ class ConsoleReporter(RunReporter):
         return watching(plan, self.silent or self.quiet)
 
 
-def print_plan(run: PlannedRun) -> None:
+def print_plan(run: PlannedRun, dry: bool) -> None:
     """What will run, on what, and where each value that was set came from."""
     console, plan, dataset = make_console(), run.plan, run.dataset
 
@@ -73,6 +74,10 @@ def print_plan(run: PlannedRun) -> None:
     for origin, values in provenance(plan).items():
         say(f"From {origin}: {'; '.join(values)}")
     say(f"Memory: {run.memory}")
+    say(f"Disk: {run.disk}")
+    if run.embeddings:
+        say(f"Frozen backbone: {run.embeddings}")
     if run.kernels:
         say(f"Kernels: {run.kernels}")
-    say(f"Everything else is a field's default, written out in {run.folder / 'config.json'}")
+    where = "" if dry else f", written out in {run.folder / 'config.json'}"
+    say(f"Everything else is a field's default{where}")

@@ -22,19 +22,18 @@ def list_command(
 ) -> None:
     """List the names of all components, baselines and presets.
 
-    For example: fedwca list aggregators 'wca*'
+    For example: fedwca list aggregators 'wca*', or fedwca list models 'timm:vit*'
     """
-    known = {
-        **{plural: registry_of(plural).names for plural in PLURALS.values()},
-        **_baselines(),
-        "presets": _presets,
+    known: dict[str, Callable[[str], list[str]]] = {
+        **{plural: registry_of(plural).matching for plural in PLURALS.values()},
+        **{setting: partial(_like, find) for setting, find in {**_baselines(), "presets": _presets}.items()},
     }
     if kind is not None:
         plural = PLURALS.get(canonical_name(kind), canonical_name(kind))
         if plural not in known:
             registry_of(kind)
         known = {key: find for key, find in known.items() if key.partition("_of_")[0] == plural}
-    names = {plural: fnmatch.filter(find(), canonical_name(pattern)) for plural, find in known.items()}
+    names = {plural: find(pattern) for plural, find in known.items()}
     if as_json:
         say(json.dumps(names, indent=2))
         return
@@ -85,6 +84,10 @@ def show_command(
     elif kind in KINDS:
         ways = f"--set {kind}.FIELD=VALUE or {cls.name}:FIELD=VALUE"
     console.print(f"Set one with {ways}")
+
+
+def _like(find: Callable[[], list[str]], pattern: str) -> list[str]:
+    return fnmatch.filter(find(), canonical_name(pattern))
 
 
 def _values(info: dict[str, Any]) -> str:

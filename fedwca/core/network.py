@@ -132,13 +132,13 @@ class Network(nn.Module):
         """Standard normal draws ``[S, q]`` of the features, the same for all images, of which a prediction is the mean;
         None: features are not drawn. See `draw_features`."""
         behind = (Drop(dropout, (features,)),) if head == "bottleneck" or dropout else ()
-        self.drops = (*backbone.drops, *behind)
+        self.drops = (*(() if backbone.frozen else backbone.drops), *behind)
         self.channels = len(backbone.mean)
         """Of a prepared image: 3, or 1 where colours are made grey."""
         self.register_buffer("mean", torch.tensor(backbone.mean).view(-1, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(backbone.std).view(-1, 1, 1), persistent=False)
         if backbone.frozen:
-            backbone.requires_grad_(False)
+            backbone.requires_grad_(False).eval()
 
     @property
     def augments(self) -> bool:
@@ -196,10 +196,27 @@ class Network(nn.Module):
         """q, width of what the classifier reads."""
         return self.classifier.in_features
 
+    def embed(self, x: Tensor) -> Tensor:
+        """What a frozen backbone makes of prepared images ``[N, width]``, without gradient; images as they are for one
+        that is trained, which `extract` runs.
+        """
+        if not self.backbone.frozen:
+            return x
+        with torch.no_grad():
+            found: Tensor = self.backbone(x, ())
+        return found
+
+    def show(self, images: Tensor) -> Tensor:
+        """Plain images as `extract` reads them: prepared and embedded, or ``[N, width]`` that were before."""
+        return images.to(self.class_vectors.device) if images.ndim == 2 else self.embed(self.prepare(images))
+
     def extract(self, x: Tensor, masks: Sequence[Tensor] = ()) -> Tensor:
-        """Prepared images to features ``[N, q]``; with one mask per entry of ``drops`` in training, none otherwise."""
-        inside, dropped = len(self.backbone.drops), len(self.drops)
-        read = self.backbone(x, masks[:inside])
+        """Prepared images, embedded if the backbone is frozen, to features ``[N, q]``; with one mask per entry of
+        ``drops`` in training, none otherwise.
+        """
+        dropped = len(self.drops)
+        inside = 0 if self.backbone.frozen else len(self.backbone.drops)
+        read = x if self.backbone.frozen else self.backbone(x, masks[:inside])
         z = read if self.head == "direct" else self.bottleneck(read)
         if self.draws is not None:
             z = torch.cat([z, self.extras[SPREAD](read)], -1)
@@ -251,7 +268,7 @@ class Network(nn.Module):
 
     def forward(self, x: Tensor, masks: Sequence[Tensor] = ()) -> tuple[Tensor, Tensor]:
         """Logits ``[N, M]`` and features ``[N, q]`` of prepared images; see `classify`."""
-        return self.classify(self.extract(x, masks), self.classifier, masks)
+        return self.classify(self.extract(self.embed(x), masks), self.classifier, masks)
 
     @property
     def class_vectors(self) -> Tensor:
@@ -360,7 +377,7 @@ class Architecture(Component):
         """Everything that decides what `build` gives, as plain values; a file of weights by its content."""
         found = {"name": self.name, **self.model_dump(mode="json")}
         # So that source models from before there was a choice are known again.
-        usual: dict[str, Any] = {"activation": "none", "head": "bottleneck", "sizes": []}
+        usual: dict[str, Any] = {"activation": "none", "head": "bottleneck", "sizes": [], "augment": True}
         return {name: value for name, value in found.items() if name not in usual or value != usual[name]}
 
     def build(self, classes: int, seed: int = 0, pretrained: bool = True, whole: bool = False) -> Network:

@@ -55,6 +55,11 @@ class StepDraws:
     trains: Trains = "all"
     """Part of the model that is trained; for the classifier alone images are plain and nothing is dropped."""
 
+    @property
+    def plain(self) -> bool:
+        """Whether a frozen backbone is shown plain images, of which it made something before."""
+        return self.network.backbone.frozen and (self.trains == "classifier" or not self.network.augments)
+
     def weak(self, images: Tensor, positions: Tensor) -> Tensor:
         """Images ``[B, 3, H, W]`` as training shows them."""
         if self.trains == "classifier":

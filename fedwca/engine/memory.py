@@ -106,6 +106,8 @@ class MemoryEstimate:
     """Training and test images of all clients, as bytes."""
     work: int
     """Models at work at the same time."""
+    embeddings: int = 0
+    """What a frozen backbone makes of these images, where it is kept in memory."""
 
     @property
     def total(self) -> int:
@@ -116,7 +118,7 @@ class MemoryEstimate:
         """Of so many federations that go through rounds together.
 
         >>> MemoryEstimate(1, 2, 3, 4).times(2)
-        MemoryEstimate(bank=2, rows=4, images=6, work=8)
+        MemoryEstimate(bank=2, rows=4, images=6, work=8, embeddings=0)
         """
         return MemoryEstimate(*(trials * value for value in asdict(self).values()))
 
@@ -124,14 +126,21 @@ class MemoryEstimate:
         """Of both, part by part.
 
         >>> MemoryEstimate(1, 2, 3, 4).plus(MemoryEstimate(1, 1, 1, 0))
-        MemoryEstimate(bank=2, rows=3, images=4, work=4)
+        MemoryEstimate(bank=2, rows=3, images=4, work=4, embeddings=0)
         """
         more = asdict(other)
         return MemoryEstimate(**{name: value + more[name] for name, value in asdict(self).items()})
 
 
 def estimate_memory(
-    footprint: Footprint, clients: Sequence[int], side: int, rows: int, step: int, chunk: int, at_once: int
+    footprint: Footprint,
+    clients: Sequence[int],
+    side: int,
+    rows: int,
+    step: int,
+    chunk: int,
+    at_once: int,
+    embeddings: int = 0,
 ) -> MemoryEstimate:
     """What a run holds at its peak.
 
@@ -143,10 +152,11 @@ def estimate_memory(
         step: images of a training step; twice the batch where each is mixed with another.
         chunk: images that are predicted at once.
         at_once: models at work at the same time: workers of the loop, or the clients of a slice.
+        embeddings: bytes of what a frozen backbone makes of all images.
 
     >>> one = Footprint(values=10, frozen=2, saved=100, largest=50)
     >>> estimate_memory(one, [4, 6], side=2, rows=1, step=3, chunk=8, at_once=2)
-    MemoryEstimate(bank=80, rows=120, images=120, work=2496)
+    MemoryEstimate(bank=80, rows=120, images=120, work=2496, embeddings=0)
     """
     work = max(footprint.training(step), footprint.evaluation(chunk))
     return MemoryEstimate(
@@ -154,6 +164,7 @@ def estimate_memory(
         rows=footprint.model * (2 * rows + 1),
         images=sum(clients) * 3 * side**2,
         work=at_once * work,
+        embeddings=embeddings,
     )
 
 

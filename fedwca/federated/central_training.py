@@ -246,7 +246,7 @@ class _Trainer:
         """The target's features now, and after a plain step on each source's gradient ``[1 + K, B, q]``."""
         network, views = self.network.eval(), self.network.prepare(target)
         names = [name for name, each in network.named_parameters() if each.requires_grad]
-        found = [network.extract(views)]
+        found = [network.extract(network.embed(views))]
         for gradient in gradients:
             moved = {
                 name: each - self.training.lr * slope

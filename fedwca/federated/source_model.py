@@ -19,6 +19,7 @@ from fedwca.data.dataset import Domain
 from fedwca.engine.augmentation import weak_views
 from fedwca.engine.cpu_cores import limit_to_one_thread
 from fedwca.engine.dropout import dropout_masks
+from fedwca.engine.embeddings import embed_images
 from fedwca.engine.randomness import fold_key, permutation
 from fedwca.errors import DataError, Diverged
 from fedwca.federated.model_cache import digest_recipe, read_cached_model, write_cached_model
@@ -125,6 +126,8 @@ def _fit(
     """Best held-out accuracy (percent) and the state that reached it; of equals the later one."""
     images = torch.from_numpy(domain.images).permute(0, 3, 1, 2).contiguous(memory_format=torch.channels_last)
     images, labels = images.to(device), torch.from_numpy(domain.labels).to(device)
+    once = network.backbone.frozen and not network.augments
+    plain = embed_images(network, [images])[0] if once else images
     train, held = split_source(domain, training.held_out, seed)
     crops = fold_key([seed, "source crop"])
     optimiser = torch.optim.SGD(
@@ -134,7 +137,7 @@ def _fit(
     best, kept = torch.tensor(-1.0), {}
     step = 0
     for epoch in range(training.epochs + 1):
-        accuracy = _accuracy(network, images, labels, held)
+        accuracy = _accuracy(network, plain, labels, held)
         if accuracy >= best:
             best, kept = accuracy, {name: tensor.detach().clone() for name, tensor in network.state_dict().items()}
         progress(epoch, training.epochs, float(accuracy))
@@ -152,8 +155,11 @@ def _fit(
                 network.drops, fold_key([seed, "source dropout"]), step, positions, training.batch_size
             )
             here = indices.to(device)
-            views = weak_views(network, images[here], crops, step, positions, training.batch_size)
-            logits, _ = network(views, drop)
+            if once:
+                read = network.show(plain[here])
+            else:
+                read = network.embed(weak_views(network, images[here], crops, step, positions, training.batch_size))
+            logits, _ = network.classify(network.extract(read, drop), network.classifier, drop)
             optimiser.zero_grad()
             loss(logits, labels[here]).backward()
             optimiser.step()
@@ -164,11 +170,14 @@ def _fit(
 
 
 @torch.no_grad()
-def _accuracy(network: Network, images: Tensor, labels: Tensor, held: Tensor) -> Tensor:
-    """Percent of the held-out images classified right; -1 where the outputs are not finite."""
+def _accuracy(network: Network, plain: Tensor, labels: Tensor, held: Tensor) -> Tensor:
+    """Percent of the held-out images classified right; -1 where the outputs are not finite. What is ``plain``:
+    `Network.show`.
+    """
     network.eval()
-    here = held.to(images.device)
-    logits = torch.cat([network(network.prepare(images[chunk]))[0] for chunk in here.split(network.chunk)])
+    here = held.to(plain.device)
+    found = [network.extract(network.show(plain[chunk])) for chunk in here.split(network.chunk)]
+    logits = torch.cat([network.classify(some, network.classifier)[0] for some in found])
     if not bool(torch.isfinite(logits).all()):
         return torch.tensor(-1.0)
     return 100 * (logits.argmax(1) == labels[here]).float().mean().cpu()

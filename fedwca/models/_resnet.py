@@ -5,67 +5,36 @@ from __future__ import annotations
 import pickle
 from abc import abstractmethod
 from collections import OrderedDict
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Any, Literal, cast
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 from torchvision.models import ResNet as TorchvisionResNet
 from torchvision.models import WeightsEnum
 
-from fedwca.core.network import Architecture, Backbone
-from fedwca.core.tensor_files import file_digest, fill_module, read_tensors, refuse_others
+from fedwca.core.network import Backbone
+from fedwca.core.tensor_files import fill_module, read_tensors, refuse_others
 from fedwca.errors import CheckpointError
+from fedwca.models._pretrained_backbone import PretrainedArchitecture, PretrainedBackbone
 
 
-class Residual(Backbone):
-    """All of a torchvision ResNet up to and with its mean over places; ImageNet's scaling, crops of 7/8 in training."""
+class ResNet(PretrainedArchitecture):
+    """A torchvision ResNet with pre-trained weights."""
 
-    mean = (0.485, 0.456, 0.406)
-    std = (0.229, 0.224, 0.225)
-    augments = True
-
-    def __init__(self, network: TorchvisionResNet, frozen: bool) -> None:
-        super().__init__()
-        self.width = network.fc.in_features
-        self.frozen = frozen
-        self.body = nn.Sequential(OrderedDict(part for part in network.named_children() if part[0] != "fc"))
-        self.shortcuts = tuple(name for name, _ in self.named_modules() if name.endswith(".downsample"))
-
-    def forward(self, x: Tensor, masks: Sequence[Tensor]) -> Tensor:
-        return cast(Tensor, self.body(x).flatten(1))
-
-
-class ResNet(Architecture):
-    """A torchvision ResNet with pre-trained weights; images are kept at 8/7 of ``side`` and cropped."""
-
-    side: Annotated[int, Field(ge=32, le=4096)] = 224
-    """Height and width in pixels of the crops that the backbone reads."""
     weights: Literal["imagenet", "none"] | Path = "imagenet"
     """imagenet: torchvision's, downloaded once; none: random; or a .pth, .pt or .safetensors state dict."""
-    frozen: bool = False
-    """Whether only the bottleneck is trained and sent, the backbone staying as its weights are."""
-
-    @property
-    def stored(self) -> int:
-        """256 for crops of 224, as in SHOT."""
-        return round(self.side * 256 / 224)
 
     @abstractmethod
     def torchvision(self) -> tuple[TorchvisionResNet, WeightsEnum]:
         """A network with random weights, and torchvision's name for its ImageNet weights."""
 
-    def backbone(self) -> Residual:
-        """The network without its classifier, random weights."""
-        return Residual(self.torchvision()[0], self.frozen)
-
-    def identity(self) -> dict[str, Any]:
-        """As in the base class, with the content of a file of weights in place of its path."""
-        found = super().identity()
-        if isinstance(self.weights, Path):
-            found["weights"] = file_digest(self.weights.expanduser())
+    def backbone(self) -> PretrainedBackbone:
+        """The network up to and with its mean over places, random weights."""
+        network = self.torchvision()[0]
+        body = nn.Sequential(OrderedDict(part for part in network.named_children() if part[0] != "fc"))
+        found = PretrainedBackbone(body, network.fc.in_features, self.frozen, self.augment)
+        found.shortcuts = tuple(name for name, _ in found.named_modules() if name.endswith(".downsample"))
         return found
 
     def load_pretrained(self, backbone: Backbone) -> None:
@@ -82,7 +51,7 @@ class ResNet(Architecture):
         else:
             path, tensors = self._download()
         tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith("fc.")}
-        body = cast(Residual, backbone).body
+        body = cast(PretrainedBackbone, backbone).body
         fill_module(body, tensors, path)
         refuse_others(body, tensors, path)
 

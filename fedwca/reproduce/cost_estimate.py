@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fedwca.config.resolve_config import RunPlan
 from fedwca.config.run_config import RunConfig
 from fedwca.datasets import datasets
 from fedwca.reproduce.definitions import read_toml
+from fedwca.results.read_run import count_of
 from fedwca.runs.load_data import architecture
 
 
@@ -62,3 +65,38 @@ def estimate_cost(config: RunConfig, source: str, methods: Sequence[int], adapte
     pixels = (architecture(config).side / known["side"]) ** 2 if known else float("nan")
     hours = work * pixels / known["images"] / 3600 if known else float("nan")
     return Cost(runs * len(methods), runs * sum(methods), images, hours)
+
+
+def estimate_plan(decided: RunPlan, domain: str, names: Sequence[str] | None = None) -> Cost:
+    """The cost of a run.
+
+    Args:
+        decided: methods, rounds and trials.
+        domain: source, or what the data set is dealt by.
+        names: only these methods; None: all.
+    """
+    rounds = {m.name: r for m, r in decided.methods if names is None or m.name in names}
+    adapted = [any(part.adapts for part in m.objectives) for m, _ in decided.methods if m.name in rounds]
+    return estimate_cost(decided.config, domain, list(rounds.values()), adapted)
+
+
+def describe_cost(found: Cost, what: str = "") -> str:
+    """Runs, rounds, and images and hours as far as they are known."""
+    return f"{count_of(found.runs, 'run')}{what}, {count_of(found.rounds, 'round')}, {_rough(found)}"
+
+
+def _rough(found: Cost) -> str:
+    if math.isnan(found.images):
+        return "cost unknown (the data set is not in the catalogue)"
+    hours = "" if math.isnan(found.hours) else f", roughly {_hours(found.hours)} on 2 CPU cores without source models"
+    million = found.images / 1e6
+    images = f"{million:.1f} million" if million >= 0.1 else f"{found.images:,.0f}"
+    return f"{images} images trained on{hours}"
+
+
+def _hours(hours: float) -> str:
+    if hours < 1 / 60:
+        return "a minute"
+    if hours < 1:
+        return count_of(round(60 * hours), "minute")
+    return count_of(round(hours), "hour") if hours < 48 else f"{hours / 24:.0f} days"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from fedwca.config.resolve_config import RunPlan
 from fedwca.core.dotted_keys import flatten_keys
 from fedwca.errors import UsageError
 from fedwca.registry import canonical_name
-from fedwca.reproduce.cost_estimate import Cost, estimate_cost
+from fedwca.reproduce.cost_estimate import Cost, describe_cost, estimate_plan
 from fedwca.reproduce.definitions import (
     Definition,
     PublishedTable,
@@ -54,7 +53,7 @@ class Job:
     @property
     def cost(self) -> Cost:
         """Of everything, whether it is there already or not."""
-        return sum((_cost(p, domain) for domain, p in self.plans.items()), Cost(0, 0, 0.0, 0.0))
+        return sum((estimate_plan(p, domain) for domain, p in self.plans.items()), Cost(0, 0, 0.0, 0.0))
 
     @property
     def named(self) -> str | None:
@@ -65,12 +64,6 @@ class Job:
     def methods(self) -> dict[str, str]:
         """Names of the methods by the row of the table."""
         return {row: parse_method(word).name for row, word in self.found.rows.items()}
-
-
-def _cost(decided: RunPlan, domain: str, names: Sequence[str] | None = None) -> Cost:
-    rounds = {m.name: r for m, r in decided.methods if names is None or m.name in names}
-    adapted = [any(part.adapts for part in m.objectives) for m, _ in decided.methods if m.name in rounds]
-    return estimate_cost(decided.config, domain, list(rounds.values()), adapted)
 
 
 @dataclass(frozen=True)
@@ -148,31 +141,10 @@ def announce_jobs(planned: Sequence[Job], out: Path, reporter: RunReporter) -> N
         say(job.title)
         for domain, decided in job.plans.items():
             there, missing = sort_methods(decided, out)
-            left = _cost(decided, domain, missing)
+            left = estimate_plan(decided, domain, missing)
             had = f"; {len(there)} of {len(decided.methods)} methods are there already" if there else ""
-            say(f"  {job.named or 'partition'} {domain}: {_amount(left) if missing else 'nothing to run'}{had}")
-    total = [_cost(p, domain, sort_methods(p, out)[1]) for job in planned for domain, p in job.plans.items()]
+            say(f"  {job.named or 'partition'} {domain}: {describe_cost(left) if missing else 'nothing to run'}{had}")
+    total = [estimate_plan(p, domain, sort_methods(p, out)[1]) for job in planned for domain, p in job.plans.items()]
     whole = sum(total, Cost(0, 0, 0.0, 0.0))
-    amount = _amount(whole, " (methods × source models × trials)")
+    amount = describe_cost(whole, " (methods × source models × trials)")
     say(f"In all {amount}." if whole.runs else "All runs are there.")
-
-
-def _amount(found: Cost, what: str = "") -> str:
-    return f"{count_of(found.runs, 'run')}{what}, {count_of(found.rounds, 'round')}, {_rough(found)}"
-
-
-def _rough(found: Cost) -> str:
-    if math.isnan(found.images):
-        return "cost unknown (the data set is not in the catalogue)"
-    hours = "" if math.isnan(found.hours) else f", roughly {_hours(found.hours)} on 2 CPU cores without source models"
-    million = found.images / 1e6
-    images = f"{million:.1f} million" if million >= 0.1 else f"{found.images:,.0f}"
-    return f"{images} images trained on{hours}"
-
-
-def _hours(hours: float) -> str:
-    if hours < 1 / 60:
-        return "a minute"
-    if hours < 1:
-        return count_of(round(60 * hours), "minute")
-    return count_of(round(hours), "hour") if hours < 48 else f"{hours / 24:.0f} days"

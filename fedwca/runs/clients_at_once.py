@@ -10,6 +10,7 @@ from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
 from fedwca.engine.cpu_cores import count_cores
+from fedwca.engine.embeddings import LARGEST_IN_MEMORY, count_embedding_bytes
 from fedwca.engine.memory import Footprint, free_bytes, slice_size
 from fedwca.errors import UsageError
 from fedwca.runs.choose_device import resolve_device
@@ -123,5 +124,7 @@ def _bytes(config: RunConfig, network: Network, clients: Sequence[ClientImages])
     """What a federation takes in any case, and each of its clients at work."""
     one = footprint(config, network)
     stored = sum(client.train.numel() + client.test.numel() for client in clients)
+    kept = count_embedding_bytes(network, sum(len(client.train) + len(client.test) for client in clients))
+    stored += kept if kept <= LARGEST_IN_MEMORY else 0
     each = max(one.training(2 * config.training.batch_size), one.evaluation(network.chunk))
     return one.model * 2 * len(clients) + stored, each

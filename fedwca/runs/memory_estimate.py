@@ -12,6 +12,7 @@ import torch
 from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Network
 from fedwca.data.partition import Federation
+from fedwca.engine.embeddings import LARGEST_IN_MEMORY, count_embedding_bytes
 from fedwca.engine.memory import Footprint, MemoryEstimate, estimate_memory, human_size
 from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import UsageError
@@ -46,7 +47,8 @@ def estimate_run(
     if trials > 1:
         workers = len(federation)
     one = footprint(config, network)
-    alone = estimate_memory(one, sizes, model.stored, rows, step, chunk, workers)
+    kept, _ = place_embeddings(network, sum(sizes))
+    alone = estimate_memory(one, sizes, model.stored, rows, step, chunk, workers, kept)
     if public:
         alone = alone.plus(estimate_public(one, federation, len(model.variants), model.stored, classes))
     return alone.times(trials)
@@ -95,11 +97,30 @@ def shape_network(network: Network, method: Method, sizes: int = 1) -> Network:
         return grow_network(copy.deepcopy(network).to("meta"), method.trained, 0, sizes=sizes)
 
 
+def place_embeddings(network: Network, images: int) -> tuple[int, int]:
+    """Bytes of what a frozen backbone makes of so many images: in memory, on the disk."""
+    size = count_embedding_bytes(network, images)
+    return (size, 0) if size <= LARGEST_IN_MEMORY else (0, size)
+
+
+def describe_embeddings(config: RunConfig, classes: int, federation: Federation) -> str:
+    """Where the frozen backbone's features are kept, and which steps are spared its work; empty where it is trained."""
+    network = build_network(config, classes, pretrained=False)
+    images = sum(len(client.train) + len(client.test) for client in federation.everybody)
+    memory, disk = place_embeddings(network, images)
+    if not memory + disk:
+        return ""
+    where = f"in memory ({human_size(memory)})" if memory else f"on the disk ({human_size(disk)})"
+    spared = "evidence and evaluation" if network.augments else "all passes over plain images"
+    return f"features of {images:,} images are computed once and kept {where}, for {spared}"
+
+
 SMALLER = {
     "bank": "fewer --clients or a smaller --model",
     "rows": "fewer --clients or a smaller --model",
     "images": "fewer --samples, or a smaller --set model.side where the model has one",
     "work": "a smaller --batch-size or --workers 1",
+    "embeddings": "fewer --samples",
 }
 
 
@@ -125,12 +146,14 @@ WHAT = {
     "rows": "the server's models",
     "images": "the clients' images",
     "work": "models at work",
+    "embeddings": "the frozen backbone's features",
 }
 
 
 def describe_memory(needed: MemoryEstimate) -> str:
     """The estimate, part by part."""
-    parts = ", ".join(f"{WHAT[name]} {human_size(count)}" for name, count in asdict(needed).items())
+    there = {name: count for name, count in asdict(needed).items() if count or name != "embeddings"}
+    parts = ", ".join(f"{WHAT[name]} {human_size(count)}" for name, count in there.items())
     return f"about {human_size(needed.total)} ({parts})"
 
 

@@ -15,7 +15,7 @@ from fedwca.config.resolve_config import RunPlan
 from fedwca.config.run_config import RunConfig
 from fedwca.data.dataset import FederatedDataset
 from fedwca.data.partition import ClientImages, Federation
-from fedwca.engine.memory import MemoryEstimate, free_bytes
+from fedwca.engine.memory import MemoryEstimate, free_bytes, human_size
 from fedwca.errors import FedwcaError
 from fedwca.loggers import Logger
 from fedwca.registry import Registry
@@ -30,7 +30,7 @@ from fedwca.runs.check_components import rehearse_components
 from fedwca.runs.checkpointer import Checkpointer
 from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.clients_at_once import fix_trials_at_once, restore_trials_at_once
-from fedwca.runs.disk_estimate import refuse_full_disk
+from fedwca.runs.disk_estimate import estimate_checkpoints, refuse_full_disk
 from fedwca.runs.engine_names import engine_name
 from fedwca.runs.find_resume_points import rewind_run, units_of
 from fedwca.runs.rank_lifecycle import lead_run
@@ -109,9 +109,11 @@ def prepare_run(opened: OpenRunFolder, reporter: RunReporter, ranks: RunRanks) -
             "environment.json", {**describe_environment(device), "ranks": schedule.ranks, "kernels": kernels.record}
         )
     told = kernels.sentence if engine_name(config) == "stacked" else ""
-    reporter.planned(
-        PlannedRun(plan, dataset, opened.domain, device, folder.path, memory.describe_memory(needed), told)
-    )
+    stays = estimate_checkpoints(plan, opened.about["keep"], first, len(dataset.classes))
+    disk = f"checkpoints about {human_size(stays)} (--keep {opened.about['keep']})"
+    features = memory.describe_embeddings(config, len(dataset.classes), first)
+    sizes = (memory.describe_memory(needed), disk, told, features)
+    reporter.planned(PlannedRun(plan, dataset, opened.domain, device, folder.path, *sizes))
     records = folder.records()
     if opened.earlier is not None:
         reporter.resumed(sum(record["round"] >= 0 for record in records), sum(units_of(plan).values()))

@@ -52,8 +52,12 @@ class PlannedRun:
     folder: Path
     memory: str
     """What it will need of memory, in words."""
+    disk: str
+    """What its checkpoints will take of the disk, in words."""
     kernels: str
     """Which kernels the stacked engine takes and why; empty for the loop, which has one kind."""
+    embeddings: str = ""
+    """What is kept of a frozen backbone's work, in words; empty where the backbone is trained."""
 
 
 class RunReporter:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from fedwca.config.compose_methods import partition_of
+from fedwca.config.resolve_config import RunPlan
 from fedwca.errors import FedwcaError, InvalidConfig
+from fedwca.loggers import Logger
 from fedwca.results.checkpoints import RetentionPolicy
 from fedwca.results.run_schemas import is_set_up, read_configuration
 from fedwca.results.write_run import RunFolder, to_plain
@@ -15,7 +18,7 @@ from fedwca.runs.execute_run import execute_run
 from fedwca.runs.finished_run import FinishedRun
 from fedwca.runs.load_data import load
 from fedwca.runs.log_to import build_loggers
-from fedwca.runs.prepare_run import OpenRunFolder, describe_request, prepare_run
+from fedwca.runs.prepare_run import OpenRunFolder, PreparedRun, describe_request, prepare_run
 from fedwca.runs.reporter import SILENT, RunReporter
 from fedwca.runs.resume_checks import refuse_other_request, with_canonical_domain
 from fedwca.runs.resume_run import resume_run
@@ -36,8 +39,44 @@ def start_run(request: RunRequest, reporter: RunReporter = SILENT, ranks: RunRan
         KeyboardInterrupt: the user stopped it; what was done is kept, and the run can be continued.
     """
     started = time.perf_counter()
-    policy = RetentionPolicy.parse(request.keep)
-    loggers = build_loggers(request.loggers)
+    plan, loggers = plan_run(request)
+    path = request.out or new_run_path(plan.methods[-1][0].name)
+    if (path / "config.json").is_file() and (request.reuse or was_killed_in_set_up(path)):
+        refuse_other_request(path, plan)
+        return resume_run(path, reporter, ranks)
+    with RunFolder(path) as folder:
+        prepared = set_up_run(folder, request, plan, loggers, started, reporter, ranks)
+        return execute_run(prepared, reporter)
+
+
+def check_run(request: RunRequest, reporter: RunReporter = SILENT) -> RunPlan:
+    """All that `start_run` does before the first round: the plan, its checks and estimates. Nothing stays on disk.
+
+    Args:
+        request: what is asked for.
+        reporter: told what would be run.
+
+    Raises:
+        FedwcaError: why it could not be.
+    """
+    started = time.perf_counter()
+    plan, loggers = plan_run(request)
+    with RunFolder(request.out or new_run_path(plan.methods[-1][0].name)) as folder:
+        try:
+            return set_up_run(folder, request, plan, loggers, started, reporter, ONE_PROCESS).plan
+        finally:
+            for name in ("environment.json", "config.json"):
+                (folder.path / name).unlink(missing_ok=True)
+            folder.discard()
+
+
+def plan_run(request: RunRequest) -> tuple[RunPlan, list[Logger]]:
+    """What is asked for, decided as far as it can be without images.
+
+    Raises:
+        FedwcaError: what is wrong, in a sentence.
+    """
+    policy, loggers = RetentionPolicy.parse(request.keep), build_loggers(request.loggers)
     plan = request.plan()
     if policy.selected and (not partition_of(plan.config).newcomers or plan.config.validation == 0):
         raise InvalidConfig(
@@ -45,24 +84,43 @@ def start_run(request: RunRequest, reporter: RunReporter = SILENT, ranks: RunRan
             "the last; take last"
         )
     resolve_device(plan.config.device)
-    path = request.out or new_run_path(plan.methods[-1][0].name)
-    if (path / "config.json").is_file() and (request.reuse or was_killed_in_set_up(path)):
-        refuse_other_request(path, plan)
-        return resume_run(path, reporter, ranks)
-    with RunFolder(path) as folder:
-        try:
-            # First of all: whatever kills this process from here on, the folder says what it was for.
-            about = describe_request(with_canonical_domain(plan), path, request.keep, loggers)
-            folder.write("config.json", about)
-            reporter.loading(plan.config.dataset)
-            dataset, domain = load(plan.config)
-            given = (dataset, domain, started, to_plain(about), loggers, request.profile)
-            opened = OpenRunFolder(folder, plan.at(domain), *given)
-            prepared = prepare_run(opened, reporter, ranks)
-        except BaseException:
-            folder.discard()
-            raise
-        return execute_run(prepared, reporter)
+    return plan, loggers
+
+
+def set_up_run(
+    folder: RunFolder,
+    request: RunRequest,
+    plan: RunPlan,
+    loggers: Sequence[Logger],
+    started: float,
+    reporter: RunReporter,
+    ranks: RunRanks,
+) -> PreparedRun:
+    """From a claimed folder to a run that can set out; where it cannot, nothing stays.
+
+    Args:
+        folder: where.
+        request: what is asked for.
+        plan: the same, decided.
+        loggers: where numbers go, too.
+        started: ``time.perf_counter()`` when it was asked for.
+        reporter: told how it goes.
+        ranks: the processes that share it.
+
+    Raises:
+        FedwcaError: what is wrong, in a sentence.
+    """
+    try:
+        # First of all: whatever kills this process from here on, the folder says what it was for.
+        about = describe_request(with_canonical_domain(plan), folder.path, request.keep, loggers)
+        folder.write("config.json", about)
+        reporter.loading(plan.config.dataset)
+        dataset, domain = load(plan.config)
+        given = (dataset, domain, started, to_plain(about), loggers, request.profile)
+        return prepare_run(OpenRunFolder(folder, plan.at(domain), *given), reporter, ranks)
+    except BaseException:
+        folder.discard()
+        raise
 
 
 def was_killed_in_set_up(path: Path) -> bool:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedwca.cli import main
+from fedwca.cli import main, terminal
 from fedwca.config.run_config import restore_config
 from fedwca.results.phase_seconds import PHASES
 from fedwca.runs.load_data import load
@@ -152,6 +152,35 @@ def test_bars_fit_a_narrow_terminal(bench: Bench, monkeypatch: pytest.MonkeyPatc
     assert "…" not in run.err
     assert "clients/s" not in run.err
     assert "FedWCA, run 2 of 2 " in run.err
+
+
+def test_a_dry_run_says_what_it_would_be_and_leaves_nothing(bench: Bench, tmp_path: Path) -> None:
+    run = bench("--dry-run", "--keep", "all", out=tmp_path / "runs/new")
+    assert run.code == 0, run.err
+    for part in ("Methods: Source Only", "Memory: about", "Disk: checkpoints about", "(--keep all)", "Cost: 4 runs"):
+        assert part in run.out
+    assert "round 1" not in run.err
+    assert not (tmp_path / "runs").exists()
+    assert "--backend" in bench("--dry-run", "--backend", "flower").err
+
+
+def test_a_command_that_takes_long_to_begin_says_so_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr(terminal.Waiting, "AFTER", 0.0)
+    waiting = terminal.Waiting()
+    with waiting.showing("loading"):
+        until = time.monotonic() + 5
+        while "loading" not in capsys.readouterr().err and time.monotonic() < until:
+            time.sleep(0.01)
+        assert time.monotonic() < until
+        waiting.end()
+        capsys.readouterr()
+    monkeypatch.setenv("FORCE_COLOR", "")
+    with waiting.showing("loading"):
+        time.sleep(0.1)
+    assert capsys.readouterr().err == ""
 
 
 def test_a_config_given_back(bench: Bench, plain: Run, tmp_path: Path) -> None:

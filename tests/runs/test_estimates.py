@@ -16,7 +16,7 @@ from fedwca.federated.public_images import holders_of
 from fedwca.runs.disk_estimate import estimate_checkpoints
 from fedwca.runs.load_data import build_network, load
 from fedwca.runs.memory_estimate import estimate_run
-from fedwca.runs.python_api import run_experiment
+from fedwca.runs.python_api import bench
 from fedwca.runs.split_trials import split_trial
 
 SMALL: dict[str, Any] = {
@@ -64,7 +64,7 @@ def test_the_estimate_of_the_disk_is_what_checkpoints_take(method: str, more: di
     given = {**SMALL, **more, "baselines": [method], "composed": False}
     plan, federation = planned(**given)
     needed = estimate_checkpoints(plan, "last", federation, 10)
-    run_experiment(preset="upfl", **given, out=tmp_path / "run", keep="all")
+    bench(preset="upfl", **given, out=tmp_path / "run", keep="all")
     written = [file.stat().st_size for file in (tmp_path / "run" / "checkpoints").glob("*/000001.safetensors")]
     # The one before the first round is the other of two that are there at work; a header has some kilobytes.
     assert abs(needed / 2 - written[0]) < 6000

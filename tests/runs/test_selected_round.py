@@ -15,7 +15,7 @@ from fedwca.results.checkpoints import Checkpoints, RetentionPolicy, SelectedRou
 from fedwca.results.read_run import read_run
 from fedwca.results.write_run import RunFolder
 from fedwca.runs.open_run import open_run
-from fedwca.runs.python_api import resume_experiment, run_experiment
+from fedwca.runs.python_api import bench, resume
 from tests.cli.conftest import call
 
 SMALL: dict[str, Any] = {
@@ -35,7 +35,7 @@ UNIT = Unit(0, 0, "fedavg")
 
 
 def play(out: Path, keep: str = "selected") -> Path:
-    return run_experiment(**SMALL, overrides=OVERRIDES, out=out, keep=keep).path
+    return bench(**SMALL, overrides=OVERRIDES, out=out, keep=keep).path
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def test_a_run_that_was_stopped_keeps_the_same(run: Path, tmp_path: Path, monkey
         patch.setattr(RunFolder, "append", stop)
         with pytest.raises(KeyboardInterrupt):
             play(tmp_path / "run")
-    resume_experiment(tmp_path / "run")
+    resume(tmp_path / "run")
     assert kept(tmp_path / "run") == kept(run)
     assert torch.equal(open_run(tmp_path / "run").bank, open_run(run).bank)
 
@@ -116,7 +116,7 @@ OTHERS = {"dataset": "digits-mini", "clients": 2, "rounds": 1, "baselines": ["fe
 @pytest.mark.parametrize("given", [OTHERS, {**SMALL, "validation": 0.0}])
 def test_where_no_round_is_selected_it_is_refused(given: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(InvalidConfig, match=r"--keep selected: in this run no round is selected .*; take last"):
-        run_experiment(**given, out=tmp_path / "run", keep="selected")
+        bench(**given, out=tmp_path / "run", keep="selected")
     assert not (tmp_path / "run").exists()
 
 

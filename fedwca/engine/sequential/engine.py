@@ -17,6 +17,7 @@ from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.client_task import SentModels
 from fedwca.engine.cpu_cores import count_cores, limit_to_one_thread
 from fedwca.engine.device_copy import synchronize
+from fedwca.engine.embeddings import embed_images
 from fedwca.engine.interface import RoundWork
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.precision import Precision, check_precision
@@ -67,6 +68,7 @@ class SequentialEngine:
         self.images = [here[id(c.train)] for c in clients]
         self.labels = [None if c.labels is None else c.labels.to(self.device) for c in clients]
         self._test = [c.test.to(self.device).contiguous(memory_format=layout) for c in clients]
+        self._plain, self._plain_test = (embed_images(self.network, every) for every in (self.images, self._test))
         self.sizes = torch.tensor([len(c.train) for c in clients])
         self.bank = self.layout.read(self.network).repeat(len(clients), 1)
         self._replicas: queue.SimpleQueue[Replica] = queue.SimpleQueue()
@@ -86,7 +88,7 @@ class SequentialEngine:
                     weights, lambda w: self._apply_batch_norm(client, self.mix(w, rows), replica), source
                 )
                 given = (self.images[client], self.labels[client], received, offer.personal.shape[1])
-                worker = ClientWorker(replica, *given, self.bank[client], round.task(client))
+                worker = ClientWorker(replica, *given, self.bank[client], round.task(client), self._plain[client])
                 return round.step(worker)[0]
             finally:
                 self._replicas.put(replica)
@@ -120,7 +122,7 @@ class SequentialEngine:
 
         def recalibrate(model: Tensor) -> None:
             replica.bind(model)
-            replica.recalibrate(self.images[client])
+            replica.recalibrate(self._plain[client])
 
         return self.batch_norm.apply(row, self.bank, client, self.layout, recalibrate)
 
@@ -141,7 +143,7 @@ class SequentialEngine:
             replica = self._replicas.get()
             try:
                 replica.bind(self._model(client, weights, rows, replica))
-                return replica.predict(self._test[client]).logits.argmax(1).cpu()
+                return replica.predict(self._plain_test[client]).logits.argmax(1).cpu()
             finally:
                 self._replicas.put(replica)
 
@@ -163,7 +165,7 @@ class SequentialEngine:
                 row = self._model(client, weights, rows, replica)
                 if adaptation.by_client:
                     return generated_predictions(replica, adaptation, self._test[client], row)
-                (found,) = adapt_models(ImagesToAdapt(replica, self._test[client]), row[None], adaptation, lr)
+                (found,) = adapt_models(ImagesToAdapt(replica, self._plain_test[client]), row[None], adaptation, lr)
                 return found
             finally:
                 self._replicas.put(replica)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -31,9 +32,7 @@ class _Forward(nn.Module):
 
     def forward(self, x: Tensor, masks: Sequence[Tensor], phase: Phase | None, twice: bool) -> tuple[Tensor, Tensor]:
         """Logits ``[N, M]`` and features ``[N, q]``; see `Replica.forward`."""
-        if phase is None:
-            return self.network(x, masks)  # type: ignore[no-any-return]
-        with compute_precision(self.precision, phase, x.device):
+        with nullcontext() if phase is None else compute_precision(self.precision, phase, x.device):
             features = self.network.extract(x, masks)
         classifier: Any = self.network.classifier
         if twice and is_parametrized(classifier, "weight"):
@@ -99,10 +98,10 @@ class Replica:
     def forward(
         self, x: Tensor, masks: Sequence[Tensor] = (), phase: Phase | None = None, twice: bool = False
     ) -> tuple[Tensor, Tensor]:
-        """Logits ``[N, M]`` and features ``[N, q]`` of prepared images.
+        """Logits ``[N, M]`` and features ``[N, q]`` of images.
 
         Args:
-            x: the images.
+            x: the images, as `Network.extract` reads them.
             masks: of dropout.
             phase: what it is for, which decides the precision; None: in full.
             twice: whether they are differentiated twice; decides nothing but last digits.
@@ -118,7 +117,7 @@ class Replica:
 
         Args:
             logits: of the images that the step is made on ``[B, M]``, by the bound row.
-            x: all images of the training step, prepared.
+            x: all images of the training step, as `Network.extract` reads them.
             masks: of dropout, those that gave ``logits``.
             adaptation: its loss is descended.
             lr: step size.
@@ -138,7 +137,7 @@ class Replica:
         """Gradient of the bound row's base network ``[P_base]`` in eval mode, chunk by chunk.
 
         Args:
-            images: uint8 ``[N, 3, H, W]``.
+            images: uint8 ``[N, 3, H, W]``, or what `fedwca.engine.embeddings` made of them.
             slopes: derivatives of what is descended in their logits ``[N, M]``.
         """
         self.network.eval()
@@ -148,17 +147,19 @@ class Replica:
         total = [torch.zeros_like(leaf) for leaf in leaves]
         chunk = self.network.chunk
         for here, own in zip(images.split(chunk), slopes.split(chunk), strict=True):
-            logits, _ = self.forward(self.network.prepare(here))
+            logits, _ = self.forward(self.network.show(here))
             found = torch.autograd.grad(logits, leaves, own, allow_unused=True, materialize_grads=True)
             torch._foreach_add_(total, found)
         return torch.cat([one.reshape(-1) for one in total])
 
     @torch.no_grad()
     def predict(self, images: Tensor, batch: int | None = None, phase: Phase | None = None) -> Predictions:
-        """Predictions for uint8 images ``[N, 3, H, W]`` in eval mode, no augmentation, in batches."""
+        """Predictions for uint8 images ``[N, 3, H, W]``, or for what `fedwca.engine.embeddings` made of them, in eval
+        mode, no augmentation, in batches.
+        """
         self.network.eval()
         chunks = images.split(batch or self.network.chunk)
-        parts = [self.forward(self.network.prepare(chunk), phase=phase) for chunk in chunks]
+        parts = [self.forward(self.network.show(chunk), phase=phase) for chunk in chunks]
         logits, features = zip(*parts, strict=True)
         return Predictions(torch.cat(logits), torch.cat(features))
 
@@ -182,7 +183,7 @@ class Replica:
             for norm in norms:
                 # A running mean over chunks: each moves the statistics by its share of what was seen so far.
                 norm.momentum = len(chunk) / seen
-            self.network(self.network.prepare(chunk))
+            self.network.extract(self.network.show(chunk))
         for norm, momentum in zip(norms, before, strict=True):
             norm.momentum = momentum
 

@@ -34,8 +34,11 @@ class ClientWorker(Clock):
         personal: int,
         slot: Tensor,
         task: Task,
+        plain: Tensor | None = None,
     ) -> None:
         super().__init__(slot.device)
+        self.plain = images if plain is None else plain
+        """What passes over all images read of them, see `fedwca.engine.embeddings.embed_images`."""
         self.replica, self.images, self.received, self.slot, self.task = replica, images, received, slot, task
         self.labels = [labels]
         self._identity = torch.eye(received.weights.shape[0], dtype=received.weights.dtype)
@@ -65,7 +68,7 @@ class ClientWorker(Clock):
         """As `outputs`, and what the model says after a step of the task's adaptation on all the images."""
         adaptation, row = self.task.adaptation, self.received.mix(mixtures[0])
         assert adaptation is not None
-        found, work = self._pass(row), ImagesToAdapt(self.replica, self.images)
+        found, work = self._pass(row), ImagesToAdapt(self.replica, self.plain)
         _, logits = make_step(work, adaptation, row[None], found.logits[None], self.task.inner_lr)
         self.passes += 1
         return [replace(found, adapted=logits[0])]
@@ -73,7 +76,7 @@ class ClientWorker(Clock):
     def _pass(self, row: Tensor) -> Predictions:
         self.passes += 1
         self.replica.bind(row)
-        return self.replica.predict(self.images, phase="evidence")
+        return self.replica.predict(self.plain, phase="evidence")
 
     def alignment(self, mixtures: Tensor) -> Tensor:
         """Mean cosine to the nearest classifier vector, one value a mixture: ``[M, Q+S] -> [1, M]``."""
@@ -160,7 +163,7 @@ class ClientWorker(Clock):
         started = self.mark()
         if task.idle:
             self.replica.bind(row)
-            self.replica.recalibrate(self.images)
+            self.replica.recalibrate(self.plain)
             self.lap("train", started)
             return [context.targets]
         step, adaptation = 0, task.adaptation
@@ -212,29 +215,34 @@ class ClientWorker(Clock):
         training, targets, objectives = self.task.training, context.targets, self.task.objectives
         draws = StepDraws(self.replica.network, self.task.keys, step, training.batch_size, training.trains)
         everyone = positions = torch.arange(len(here), device=here.device)
-        images = pick_images(self.images, here)
-        x = draws.weak(images, everyone)
-        inputs, strong = [x], program.wants_strong_views(objectives)
+        strong, inputs = program.wants_strong_views(objectives), []
+        if not draws.plain:
+            inputs.append(draws.weak(pick_images(self.images, here), everyone))
         if len(places):
             chosen, beyond = here[places], training.batch_size + places
+            own = inputs[0][places] if inputs else draws.weak(pick_images(self.images, chosen), places)
             partners = draws.weak(pick_images(self.images, targets.partners[chosen]), beyond)
-            inputs.append(torch.lerp(x[places], partners, targets.mix[chosen].to(x.dtype).view(-1, 1, 1, 1)))
+            inputs.append(torch.lerp(own, partners, targets.mix[chosen].to(own.dtype).view(-1, 1, 1, 1)))
             positions = torch.cat([everyone, beyond])
         if strong:
-            inputs.append(draws.strong(images, everyone))
+            inputs.append(draws.strong(pick_images(self.images, here), everyone))
         drop = draws.masks(positions, everyone if strong else None)
-        x = x if len(inputs) == 1 else torch.cat(inputs)
+        read = [self.replica.network.embed(torch.cat(inputs) if len(inputs) > 1 else inputs[0])] if inputs else []
+        if draws.plain:
+            read.insert(0, self.plain[here.to(self.plain.device)].to(here.device))
+        x = torch.cat(read) if len(read) > 1 else read[0]
         adapts, masks = program.adapts(objectives), [mask.to(x.dtype) for mask in drop]
         logits, features = self.replica.forward(x, masks, "train", twice=adapts)
         ends = (len(here), len(here) + len(places))
-        plain, blended, other = logits.tensor_split(ends) if len(inputs) > 1 else (logits, logits[:0], logits[:0])
+        alone = len(x) == len(here)
+        plain, blended, other = (logits, logits[:0], logits[:0]) if alone else logits.tensor_split(ends)
         adapted = None
         if adapts:
             adaptation = self.task.adaptation
             assert adaptation is not None
             after = self.replica.forward_adapted(plain, x, masks, adaptation, self.task.inner_lr)
             adapted = after[: len(here)].index_copy(0, places, after[len(here) : ends[1]])
-        shown, latent = self.replica.network.split_latent(features if len(inputs) == 1 else features[: len(here)])
+        shown, latent = self.replica.network.split_latent(features if alone else features[: len(here)])
         noise = draws.noise(everyone, program.noise_numbers(objectives))
         batch = Batch(
             plain,

@@ -111,19 +111,15 @@ class ClientBatch:
         return total
 
     def _chunks(self) -> Iterator[tuple[int, int, Tensor]]:
-        """All images in some at a time: the first one's place, how many clients have that, and their images prepared
-        ``[active, n, 3, H, W]``, where a client has fewer its last one again.
+        """All images in some at a time: the first one's place, how many clients have that, and their images as
+        `Network.extract` reads them ``[active, n, …]``, where a client has fewer its last one again.
         """
         network, longest, clients = self.network.network, max(1, *self.sizes), len(self.clients)
         for first in range(0, longest, self.chunk):
             active = sum(size > first for size in self.sizes) or clients
             places = torch.arange(first, min(first + self.chunk, longest), device=self.device)
             places = places.minimum((self.counts[:active, None] - 1).clamp_min(0))
-            yield (
-                first,
-                active,
-                network.prepare(self.images.take(self.numbers[:active], places)).unflatten(0, places.shape),
-            )
+            yield first, active, self.images.shown(network, self.numbers[:active], places)
 
     def _sweep(self, forward: Callable[[int, Tensor], tuple[Tensor, Tensor]]) -> Predictions:
         """All images in eval mode, chunk by chunk; rows behind a client's last image mean nothing."""
@@ -147,7 +143,7 @@ class ClientBatch:
                 for first in range(span.first, span.stop, max(1, self.chunk * len(self.clients) // batch)):
                     stop = min(span.stop, first + max(1, self.chunk * len(self.clients) // batch))
                     places = (step * batch + torch.arange(span.images, device=self.device)).expand(stop - first, -1)
-                    x = network.prepare(self.images.take(self.numbers[first:stop], places)).unflatten(0, places.shape)
+                    x = self.images.shown(network, self.numbers[first:stop], places)
                     p, s = self.named(models[first:stop])
                     share = torch.full((stop - first,), span.images / (step * batch + span.images), device=self.device)
                     _, _, fresh = self.network(p, s, StackedInput(x), True, share.to(models.dtype))
@@ -243,6 +239,10 @@ class TrialBatch:
     def take(self, rows: slice, places: Tensor) -> Tensor:
         """Images at ``places [g, B]`` of some clients, end to end: ``[g·B, 3, H, W]``."""
         return self._images.at(self._starts[rows], places)
+
+    def take_embedded(self, rows: slice, places: Tensor) -> Tensor:
+        """What a frozen backbone made of images at ``places [g, B]`` of some clients ``[g, B, width]``."""
+        return self._images.embedded_at(self._starts[rows], places)
 
 
 def _padded(values: Tensor, clients: int) -> Tensor:

@@ -65,8 +65,8 @@ class StackedEngine:
         self.stacked = StackedNetwork(self.network, self.layout, precision, kernels)
         self.capture: Capture | None = RecordedSteps(CudaGraphs(self.device)) if kernels == "graphs" else None
         """What carries out training steps; None: they are called one by one."""
-        self._train = train or PackedImages([client.train for client in clients], self.device)
-        self._test = PackedImages([client.test for client in clients], self.device)
+        self._train = train or PackedImages([client.train for client in clients], self.device, self.network)
+        self._test = PackedImages([client.test for client in clients], self.device, self.network)
         self.images = self._train.each()
         self.labels = [None if client.labels is None else client.labels.to(self.device) for client in clients]
         self.sizes = torch.tensor(self._train.sizes)

@@ -10,7 +10,7 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, vmap
+from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedwca.core.adaptation import Adaptation, ExtraNetworks
@@ -152,7 +152,7 @@ class StackedInput:
     """A batch of images of each of G models."""
 
     x: Tensor
-    """Prepared images ``[G, B, C, H, W]``."""
+    """Prepared images ``[G, B, C, H, W]``, or what a frozen backbone made of them ``[G, B, width]``."""
     masks: Sequence[Tensor] = ()
     """Dropout masks, one for each of the network's drops ``[G, B, …]``; empty: nothing is dropped."""
     rows: Tensor | None = None
@@ -217,7 +217,8 @@ class StackedNetwork:
             norm.train(training)
         some = () if batch.rows is None else (batch.rows,)
         share = () if momentum is None else (momentum,)
-        x = channels_last_batch(batch.x) if self.kernels == "channels-last" else batch.x
+        in_order = self.kernels == "channels-last" and not self.network.backbone.frozen
+        x = channels_last_batch(batch.x) if in_order else batch.x
         with nullcontext() if phase is None else compute_precision(self.precision, phase, x.device):
             features, fresh = self._each(parameters, statistics, x, tuple(batch.masks), some, share)
         if self.network.whole:
@@ -291,7 +292,8 @@ class StackedNetwork:
             if self.network.draws is not None:
                 x = torch.cat([x, _linear(parameters, f"{EXTRAS}{SPREAD}", read)], -1)
         try:
-            found: tuple[Tensor, dict[str, Tensor]] = vmap(one)(parameters, statistics, x, masks, rows, share)
+            given = (parameters, statistics, x, masks, rows, share)
+            found: tuple[Tensor, dict[str, Tensor]] = vmap_or_loop("the backbone", one, *given)
         finally:
             for norm in self.norms.values():
                 # Tensors of a finished vmap must not be met again.

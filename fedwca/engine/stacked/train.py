@@ -202,9 +202,14 @@ def _show_images(
     """What clients see in a step: plain images, mixed ones, strong views, in this order."""
     task, most, draws = batch.task, batch.task.training.batch_size, _step_draws(batch, rows, number)
     everyone = torch.arange(here.shape[1], device=here.device).expand(len(here), -1)
-    images = batch.take(rows, here)
-    x = torch.unflatten(draws.weak(images, everyone), 0, here.shape)
-    inputs, positions, mixed = [x], everyone, everyone[:, :0]
+    network = batch.network.network
+    inputs, positions, mixed = [], everyone, everyone[:, :0]
+
+    def views(show: Callable[[Tensor, Tensor], Tensor], places: Tensor, positions: Tensor) -> Tensor:
+        return torch.unflatten(show(batch.take(rows, places), positions), 0, places.shape)
+
+    if not draws.plain:
+        inputs.append(views(draws.weak, here, everyone))
     valid = all_real = torch.ones_like(here, dtype=torch.bool)
     real = [all_real]
     if places:
@@ -213,18 +218,27 @@ def _show_images(
         mixed = (~is_mixed).to(torch.uint8).argsort(dim=1, stable=True)[:, :places]
         valid, samples = is_mixed.gather(1, mixed), here.gather(1, mixed)
         partners = targets["partners"][rows].gather(1, samples).clamp_min(0)
-        other = torch.unflatten(draws.weak(batch.take(rows, partners), most + mixed), 0, mixed.shape)
-        share = targets["mix"][rows].gather(1, samples).to(x.dtype)
-        index = mixed.view(*mixed.shape, 1, 1, 1).expand(-1, -1, *x.shape[2:])
-        inputs.append(torch.lerp(x.gather(1, index), other, share.view(*share.shape, 1, 1, 1)))
+        other = views(draws.weak, partners, most + mixed)
+        share = targets["mix"][rows].gather(1, samples).to(other.dtype)
+        if inputs:
+            index = mixed.view(*mixed.shape, 1, 1, 1).expand(-1, -1, *other.shape[2:])
+            own = inputs[0].gather(1, index)
+        else:
+            own = views(draws.weak, samples, mixed)
+        inputs.append(torch.lerp(own, other, share.view(*share.shape, 1, 1, 1)))
         real.append(valid)
         positions = torch.cat([everyone, most + mixed], 1)
     strong = program.wants_strong_views(task.objectives)
     if strong:
-        inputs.append(torch.unflatten(draws.strong(images, everyone), 0, here.shape))
+        inputs.append(views(draws.strong, here, everyone))
         real.append(all_real)
+    read = [batch.take_embedded(rows, here)] if draws.plain else []
+    if inputs:
+        x = torch.cat(inputs, 1)
+        read.append(network.embed(x.flatten(0, 1)).unflatten(0, x.shape[:2]) if network.backbone.frozen else x)
+    x = torch.cat(read, 1)
     masks = [mask.to(x.dtype) for mask in draws.masks(positions, everyone if strong else None)]
-    shown = StackedInput(torch.cat(inputs, 1), masks, torch.cat(real, 1) if places else None)
+    shown = StackedInput(x, masks, torch.cat(real, 1) if places else None)
     return shown, _MixedPlaces(mixed, valid)
 
 

@@ -49,7 +49,8 @@ class StackedTrials(TrialsInTurn):
         precision: Precision = "fp32",
         kernels: Kernels | None = None,
     ) -> None:
-        packed = PackedImages.several([[own.train for own in some] for some in clients], torch.device(device))
+        at = torch.device(device)
+        packed = PackedImages.several([[own.train for own in some] for some in clients], at, networks[0].to(at))
         engines = [
             StackedEngine(network, some, device, None, batch_norm, precision, own, kernels)
             for network, some, own in zip(networks, clients, packed, strict=True)

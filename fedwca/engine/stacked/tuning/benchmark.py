@@ -38,7 +38,7 @@ class Candidate:
 
     Args:
         network: the model; each client has a copy.
-        x: prepared images ``[G, B, 3, H, W]``.
+        x: images as `Network.extract` reads them ``[G, B, …]``.
         precision: in which they are done.
         kernels: how.
         mixes: whether steps have places for mixed images too; nothing that is there counts in the gradient.
@@ -127,7 +127,7 @@ def benchmark_kernels(
         ``apart``, the distance of the first client's gradient from that in float64, by its norm; or ``error``, why the
         candidate cannot be had.
     """
-    x = network.prepare(images.flatten(0, 1)).unflatten(0, images.shape[:2])
+    x = network.show(images.flatten(0, 1)).unflatten(0, images.shape[:2])
     found: Found = {}
     entries: dict[Kernels, Candidate] = {}
     exact = Candidate(copy.deepcopy(network).double(), x[:1].double(), "fp32", "eager").step()[0]

@@ -1,0 +1,74 @@
+"""Backbones that come with weights of their own, shared by the files that name one each or a library of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+from pydantic import Field
+from torch import Tensor, nn
+
+from fedwca.core.network import Architecture, Backbone
+from fedwca.core.tensor_files import file_digest
+
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+class PretrainedBackbone(Backbone):
+    """A network without its classifier, such as a torchvision ResNet up to and with its mean over places.
+
+    Args:
+        body: images to features.
+        width: of these.
+        frozen: whether it stays as it is.
+        augments: whether training shows random crops of it, mirrored half of the time.
+        mean: of what it was trained on.
+        std: of the same.
+    """
+
+    def __init__(
+        self,
+        body: nn.Module,
+        width: int,
+        frozen: bool,
+        augments: bool,
+        mean: tuple[float, ...] = IMAGENET_MEAN,
+        std: tuple[float, ...] = IMAGENET_STD,
+    ) -> None:
+        super().__init__()
+        self.body, self.width, self.frozen, self.augments, self.mean, self.std = (
+            body,
+            width,
+            frozen,
+            augments,
+            mean,
+            std,
+        )
+
+    def forward(self, x: Tensor, masks: Sequence[Tensor]) -> Tensor:
+        return cast(Tensor, self.body(x).flatten(1))
+
+
+class PretrainedArchitecture(Architecture):
+    """A backbone with pre-trained weights; images are kept at 8/7 of ``side`` and cropped."""
+
+    side: Annotated[int, Field(ge=32, le=4096)] = 224
+    """Height and width in pixels of the crops that the backbone reads."""
+    frozen: bool = False
+    """Whether only the bottleneck is trained and sent, the backbone staying as its weights are."""
+    augment: bool = True
+    """Whether training is on random crops, mirrored half of the time; a frozen backbone reads plain images once."""
+
+    @property
+    def stored(self) -> int:
+        """256 for crops of 224, as in SHOT."""
+        return round(self.side * 256 / 224)
+
+    def identity(self) -> dict[str, Any]:
+        """As in the base class, with the content of a file of weights in place of its path."""
+        found = super().identity()
+        weights = getattr(self, "weights", None)
+        if isinstance(weights, Path):
+            found["weights"] = file_digest(weights.expanduser())
+        return found
