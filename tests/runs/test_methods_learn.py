@@ -59,7 +59,8 @@ def test_a_method_learns_on_digits_plain_with_the_rates_of_the_preset(method: st
 
 
 # 12 clients of 300 digits each. The rate is FedAvg's of Table 4: with 0.3, which it gives some, the mean of six clients
-# of two classes each learns little. Public images are passed over as often as gives the paper's 60 and 120 steps.
+# of two classes each learns little (FedAvg itself gains 26 points, and 52 with 0.1). Public images are passed over as
+# often as gives the paper's 60 and 120 steps.
 MNIST: dict[str, Any] = {"dataset": "mnist", "clients": 6, "samples": 300, "rounds": 6, "lr": 0.1}
 MNIST_HETERO: dict[str, Any] = {
     "partition": "shards:public=0.1",
