@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fedwca.config.component_registries import registry_of
 from fedwca.config.method_spec import parse_method
 from fedwca.config.resolve_config import RunPlan, type_components
 from fedwca.config.run_config import RunConfig, validate
@@ -106,8 +107,25 @@ def sort_methods(decided: RunPlan, out: Path) -> tuple[dict[str, Run], list[str]
     there: dict[str, Run] = {}
     for run in filter(None, map(read_if_run, run_folders(out))):
         if is_reusable(run, decided.config):
-            there |= {name: run for name in wanted if name not in there and run.methods.get(name) == wanted[name]}
+            own = {name: fill_in_defaults(run.methods[name]) for name in wanted if name in run.methods}
+            there |= {name: run for name in own if name not in there and own[name] == wanted[name]}
     return there, [name for name in wanted if name not in there]
+
+
+def fill_in_defaults(method: Mapping[str, Any]) -> dict[str, Any]:
+    """What a run says of a method, with the fields that its components have got since then at their defaults.
+
+    A default keeps the numbers of the version before.
+    """
+    return {**method, "components": [_whole_component(part) for part in method["components"]]}
+
+
+def _whole_component(said: Mapping[str, Any]) -> dict[str, Any]:
+    found = registry_of(said["kind"])
+    if said["name"] not in found.names():
+        return dict(said)  # a plugin that is not there; the run stands for itself
+    fields = found.get(said["name"]).model_fields
+    return {**{name: to_plain(f.get_default(call_default_factory=True)) for name, f in fields.items()}, **said}
 
 
 def is_reusable(run: Run, config: RunConfig) -> bool:

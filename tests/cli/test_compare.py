@@ -14,7 +14,7 @@ from fedwca.config.run_config import RunConfig
 from fedwca.results.compare_runs import differing_settings
 from fedwca.results.read_run import run_identity
 from fedwca.results.settings_without_effect import SAME_NUMBERS
-from fedwca.runs.reuse_runs import comparable_settings
+from fedwca.runs.reuse_runs import comparable_settings, fill_in_defaults
 
 from .conftest import SMALL, Run, call
 
@@ -59,6 +59,24 @@ def test_finished_methods_are_reused_and_only_the_new_one_is_run(first: tuple[Pa
     assert [entry["label"] for entry in entries] == ["FedAvg", "Fast", "Source Only"]
     earlier = {(row["method"], row["source"]): row["mean"] for row in json.loads(before.out)["rows"]}
     assert float(entries[0]["mean"]) == earlier["fedavg", "amber"]
+
+
+def test_a_run_from_before_a_field_is_reused_at_its_default_alone(first: tuple[Path, Run], shades: Path) -> None:
+    out, _ = first
+    file = out / "shades-amber/config.json"
+    about, before = json.loads(file.read_text()), file.read_text()
+    (part,) = (p for p in about["methods"]["fedavg"]["components"] if p["kind"] == "objective")
+    default = fill_in_defaults({"components": [{"kind": "objective", "name": part["name"]}]})["components"][0]
+    assert {**default, **part} == part
+    del part[next(name for name in default if name not in ("kind", "name"))]
+    file.write_text(json.dumps(about))
+    try:
+        assert "not run again" in compare(shades, out, "fedavg", "--source", "amber", "--trials", "2").err
+    finally:
+        file.write_text(before)
+    assert fill_in_defaults({"components": [{"kind": "objective", "name": "gone"}]})["components"] == [
+        {"kind": "objective", "name": "gone"}
+    ]
 
 
 def test_another_setting_is_another_run(first: tuple[Path, Run], shades: Path) -> None:
