@@ -449,7 +449,7 @@ def test_how_many_checkpoints_stay(bench: Make, keep: str, files: dict[str, list
         assert run.lines == before
     refused = bench("--keep", "some")
     assert refused.code == 2
-    assert "--keep some: takes last, all, none or a number of at least 1" in refused.err
+    assert "--keep some: takes last, selected, all, none or a number of at least 1" in refused.err
 
 
 @pytest.mark.filterwarnings("ignore:.*all clients are in one cluster")

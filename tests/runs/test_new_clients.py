@@ -67,7 +67,7 @@ def test_the_preset_says_all() -> None:
         *(None, None),
     )
     assert (config.source_models, config.trials, training.steps, training.momentum, training.weight_decay) == (
-        *(3, 1, 10),
+        *(1, 1, 10),
         *(0, 0),
     )
     assert {method.name: rounds for method, rounds in made.methods} == {"tent": 40, "fedtta": 40, "fedavg": 40}
