@@ -79,12 +79,19 @@ class RunFolder:
         """Let others write here."""
         self._lock.release()
 
-    def discard(self) -> None:
-        """Remove what was made, unless a run was set up in it."""
+    def discard(self, set_up: bool = False) -> None:
+        """Remove what was made, unless a run was set up in it.
+
+        Args:
+            set_up: remove that too; rounds stay.
+        """
         rounds, config = self.path / "rounds.jsonl", self.path / "config.json"
         with contextlib.suppress(OSError, FedwcaError):
             if rounds.stat().st_size == 0:
                 rounds.unlink()
+                if set_up:
+                    (self.path / "environment.json").unlink(missing_ok=True)
+                    config.unlink(missing_ok=True)
             if config.exists() and not is_set_up(read_configuration(self.path)):
                 config.unlink()
             if [file.name for file in self.path.iterdir()] == [lock.NAME]:

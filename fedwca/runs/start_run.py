@@ -65,9 +65,7 @@ def check_run(request: RunRequest, reporter: RunReporter = SILENT) -> RunPlan:
         try:
             return set_up_run(folder, request, plan, loggers, started, reporter, ONE_PROCESS).plan
         finally:
-            for name in ("environment.json", "config.json"):
-                (folder.path / name).unlink(missing_ok=True)
-            folder.discard()
+            folder.discard(set_up=True)
 
 
 def plan_run(request: RunRequest) -> tuple[RunPlan, list[Logger]]:

@@ -38,7 +38,7 @@ def test_a_run_says_what_it_was(run: Path) -> None:
     decided = {key: config[key] for key in ("kernels", "trials_at_once") if summary["config"].get(key) is not None}
     assert summary["config"] == {**config["config"], **decided}
     said = validate(summary["config"])
-    assert str(said.source or said.target) in json.dumps(config)
+    assert str(said.source or said.target or said.partition) in json.dumps(config)
     assert {"python", "cpu", "cores", "device", "versions", "time"} <= set(environment)
     assert {"fedwca", "torch", "numpy"} <= set(environment["versions"])
     for name, method in summary["methods"].items():
