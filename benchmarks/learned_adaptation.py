@@ -26,10 +26,10 @@ ROOT = Path(__file__).parents[1]
 ALPHAS = (0.03, 0.1, 0.5)
 IMAGES = (20, 60, 200)
 SEEDS = 3
-ROUNDS, DEARER = 30, 4
+ROUNDS, DEARER = 20, 4
 CLIENTS = 10
 SETTINGS: dict[str, Any] = {"preset": "upfl", "dataset": "mnist", "clients": CLIENTS, "source_models": SEEDS}
-OVERRIDES = {"training.steps": 10, "training.batch_size": 32}
+OVERRIDES = {"training.steps": 10, "training.batch_size": 32, "training.lr": 0.1}
 
 
 def run_cell(alpha: float, images: int, data: Path, runs: Path, rounds: int) -> dict[str, Any]:

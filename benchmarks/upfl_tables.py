@@ -43,14 +43,21 @@ def printed(entry: dict[str, Any]) -> Cell:
     return Cell(MISSING) if entry["published"] is None else mean_cell(entry["published"])
 
 
+def name_row(entry: dict[str, Any], runs: int) -> str:
+    """The row, and where fewer of its runs ended than of others, how many diverged."""
+    lost = runs - entry["n"]
+    return f"{entry['row']} (diverged in {lost} of {runs} runs)" if lost else str(entry["row"])
+
+
 def by_group(name: str) -> str:
     """A line for each group of clients and row: ours, to FedAvg, printed."""
     entries = read_entries(name)
     if not entries:
         return missing(name)
     first = entries[0]["row"]
-    lines = [[f"{e['group']}: {e['row']}", sample(e), ahead(e), printed(e)] for e in entries]
-    notes = [f"Percent, mean ± std (ddof 1) over n = {entries[0]['n']} seeds. − {first}: paired by seed, {PAIRED}."]
+    runs = max(e["n"] for e in entries)
+    lines = [[f"{e['group']}: {name_row(e, runs)}", sample(e), ahead(e), printed(e)] for e in entries]
+    notes = [f"Percent, mean ± std (ddof 1) over n = {runs} seeds. − {first}: paired by seed, {PAIRED}."]
     return Table("", ("clients: row", "ours", f"− {first}", "printed"), lines, notes).markdown()
 
 
@@ -61,12 +68,13 @@ def by_set() -> str:
         return missing("upfl-table1-mnist")
     own = {name: {e["row"]: e for e in entries if e["group"] == NEW} for name, entries in found.items() if entries}
     rows = list(dict.fromkeys(row for entries in own.values() for row in entries))
+    n = max(e["n"] for entries in own.values() for e in entries.values())
     heads = [head for name in own for head in (SETS[name], "printed")]
     lines = []
     for row in rows:
         cells = [own[name].get(row) for name in own]
+        row = next((name_row(e, n) for e in cells if e and e["n"] < n), row)
         lines.append([row, *(each for e in cells for each in ((sample(e), printed(e)) if e else ("", "")))])
-    n = next(iter(next(iter(own.values())).values()))["n"]
     notes = [
         f"Percent of new clients' images, mean ± std (ddof 1) over n = {n} seeds, in the round that was best on",
         "training clients' validation images. Printed: the paper's Table 1, with more images and rounds.",
