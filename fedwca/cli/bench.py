@@ -60,6 +60,10 @@ def command(
             autocompletion=complete.complete_names("logger"),
         ),
     ] = None,
+    note: Annotated[str, option("--note", text="What you want to remember of this run.", panel=KEEP)] = "",
+    tag: Annotated[
+        list[str] | None, option("--tag", text="Word to find the run by, see fedwca runs --tag; repeat.", panel=KEEP)
+    ] = None,
     quiet: Annotated[bool, option("--quiet", text="No progress; warnings and the table stay.", panel=KEEP)] = False,
     dry_run: Annotated[
         bool, option("--dry-run", text="Print the plan with its memory, disk and rough cost; run nothing.", panel=KEEP)
@@ -92,7 +96,11 @@ def command(
     if resume and (out is None or backend is not None):
         raise UsageError("--resume needs --out, the folder to go on in; a run in Flower's simulation cannot go on")
     request = RunRequest(
-        layer, asked.pairs, asked.preset, asked.file, out, keep, logger or (), reuse=resume, profile=profile
+        *(layer, asked.pairs, asked.preset, asked.file, out, keep, logger or ()),
+        reuse=resume,
+        note=note,
+        tags=tag or (),
+        profile=profile,
     )
     if dry_run and backend is not None:
         raise UsageError("--dry-run plans runs of fedwca's own engines; leave out --backend")

@@ -11,7 +11,7 @@ from typing import Any
 
 from fedwca.core.dotted_keys import flatten_keys
 from fedwca.core.printable import printable
-from fedwca.results.read_run import Run
+from fedwca.results.read_run import Run, began_with
 from fedwca.results.report.page_data import page_data
 from fedwca.results.report.text_report import summary_table, titles
 from fedwca.results.report.warnings import run_warnings
@@ -86,9 +86,10 @@ def _run(index: int, run: Run, name: str) -> str:
     """A run's part of the page; the script fills the chart and the clients in."""
     found = run_warnings(run)
     listed = "".join(f"<li>{escape(text)}</li>" for text in found) or "<li>Nothing that raises a doubt.</li>"
+    began = "".join(f"<p>{escape(f'{what}: {said}')}</p>" for what, said in began_with(run).items())
     return (
         f'<article class="run" data-run="{index}" aria-labelledby="run-{index}">'
-        f'<h2 id="run-{index}">{escape(name)}</h2>'
+        f'<h2 id="run-{index}">{escape(name)}</h2>{began}'
         f'<h3>Accuracy over rounds</h3><div class="chart" data-part="curves"></div>'
         f'<h3>What to know</h3><ul class="cautions">{listed}</ul>'
         f'<h3>Clients</h3><div data-part="clients"></div></article>'
