@@ -75,16 +75,26 @@ def plan_run(request: RunRequest) -> tuple[RunPlan, list[Logger]]:
     Raises:
         FedwcaError: what is wrong, in a sentence.
     """
+    plan = request.plan()
+    loggers = check_recording(request, plan)
+    resolve_device(plan.config.device)
+    return plan, loggers
+
+
+def check_recording(request: RunRequest, plan: RunPlan) -> list[Logger]:
+    """What a run is to leave beside its numbers can be left; returns its loggers.
+
+    Raises:
+        UsageError: checkpoints that no such run keeps, a logger that is not there, or a tag that is none.
+    """
     policy, loggers = RetentionPolicy.parse(request.keep), build_loggers(request.loggers)
     check_tags(request.tags)
-    plan = request.plan()
     if policy.selected and (not partition_of(plan.config).newcomers or plan.config.validation == 0):
         raise InvalidConfig(
             f"--keep {request.keep}: in this run no round is selected by clients' validation images, and tables show "
             "the last; take last"
         )
-    resolve_device(plan.config.device)
-    return plan, loggers
+    return loggers
 
 
 def set_up_run(
