@@ -31,7 +31,7 @@ ALLOWED: dict[str, set[str]] = {
     **dict.fromkeys(COMPONENTS, VALUES),
     "datasets": {*BASE, "core", "data"},
     "partitions": {*BASE, "data", "functional"},
-    "loggers": BASE,
+    "loggers": {*BASE, "core"},
     "data": {*BASE, "core"},
     "engine": {*VALUES, "_version", "data"},
     "federated": {*VALUES, "data", "engine"},
