@@ -37,7 +37,7 @@ class RunEnd:
 
 
 @dataclass(frozen=True)
-class Session:
+class LogSession:
     """What a logger does with a run."""
 
     record: Log
@@ -66,7 +66,7 @@ class Logger(Component):
             raise UsageError(f"--logger {self.name} needs {self.library}: {how}") from None
 
     @abstractmethod
-    def open(self, run: Path, config: Mapping[str, Any]) -> AbstractContextManager[Log | Session]:
+    def open(self, run: Path, config: Mapping[str, Any]) -> AbstractContextManager[Log | LogSession]:
         """A session: entered before the first round, left after the last or when the run stops.
 
         Args:
@@ -74,7 +74,7 @@ class Logger(Component):
             config: the resolved configuration as plain values.
 
         Returns:
-            A context manager that gives a function to be called with every record, or a `Session`, which is told of
+            A context manager that gives a function to be called with every record, or a `LogSession`, which is told of
             the end too.
         """
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fedwca.loggers import Logger, Record, RunEnd, Session, plain_settings, register, series, title
+from fedwca.loggers import Logger, LogSession, Record, RunEnd, plain_settings, register, series, title
 
 BATCH = 100
 """Parameters that MLflow takes at once."""
@@ -26,7 +26,7 @@ class MLflow(Logger):
     """Name of the MLflow experiment."""
 
     @contextmanager
-    def open(self, run: Path, config: Mapping[str, Any]) -> Iterator[Session]:
+    def open(self, run: Path, config: Mapping[str, Any]) -> Iterator[LogSession]:
         """Metrics are called ``<method>/<source model>-<trial>/<value>``; steps are rounds done. At the end there are
         ``<method>/final_accuracy``, the mean over runs, and pictures as artifacts.
         """
@@ -69,7 +69,7 @@ class MLflow(Logger):
                 client.log_image(at, pixels, artifact_file=f"pictures/{name}.png")
 
         try:
-            yield Session(log, end)
+            yield LogSession(log, end)
         except BaseException:
             client.set_terminated(at, "KILLED")
             raise

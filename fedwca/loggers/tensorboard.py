@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fedwca.loggers import Logger, Record, RunEnd, Session, plain_settings, register, series, title
+from fedwca.loggers import Logger, LogSession, Record, RunEnd, plain_settings, register, series, title
 
 
 @register("tensorboard")
@@ -22,13 +22,13 @@ class TensorBoard(Logger):
     """Where, in a folder of the run's name; unset: ``tensorboard`` in the run folder."""
 
     @contextmanager
-    def open(self, run: Path, config: Mapping[str, Any]) -> Iterator[Session]:
+    def open(self, run: Path, config: Mapping[str, Any]) -> Iterator[LogSession]:
         """Steps are rounds done: 0 before round 0. At the end each run of a method has its settings and final accuracy
         under HPARAMS, and ``pictures`` has pictures.
         """
         events = _EventFiles(self.folder / run.name if self.folder else run / "tensorboard", config)
         try:
-            yield Session(events.log, events.end)
+            yield LogSession(events.log, events.end)
         finally:
             events.close()
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from fedwca.loggers import Logger, Record, RunEnd, Session, register, series, title
+from fedwca.loggers import Logger, LogSession, Record, RunEnd, register, series, title
 
 
 @register("wandb")
@@ -24,7 +24,7 @@ class WandB(Logger):
     """Online needs an account."""
 
     @contextmanager
-    def open(self, run: Path, config: Mapping[str, Any]) -> Iterator[Session]:
+    def open(self, run: Path, config: Mapping[str, Any]) -> Iterator[LogSession]:
         """Values are called ``<method>/<source model>-<trial>/<value>``, each with ``rounds_done`` as its axis. At the
         end the summary has ``<method>/final_accuracy``, the mean over runs, and pictures are logged.
         """
@@ -55,7 +55,7 @@ class WandB(Logger):
 
         failed = 1
         try:
-            yield Session(log, end)
+            yield LogSession(log, end)
             failed = 0
         finally:
             session.finish(exit_code=failed)

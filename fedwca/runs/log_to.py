@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 from fedwca.errors import CheckpointError
-from fedwca.loggers import Logger, RunEnd, Session, loggers, title
+from fedwca.loggers import Logger, LogSession, RunEnd, loggers, title
 from fedwca.results.pictures.catalogue import PICTURES, PictureRequest
 from fedwca.results.pictures.style import save
 from fedwca.results.read_run import read_run
@@ -64,7 +64,7 @@ def _read_picture(file: Path) -> Any:
 @contextmanager
 def log_records(
     chosen: Sequence[Logger], run: Path, config: Mapping[str, Any], warn: Callable[[str], None]
-) -> Iterator[Session]:
+) -> Iterator[LogSession]:
     """A session that hands on to all loggers; one that fails is left out from then on, with a warning.
 
     Args:
@@ -78,7 +78,7 @@ def log_records(
     try:
         for logger in chosen:
             sessions.open(logger, run, config)
-        yield Session(sessions.log, sessions.end)
+        yield LogSession(sessions.log, sessions.end)
     except BaseException as error:
         caught = error
         raise
@@ -92,14 +92,16 @@ class _Sessions:
 
     def __init__(self, warn: Callable[[str], None]) -> None:
         self.warn = warn
-        self._open: list[tuple[str, Any, Session]] = []
+        self._open: list[tuple[str, Any, LogSession]] = []
 
     def open(self, logger: Logger, run: Path, config: Mapping[str, Any]) -> None:
         """Begin with one; if it cannot, the run goes on without it."""
         try:
             session = logger.open(run, config)
             entered = session.__enter__()
-            self._open.append((logger.name, session, entered if isinstance(entered, Session) else Session(entered)))
+            self._open.append(
+                (logger.name, session, entered if isinstance(entered, LogSession) else LogSession(entered))
+            )
         except Exception as problem:
             self.warn(f"logger {logger.name} could not be started, the run goes on without it ({problem})")
 
@@ -111,7 +113,7 @@ class _Sessions:
         """Tell all what the run came to."""
         self._tell(lambda session: session.end(found))
 
-    def _tell(self, tell: Callable[[Session], None]) -> None:
+    def _tell(self, tell: Callable[[LogSession], None]) -> None:
         for entry in list(self._open):
             name, manager, session = entry
             try:

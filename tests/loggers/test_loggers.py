@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedwca.loggers import Logger, RunEnd, Session, loggers, series
+from fedwca.loggers import Logger, LogSession, RunEnd, loggers, series
 from fedwca.results.run_schemas import read_records
 from fedwca.runs.log_to import log_records
 
@@ -267,7 +267,7 @@ class Fails(Logger):
     """Where."""
 
     @contextmanager
-    def open(self, run: Path, config: Any) -> Iterator[Session]:
+    def open(self, run: Path, config: Any) -> Iterator[LogSession]:
         def take(record: Any) -> None:
             if self.at == "log":
                 raise RuntimeError("no connection")
@@ -282,7 +282,7 @@ class Fails(Logger):
                 runs = {name: len(values) for name, values in found.accuracies.items()}
                 (run / "seen.json").write_text(json.dumps([runs, list(found.pictures)]))
 
-        yield Session(take, end)
+        yield LogSession(take, end)
         if self.at == "close":
             raise RuntimeError("no flush")
 
