@@ -43,7 +43,7 @@ ALLOWED: dict[str, set[str]] = {
     "search": RUNS,
     "reproduce": RUNS,
     "export": {*RUNS, "newcomers"},
-    "deploy": RUNS,
+    "deploy": {*RUNS, "export"},
     "cli": {*RUNS, "deploy", "download", "export", "newcomers", "reproduce", "search"},
     "__init__": {"_deprecated", "_version", "data", "datasets", "engine", "federated", "results", "runs"},
     "__main__": {"cli"},
