@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from fedwca.cli.options import MoreColumns
 from fedwca.cli.terminal import say
 from fedwca.errors import FedwcaError, UsageError
 
@@ -27,6 +28,7 @@ def command(
         typer.Option("--out", help="File; default: report.html in the folder of the only run, else in this folder."),
     ] = None,
     open_: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
+    column: MoreColumns = None,
     format_: Annotated[
         ReportFormat | None, typer.Option("--format", help="html (default), or the summary table as md or latex.")
     ] = None,

@@ -35,6 +35,15 @@ class TrialMean(_Printed):
 class MethodRun(TrialMean):
     """One run of a method, with what not every run has."""
 
+    f1: Percent = None
+    """Macro F1 of all test images together."""
+    worst: Percent = None
+    """Of the client with the lowest accuracy."""
+    client_std: float | None = None
+    """Standard deviation of accuracy over clients (ddof 1), in points."""
+    calibration_error: float | None = None
+    """Expected calibration error (15 bins) of all test images together, in points."""
+
     before: Percent = None
     """Before the last phase."""
     validation: Percent = None
@@ -89,6 +98,16 @@ class MethodResults(_Printed):
     """By target domain."""
     domain_stds: dict[str, float | None]
     runs: list[MethodRun] = []
+    f1: SpreadMean | None = None
+    """Macro F1 of all test images together, in percent."""
+    worst: SpreadMean | None = None
+    """Accuracy of the client with the lowest, in percent."""
+    client_std: SpreadMean | None = None
+    """Standard deviation of accuracy over clients (ddof 1), in points."""
+    calibration_error: SpreadMean | None = None
+    """Expected calibration error (15 bins) of all test images together, in points."""
+    class_accuracy: dict[str, Percent] = {}
+    """By class, its place in ``classes`` of ``config.json`` from 0: a mean over runs, of all test images together."""
     difference: PairedMeans | None = None
     before: SpreadMean | None = None
     """Before the last phase."""
@@ -217,6 +236,14 @@ class ComparisonRow(_Printed):
     n: int
     diverged: int = 0
     """Runs that diverged, which are in no number here."""
+    f1: SpreadMean | None = None
+    """Macro F1 of all test images together, in percent."""
+    worst: SpreadMean | None = None
+    """Accuracy of the client with the lowest, in percent."""
+    client_std: SpreadMean | None = None
+    """Standard deviation of accuracy over clients (ddof 1), in points."""
+    calibration_error: SpreadMean | None = None
+    """Expected calibration error (15 bins) of all test images together, in points."""
     difference: PrintedDifference | None
 
 
