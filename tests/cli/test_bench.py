@@ -316,6 +316,7 @@ def test_a_checkpoint_of_ones_own(bench: Bench, plain: Run, private_cache: Path)
         (["--data", "nowhere"], 1, "the folder nowhere does not exist"),
         (["--set", "clusterer.signature=9"], 2, "signature 9: this model has 3 layers with weights"),
         (["--dataset", "pacs", "--data", "nowhere"], 1, "--data PATH"),
+        (["--column", "wrost"], 2, "--column wrost: no column 'wrost'; did you mean 'worst'?"),
         (["--lr", "1e30"], 1, "model has values that are not finite; a lower --lr may help"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
