@@ -35,6 +35,15 @@ def read_image_folder(path: Path, size: int, stretch: bool = False) -> tuple[Ima
     Raises:
         DataError: there is no image, or one does not decode; the message names it.
     """
+    files, classes = list_image_files(path)
+    if not files:
+        raise DataError(f"{path} holds no images; its layout should be {path.name}/<class>/<image>")
+    images = decode_cached(path, [file for file, _ in files], size, stretch)
+    return images, np.array([label for _, label in files], np.int64), None, classes
+
+
+def list_image_files(path: Path) -> tuple[list[tuple[Path, int]], tuple[str, ...]]:
+    """The image files of one domain ``<domain>/<class>/<image>`` with their labels, and its classes."""
     classes = sorted_classes(inner.name for inner in path.iterdir() if inner.is_dir() and not is_hidden(inner))
     files = [
         (file, label)
@@ -42,10 +51,7 @@ def read_image_folder(path: Path, size: int, stretch: bool = False) -> tuple[Ima
         for file in sorted((path / name).iterdir())
         if file.suffix.lower() in SUFFIXES and not is_hidden(file) and file.is_file()
     ]
-    if not files:
-        raise DataError(f"{path} holds no images; its layout should be {path.name}/<class>/<image>")
-    images = decode_cached(path, [file for file, _ in files], size, stretch)
-    return images, np.array([label for _, label in files], np.int64), None, classes
+    return files, classes
 
 
 def decode_cached(folder: Path, files: list[Path], size: int, stretch: bool = False) -> Images:

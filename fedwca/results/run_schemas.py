@@ -146,6 +146,7 @@ class RoundRecord(_Values):
     accuracy_sources: Numbers | None = None
     accuracy_validation: Numbers | None = None
     test_images: list[int] | None = None
+    class_counts: list[list[int]] | None = None
     accuracy_local: Numbers | None = None
     labels: list[int] | None = None
     weights: list[Any] | None = None
