@@ -23,6 +23,7 @@ ABLATIONS = [
     "predicted class=fedtab/pseudo_labeler=trusted:labels=predicted",
     f"gated FedSCAl=fedscal/pseudo_labeler=trusted:{SHOT_LABELS}",
 ]
+RUNS = ("main", "ablations", "recalibrated", "twice")
 DIGITS: dict[str, Any] = {"dataset": "digit_five", "clients": 4, "samples": 400, "rounds": 10, "epochs": 5}
 EMBEDDED: dict[str, Any] = {**DIGITS, "dataset": "digits_mini", "lr": 0.003}
 PACS: dict[str, Any] = {**DIGITS, "dataset": "pacs", "clients": 3, "samples": 240, "lr": 0.001}
@@ -49,10 +50,11 @@ class Piece:
         return f"{self.kind}-{self.source}-{self.seed}{rate}"
 
     def runs(self) -> dict[str, dict[str, Any]]:
-        """Settings of its run folders by name: all rows of one way of training are in one run."""
+        """Settings of its run folders by name, a key of `RUNS` each: what is claimed comes first."""
         own = {**self.settings, "source": self.source, "seed": self.seed, "composed": False}
         return {
-            "main": {**own, "baselines": [*MAIN, *ABLATIONS]},
+            "main": {**own, "baselines": MAIN},
+            "ablations": {**own, "baselines": ABLATIONS},
             "recalibrated": {**own, "baselines": ["recalibrated FedWCA=fedwca"], "batch_norm": "recalibrated"},
             "twice": {
                 **own,
