@@ -159,6 +159,7 @@ class RoundRecord(_Values):
     test_images: list[int] | None = None
     confusion: list[Annotated[list[Count], Field(min_length=3, max_length=3)]] | None = None
     pseudo_label_counts: list[Annotated[list[Count], Field(min_length=2, max_length=2)]] | None = None
+    class_counts: list[list[int]] | None = None
     accuracy_local: Numbers | None = None
     labels: list[int] | None = None
     weights: list[Any] | None = None
