@@ -1,8 +1,9 @@
 """The test of FedTAB that docs/fedtab.md fixes, a piece at a time.
 
 ``python benchmarks/fedtab.py --list`` names the pieces, ``fedtab.py PIECE…`` runs those, ``--all`` all that are not
-done. Run folders are in --runs (default runs/fedtab), and a run that was stopped goes on. What tables need of a piece
-that is done is written to results/fedtab, for ``python benchmarks/tables.py``. ``--small --out FOLDER`` rehearses.
+done; ``--only main`` leaves ablations and equal compute for later. Run folders are in --runs (default runs/fedtab), and
+a run that was stopped goes on. What tables need is written to results/fedtab after each run of a piece, for
+``python benchmarks/tables.py``. ``--small --out FOLDER`` rehearses.
 
 A piece of digits is more than an hour of one core; all of them are for a machine that has nothing else to do.
 """
@@ -15,35 +16,39 @@ from pathlib import Path
 from typing import Any
 
 from digits import keep
-from fedtab_pieces import SMALL, Piece, SkewedDomains, pieces
+from fedtab_pieces import RUNS, SMALL, Piece, pieces
 
 from fedwca import bench
 from fedwca.config.method_spec import parse_method
-from fedwca.partitions import partitions
 from fedwca.results.read_run import Run, read_run
 
 RESULTS = Path(__file__).parent / "results" / "fedtab"
 
 
-def play(piece: Piece, data: Path, weights: Path, runs: Path, small: bool) -> dict[str, Any]:
-    """Run what is missing of a piece, and read what tables need."""
-    found: dict[str, Any] = {"kind": piece.kind, "source": piece.source, "seed": piece.seed, "lr": piece.settings["lr"]}
-    found["methods"] = {}
-    for name, settings in piece.runs().items():
-        folder, more = runs / piece.name / name, SMALL if small else {}
-        if settings["dataset"] == "pacs":
-            more = {**more, "model": f"resnet18:side=64,weights={weights}"}
-        at = {} if settings["dataset"] == "digits_mini" else {"data": str(data)}
-        quick = {"source_training.epochs": 1} if small else {}
-        bench(out=folder, resume=True, overrides=quick, keep="none", **{**settings, **at, **more})
-        add_results(read_run(folder), found)
-        print(f"{piece.name}: {name} is done", flush=True)
-    return found
+def play(piece: Piece, name: str, data: Path, weights: Path, runs: Path, small: bool) -> Run:
+    """Run what is missing of one run of a piece."""
+    settings = piece.runs()[name]
+    folder, more = runs / piece.name / name, SMALL if small else {}
+    if settings["dataset"] == "pacs":
+        more = {**more, "model": f"resnet18:side=64,weights={weights}"}
+    at = {} if settings["dataset"] == "digits_mini" else {"data": str(data)}
+    quick = {"source_training.epochs": 1} if small else {}
+    bench(out=folder, resume=True, overrides=quick, keep="none", **{**settings, **at, **more})
+    return read_run(folder)
+
+
+def read_found(file: Path, piece: Piece) -> dict[str, Any]:
+    """What is known of a piece by now."""
+    if file.exists():
+        return dict(json.loads(file.read_text()))
+    begun = {"kind": piece.kind, "source": piece.source, "seed": piece.seed, "lr": piece.settings["lr"]}
+    return {**begun, "runs": [], "methods": {}}
 
 
 def add_results(run: Run, found: dict[str, Any]) -> None:
     """Add what a run found: by method accuracies of clients in percent, bytes and seconds; trust by round 0."""
     found["domains"] = list(run.domains)
+    found["environment"] = run.environment
     for name, label in run.labels.items():
         records = run.rounds(name)
         found["methods"][label] = {
@@ -56,36 +61,39 @@ def add_results(run: Run, found: dict[str, Any]) -> None:
             found |= {"trust": first["trust"], "trusted": first["trusted"]}
         if name == parse_method("no gate=fedtab").name:  # all of whose labels count, made by the source model
             found["right"] = first["pseudo_label_accuracy"]
-    found["environment"] = run.environment
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("pieces", nargs="*", help="names of pieces")
-    parser.add_argument("--list", action="store_true", help="print the names of all pieces, and which are done")
+    parser.add_argument(
+        "--list", action="store_true", help="print the names of all pieces, with the runs that are done"
+    )
     parser.add_argument("--all", action="store_true", help="all pieces that are not done, in order")
+    parser.add_argument("--only", choices=RUNS, action="append", help="of each piece, this run alone")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder with digit_five and pacs")
     parser.add_argument("--weights", type=Path, default=Path("../shared/data/weights/resnet18_imagenet_fp16.pth"))
     parser.add_argument("--runs", type=Path, default=Path("runs/fedtab"), help="where run folders are")
     parser.add_argument("--out", type=Path, default=RESULTS, help="where results are written")
     parser.add_argument("--small", action="store_true", help="tiny runs, to rehearse; needs another --out")
     given = parser.parse_args()
-    partitions("skewed_domains")(SkewedDomains)
     every = {piece.name: piece for piece in pieces()}
     if unknown := sorted(set(given.pieces) - set(every)):
         parser.error(f"no piece {unknown[0]!r}; --list names them")
     if given.small and given.out == RESULTS:
         parser.error("--small is a rehearsal, whose results are not kept: give another --out")
-    if given.list:
-        for name in every:
-            print(name, "done" if (given.out / f"{name}.json").exists() else "")
-        return
-    for name in every if given.all else given.pieces:
+    for name in every if given.all or given.list else given.pieces:
         file = given.out / f"{name}.json"
-        if not file.exists():
-            found = play(every[name], given.data, given.weights, given.runs, given.small)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            keep(file, found)
+        found = read_found(file, every[name])
+        if given.list:
+            print(name, *found["runs"])
+            continue
+        for run in given.only or RUNS:
+            if run not in found["runs"]:
+                add_results(play(every[name], run, given.data, given.weights, given.runs, given.small), found)
+                found["runs"].append(run)
+                file.parent.mkdir(parents=True, exist_ok=True)
+                keep(file, found)
         print(json.dumps({name: str(file)}), flush=True)
 
 

@@ -180,6 +180,7 @@ def _deployed() -> None:
     from fedwca.deploy.in_process import run_in_process
     from fedwca.deploy.server_rules import Rules
     from fedwca.deploy.session import Session
+    from fedwca.errors import UsageError
     from fedwca.federated.method import Method
     from fedwca.models.lenet import LeNet
     from fedwca.objectives.shot import Shot
@@ -202,7 +203,10 @@ def _deployed() -> None:
         method, model = Method(name, name, built, TwoModel(), (Shot(),), clusterer), LeNet(bottleneck=16)
         training = Training(epochs=1, lr=0.02, batch_size=8)
         composition = Composition.of(method, model, 3, training=training, seed=1, **options)
-        session = Session(method, model.build(3, seed=1), composition, Rules(clients=4, alone="warn", **rules))
+        try:
+            session = Session(method, model.build(3, seed=1), composition, Rules(clients=4, alone="warn", **rules))
+        except UsageError:  # not every method can be deployed
+            continue
         clients = [Client(lambda side, own=own: own) for own in images]
         run_in_process(session, clients, 3)
         server = session.state.server
@@ -373,22 +377,23 @@ def without_hashes(found: Any) -> Any:
     return [without_hashes(value) for value in found] if isinstance(found, list) else found
 
 
-def difference(one: Any, other: Any, where: str = "") -> str | None:
-    """The first place where two values differ, and both values; None where they are the same."""
+def difference(one: Any, other: Any, where: str = "", added: bool = False) -> str | None:
+    """The first place where two values differ, and both values; None where they are the same, or but ``added`` to."""
     if type(one) is not type(other):
         return f"{where}: {_short(one)} and {_short(other)}"
     if isinstance(one, dict):
-        lost = next((key for key in (*one, *other) if (key in one) != (key in other) and not ADDED.search(key)), None)
+        either = one if added else (*one, *other)
+        lost = next((key for key in either if (key in one) != (key in other) and not ADDED.search(key)), None)
         if lost is not None:
             return f"{where}: {lost!r} is in the {'first' if lost in one else 'second'} alone"
         both = [key for key in one if key in other and not SKIPPED.search(key)]
         pairs = ((f"{where}, {key}", one[key], other[key]) for key in both)
-        return next(filter(None, (difference(a, b, key) for key, a, b in pairs)), None)
+        return next(filter(None, (difference(a, b, key, added) for key, a, b in pairs)), None)
     if isinstance(one, list):
         if len(one) != len(other):
             return f"{where}: {len(one)} and {len(other)} values"
         pairs = ((f"{where}[{index}]", a, b) for index, (a, b) in enumerate(zip(one, other, strict=True)))
-        return next(filter(None, (difference(a, b, key) for key, a, b in pairs)), None)
+        return next(filter(None, (difference(a, b, key, added) for key, a, b in pairs)), None)
     if one == other:
         return None
     if isinstance(one, Tensor):
@@ -403,14 +408,14 @@ def _short(value: Any) -> str:
     return f"{len(value)} bytes" if isinstance(value, bytes) else str(value)[:200]
 
 
-def differences(one: Path, other: Path, hashes: bool = True) -> Iterator[str]:
+def differences(one: Path, other: Path, hashes: bool = True, added: bool = False) -> Iterator[str]:
     """In which files two folders differ: a sentence each, with the first difference in it."""
     read = values if hashes else lambda path: without_hashes(values(path))
     mine, theirs = _files(one), _files(other)
-    for name in sorted(mine | theirs):
+    for name in sorted(mine if added else mine | theirs):
         if name not in mine or name not in theirs:
             yield f"{name}: is in the {'first' if name in mine else 'second'} alone"
-        elif found := difference(read(one / name), read(other / name), name):
+        elif found := difference(read(one / name), read(other / name), name, added):
             yield found
 
 
@@ -419,7 +424,7 @@ def _files(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in found}
 
 
-def compare(one: Path, other: Path, only: Sequence[str], hashes: bool = True) -> bool:
+def compare(one: Path, other: Path, only: Sequence[str], hashes: bool = True, added: bool = False) -> bool:
     """Print a line a case; returns whether all are the same.
 
     Raises:
@@ -430,7 +435,7 @@ def compare(one: Path, other: Path, only: Sequence[str], hashes: bool = True) ->
             raise SystemExit(f"{folder}: no such folder")
     names, same = sorted({path.name for folder in (one, other) for path in folder.iterdir()}), True
     for name in _chosen(names, only):
-        found = list(differences(one / name, other / name, hashes))
+        found = list(differences(one / name, other / name, hashes, added))
         same &= not found
         more = f" (and {len(found) - 1} other files)" if len(found) > 1 else ""
         print(f"DIFFERS   {name}: {found[0]}{more}" if found else f"same      {name}, files: {len(_files(one / name))}")
@@ -446,11 +451,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             command.add_argument(folder, type=Path)
         command.add_argument("--only", action="append", default=[], metavar="NAME", help="a case; repeat for more")
     command.add_argument("--without-hashes", action="store_true", help="leave out what tells configurations apart")
+    command.add_argument("--added", action="store_true", help="leave out what the second recording has more of")
     given = parser.parse_args(arguments)
     if given.command == "record":
         record(given.folder, given.only)
         return 0
-    return 0 if compare(given.one, given.other, given.only, not given.without_hashes) else 1
+    return 0 if compare(given.one, given.other, given.only, not given.without_hashes, given.added) else 1
 
 
 if __name__ == "__main__":

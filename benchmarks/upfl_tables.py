@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedwca.data.labelled_clients import NEW, TRAINING
-from fedwca.results.statistics import Difference, Sample
+from fedwca.results.statistics import Difference, Sample, paired_difference
 from fedwca.results.tables import MISSING, Cell, Table, difference_cell, mean_cell, sample_cell
 
 RUNS = Path(__file__).resolve().parent / "results" / "upfl"
@@ -120,29 +120,37 @@ def worth() -> str:
     return Table("", heads, lines, notes).markdown()
 
 
-def demo() -> str:
-    """The bench without a word, three seeds."""
-    summary = json.loads((RUNS / "digits_plain" / "summary.json").read_text())
+def by_run(folder: str) -> str:
+    """One run's table: clients that train, new ones, and these to FedAvg or the first row, paired by seed."""
+    file = RUNS / folder / "summary.json"
+    if not file.exists():
+        return missing(folder)
+    methods = list(json.loads(file.read_text())["methods"].values())
+    first = next((entry for entry in methods if entry["label"] == "FedAvg"), methods[0])
     lines = []
-    for entry in summary["methods"].values():
-        validation, difference = entry["validation"], entry.get("difference")
-        beside = f"{difference['mean']:+.1f} ± {difference['std']:.1f}" if difference else ""
-        trained = sample_cell(Sample(validation["mean"], validation["std"], entry["n"]))
+    for entry in methods:
+        trained = sample_cell(Sample(entry["validation"]["mean"], entry["validation"]["std"], entry["n"]))
+        ahead_of = None if entry is first else paired_difference(by_seed(entry), by_seed(first))
+        beside = difference_cell(ahead_of) if ahead_of else Cell("")
         lines.append([entry["label"], trained, sample_cell(Sample(entry["mean"], entry["std"], entry["n"])), beside])
-    n = next(iter(summary["methods"].values()))["n"]
     notes = [
-        f"Percent, mean ± std (ddof 1) over n = {n} seeds (`--source-models {n}`); to FedAvg: paired by seed, ± std.",
-        "Configuration: `benchmarks/results/upfl/digits_plain/config.json`.",
+        f"Percent, mean ± std (ddof 1) over n = {first['n']} seeds; differences paired by seed, {PAIRED}.",
+        f"Configuration: `benchmarks/results/upfl/{folder}/config.json`.",
     ]
-    return Table("", ("row", TRAINING, NEW, "to FedAvg"), lines, notes).markdown()
+    return Table("", ("row", TRAINING, NEW, f"− {first['label']}"), lines, notes).markdown()
+
+
+def by_seed(entry: dict[str, Any]) -> dict[int, float]:
+    """New clients' mean of each seed."""
+    return {run["source_model"]: run["mean"] for run in entry["runs"]}
 
 
 BLOCKS: dict[str, Callable[[], str]] = {
-    "upfl-digits-plain": demo,
+    "upfl-digits-plain": partial(by_run, "digits_plain"),
     "upfl-table1": by_set,
     **{f"upfl-table1-{name}": partial(by_group, f"upfl-table1-{name}") for name in SETS},
     "upfl-table2": by_alpha,
     "upfl-figure4": partial(by_group, "upfl-figure4"),
-    "upfl-figure5": partial(by_group, "upfl-figure5"),
+    "upfl-lambda": partial(by_run, "mnist-lambda"),
     "upfl-worth": worth,
 }

@@ -32,7 +32,7 @@ ALLOWED: dict[str, set[str]] = {
     "datasets": {*BASE, "core", "data"},
     "partitions": {*BASE, "data", "functional"},
     "loggers": {*BASE, "core"},
-    "data": {*BASE, "core"},
+    "data": {*BASE, "core", "functional"},
     "engine": {*VALUES, "_version", "data"},
     "federated": {*VALUES, "data", "engine"},
     "results": {*BASE, "core", "data"},

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from fedwca.cli import complete
-from fedwca.cli.options import HOW, KEEP, RUN, Json, Keep, Loggers, Quiet, RunOptions, option, run_options
+from fedwca.cli.options import HOW, KEEP, RUN, Json, Keep, Loggers, MoreColumns, Quiet, RunOptions, option, run_options
 from fedwca.cli.ranks import run_on_ranks
 from fedwca.cli.terminal import say
 from fedwca.errors import UsageError
@@ -67,15 +67,17 @@ def command(
         bool,
         option("--profile", text="Say where the time went, and keep a trace of one round in the folder.", panel=KEEP),
     ] = False,
+    column: MoreColumns = None,
     as_json: Json = False,
 ) -> None:
     """Run a federation of unlabeled clients: the composed method beside its baselines.
 
     For example: fedwca bench --aggregator wca --clusterer finch
     """
+    from fedwca.results.results_table import check_columns
     from fedwca.runs.run_request import RunRequest
 
-    layer = dict(asked.layer)
+    columns, layer = check_columns(column or ()), dict(asked.layer)
     if baseline is not None:
         layer["baselines"] = [word for word in baseline if word != "none"]
     if name is not None:
@@ -105,7 +107,7 @@ def command(
         return
     reporter = ConsoleReporter(silent=as_json, quiet=quiet)
     done = run_on_ranks(ranks_per_trial, lambda ranks: start_run(request, reporter, ranks))
-    print_finished(done, as_json)
+    print_finished(done, as_json, columns)
     if profile and not as_json:
         print_profile(json.loads((done.path / "profile.json").read_text()))
 

@@ -52,6 +52,14 @@ def option(*names: str, text: str, panel: str, **more: Any) -> Any:
     return typer.Option(*names, help=text, rich_help_panel=panel, show_default=False, **more)
 
 
+MoreColumns = Annotated[
+    list[str] | None,
+    option(
+        "--column",
+        text="One more in the table: f1, worst, client-std, calibration-error, class-accuracy; repeat for more.",
+        panel=KEEP,
+    ),
+]
 Keep = Annotated[
     str,
     option(

@@ -14,6 +14,7 @@ import typer
 from rich import box
 from rich.table import Column, Table
 
+from fedwca.cli.options import MoreColumns
 from fedwca.cli.terminal import WAITING, make_console, say
 from fedwca.core.printable import printable
 
@@ -156,10 +157,11 @@ def _as_json(line: dict[str, Any]) -> dict[str, Any]:
 
 
 @app.command("show")
-def show_run(context: typer.Context, run: Name, as_json: Json = False) -> None:
+def show_run(context: typer.Context, run: Name, column: MoreColumns = None, as_json: Json = False) -> None:
     """Show what a run was and how it was begun, every method's accuracy, and how far it came."""
     from fedwca.results.find_runs import find_run
     from fedwca.results.read_run import began_with, read_run
+    from fedwca.results.results_table import requested_columns
     from fedwca.results.tables import mean_cell
 
     found = read_run(find_run(run, context.obj))
@@ -179,12 +181,15 @@ def show_run(context: typer.Context, run: Name, as_json: Json = False) -> None:
     console.print(f"{found.path}: {line['data']}; {line['state']}; begun {found.time:%Y-%m-%d %H:%M}")
     for what, said in began_with(found).items():
         console.print(f"{what}: {said}", soft_wrap=True)
-    table = Table("method", Column("mean", justify="right"), Column("rounds", justify="right"))
+    more = requested_columns(column or (), found.classes, methods.values())
+    heads = ("mean", *(one.heading for one in more), "rounds")
+    table = Table("method", *(Column(printable(head), justify="right") for head in heads))
     for name, method in found.about["methods"].items():
         # A run may have been kept without its rounds.
         rounds = f"{done.get(name, 0)} of {method['rounds'] * count}" if records or not found.complete else "not kept"
         label = methods.get(name, method)["label"]
-        table.add_row(printable(label), mean_cell(methods.get(name, {}).get("mean")), rounds)
+        cells = [one.cell(methods.get(name, {})) for one in more]
+        table.add_row(printable(label), mean_cell(methods.get(name, {}).get("mean")), *cells, rounds)
     console.print(table)
     if found.state == "stopped":
         console.print(f"Continue it with: fedwca resume {quote(str(found.path))}", soft_wrap=True)
@@ -255,7 +260,9 @@ def export_run(
 
     path = find_run(run, context.obj)
     target = out or path / f"rounds.{to}"
-    export_table(flatten_records(read_records(path), read_configuration(path).get("domains", ())), to, target)
+    about = read_configuration(path)
+    table = flatten_records(read_records(path), about.get("domains", ()), about.get("classes", ()))
+    export_table(table, to, target)
     say(f"wrote {target}")
 
 

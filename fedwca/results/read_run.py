@@ -135,6 +135,11 @@ class Run:
         return tuple(f"target {client // each + 1}" for client in range(clients))
 
     @property
+    def classes(self) -> tuple[str, ...]:
+        """Their names; none of a run of an earlier release."""
+        return tuple(self.about.get("classes", ()))
+
+    @property
     def own(self) -> str:
         """Name of the composed method."""
         return list(self.methods)[-1]

@@ -97,6 +97,9 @@ def test_what_only_one_of_them_has(recordings: tuple[Path, Path], capsys: pytest
     first, second = capsys.readouterr().out.splitlines()
     assert first == "DIFFERS   loop: run/overview.png: is in the first alone"
     assert second == "DIFFERS   stacked: 0.txt: is in the second alone"
+    assert compare(before, after, "--only", "stacked", "--added") == 0
+    capsys.readouterr()
+    assert compare(before, after, "--added") == 1
     with pytest.raises(SystemExit, match="--only lop: there are loop, stacked"):
         compare(before, after, "--only", "lop")
     with pytest.raises(SystemExit, match="nowhere: no such folder"):

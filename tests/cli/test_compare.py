@@ -112,6 +112,7 @@ def test_an_unfinished_run_is_done_over(first: tuple[Path, Run], shades: Path) -
         (["fedavg", "--source", "ambre"], "amber"),
         (["fedwca/clusterer"], "is not of the form part=component"),
         (["fedwca/colour=red"], "no part 'colour'"),
+        (["fedavg", "--column", "class-accuracy"], "no column 'class_accuracy'"),
         (["A=fedavg", "a=local"], "two methods are called 'a'"),
         (["fedavg", "--keep", "some"], "--keep some: takes last"),
         (["fedavg", "--keep", "selected"], "in this run no round is selected"),
