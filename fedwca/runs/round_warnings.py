@@ -56,7 +56,7 @@ class WarnOnce:
                 self._once(
                     f"one {method.name}",
                     f"{method.label}: all clients are in one cluster, so this is an average of everybody "
-                    "(too little training in round 0 leaves first layers nearly equal)",
+                    "(too little training in round 0 leaves first layers nearly equal; raise --samples or --epochs)",
                 )
             alone = int((outcome.labels.bincount() == 1).sum())
             if alone and alone < len(outcome.labels):

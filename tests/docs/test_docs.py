@@ -118,6 +118,18 @@ def test_the_plan_in_the_tutorial_is_the_one_that_is_printed(tmp_path: Path, mon
     assert kinds[0] == kinds[1]
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*:UserWarning")
+def test_the_tutorials_first_run_has_clusters(tmp_path: Path, private_cache: Path) -> None:
+    (shown,) = [block.text for block in blocks() if block.page.stem == "tutorial" and "\nMethods: " in block.text]
+    words = shown.splitlines()[0].removeprefix("$ fedwca ").replace("runs/first", str(tmp_path / "first")).split()
+    run = call(*words, "--device", "cpu", folder=tmp_path / "first")
+    assert run.code == 0, run.err
+    (grouped,) = [line for line in run.rounds if line["method"] == "wca" and line["round"] == 0]
+    assert max(grouped["labels"]) > 0
+    assert run.summary["methods"]["wca"]["mean"] != run.summary["methods"]["fedavg"]["mean"]
+
+
 def test_every_python_block_of_the_docs_is_run() -> None:
     ours = [block for block in blocks() if block.language == "python" and block.page.parent.name == "docs"]
     assert [block.text for block in ours if not block.title.endswith(".py")] == []

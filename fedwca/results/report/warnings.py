@@ -101,7 +101,8 @@ def _alone(records: Sequence[Record]) -> Iterator[str]:
     elif grouped and (number := sizes.count(1)):
         yield f"{number} of {len(sizes)} clusters have a single client, whose model is handed on as it is."
     elif grouped and (number := sum(len(record["clustering"]["sizes"]) == 1 for record in grouped)):
-        yield f"all clients are in one cluster in {number} of {len(grouped)} runs: there it averages everybody."
+        one = f"all clients are in one cluster in {number} of {len(grouped)} runs: there it averages everybody"
+        yield f"{one}; with more --samples or --epochs their models may tell them apart."
     absent = 0
     for record in records if grouped else ():
         rows = record.get("weights", ())
