@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from digits import keep
-from fedtab_pieces import RUNS, SMALL, Piece, SkewedDomains, pieces
+from fedtab_pieces import RUNS, SMALL, Piece, pieces
 
 from fedwca import bench
 from fedwca.config.method_spec import parse_method
-from fedwca.partitions import partitions
 from fedwca.results.read_run import Run, read_run
 
 RESULTS = Path(__file__).parent / "results" / "fedtab"
@@ -78,7 +77,6 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS, help="where results are written")
     parser.add_argument("--small", action="store_true", help="tiny runs, to rehearse; needs another --out")
     given = parser.parse_args()
-    partitions("skewed_domains")(SkewedDomains)
     every = {piece.name: piece for piece in pieces()}
     if unknown := sorted(set(given.pieces) - set(every)):
         parser.error(f"no piece {unknown[0]!r}; --list names them")

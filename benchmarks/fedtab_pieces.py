@@ -1,4 +1,4 @@
-"""What the test of FedTAB is made of (docs/fedtab.md): its pieces, its rows, and clients of few classes; no script."""
+"""What the test of FedTAB is made of (docs/fedtab.md): its pieces and its rows; no script."""
 
 from __future__ import annotations
 
@@ -6,15 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
-
-import numpy as np
-import torch
-
-from fedwca.data.dataset import FederatedDataset
-from fedwca.data.metrics import Metrics
-from fedwca.data.partition import ClientImages, Federation
-from fedwca.functional import dirichlet_partition
-from fedwca.partitions.domains import Domains
 
 MAIN = ["fedtab", "fedwca", "fedscal", "one_hot", "fedavg", "local", "source_only", "source_ada_bn"]
 SHOT_LABELS = "renew=epoch,min_count=1,append_one=true,normalize_first=true"
@@ -82,47 +73,4 @@ def pieces() -> Iterator[Piece]:
     for seed, source in product(range(10, 13), PACS_SOURCES):
         yield Piece("pacs", source, seed, PACS)
     for seed, source in product(range(10, 15), DIGIT_SOURCES):
-        yield Piece("skewed", source, seed, {**DIGITS, "lr": 0.003, "partition": "skewed_domains"})
-
-
-class SkewedDomains(Domains):
-    """As `Domains`, but each class of a domain is cut among its clients in shares from Dir(0.3).
-
-    `benchmarks/fedtab.py` registers it as ``skewed_domains``.
-    """
-
-    label = "unlabeled clients of few classes"
-
-    alpha: float = 0.3
-    """Of the Dirichlet distribution."""
-    least: int = 20
-    """Images that each client has; shares are drawn again until it does."""
-
-    def __call__(
-        self,
-        dataset: FederatedDataset,
-        domain: str,
-        *,
-        clients: int,
-        samples: int | None,
-        seed: int,
-        published: bool = False,
-    ) -> Federation:
-        """See `Domains`."""
-        images, train, test, owners = [], [], [], []
-        for number, own in enumerate(dataset.domains.values()):
-            if own.name == dataset.domain(domain).name:
-                continue
-            random = np.random.default_rng([seed, number])
-            dealt = dirichlet_partition(own.labels, clients, self.alpha, random)
-            while min(map(len, dealt)) < self.least:
-                dealt = dirichlet_partition(own.labels, clients, self.alpha, random)
-            for places in dealt:
-                kept = random.permutation(places)[:samples]
-                shown, hidden = np.split(kept, [len(kept) - round(0.2 * len(kept))])
-                pixels = [torch.from_numpy(np.asarray(own.images[x])).permute(0, 3, 1, 2) for x in (shown, hidden)]
-                images.append(ClientImages(pixels[0], pixels[0][:0], pixels[1]))
-                train.append(torch.from_numpy(own.labels[shown]))
-                test.append(torch.from_numpy(own.labels[hidden]))
-                owners.append(own.name)
-        return Federation(tuple(images), Metrics(tuple(owners), tuple(train), tuple(test)))
+        yield Piece("skewed", source, seed, {**DIGITS, "lr": 0.003, "partition": "skewed_domains:alpha=0.3,least=20"})

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from fedwca.cli import complete
-from fedwca.cli.options import HOW, KEEP, RUN, MoreColumns, RunOptions, option, run_options
+from fedwca.cli.options import HOW, KEEP, RUN, Json, Keep, Loggers, MoreColumns, Quiet, RunOptions, option, run_options
 from fedwca.cli.ranks import run_on_ranks
 from fedwca.cli.terminal import say
 from fedwca.errors import UsageError
@@ -45,22 +45,13 @@ def command(
             panel=KEEP,
         ),
     ] = False,
-    keep: Annotated[
-        str,
-        option(
-            "--keep", text="Checkpoints of each method that stay: last (default), selected, all, none or N.", panel=KEEP
-        ),
-    ] = "last",
-    logger: Annotated[
-        list[str] | None,
-        option(
-            "--logger",
-            text="Where numbers go too: tensorboard, mlflow, wandb; fields as in mlflow:uri=…; repeat for more.",
-            panel=KEEP,
-            autocompletion=complete.complete_names("logger"),
-        ),
+    keep: Keep = "last",
+    logger: Loggers = None,
+    note: Annotated[str, option("--note", text="What you want to remember of this run.", panel=KEEP)] = "",
+    tag: Annotated[
+        list[str] | None, option("--tag", text="Word to find the run by, see fedwca runs --tag; repeat.", panel=KEEP)
     ] = None,
-    quiet: Annotated[bool, option("--quiet", text="No progress; warnings and the table stay.", panel=KEEP)] = False,
+    quiet: Quiet = False,
     dry_run: Annotated[
         bool, option("--dry-run", text="Print the plan with its memory, disk and rough cost; run nothing.", panel=KEEP)
     ] = False,
@@ -77,7 +68,7 @@ def command(
         option("--profile", text="Say where the time went, and keep a trace of one round in the folder.", panel=KEEP),
     ] = False,
     column: MoreColumns = None,
-    as_json: Annotated[bool, option("--json", text="Print the summary as JSON alone.", panel=KEEP)] = False,
+    as_json: Json = False,
 ) -> None:
     """Run a federation of unlabeled clients: the composed method beside its baselines.
 
@@ -94,7 +85,11 @@ def command(
     if resume and (out is None or backend is not None):
         raise UsageError("--resume needs --out, the folder to go on in; a run in Flower's simulation cannot go on")
     request = RunRequest(
-        layer, asked.pairs, asked.preset, asked.file, out, keep, logger or (), reuse=resume, profile=profile
+        *(layer, asked.pairs, asked.preset, asked.file, out, keep, logger or ()),
+        reuse=resume,
+        note=note,
+        tags=tag or (),
+        profile=profile,
     )
     if dry_run and backend is not None:
         raise UsageError("--dry-run plans runs of fedwca's own engines; leave out --backend")

@@ -8,7 +8,21 @@ from typing import Annotated
 import typer
 
 from fedwca.cli import complete
-from fedwca.cli.options import KEEP, WHAT, Form, Format, RunOptions, folder, option, run_options
+from fedwca.cli.options import (
+    KEEP,
+    WHAT,
+    Form,
+    Format,
+    Json,
+    Keep,
+    Loggers,
+    Quiet,
+    RunOptions,
+    chosen_format,
+    folder,
+    option,
+    run_options,
+)
 from fedwca.cli.ranks import need_one_process
 from fedwca.errors import UsageError
 
@@ -45,7 +59,11 @@ def command(
             panel=KEEP,
         ),
     ] = None,
+    keep: Keep = "last",
+    logger: Loggers = None,
+    quiet: Quiet = False,
     form: Form = Format.table,
+    as_json: Json = False,
 ) -> None:
     """Compare methods: one table over sources, source models and trials.
 
@@ -59,12 +77,13 @@ def command(
     from fedwca.runs.run_request import RunRequest
 
     columns, layer = check_columns(column or (), tuple(ON_REQUEST)), asked.layer
+    form = chosen_format(form, as_json)
     if target:
         if source:
             raise UsageError(f"--source {source[0]} and --target {target[0]}: leave out one of both")
         layer = {**layer, "partition": layer.get("partition", "leave_one_out")}
-    request = RunRequest(layer, asked.pairs, asked.preset, asked.file)
-    reporter = ConsoleReporter(silent=form is not Format.table)
+    request = RunRequest(layer, asked.pairs, asked.preset, asked.file, keep=keep, loggers=logger or ())
+    reporter = ConsoleReporter(silent=form is not Format.table, quiet=quiet)
     found = run_comparison(request, methods, source or target or [], reference, out, reporter)
     with saying_what_is_kept(f"the runs are whole, they are in {out}"):
         print_in(form, comparison_table(found, columns), found.plain(), found.flat())

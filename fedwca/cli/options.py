@@ -60,6 +60,34 @@ MoreColumns = Annotated[
         panel=KEEP,
     ),
 ]
+Keep = Annotated[
+    str,
+    option(
+        "--keep", text="Checkpoints of each method that stay: last (default), selected, all, none or N.", panel=KEEP
+    ),
+]
+Loggers = Annotated[
+    list[str] | None,
+    option(
+        "--logger",
+        text="Where numbers go too: tensorboard, mlflow, wandb; fields as in mlflow:uri=…; repeat for more.",
+        panel=KEEP,
+        autocompletion=complete.complete_names("logger"),
+    ),
+]
+Quiet = Annotated[bool, option("--quiet", text="No progress; warnings and the table stay.", panel=KEEP)]
+Json = Annotated[bool, option("--json", text="Print JSON alone, on stdout.", panel=KEEP)]
+
+
+def chosen_format(form: Format, as_json: bool) -> Format:
+    """How a table is printed, where ``--json`` is short for ``--format json``.
+
+    Raises:
+        UsageError: they say different things.
+    """
+    if as_json and form not in (Format.table, Format.json):
+        raise UsageError(f"--json and --format {form}: leave out one of both")
+    return Format.json if as_json else form
 
 
 def folder(of: str) -> Any:

@@ -42,8 +42,9 @@ def chosen_partition(values: Layer, usual: str | None = None) -> type[Partition]
             f"--source {source} and --target {target}: a run has a labelled source at the server and clients without "
             "labels, or a target without labels and labelled clients; leave out one of both"
         )
-    default = str(RunConfig.model_fields["partition"].default)
-    meant = "leave_one_out" if target is not None else default if source is not None else usual or default
+    meant = "leave_one_out" if target is not None else str(RunConfig.model_fields["partition"].default)
+    if usual is not None and (source is target is None or values.get(partitions.get(usual).named or "") is not None):
+        meant = usual
     found = partitions.get(str(values.get("partition") or meant))
     for other in ("source", "target"):
         if values.get(other) is None or other == found.named:

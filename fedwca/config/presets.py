@@ -34,7 +34,7 @@ def setting_tables() -> list[str]:
 def preset(name: str, dataset: str, domain: str | None, setting: str = Domains.setting) -> Layer:
     """A preset's layer for a data set: ``[all]``, then ``[<dataset>]``, then ``[<dataset>.from.<source>]``.
 
-    In a setting other than that of unlabeled clients ``[<setting>]`` and ``[<dataset>.<setting>]`` stand over the rest.
+    ``[<setting>]`` and ``[<dataset>.<setting>]`` stand over the rest; only the setting of unlabeled clients needs none.
 
     Args:
         name: of the preset.
@@ -54,9 +54,7 @@ def preset(name: str, dataset: str, domain: str | None, setting: str = Domains.s
     usual = any(key not in setting_tables() and set(table) - set(setting_tables()) for key, table in tables.items())
     if setting not in tables and not (setting == Domains.setting and usual):
         raise InvalidConfig(f"preset {name} is for another setting than {setting}; take --preset default")
-    if setting != Domains.setting:
-        layer = lay_over(lay_over(layer, tables[setting]), by_setting[setting])
-    return spell_out(layer)
+    return spell_out(lay_over(lay_over(layer, tables.get(setting, {})), by_setting.get(setting, {})))
 
 
 def named_by_preset(name: str, field: str, dataset: str | None = None) -> str | None:

@@ -91,8 +91,9 @@ def resolve_plan(
     top = merge(written, given)
     usual = named_by_preset(preset_name, "dataset")
     asked_dataset = str(top.get("dataset") or usual or RunConfig.model_fields["dataset"].default)
-    partition = chosen_partition(top, named_by_preset(preset_name, "partition", asked_dataset))
-    if partition.name != RunConfig.model_fields["partition"].default:
+    of_preset = named_by_preset(preset_name, "partition", asked_dataset)
+    partition = chosen_partition(top, of_preset)
+    if partition.name not in (RunConfig.model_fields["partition"].default, of_preset):
         (written if partition.named and given.get(partition.named) is None else given)["partition"] = partition.name
 
     def layers(domain: str | None) -> dict[str, Layer]:

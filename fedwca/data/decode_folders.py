@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,9 @@ from fedwca.data.cache import cache_dir
 from fedwca.data.dataset import Images, Integers, sorted_classes
 from fedwca.data.image_files import DECODER, SUFFIXES, decode_image
 from fedwca.errors import DataError
+
+SLICE = 1024
+"""Images that are decoded before they are written: a data set may be larger than the memory."""
 
 
 def is_hidden(path: Path) -> bool:
@@ -35,6 +40,15 @@ def read_image_folder(path: Path, size: int, stretch: bool = False) -> tuple[Ima
     Raises:
         DataError: there is no image, or one does not decode; the message names it.
     """
+    files, classes = list_image_files(path)
+    if not files:
+        raise DataError(f"{path} holds no images; its layout should be {path.name}/<class>/<image>")
+    images = decode_cached(path, [file for file, _ in files], size, stretch)
+    return images, np.array([label for _, label in files], np.int64), None, classes
+
+
+def list_image_files(path: Path) -> tuple[list[tuple[Path, int]], tuple[str, ...]]:
+    """The image files of one domain ``<domain>/<class>/<image>`` with their labels, and its classes."""
     classes = sorted_classes(inner.name for inner in path.iterdir() if inner.is_dir() and not is_hidden(inner))
     files = [
         (file, label)
@@ -42,10 +56,7 @@ def read_image_folder(path: Path, size: int, stretch: bool = False) -> tuple[Ima
         for file in sorted((path / name).iterdir())
         if file.suffix.lower() in SUFFIXES and not is_hidden(file) and file.is_file()
     ]
-    if not files:
-        raise DataError(f"{path} holds no images; its layout should be {path.name}/<class>/<image>")
-    images = decode_cached(path, [file for file, _ in files], size, stretch)
-    return images, np.array([label for _, label in files], np.int64), None, classes
+    return files, classes
 
 
 def decode_cached(folder: Path, files: list[Path], size: int, stretch: bool = False) -> Images:
@@ -58,12 +69,24 @@ def decode_cached(folder: Path, files: list[Path], size: int, stretch: bool = Fa
     """
     shape = f"{size}{'-stretched' * stretch}"
     cached = cache_dir() / "folders" / f"{folder.name}-{shape}-{_listing(folder, files)}.npy"
-    images = _cached(cached, len(files), size)
+    return keep_decoded(cached, len(files), size, lambda start, stop: _decoded(files[start:stop], size, stretch))
+
+
+def keep_decoded(cached: Path, count: int, size: int, decode: Callable[[int, int], Images]) -> Images:
+    """Images ``[count, size, size, 3]`` through a memory map of a file, which is written where it is not there.
+
+    Args:
+        cached: the file; its name says all that decides what it holds.
+        count: how many.
+        size: height and width in pixels.
+        decode: those from one number to another; a few at a time are asked for, so that memory is bounded.
+    """
+    images = _cached(cached, count, size)
     if images is None:
         with contextlib.suppress(OSError):  # a full or read-only disk costs time, not the result
-            write_atomically(cached, lambda temporary: _write_decoded(temporary, files, size, stretch))
-            images = _cached(cached, len(files), size)
-    return _decoded(files, size, stretch) if images is None else images
+            write_atomically(cached, lambda temporary: _write_decoded(temporary, count, size, decode))
+            images = _cached(cached, count, size)
+    return decode(0, count) if images is None else images
 
 
 def _listing(path: Path, files: list[Path]) -> str:
@@ -86,23 +109,27 @@ def _cached(path: Path, count: int, size: int) -> Images | None:
     return images if images.shape == (count, size, size, 3) and images.dtype == np.uint8 else None
 
 
-def _write_decoded(path: Path, files: list[Path], size: int, stretch: bool) -> None:
-    """What `numpy.save` would write, a slice at a time: a data set may be larger than the memory."""
+def _write_decoded(path: Path, count: int, size: int, decode: Callable[[int, int], Images]) -> None:
+    """What `numpy.save` would write, a slice at a time."""
     with path.open("wb") as file:
-        header = {"descr": "|u1", "fortran_order": False, "shape": (len(files), size, size, 3)}
+        header = {"descr": "|u1", "fortran_order": False, "shape": (count, size, size, 3)}
         np.lib.format.write_array_header_1_0(file, header)
-        for start in range(0, len(files), 1024):
-            file.write(_decoded(files[start : start + 1024], size, stretch).data)
+        for start in range(0, count, SLICE):
+            file.write(decode(start, min(start + SLICE, count)).data)
 
 
 def _decoded(files: list[Path], size: int, stretch: bool) -> Images:
+    return decode_all([partial(decode_image, file, size, stretch) for file in files], size)
+
+
+def decode_all(decoders: Sequence[Callable[[], Images]], size: int) -> Images:
     """All images ``[N, size, size, 3]``, decoded on several threads (Pillow releases the interpreter lock)."""
-    images = np.empty((len(files), size, size, 3), np.uint8)
+    images = np.empty((len(decoders), size, size, 3), np.uint8)
 
     def put(number: int) -> None:
-        images[number] = decode_image(files[number], size, stretch)
+        images[number] = decoders[number]()
 
     with ThreadPoolExecutor() as pool:
-        for _ in pool.map(put, range(len(files))):
+        for _ in pool.map(put, range(len(decoders))):
             pass
     return images

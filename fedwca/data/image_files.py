@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import numpy as np
@@ -24,15 +25,34 @@ def decode_image(path: Path, size: int, stretch: bool = False) -> Images:
     Raises:
         DataError: the file does not decode; the message names it.
     """
+    return _decode(path, str(path), size, stretch)
+
+
+def decode_bytes(content: bytes, name: str, size: int) -> Images:
+    """As `decode_image`, of what a file holds.
+
+    Args:
+        content: of the file.
+        name: what messages call it.
+        size: height and width in pixels.
+
+    Raises:
+        DataError: it does not decode.
+    """
+    return _decode(io.BytesIO(content), name, size, False)
+
+
+def _decode(source: Path | io.BytesIO, name: str, size: int, stretch: bool) -> Images:
     try:
-        refuse_special(path)
-        with Image.open(path) as file:
+        if isinstance(source, Path):
+            refuse_special(source)
+        with Image.open(source) as file:
             image = _rgb(ImageOps.exif_transpose(file))
             if stretch:
                 return np.asarray(image.resize((size, size), Image.Resampling.BILINEAR))
             return np.asarray(ImageOps.fit(image, (size, size), Image.Resampling.BILINEAR))
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise DataError(f"{path} does not decode as an image: {error}") from error
+        raise DataError(f"{name} does not decode as an image: {error}") from error
 
 
 def _rgb(image: Image.Image) -> Image.Image:

@@ -72,6 +72,10 @@ class Metrics:
         """Test images of each client, K numbers."""
         return [len(labels) for labels in self._test_labels]
 
+    def class_counts(self, classes: int) -> list[list[int]]:
+        """Training images of each class at each client, K lists of M numbers; for whoever reads of a run."""
+        return [torch.bincount(labels, minlength=classes).tolist() for labels in self._train_labels]
+
     def truth(self, client: int) -> Tensor:
         """Class of each of a client's test images ``[N_test]``; for pictures of what went wrong."""
         return self._test_labels[client]

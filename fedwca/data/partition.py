@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 import torch
+from numpy.random import Generator
 from torch import Tensor
 
 from fedwca.data.dataset import Domain, FederatedDataset, Integers
@@ -74,8 +75,20 @@ class Split:
     test: Integers
 
 
+DealDomain = Callable[[Domain, int, Generator], Sequence[Integers]]
+"""A domain, how many clients it is dealt to and where draws come from, to the positions of each client's images, groups
+whole."""
+
+
 def partition(
-    dataset: FederatedDataset, source: str, *, clients: int, samples: int | None, seed: int, published: bool = False
+    dataset: FederatedDataset,
+    source: str,
+    *,
+    clients: int,
+    samples: int | None,
+    seed: int,
+    published: bool = False,
+    deal: DealDomain | None = None,
 ) -> Federation:
     """Spread every domain but ``source`` over ``clients`` clients each, and split each client 64/16/20.
 
@@ -89,16 +102,18 @@ def partition(
         samples: most images per client, before the split; None: as many as there are.
         seed: 0 or more.
         published: take the published training and test parts in place of 64/16/20.
+        deal: who has which images of a domain; None: all alike. It may look at labels; clients get none of them.
 
     Raises:
         UsageError: no such domain, a number out of bounds, no domain left, or more clients than a domain has images
             (groups, where it has groups), or a domain without published parts.
+        DataError: a client that ``deal`` leaves without images.
     """
     source = dataset.domain(source).name
     if len(dataset.domains) == 1:
         raise UsageError(f"data set {dataset.name!r} has only the source domain {source!r}; no client would be left")
     targets = [name for name in dataset.domains if name != source]
-    return _federation(dataset, targets, clients, samples, seed, published)
+    return _federation(dataset, targets, clients, samples, seed, published, deal=deal)
 
 
 def leave_one_out(
@@ -177,6 +192,7 @@ def _federation(
     seed: int,
     published: bool,
     labelled: Sequence[str] = (),
+    deal: DealDomain | None = None,
 ) -> Federation:
     """Clients of the domains called ``names``; where some of these alone are ``labelled``, tables count the others."""
     if clients < 1 or seed < 0 or (samples is not None and samples < 1):
@@ -188,7 +204,8 @@ def _federation(
     for index, domain in enumerate(dataset.domains.values()):
         if domain.name not in names:
             continue
-        for split in split_domain(domain, clients, samples, np.random.default_rng([seed, index]), published):
+        random = np.random.default_rng([seed, index])
+        for split in split_domain(domain, clients, samples, random, published, deal):
             shown, kept, tested = (_tensor(domain, part) for part in (split.train, split.validation, split.test))
             owners.append(domain.name)
             train.append(torch.from_numpy(domain.labels[split.train]))
@@ -202,11 +219,17 @@ def _federation(
 
 
 def split_domain(
-    domain: Domain, clients: int, samples: int | None, random: np.random.Generator, published: bool = False
+    domain: Domain,
+    clients: int,
+    samples: int | None,
+    random: Generator,
+    published: bool = False,
+    deal: DealDomain | None = None,
 ) -> list[Split]:
     """Images of each client of one domain, drawn alike for all classes (i.i.d.), as positions in the domain.
 
-    A random order is cut into ``clients`` runs as `numpy.array_split` would; the first ``samples`` of a run are kept.
+    A random order is cut into ``clients`` runs as `numpy.array_split` would, or each client's run is what it is dealt,
+    in that order; the first ``samples`` of a run are kept.
     Of n images, ``round(.2 n)`` are for test, ``round(.16 n)`` for validation and the rest, at least one, for training.
     Where the domain has groups, whole groups are put in random order and each cut goes to the nearest border between
     two groups, so that no group is in two clients or two splits; the last group within ``samples`` may lose images.
@@ -215,6 +238,7 @@ def split_domain(
     Raises:
         UsageError: more clients than images (or groups), or with ``published`` no parts or a client without an image to
             train on.
+        DataError: a client that ``deal`` leaves without images.
     """
     groups = np.arange(len(domain)) if domain.groups is None else domain.groups
     _, member = np.unique(groups, return_inverse=True)
@@ -226,9 +250,15 @@ def split_domain(
         )
     rank = random.permutation(total)
     order = np.argsort(rank[member], kind="stable")
-    runs = [len(run) for run in np.array_split(order, clients)]
+    if deal is None:
+        sizes = [len(run) for run in np.array_split(order, clients)]
+        runs = cut_at_groups(order, rank[member], np.cumsum(sizes)[:-1], least=1)
+    else:
+        runs = [order[np.isin(order, own)] for own in deal(domain, clients, random)]
+    if without := [number for number, run in enumerate(runs) if not len(run)]:
+        raise DataError(f"domain {domain.name!r}: client {without[0]} of {len(runs)} would have no image")
     splits = []
-    for run in cut_at_groups(order, rank[member], np.cumsum(runs)[:-1], least=1):
+    for run in runs:
         kept = run[:samples]
         if published:
             splits.append(_published_split(domain, kept))

@@ -17,6 +17,7 @@ from fedwca.core.printable import printable
 from fedwca.data.archives import Archive, read_npz
 from fedwca.data.dataset import DatasetWarning, Domain, FederatedDataset, canonical_domain, sorted_classes
 from fedwca.data.decode_folders import is_hidden, read_image_folder
+from fedwca.data.read_units import read_units
 from fedwca.errors import DataError, DatasetMissing, UsageError
 
 MOST_LABELS = 10_000
@@ -102,7 +103,9 @@ def read_domains(
         raise DatasetMissing(f"there {lacks} in {folder or root / (name or '')}; the layout is {layout}")
     try:
         archives = {
-            domain: read_npz(path) if path.suffix == ".npz" else Archive(*read_image_folder(path, size, stretch))
+            domain: read_npz(path)
+            if path.suffix == ".npz"
+            else Archive(*read_image_folder(path, size, stretch), units=read_units(path))
             for domain, path in ((domain, found[domain]) for domain in wanted)
         }
     except OSError as error:  # a folder of images that may not be read

@@ -204,16 +204,17 @@ def find_dataset(name: str, root: Path | None = None, fields: Mapping[str, Any] 
     """The data set ``name``: a registered one, or else a folder of that name in ``root``.
 
     Args:
-        name: as on the command line; ``folder`` is ``root`` itself.
+        name: as on the command line, such as ``hub:OWNER/NAME,labels=class``; ``folder`` is ``root`` itself.
         root: folder that holds data sets.
         fields: further fields of the component.
 
     Raises:
         UnknownComponent: not registered, and no folder of that name in ``root``.
     """
-    given = {**({} if root is None else {"root": root}), **(fields or {})}
-    if root is None or canonical_name(name) in datasets.names():
-        return datasets.build({"name": name, **given})
+    named, own = datasets.parse(name) if ":" in name else (name, {})
+    given = {**({} if root is None else {"root": root}), **(fields or {}), **own}
+    if root is None or canonical_name(named) in datasets.names():
+        return datasets.build({"name": named, **given})
     from fedwca.data.read_domains import find_dataset_path
 
     if find_dataset_path(root, name) is None:

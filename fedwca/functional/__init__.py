@@ -21,6 +21,7 @@ from fedwca.functional.dirichlet_partition import dirichlet_partition
 from fedwca.functional.domain_distances import moment_distance, multi_kernel_mmd
 from fedwca.functional.finch import finch, finch_levels
 from fedwca.functional.label_selection import adaptive_threshold, confident_mask, select_labels
+from fedwca.functional.long_tail import long_tail
 from fedwca.functional.losses import (
     distillation,
     information_maximization,
@@ -75,6 +76,7 @@ __all__ = [
     "largest_entries",
     "learned_loss",
     "least_entropy",
+    "long_tail",
     "member_distances",
     "mixture_ascent",
     "mixup_partners",

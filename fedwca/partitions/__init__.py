@@ -33,6 +33,8 @@ class Partition(Component):
     """Whether some clients have labels, which train, and others have none: guests, who are asked, adapted, measured."""
     newcomers: ClassVar[bool] = False
     """Whether all clients that train have labels, and tables count others: new clients, which training never meets."""
+    uneven: ClassVar[bool] = False
+    """Whether a deal is meant to give clients of a domain other classes or sizes; records then count each one's."""
 
     @property
     def has_public_images(self) -> bool:
@@ -67,6 +69,15 @@ class Partition(Component):
         Raises:
             UsageError: no such domain, or too few domains or images.
         """
+
+    def choose_images(self, dataset: FederatedDataset, domain: str | None) -> FederatedDataset:
+        """The images that a run has of a data set, the source model's too: all of them.
+
+        Args:
+            dataset: the labelled data.
+            domain: the one domain that is unlike the others; None where there is none.
+        """
+        return dataset
 
     @abstractmethod
     def describe(self, dataset: FederatedDataset, domain: str | None, clients: int) -> str:

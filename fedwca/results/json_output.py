@@ -158,6 +158,8 @@ class ListedRun(_Printed):
     time: str
     """When it began, ISO 8601."""
     state: Literal["done", "stopped", "running"]
+    note: str = ""
+    tags: list[str] = []
 
 
 class DamagedRun(_Printed):
@@ -173,6 +175,10 @@ class DamagedRun(_Printed):
 class ShownRun(ListedRun):
     """``fedwca runs show --json``."""
 
+    command: str | None = None
+    """The command line that began it."""
+    commit: str | None = None
+    """Of the code in the working directory, with ``+`` where files differed."""
     config: dict[str, Any]
     methods: dict[str, MethodResults]
     """Empty before there is a summary."""

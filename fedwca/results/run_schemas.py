@@ -123,6 +123,8 @@ class Environment(_Values):
 
     time: str | None = None
     versions: dict[str, str] = {}
+    command: Text | None = None
+    commit: Text | None = None
 
     @field_validator("time")
     @classmethod
@@ -136,6 +138,15 @@ class Environment(_Values):
 
 
 Count = Annotated[int, Field(ge=0)]
+
+
+class Notes(_Values):
+    """``notes.json``: what the user says of a run; it decides nothing."""
+
+    note: Text = ""
+    tags: list[Text] = []
+
+
 MEASURED = ("accuracy", "accuracy_sources", "accuracy_validation", "test_images")
 """Fields of a record with a value for each client that is measured; the others have one for each that trains."""
 
@@ -159,6 +170,7 @@ class RoundRecord(_Values):
     test_images: list[int] | None = None
     confusion: list[Annotated[list[Count], Field(min_length=3, max_length=3)]] | None = None
     pseudo_label_counts: list[Annotated[list[Count], Field(min_length=2, max_length=2)]] | None = None
+    class_counts: list[list[int]] | None = None
     accuracy_local: Numbers | None = None
     labels: list[int] | None = None
     weights: list[Any] | None = None
@@ -240,6 +252,15 @@ def read_environment(run: Path) -> dict[str, Any]:
         FedwcaError: it is damaged.
     """
     return _read_if_there(run / "environment.json", Environment, "does not say what a run was made on")
+
+
+def read_notes(run: Path) -> dict[str, Any]:
+    """The ``note`` and the ``tags`` of a run; empty ones where it has none.
+
+    Raises:
+        FedwcaError: ``notes.json`` is damaged.
+    """
+    return {"note": "", "tags": [], **_read_if_there(run / "notes.json", Notes, "does not hold notes on a run")}
 
 
 def read_records(run: Path) -> list[dict[str, Any]]:

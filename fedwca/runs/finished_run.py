@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from fedwca.config.run_config import RunConfig
 from fedwca.errors import UsageError
+from fedwca.results.change_notes import change_notes
 from fedwca.results.pictures.catalogue import PICTURES, PictureRequest, check_unit, find_pictures
 from fedwca.results.read_run import read_run, shown_round, special_domain
 from fedwca.results.results_table import COLUMNS, narrow_columns, requested_columns, results_table
@@ -111,6 +112,14 @@ class FinishedRun:
     def report(self, out: str | Path | None = None) -> Path:
         """Write the page of the run, or Markdown or LaTeX as the file's suffix says; returns the file."""
         return write_report([self.path], out)
+
+    def tag(self, *tags: str, note: str | None = None) -> None:
+        """Add tags to the run, by which ``fedwca runs --tag`` finds it, and a note in place of the one there is.
+
+        Raises:
+            UsageError: a tag is more than a word.
+        """
+        change_notes(self.path, note, tags)
 
     def __repr__(self) -> str:
         found = ", ".join(f"{row.marked_label} {mean_cell(row.mean)} %" for row in self.table)

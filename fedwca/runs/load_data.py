@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fedwca.config.component_registries import registry_of
-from fedwca.config.compose_methods import partition_of
+from fedwca.config.compose_methods import component, partition_of
 from fedwca.config.partition_and_domain import domain_of
 from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Architecture, Network
@@ -13,6 +13,7 @@ from fedwca.data.dataset import FederatedDataset
 from fedwca.datasets import find_dataset
 from fedwca.engine.memory import free_bytes, human_size
 from fedwca.errors import UsageError
+from fedwca.partitions import Partition
 
 
 def load(config: RunConfig) -> tuple[FederatedDataset, str | None]:
@@ -23,19 +24,20 @@ def load(config: RunConfig) -> tuple[FederatedDataset, str | None]:
         CheckpointError: the model's pre-trained weights are not there or do not fit.
         UsageError: the source, or the target, is not a domain of it, or its images do not fit into memory.
     """
-    component = find_dataset(config.dataset, config.data, config.components.get("dataset", {}).get(config.dataset))
+    files = find_dataset(config.dataset, config.data, config.components.get("dataset", {}).get(config.dataset))
     model = architecture(config)
     # Weights that are not there or do not fit are better known before minutes of decoding.
     model.build(1, pretrained=config.checkpoint is None)
-    if (counts := component.count_images()) is not None:
+    if (counts := files.count_images()) is not None:
         refuse_too_many_images(config, counts, model.stored)
     named = partition_of(config).named
     published = config.split == "published" and named is not None  # who pools all parts refuses to be told of them
-    dataset = (component.load_published if published else component.load)(model.stored).resized(model.stored)
+    dataset = (files.load_published if published else files.load)(model.stored).resized(model.stored)
+    chosen: Partition = component("partition", config.partition, config.components)
     if named is None:
-        return dataset, None
-    name = domain_of(config) or component.default_source or next(iter(dataset.domains))
-    return dataset, dataset.domain(name).name
+        return chosen.choose_images(dataset, None), None
+    name = dataset.domain(domain_of(config) or files.default_source or next(iter(dataset.domains))).name
+    return chosen.choose_images(dataset, name), name
 
 
 def architecture(config: RunConfig) -> Architecture:

@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
+from fedwca.config.compose_methods import partition_of
 from fedwca.config.run_config import RunConfig
 from fedwca.core.mean import mean
 from fedwca.core.network import Network
@@ -149,7 +150,9 @@ class _Bench:
                 first = measure_start(trials[i], engine, method, point.server, self.config.training)
                 accuracy[i] = mean(first["accuracy"])
                 home = {"source_accuracy": model.accuracy, "source_digest": model.digest}
-                images = {"test_images": trials[i].test_images()}
+                images: dict[str, Any] = {"test_images": trials[i].test_images()}
+                if partition_of(self.config).uneven:
+                    images["class_counts"] = trials[i].metrics.class_counts(len(self.splits.dataset.classes))
                 yield {**_tag(unit), "round": -1, **first, **images, **home}
                 self.keeper.save(unit, point, engine, model.digest, last=rounds == 0)
             if point.round >= 0:

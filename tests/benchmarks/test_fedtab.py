@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import RunConfig
-from fedwca.data.dataset import Domain, FederatedDataset
+from fedwca.partitions import partitions
 
 from .scripts import script
 
@@ -42,17 +41,9 @@ def test_pieces() -> None:
 
 
 def test_clients_of_few_classes() -> None:
-    labels = np.arange(400) % 10
-    images = np.zeros((400, 32, 32, 3), np.uint8)
-    domains = {name: Domain(name, images, labels) for name in ("a", "b", "c")}
-    dataset = FederatedDataset("toy", tuple("0123456789"), domains)
-    found = pieces.SkewedDomains()(dataset, "b", clients=3, samples=50, seed=1)
-    assert found.metrics.domains == ("a",) * 3 + ("c",) * 3
-    sizes = [len(client.train) + len(client.test) for client in found.clients]
-    assert min(sizes) >= 20
-    assert max(sizes) <= 50
-    shares = [np.bincount(own, minlength=10).max() / len(own) for own in found.metrics._train_labels]
-    assert max(shares) > 0.3  # of ten classes alike a tenth each
+    (piece,) = (piece for piece in pieces.pieces() if piece.name == "skewed-synth-10")
+    deal = partitions.build(piece.runs()["main"]["partition"])
+    assert (deal.name, deal.alpha, deal.by, deal.least) == ("skewed_domains", 0.3, "class", 20)
 
 
 def write(folder: Path, own: float, rival: float) -> None:

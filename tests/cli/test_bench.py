@@ -22,6 +22,7 @@ from fedwca.cli import main, terminal
 from fedwca.config.run_config import restore_config
 from fedwca.results.class_scores import macro_f1
 from fedwca.results.phase_seconds import PHASES
+from fedwca.results.run_schemas import read_notes
 from fedwca.runs.load_data import load
 from fedwca.runs.split_trials import split_trial
 
@@ -68,6 +69,7 @@ def test_the_run_folder(plain: Run) -> None:
     assert environment["device"] == "cpu"
     assert {"time", "python", "cpu", "cores", "versions"} <= set(environment)
     assert environment["versions"]["torch"] != "not installed"
+    assert {"command", "commit"} <= set(environment)
 
 
 def test_a_line_for_every_round(plain: Run) -> None:
@@ -164,7 +166,8 @@ def test_progress_on_a_terminal(bench: Bench, monkeypatch: pytest.MonkeyPatch) -
 
 def test_bars_fit_a_narrow_terminal(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
-    run = bench("--baseline", "none", "--trials", "2", columns=80)
+    run = bench("--baseline", "none", "--trials", "2", "--tag", "lr", "--tag", "night", "--note", "why", columns=80)
+    assert read_notes(run.folder) == {"note": "why", "tags": ["lr", "night"]}
     assert "round 2: " in run.err
     assert "…" not in run.err
     assert "clients/s" not in run.err
@@ -172,7 +175,7 @@ def test_bars_fit_a_narrow_terminal(bench: Bench, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_dry_run_says_what_it_would_be_and_leaves_nothing(bench: Bench, tmp_path: Path) -> None:
-    run = bench("--dry-run", "--keep", "all", out=tmp_path / "runs/new")
+    run = bench("--dry-run", "--keep", "all", "--tag", "a", "--note", "b", out=tmp_path / "runs/new")
     assert run.code == 0, run.err
     for part in ("Methods: Source Only", "Memory: about", "Disk: checkpoints about", "(--keep all)", "Cost: 4 runs"):
         assert part in run.out

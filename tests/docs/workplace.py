@@ -36,6 +36,7 @@ NEEDS = {
     "wandb": "wandb",
     ".onnx": "onnxruntime",
     "parquet": "pyarrow",
+    "hub:": "datasets",
 }
 """What a command says, and the module that its extra brings."""
 

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from fedwca.errors import UsageError
-from fedwca.functional import dirichlet_partition, rotated, shard_partition, unit_partition
+from fedwca.functional import dirichlet_partition, long_tail, rotated, shard_partition, unit_partition
 
 
 def seeded(seed: int = 0) -> np.random.Generator:
@@ -167,3 +167,16 @@ def test_rotation_is_counter_clockwise() -> None:
     assert np.array_equal(rotated(images, 90), np.rot90(images, axes=(1, 2)))
     assert np.array_equal(rotated(images, 0), images)
     assert rotated(images[:0], 45).shape == (0, 8, 8, 3)
+
+
+def test_long_tail_by_hand() -> None:
+    labels = np.array([0] * 8 + [1] * 8 + [2] * 8)
+    kept = long_tail(labels, 3, 4.0, seeded())
+    assert np.bincount(labels[kept]).tolist() == [8, 4, 2]  # 8 · 4^0, 8 · 4^(-1/2), 8 · 4^-1
+    assert np.bincount(labels[long_tail(labels, 3, 4.0, seeded(), reverse=True)]).tolist() == [2, 4, 8]
+    assert (np.diff(kept) > 0).all()
+    assert long_tail(labels, 3, 1.0, seeded()).tolist() == list(range(24))
+    assert np.bincount(labels[long_tail(labels, 3, 1e6, seeded())]).tolist() == [8, 1, 1]
+    assert len(long_tail(np.array([0, 0]), 3, 2.0, seeded())) == 2  # classes without images stay so
+    with pytest.raises(UsageError, match=r"ratio must be 1 or more, not 0\.5"):
+        long_tail(labels, 3, 0.5, seeded())

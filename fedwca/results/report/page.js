@@ -207,6 +207,11 @@ function select(text, entries, changed) {
 }
 
 const COLUMNS = ["client", "domain", "cluster", "before (%)", "after (%)", "change", "pseudo-labels right (%)", "models agree (%)", "dropped images", "trust"];
+const CLASS_COLUMNS = ["training images", "classes", "images of the largest class"];
+
+function classesOf(counts) {
+  return [counts.reduce((a, b) => a + b, 0), counts.filter((n) => n > 0).length, Math.max(...counts)];
+}
 
 function clients(box, run) {
   const methods = run.methods.map((m, i) => [i, m.label]).reverse();
@@ -221,6 +226,7 @@ function clients(box, run) {
 
   function draw() {
     const data = run.units[unit.value].methods[run.methods[method.value].name], end = data.rounds.length - 1;
+    const counts = run.units[unit.value].class_counts;
     const value = (field, k, at = end) => data[field][at]?.[k] ?? null;
     const body = make("tbody");
     detail.replaceChildren();
@@ -233,17 +239,18 @@ function clients(box, run) {
         ...numbers.map((v, i) => make("td", { class: "number", ...(v === null ? {} : { "data-value": v }) }, (i === 3 && v > 0 ? "+" : "") + shown(v, i === 7 ? 2 : i === 0 || i === 6 ? 0 : 1))));
       button.addEventListener("click", () => {
         for (const other of body.rows) other.setAttribute("aria-selected", String(other === row));
-        one(k, domain, data);
+        one(k, domain, data, counts?.[k]);
       });
+      if (counts) row.append(...classesOf(counts[k]).map((v) => make("td", { class: "number", "data-value": v }, shown(v, 0))));
       body.append(row);
     });
-    const heads = COLUMNS.map((name, i) => make("th", { scope: "col", class: i < 2 ? "text" : "number", "aria-sort": "none" }, make("button", { type: "button" }, name)));
+    const heads = [...COLUMNS, ...(counts ? CLASS_COLUMNS : [])].map((name, i) => make("th", { scope: "col", class: i < 2 ? "text" : "number", "aria-sort": "none" }, make("button", { type: "button" }, name)));
     const table = make("table", { class: "sortable" }, make("caption", {}, make("span", {}, `${run.methods[method.value].label}: choose a client to see its rounds`)), make("thead", {}, make("tr", {}, ...heads)), body);
     place.replaceChildren(table);
     sortable(table);
   }
 
-  function one(k, domain, data) {
+  function one(k, domain, data, counts) {
     const points = (field) => data.rounds.map((round, i) => [round, data[field][i]?.[k] ?? null, null]);
     const lines = [
       { label: "test accuracy", colour: "#0072B2", dash: "", strong: true, points: points("accuracy") },
@@ -255,8 +262,16 @@ function clients(box, run) {
     chart(box, lines, { unit: "%", label: `Client ${k} over rounds`, first: run.first_model });
     const rows = data.rounds.map((round, i) => [round, data.weights[i]?.[k], data.labels[i]?.[k]]).filter(([, w]) => Array.isArray(w) && w[0] !== null);
     if (rows.length) detail.append(weights(rows));
+    if (counts) detail.append(classCounts(counts, run.classes));
   }
   draw();
+}
+
+function classCounts(counts, names) {
+  const most = Math.max(1, ...counts), cells = counts.map((n) => make("td", { style: { background: `color-mix(in srgb, var(--own) ${Math.round((n / most) * 55)}%, transparent)` } }, String(n)));
+  const table = make("table", { class: "heat" }, make("caption", {}, make("span", {}, "Its training images by class")),
+    make("thead", {}, make("tr", {}, ...counts.map((_, c) => make("th", { scope: "col" }, names[c] ?? String(c))))), make("tbody", {}, make("tr", {}, ...cells)));
+  return make("div", { class: "wide", tabindex: 0, role: "region", "aria-label": "Training images by class" }, table);
 }
 
 function weights(rows) {

@@ -10,7 +10,7 @@ from typing import Any
 
 from fedwca.core.dotted_keys import flatten_keys
 from fedwca.results.pictures.models import Models
-from fedwca.results.read_run import Run
+from fedwca.results.read_run import Run, began_with
 from fedwca.results.report.class_tables import class_tables
 from fedwca.results.report.embedded_pictures import embedded_pictures
 from fedwca.results.report.html_tables import escape, html_table, text_grid
@@ -69,9 +69,10 @@ def _run(index: int, run: Run, name: str, predict: Predict | None) -> str:
     """A run's part of the page; the script fills the chart and the clients in."""
     found = run_warnings(run)
     listed = "".join(f"<li>{escape(text)}</li>" for text in found) or "<li>Nothing that raises a doubt.</li>"
+    began = "".join(f"<p>{escape(f'{what}: {said}')}</p>" for what, said in began_with(run).items())
     return (
         f'<article class="run" data-run="{index}" aria-labelledby="run-{index}">'
-        f'<h2 id="run-{index}">{escape(name)}</h2>'
+        f'<h2 id="run-{index}">{escape(name)}</h2>{began}'
         f'<h3>Accuracy over rounds</h3><div class="chart" data-part="curves"></div>'
         f'<h3>What to know</h3><ul class="cautions">{listed}</ul>'
         f'<h3>Clients</h3><div data-part="clients"></div>'

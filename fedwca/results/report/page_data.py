@@ -39,15 +39,17 @@ def _of(run: Run, name: str, room: int) -> dict[str, Any]:
     units: list[dict[str, Any]] = []
     for one in run.runs:
         unit = {m: _clients(run.rounds(m, one)) for m in run.labels}
-        room -= sum(_size(value) for value in unit.values())
+        counts = _class_counts(run, one)
+        room -= sum(_size(value) for value in unit.values()) + _size(counts)
         if units and room < 0:
             break
-        units.append({"source_model": one[0], "trial": one[1], "methods": unit})
+        units.append({"source_model": one[0], "trial": one[1], "methods": unit, "class_counts": counts})
     return {
         "name": printable(name),
         "first_model": run.first_model,
         "methods": methods,
         "domains": [*map(printable, run.domains)],
+        "classes": [printable(name) for name in run.about.get("classes", ())],
         "units": units,
         "all": len(run.runs),
     }
@@ -67,6 +69,12 @@ def _clients(records: list[Record]) -> dict[str, Any]:
         **{field: [_short(record.get(field)) for record in records] for field in FIELDS},
         "accuracy": [_short(accuracy_of_all(record)) for record in records],
     }
+
+
+def _class_counts(run: Run, one: tuple[int, int]) -> list[list[int]] | None:
+    """Training images of each class at each client; None where a run does not say them."""
+    said = (record.get("class_counts") for method in run.labels for record in run.rounds(method, one)[:1])
+    return next((counts for counts in said if counts), None)
 
 
 def _short(value: Any) -> Any:

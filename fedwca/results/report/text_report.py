@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from fedwca.core.printable import printable
-from fedwca.results.read_run import Run, shown_round
+from fedwca.results.read_run import Run, began_with, shown_round
 from fedwca.results.results_table import COLUMNS, requested_columns, results_table
 from fedwca.results.tables import Table, escape_markdown
 
@@ -42,6 +42,8 @@ def summary_table(runs: Sequence[Run], names: Sequence[str], columns: Sequence[s
 def document(runs: Sequence[Run], names: Sequence[str], latex: bool = False, columns: Sequence[str] = ()) -> str:
     """The summary table under a line for each run, as Markdown or LaTeX; ``columns`` as of `summary_table`."""
     table, about = summary_table(runs, names, columns), titles(runs, names)
+    for index, run in enumerate(runs):
+        about[index] += "".join(f"; {what}: {said}" for what, said in began_with(run).items())
     if latex:
         return "".join(f"% {printable(' '.join(text.split()))}\n" for text in about) + "\n" + table.latex() + "\n"
     table = replace(table, title="", notes=(table.title + ".",))

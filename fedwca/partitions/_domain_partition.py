@@ -1,0 +1,53 @@
+"""What partitions of a labelled domain at the server and unlabeled clients have in common; they differ in the deal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from fedwca.partitions import Partition
+
+if TYPE_CHECKING:
+    from numpy.random import Generator
+
+    from fedwca.data import FederatedDataset, Federation
+    from fedwca.data.dataset import Domain, Integers
+
+
+class DomainPartition(Partition):
+    """Federated source-free domain adaptation (FFREEDA): a source model at the server, clients without labels.
+
+    Source: FedWCA, sec. 3; Shenaj et al. (LADD), WACV 2023.
+    """
+
+    setting = "ffreeda"
+    usual = "fedwca"
+    named = "source"
+
+    def __call__(
+        self,
+        dataset: FederatedDataset,
+        domain: str | None,
+        *,
+        clients: int,
+        samples: int | None,
+        seed: int,
+        published: bool = False,
+        new_clients: int | None = None,
+        validation: float | None = None,
+    ) -> Federation:
+        """See `fedwca.data.partition.partition`."""
+        from fedwca.data.partition import partition
+
+        assert domain is not None
+        deal = self.deal if self.uneven else None
+        return partition(dataset, domain, clients=clients, samples=samples, seed=seed, published=published, deal=deal)
+
+    def deal(self, domain: Domain, clients: int, random: Generator) -> Sequence[Integers]:
+        """Who has which images of a target, where clients are `uneven`; see `fedwca.data.partition.DealDomain`."""
+        raise NotImplementedError
+
+    def describe(self, dataset: FederatedDataset, domain: str | None, clients: int) -> str:
+        """Source and targets."""
+        targets = ", ".join(name for name in dataset.domains if name != domain)
+        return f"source {domain}; targets {targets}; {clients} client{'' if clients == 1 else 's'} each"

@@ -1,0 +1,72 @@
+"""Unlabeled clients that the data themselves say, such as writers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedwca.errors import UsageError
+from fedwca.partitions import register
+from fedwca.partitions._domain_partition import DomainPartition
+
+if TYPE_CHECKING:
+    from numpy.random import Generator
+
+    from fedwca.data import FederatedDataset
+    from fedwca.data.dataset import Domain, Integers
+
+
+@register("unit_domains")
+class UnitDomains(DomainPartition):
+    """As domains, with a client for each unit of a target, such as its writer: who has which image is given.
+
+    Source: Caldas et al. (LEAF), arXiv 1812.01097.
+    """
+
+    label = "unlabeled clients, one for each unit"
+    paper = "Caldas et al. 2018"
+    uneven = True
+
+    every: bool = False
+    """Whether every unit is a client, in the order of their numbers; else so many are drawn as a target has clients."""
+
+    def deal(self, domain: Domain, clients: int, random: Generator) -> Sequence[Integers]:
+        """The images of each unit that is a client.
+
+        Raises:
+            UsageError: the data do not say units, say too few, or one unit's image is a variant of another's.
+        """
+        if domain.units is None:
+            raise UsageError(
+                f"partition {self.name}: domain {domain.name!r} does not say units; an archive says them as key "
+                "'units' (or 'client'), int64, a folder of images in units.csv, one for each image"
+            )
+        units = np.unique(domain.units)
+        if domain.groups is not None:
+            pairs = np.unique(np.stack([domain.groups, domain.units]), axis=1)
+            if pairs.shape[1] > len(np.unique(domain.groups)):
+                raise UsageError(
+                    f"partition {self.name}: domain {domain.name!r} has variants of one image in two units, and no "
+                    "split separates variants"
+                )
+        if not self.every:
+            if len(units) < clients:
+                raise UsageError(
+                    f"partition {self.name}: domain {domain.name!r} has {len(units)} units, too few for {clients} "
+                    f"clients; --clients {len(units)} is the most, and partition.every=true takes all of each domain"
+                )
+            units = random.permutation(units)[:clients]
+        return [np.flatnonzero(domain.units == unit) for unit in units]
+
+    def describe(self, dataset: FederatedDataset, domain: str | None, clients: int) -> str:
+        """Source and targets with their clients."""
+        if not self.every:
+            return f"{super().describe(dataset, domain, clients)}, a unit of the data each"
+        targets = [
+            f"{name} ({'no' if own.units is None else len(np.unique(own.units))} clients)"
+            for name, own in dataset.domains.items()
+            if name != domain
+        ]
+        return f"source {domain}; targets {', '.join(targets)}, a client for each unit of the data"

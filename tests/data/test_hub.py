@@ -1,0 +1,246 @@
+"""Data sets of the Hugging Face hub, by folders in its layouts: what is found, what is said where it is not."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from fedwca.data import FederatedDataset, decode_folders
+from fedwca.datasets import find_dataset
+from fedwca.errors import DataError, FedwcaError, InvalidConfig, UsageError
+from tests.cli.conftest import SMALL, call
+
+datasets: Any = pytest.importorskip("datasets")
+
+
+def picture(value: int, side: int = 12) -> Image.Image:
+    return Image.new("RGB", (side, side), (value,) * 3)
+
+
+def columns(count: int, first: int = 0) -> dict[str, list[Any]]:
+    """Image i is of the grey ``first + i``, and dogs and cats take turns; half of them are of each domain."""
+    return {
+        "image": [picture(first + i) for i in range(count)],
+        "label": [i % 2 for i in range(count)],
+        "domain": ["Art Painting" if i < count // 2 else "photo" for i in range(count)],
+        "writer": [i % 3 for i in range(count)],
+    }
+
+
+def write_parquet(path: Path, content: dict[str, list[Any]]) -> None:
+    kinds = {
+        "image": datasets.Image(),
+        "label": datasets.ClassLabel(names=["dog", "cat"]),
+        "domain": datasets.Value("string"),
+        "writer": datasets.Value("int64"),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    features = datasets.Features({name: kinds.get(name, kinds["domain"]) for name in content})
+    datasets.Dataset.from_dict(content, features=features).to_parquet(path)
+
+
+def write_configurations(root: Path, *names: str) -> Path:
+    for name in names:
+        write_parquet(root / name / "train.parquet", {k: v for k, v in columns(6).items() if k != "domain"})
+    lines = "".join(f"- config_name: {name}\n  data_files: {name}/*.parquet\n" for name in names)
+    (root / "README.md").write_text(f"---\nconfigs:\n{lines}---\n")
+    return root
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> None:
+    datasets.disable_progress_bars()
+
+
+@pytest.fixture
+def animals(tmp_path: Path) -> Path:
+    write_parquet(tmp_path / "animals" / "train.parquet", columns(20))
+    write_parquet(tmp_path / "animals" / "test.parquet", columns(10, 100))
+    return tmp_path / "animals"
+
+
+def load(place: Path, fields: str = "", size: int = 8) -> FederatedDataset:
+    return find_dataset(f"hub:{place}{fields}").load(size)
+
+
+def greys(found: FederatedDataset, name: str) -> list[int]:
+    return found.domains[name].images[:, 0, 0, 0].tolist()
+
+
+def test_columns_are_found(animals: Path) -> None:
+    found = load(animals)
+    assert found.name == "animals"
+    assert found.classes == ("cat", "dog")
+    assert list(found.domains) == ["art_painting", "photo"]
+    photo = found.domains["photo"]
+    assert greys(found, "photo") == [*range(10, 20), *range(105, 110)]
+    assert photo.labels.tolist() == [1, 0] * 5 + [0, 1, 0, 1, 0]
+    assert photo.part is not None
+    assert photo.part.tolist() == [0] * 10 + [1] * 5
+    assert photo.units is None
+
+
+def test_columns_and_splits_are_given(animals: Path) -> None:
+    found = load(animals, ",splits=train,unit=writer,domain=writer,labels=domain")
+    assert found.classes == ("Art Painting", "photo")
+    assert list(found.domains) == ["0", "1", "2"]
+    assert greys(found, "1") == [1, 4, 7, 10, 13, 16, 19]
+    assert found.domains["1"].labels.tolist() == [0, 0, 0, 1, 1, 1, 1]
+    assert found.domains["1"].part is None
+    assert found.domains["2"].units is not None
+    assert set(found.domains["2"].units.tolist()) == {2}
+
+
+def test_splits_and_configurations_are_domains(tmp_path: Path) -> None:
+    place = write_configurations(tmp_path / "two", "day", "night")
+    assert list(load(place, ",domain=configuration").domains) == ["day", "night"]
+    assert list(load(place, ",configuration=night").domains) == ["two"]
+    with pytest.raises(UsageError, match="has the configurations day, night: say configuration=day, or domain=conf"):
+        load(place)
+    with pytest.raises(UsageError, match="has no configuration 'dusk'; it has day, night"):
+        load(place, ",configuration=dusk")
+    splits = tmp_path / "splits"
+    for name in ("sketch", "photo"):
+        write_parquet(splits / f"{name}.parquet", {k: v for k, v in columns(4).items() if k != "domain"})
+    (splits / "README.md").write_text(
+        "---\nconfigs:\n- config_name: default\n  data_files:\n"
+        + "".join(f"  - split: {name}\n    path: {name}.parquet\n" for name in ("sketch", "photo"))
+        + "---\n"
+    )
+    found = load(splits)  # not called as parts are
+    assert list(found.domains) == ["photo", "sketch"]
+    assert found.domains["photo"].part is None
+    assert list(load(animals_like(tmp_path), ",domain=split").domains) == ["test", "train"]
+
+
+def animals_like(folder: Path) -> Path:
+    for name in ("train", "test"):
+        write_parquet(folder / "like" / f"{name}.parquet", columns(4))
+    return folder / "like"
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # datasets leaves the table open
+def test_a_folder_of_images_with_a_table_of_domains(tmp_path: Path) -> None:
+    root = tmp_path / "shots" / "train"
+    rows = ["file_name,label,domain"]
+    for index, (kind, light) in enumerate([("cat", "day"), ("dog", "day"), ("cat", "night"), ("dog", "night")]):
+        root.mkdir(parents=True, exist_ok=True)
+        picture(index * 20).save(root / f"{index}.png")
+        rows.append(f"{index}.png,{kind},{light}")
+    (root / "metadata.csv").write_text("\n".join(rows) + "\n")
+    found = load(tmp_path / "shots")
+    assert found.classes == ("cat", "dog")
+    assert {name: greys(found, name) for name in found.domains} == {"day": [0, 20], "night": [40, 60]}
+    classes = tmp_path / "classes"
+    for split in ("train", "test"):
+        for kind in ("cat", "dog"):
+            (classes / split / kind).mkdir(parents=True)
+            picture(30).save(classes / split / kind / "a.png")
+    (alone,) = load(classes).domains.values()
+    assert alone.part is not None
+    assert sorted(alone.part.tolist()) == [0, 0, 1, 1]
+
+
+def test_images_are_decoded_once_and_a_few_at_a_time(animals: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = load(animals)
+    assert isinstance(first.domains["photo"].images, np.memmap)
+    with monkeypatch.context() as patch:
+        patch.setattr(decode_folders, "_write_decoded", lambda *_: pytest.fail("decoded again"))
+        again = load(animals)
+    assert again.digest() == first.digest()
+    write_parquet(animals / "train.parquet", columns(20, 50))
+    assert load(animals).digest() != first.digest()
+    from fedwca.data import open_hub_tables
+
+    seen: list[int] = []
+    whole = open_hub_tables.HubTable.images
+
+    def watched(self: Any, column: str, numbers: Any) -> Any:
+        seen.append(len(numbers))
+        return whole(self, column, numbers)
+
+    monkeypatch.setattr(open_hub_tables.HubTable, "images", watched)
+    monkeypatch.setattr(decode_folders, "SLICE", 4)
+    load(animals, size=6)
+    assert max(seen) <= 4
+    assert sum(seen) == 30
+
+
+@pytest.mark.parametrize(
+    ("fields", "error", "sentence"),
+    [
+        (",image=pixels", DataError, "has no column 'pixels' (image=pixels); it has image, label, domain, writer"),
+        (",image=writer", DataError, "row 0, column 'writer' holds no encoded image"),
+        (",labels=image", DataError, "row 0: column 'image' holds"),
+        (",splits=train+dev", UsageError, "has no split 'dev'; it has train, test"),
+        ("/nowhere", UsageError, "there is no such folder"),
+        (",label=label", InvalidConfig, "label: there is no such field; did you mean 'labels'?"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(
+    animals: Path, fields: str, error: type[FedwcaError], sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(error) as caught:
+        load(animals, fields)
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_rows_without_a_label_and_columns_that_nothing_tells(tmp_path: Path) -> None:
+    rows = {"scan": [picture(1)] * 2, "shot": [picture(2)] * 2, "kind": ["a", "b"], "text": ["c", "d"]}
+    kinds = {"scan": datasets.Image(), "shot": datasets.Image()}
+    features = datasets.Features({name: kinds.get(name, datasets.Value("string")) for name in rows})
+    (tmp_path / "x").mkdir()
+    datasets.Dataset.from_dict(rows, features=features).to_parquet(tmp_path / "x" / "train.parquet")
+    with pytest.raises(DataError, match="is its image: say image=COLUMN; it has scan, shot, kind, text"):
+        load(tmp_path / "x")
+    with pytest.raises(DataError, match="is its labels: say labels=COLUMN; it has scan, shot, kind, text"):
+        load(tmp_path / "x", ",image=scan")
+    assert load(tmp_path / "x", ",image=shot,labels=kind").classes == ("a", "b")
+    write_parquet(tmp_path / "y" / "train.parquet", columns(4))
+    write_parquet(tmp_path / "y" / "test.parquet", {**columns(4), "label": [-1] * 4})
+    with pytest.raises(DataError, match=r"split test, row 0: column 'label' holds -1.*splits=… reads some"):
+        load(tmp_path / "y")
+    assert len(load(tmp_path / "y", ",splits=train").domains["photo"]) == 2
+
+
+def test_the_hub_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InvalidConfig, match=r"is OWNER/NAME of the Hugging Face hub, or a folder such as \./images"):
+        find_dataset("hub:mnist")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
+    with pytest.raises(FedwcaError, match=r"^nobody/nothing cannot be read .*hub:\./FOLDER reads a copy") as caught:
+        find_dataset("hub:nobody/nothing,revision=abc").load()
+    assert "\n" not in str(caught.value)
+    with pytest.raises(UsageError, match="says itself where it is; leave --data out"):
+        find_dataset("hub:nobody/nothing", tmp_path).load()
+    monkeypatch.chdir(tmp_path)
+    Path("nobody/nothing").mkdir(parents=True)
+    with pytest.raises(UsageError, match=r"the latter is hub:\./nobody/nothing"):
+        find_dataset("hub:nobody/nothing").load()
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(UsageError, match=r"pip install 'fedwca\[hub\]'"):
+        find_dataset("hub:nobody/nothing").load()
+
+
+def test_a_bench_and_its_configuration_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_parquet(tmp_path / "animals" / "train.parquet", columns(80))
+    monkeypatch.chdir(tmp_path)
+    words = ["--dataset", "hub:./animals,unit=writer", "--source", "Art Painting", "--partition", "unit-domains"]
+    small = [*SMALL, "--rounds", "1", "--aggregator", "fedavg", "--baseline", "none", "--quiet"]
+    done = call("bench", *words, *small, "--out", "run", folder=tmp_path / "run")
+    assert done.code == 0, done.err
+    assert done.summary["methods"]["fedavg"]["n"] == 1
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    again = call("bench", "--config", "../run/config.json", "--dry-run")
+    assert again.code == 0, again.err
+    assert "animals: source art_painting; targets photo; 2 clients each, a unit of the data each" in again.out
+    checked = call("data", "check", "hub:../animals")
+    assert checked.code == 0, checked.err
+    assert "digest of animals" in checked.out

@@ -1,0 +1,148 @@
+"""Unlabeled clients of skewed classes and sizes, or of the units that the data say; and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedwca.data import FederatedDataset, read_domains
+from fedwca.data.partition import Federation
+from fedwca.errors import DataError, FedwcaError, InvalidConfig, UsageError
+from fedwca.partitions import partitions
+
+from .examples import dataset, domain, write_images
+from .test_partition import all_numbers
+
+
+def deal(spec: str, data: FederatedDataset, clients: int = 4, samples: int | None = None, seed: int = 0) -> Federation:
+    built = partitions.build(spec)
+    return built(built.choose_images(data, "a"), "a", clients=clients, samples=samples, seed=seed)
+
+
+def counts(found: Federation) -> np.ndarray:
+    return np.array(found.metrics.class_counts(10))
+
+
+def toy(images: int = 1000) -> FederatedDataset:
+    return dataset(domain("a", images), domain("b", images), domain("c", images))
+
+
+@pytest.mark.parametrize("by", ["class", "size"])
+def test_every_image_is_one_clients_and_the_seed_decides(by: str) -> None:
+    found, again, other = (deal(f"skewed_domains:by={by}", toy(), seed=seed) for seed in (3, 3, 4))
+    assert found.metrics.domains == ("b",) * 4 + ("c",) * 4
+    assert sorted(n for client in found.clients[:4] for n in all_numbers(client)) == list(range(1000))
+    assert [all_numbers(one) for one in found.clients] == [all_numbers(one) for one in again.clients]
+    assert [all_numbers(one) for one in found.clients] != [all_numbers(one) for one in other.clients]
+
+
+def test_what_is_skewed() -> None:
+    shares = counts(deal("skewed_domains:alpha=0.1", toy()))
+    shares = shares / shares.sum(1, keepdims=True)
+    assert shares.max(1).mean() > 0.25  # of ten classes alike a tenth each
+    wide = counts(deal("skewed_domains:alpha=1000", toy()))
+    assert (wide / wide.sum(1, keepdims=True)).max() < 0.16
+    one_size = counts(deal("skewed_domains:by=client,alpha=0.1", toy()))
+    assert set(one_size.sum(1)) == {160}
+    assert one_size.max(1).mean() > 0.25 * 160
+    sizes = counts(deal("skewed_domains:by=size,alpha=0.5", toy()))
+    assert sizes.sum(1).max() > 2 * sizes.sum(1).min()
+    big = sizes[sizes.sum(1).argmax()]
+    assert big.max() < 0.2 * big.sum()
+
+
+def test_clients_get_no_labels_and_samples_bound_them() -> None:
+    found = deal("skewed_domains:least=20", toy(), samples=50)
+    assert all(client.labels is None for client in found.clients)
+    sizes = [len(client.train) + len(client.validation) + len(client.test) for client in found.clients]
+    assert min(sizes) >= 20
+    assert max(sizes) == 50
+
+
+def test_variants_of_one_image_stay_with_one_client() -> None:
+    grouped = {name: replace(one, groups=np.arange(1000) // 5) for name, one in toy().domains.items()}
+    for spec in ("skewed_domains:alpha=0.2", "skewed_domains:by=size"):
+        found = deal(spec, FederatedDataset("toy", toy().classes, grouped))
+        owners = [{number // 5 for number in all_numbers(client)} for client in found.clients[:4]]
+        assert sum(map(len, owners)) == len(set().union(*owners)) == 200
+
+
+def test_long_tails_of_source_and_targets_are_opposite() -> None:
+    built = partitions.build("skewed_domains:source_ratio=10,target_ratio=100")
+    data = toy()
+    chosen = built.choose_images(data, "a")
+    found = [one.counts(10) for one in chosen.domains.values()]
+    assert found[0] == sorted(found[0], reverse=True)
+    assert (found[0][0], found[0][-1]) == (100, 10)
+    assert found[1] == found[2] == sorted(found[1])
+    assert (found[1][0], found[1][-1]) == (1, 100)
+    assert chosen.digest() == built.choose_images(data, "a").digest() != data.digest()
+    assert built.model_copy(update={"source_ratio": 1.0, "target_ratio": 1.0}).choose_images(data, "a") is data
+
+
+def with_units(sizes: tuple[int, ...]) -> FederatedDataset:
+    units = np.repeat(np.arange(len(sizes)), sizes)
+    domains = {
+        n: replace(one, units=units if n != "c" else units[::-1].copy()) for n, one in toy(sum(sizes)).domains.items()
+    }
+    return FederatedDataset("toy", toy().classes, domains)
+
+
+def test_a_client_for_each_unit() -> None:
+    data = with_units((10, 30, 20, 40))
+    found = deal("unit_domains:every=true", data, clients=1)
+    assert [len(all_numbers(client)) for client in found.clients] == [10, 30, 20, 40] * 2
+    assert sorted(all_numbers(found.clients[1])) == list(range(10, 40))
+    drawn = [deal("unit_domains", data, clients=2, seed=seed) for seed in range(5)]
+    assert {len(one) for one in drawn} == {4}
+    assert len({tuple(len(all_numbers(client)) for client in one.clients) for one in drawn}) > 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "given", "error", "sentence"),
+    [
+        ("skewed_domains:alpha=0", {}, InvalidConfig, "alpha: Input should be greater than 0"),
+        ("skewed_domains:by=writer", {}, InvalidConfig, "by: Input should be 'class', 'client' or 'size'"),
+        ("skewed_domains:target_ratio=0.5", {}, InvalidConfig, "target_ratio: Input should be greater than or equal"),
+        ("skewed_domains:alpha=0.01,least=251", {}, DataError, "'b': a client would have fewer than 251 of its 1000"),
+        ("skewed_domains", {"clients": 2000}, UsageError, "too few for 2000 clients"),
+        ("unit_domains", {}, UsageError, "domain 'b' does not say units"),
+        ("unit_domains", {"data": with_units((5, 5))}, UsageError, "has 2 units, too few for 4 clients; --clients 2"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_dealt_is_one_sentence(
+    spec: str, given: dict[str, Any], error: type[FedwcaError], sentence: str
+) -> None:
+    with pytest.raises(error, match=sentence.replace(".", r"\.")):
+        deal(spec, **{"data": toy(), **given})
+
+
+def test_variants_in_two_units_are_refused() -> None:
+    data = with_units((10, 10))
+    domains = {n: replace(one, groups=np.arange(20) // 4) for n, one in data.domains.items()}
+    with pytest.raises(UsageError, match="variants of one image in two units"):
+        deal("unit_domains", FederatedDataset("toy", data.classes, domains), clients=2)
+
+
+def test_units_of_a_folder(tmp_path: Path) -> None:
+    root = write_images(tmp_path, {"day": {"cat": 2, "dog": 1}, "night": {"cat": 1, "dog": 1}})
+    table = root / "day" / "units.csv"
+    table.write_text("image,unit\ncat/0.png,camera 10\ndog/0.png,camera 10\ncat/1.png,anna\n")
+    found = read_domains(root, size=8).domains
+    assert found["day"].units is not None
+    assert found["day"].units.tolist() == [1, 0, 1]
+    assert found["night"].units is None
+    for text, sentence in {
+        "image,writer\n": "needs the columns image and unit, not image, writer",
+        "image,unit\ncat/0.png,a\ncat/0.png,b\n": "line 3: cat/0.png again",
+        "image,unit\ncat/0.png,\n": "line 2: cat/0.png has no unit",
+        "image,unit\ncat/0.png,a\n": "says no unit of cat/1.png",
+        "image,unit\ncat/0.png,a\ncat/1.png,a\ndog/0.png,a\ndog/7.png,a\n": "names dog/7.png, and there is no such",
+    }.items():
+        table.write_text(text)
+        with pytest.raises(DataError, match=sentence):
+            read_domains(root, size=8)

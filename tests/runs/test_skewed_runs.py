@@ -1,0 +1,101 @@
+"""Runs whose clients have skewed classes: what they record, that they go on, what a page shows, what presets mean."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedwca.config.resolve_config import resolve_plan
+from fedwca.results.read_run import read_run
+from fedwca.results.report.page_data import page_data
+from fedwca.runs.python_api import bench, resume
+from tests.cli.conftest import call
+from tests.shades import write_shades
+
+SMALL: dict[str, Any] = {
+    "clients": 2,
+    "rounds": 2,
+    "epochs": 1,
+    "lr": 0.01,
+    "batch_size": 16,
+    "device": "cpu",
+    "aggregator": "fedavg",
+}
+OVERRIDES = {"source_training.epochs": 1, "model.bottleneck": 8}
+SKEWED = "skewed-domains:alpha=0.5,least=4,source_ratio=2,target_ratio=2"
+
+
+@pytest.fixture(scope="module")
+def shades(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_shades(tmp_path_factory.mktemp("data") / "shades")
+
+
+@pytest.fixture(scope="module")
+def run(shades: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("skewed") / "run"
+    return bench(**SMALL, data=shades, partition=SKEWED, baselines=[], overrides=OVERRIDES, out=out, keep="all").path
+
+
+def records(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (path / "rounds.jsonl").read_text().splitlines()]
+
+
+def test_the_first_record_counts_classes_and_a_page_shows_them(run: Path) -> None:
+    first, *others = records(run)
+    counts = first["class_counts"]
+    assert first["round"] == -1
+    assert len(counts) == len(first["accuracy"])
+    assert all(sum(own) > 0 for own in counts)
+    assert not any("class_counts" in record for record in others)
+    found = read_run(run)
+    (data,) = page_data([found], ["run"])
+    assert data["units"][0]["class_counts"] == counts
+    assert len(data["classes"]) == len(counts[0])
+
+
+def test_a_stopped_run_goes_on_to_the_same_bits(run: Path, tmp_path: Path, shades: Path) -> None:
+    given = {**SMALL, "data": shades, "partition": SKEWED, "baselines": [], "overrides": OVERRIDES, "keep": "all"}
+    again = bench(**given, out=tmp_path / "again").path
+    rest = (again / "rounds.jsonl").read_text().splitlines(keepends=True)
+    (again / "rounds.jsonl").write_text("".join(rest[:-1]))
+    for file in sorted((again / "checkpoints").rglob("*1.safetensors")):
+        file.unlink()
+    (again / "summary.json").unlink()
+    resume(again)
+
+    def plain(path: Path) -> list[dict[str, Any]]:
+        return [{key: value for key, value in record.items() if key != "seconds"} for record in records(path)]
+
+    assert plain(again) == plain(run)
+
+
+def test_a_dry_run_says_the_deal_and_a_configuration_gives_it_back(run: Path, shades: Path) -> None:
+    said = call("bench", "--config", str(run / "config.json"), "--dry-run")
+    assert said.code == 0, said.err
+    assert "2 clients each; classes over clients by Dirichlet(0.5); long-tailed source, 2 to 1" in said.out
+    refused = call("bench", "--data", str(shades), "--partition", "unit-domains", "--dry-run")
+    assert refused.code == 2
+    assert refused.err.count("\n") == 1
+    assert "does not say units" in refused.err
+
+
+def test_the_preset_skews_source_targets_and_clients() -> None:
+    named = resolve_plan({"dataset": "digit_five", "source": "synth"}, preset_name="skewed")
+    usual = resolve_plan({"dataset": "digit_five"}, preset_name="skewed")
+    paper = resolve_plan({"dataset": "digit_five", "source": "synth"}, preset_name="paper")
+    own = {"alpha": 0.3, "source_ratio": 10.0, "target_ratio": 10.0}
+    for plan in (named, usual):
+        assert plan.config.partition == "skewed_domains"
+        assert plan.config.components["partition"] == {"skewed_domains": own}
+    assert named.origins["partition"] == "preset skewed"
+    assert paper.config.partition == "domains"
+    rest = {k: v for k, v in named.config.components.items() if k != "partition"}
+    assert rest == paper.config.components
+    even = resolve_plan({"dataset": "digit_five", "partition": "domains"}, preset_name="skewed")
+    assert even.config.partition == "domains"
+    assert even.config.components.get("partition", {}).get("skewed_domains", {}) == {}
+    target = resolve_plan({"dataset": "digit_five", "target": "synth"}, preset_name="sfda")
+    assert target.config.partition == "leave_one_out"
