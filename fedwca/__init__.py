@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from fedwca.federated.method import Method
     from fedwca.federated.round import init_server, run_round
     from fedwca.federated.source_model import SourceTraining, load_source, pretrain
-    from fedwca.results.report.write import write_report
     from fedwca.runs.python_api import bench, compare, resume
+    from fedwca.runs.write_report import write_report
 
 _HOMES = {
     "FederatedDataset": "fedwca.data",
@@ -37,7 +37,7 @@ _HOMES = {
     "pretrain": "fedwca.federated.source_model",
     "resume": "fedwca.runs.python_api",
     "run_round": "fedwca.federated.round",
-    "write_report": "fedwca.results.report.write",
+    "write_report": "fedwca.runs.write_report",
 }
 _RENAMED = {
     "Loop": "fedwca.SequentialEngine",

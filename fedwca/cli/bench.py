@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from fedwca.cli import complete
-from fedwca.cli.options import HOW, KEEP, RUN, RunOptions, option, run_options
+from fedwca.cli.options import HOW, KEEP, RUN, Json, Keep, Loggers, MoreColumns, Quiet, RunOptions, option, run_options
 from fedwca.cli.ranks import run_on_ranks
 from fedwca.cli.terminal import say
 from fedwca.errors import UsageError
@@ -45,22 +45,13 @@ def command(
             panel=KEEP,
         ),
     ] = False,
-    keep: Annotated[
-        str,
-        option(
-            "--keep", text="Checkpoints of each method that stay: last (default), selected, all, none or N.", panel=KEEP
-        ),
-    ] = "last",
-    logger: Annotated[
-        list[str] | None,
-        option(
-            "--logger",
-            text="Where numbers go too: tensorboard, mlflow, wandb; fields as in mlflow:uri=…; repeat for more.",
-            panel=KEEP,
-            autocompletion=complete.complete_names("logger"),
-        ),
+    keep: Keep = "last",
+    logger: Loggers = None,
+    note: Annotated[str, option("--note", text="What you want to remember of this run.", panel=KEEP)] = "",
+    tag: Annotated[
+        list[str] | None, option("--tag", text="Word to find the run by, see fedwca runs --tag; repeat.", panel=KEEP)
     ] = None,
-    quiet: Annotated[bool, option("--quiet", text="No progress; warnings and the table stay.", panel=KEEP)] = False,
+    quiet: Quiet = False,
     dry_run: Annotated[
         bool, option("--dry-run", text="Print the plan with its memory, disk and rough cost; run nothing.", panel=KEEP)
     ] = False,
@@ -76,15 +67,17 @@ def command(
         bool,
         option("--profile", text="Say where the time went, and keep a trace of one round in the folder.", panel=KEEP),
     ] = False,
-    as_json: Annotated[bool, option("--json", text="Print the summary as JSON alone.", panel=KEEP)] = False,
+    column: MoreColumns = None,
+    as_json: Json = False,
 ) -> None:
     """Run a federation of unlabeled clients: the composed method beside its baselines.
 
     For example: fedwca bench --aggregator wca --clusterer finch
     """
+    from fedwca.results.results_table import check_columns
     from fedwca.runs.run_request import RunRequest
 
-    layer = dict(asked.layer)
+    columns, layer = check_columns(column or ()), dict(asked.layer)
     if baseline is not None:
         layer["baselines"] = [word for word in baseline if word != "none"]
     if name is not None:
@@ -92,7 +85,11 @@ def command(
     if resume and (out is None or backend is not None):
         raise UsageError("--resume needs --out, the folder to go on in; a run in Flower's simulation cannot go on")
     request = RunRequest(
-        layer, asked.pairs, asked.preset, asked.file, out, keep, logger or (), reuse=resume, profile=profile
+        *(layer, asked.pairs, asked.preset, asked.file, out, keep, logger or ()),
+        reuse=resume,
+        note=note,
+        tags=tag or (),
+        profile=profile,
     )
     if dry_run and backend is not None:
         raise UsageError("--dry-run plans runs of fedwca's own engines; leave out --backend")
@@ -110,7 +107,7 @@ def command(
         return
     reporter = ConsoleReporter(silent=as_json, quiet=quiet)
     done = run_on_ranks(ranks_per_trial, lambda ranks: start_run(request, reporter, ranks))
-    print_finished(done, as_json)
+    print_finished(done, as_json, columns)
     if profile and not as_json:
         print_profile(json.loads((done.path / "profile.json").read_text()))
 

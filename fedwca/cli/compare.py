@@ -8,7 +8,21 @@ from typing import Annotated
 import typer
 
 from fedwca.cli import complete
-from fedwca.cli.options import KEEP, WHAT, Form, Format, RunOptions, folder, option, run_options
+from fedwca.cli.options import (
+    KEEP,
+    WHAT,
+    Form,
+    Format,
+    Json,
+    Keep,
+    Loggers,
+    Quiet,
+    RunOptions,
+    chosen_format,
+    folder,
+    option,
+    run_options,
+)
 from fedwca.cli.ranks import need_one_process
 from fedwca.errors import UsageError
 
@@ -37,7 +51,19 @@ def command(
         option("--reference", text="Method that differences are taken to; default: FedAvg if it is run.", panel=KEEP),
     ] = None,
     out: Annotated[Path, folder("run folders, one a source or target")] = Path("runs/compare"),
+    column: Annotated[
+        list[str] | None,
+        option(
+            "--column",
+            text="One more in the table: f1, worst, client-std, calibration-error; repeat for more.",
+            panel=KEEP,
+        ),
+    ] = None,
+    keep: Keep = "last",
+    logger: Loggers = None,
+    quiet: Quiet = False,
     form: Form = Format.table,
+    as_json: Json = False,
 ) -> None:
     """Compare methods: one table over sources, source models and trials.
 
@@ -46,18 +72,19 @@ def command(
     need_one_process("fedwca compare")
     from fedwca.cli.console_reporter import ConsoleReporter
     from fedwca.cli.printing import print_in, refuse_all_diverged, saying_what_is_kept
-    from fedwca.results.results_table import comparison_table
+    from fedwca.results.results_table import ON_REQUEST, check_columns, comparison_table
     from fedwca.runs.compare import run_comparison
     from fedwca.runs.run_request import RunRequest
 
-    layer = asked.layer
+    columns, layer = check_columns(column or (), tuple(ON_REQUEST)), asked.layer
+    form = chosen_format(form, as_json)
     if target:
         if source:
             raise UsageError(f"--source {source[0]} and --target {target[0]}: leave out one of both")
         layer = {**layer, "partition": layer.get("partition", "leave_one_out")}
-    request = RunRequest(layer, asked.pairs, asked.preset, asked.file)
-    reporter = ConsoleReporter(silent=form is not Format.table)
+    request = RunRequest(layer, asked.pairs, asked.preset, asked.file, keep=keep, loggers=logger or ())
+    reporter = ConsoleReporter(silent=form is not Format.table, quiet=quiet)
     found = run_comparison(request, methods, source or target or [], reference, out, reporter)
     with saying_what_is_kept(f"the runs are whole, they are in {out}"):
-        print_in(form, comparison_table(found), found.plain(), found.flat())
+        print_in(form, comparison_table(found, columns), found.plain(), found.flat())
     refuse_all_diverged(found.runs.values(), found.diverged.values())

@@ -18,7 +18,7 @@ class ConsoleReporter(RunReporter):
 
     Args:
         silent: stdout is for a program; no plan and no progress.
-        quiet: no progress.
+        quiet: no progress, and nothing else that is no warning.
         dry: nothing will be run.
     """
 
@@ -50,7 +50,8 @@ class ConsoleReporter(RunReporter):
 
     def note(self, sentence: str) -> None:
         """On stderr, whoever reads stdout."""
-        say(sentence, err=True)
+        if not self.quiet:
+            say(sentence, err=True)
 
     def warn(self, sentence: str) -> None:
         """On stderr, whoever reads stdout."""

@@ -148,7 +148,7 @@ def run_deployment(
     ] = 86_400.0,
     insecure: Insecure = False,
 ) -> None:
-    """Submit the deployment to the running server, wait, and fail if it failed."""
+    """Submit the deployment to the running server, say how it goes on until its end, and fail if it failed."""
     need_flower()
     from fedwca.deploy.flower.flwr_cli import (
         check_answers,
@@ -165,13 +165,17 @@ def run_deployment(
     retry(lambda: check_answers(env), lambda sentence: say(sentence, err=True))
     if not insecure:
         register_clients(folder, env)
+    from fedwca.cli.federation_progress import FederationProgress
+
+    progress = FederationProgress(folder / "server")
     number = submit_run(folder, env)
-    say(f"Run {number} is submitted; rounds are logged in {folder}/server/federation.log")
-    ended, up, down = watch_run(number, env, timeout)
+    say(f"Run {number} is submitted; what happens is logged in {folder}/server/federation.log")
+    with progress:
+        ended, up, down = watch_run(number, env, timeout, wait=progress.wait)
     if ended != "completed":
         raise FedwcaError(f"run {number} has {ended}; {folder}/server/federation.log says why")
     say(f"{up:,} bytes came into the server and {down:,} went out of it, as Flower counts them")
-    say(f"Run {number} is complete; each client's model is model.safetensors in its folder")
+    say(f"Run {number} is complete; each client's model is model.safetensors in its folder, with a card beside it")
 
 
 @app.command("key")

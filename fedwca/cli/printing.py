@@ -43,7 +43,7 @@ def saying_what_is_kept(kept: str) -> Iterator[None]:
         raise FedwcaError(f"the output cannot be written ({error.strerror or error}); {kept}") from None
 
 
-def print_finished(done: FinishedRun, as_json: bool) -> None:
+def print_finished(done: FinishedRun, as_json: bool, columns: Sequence[str] = ()) -> None:
     """The JSON summary, or a row per method, a column per target domain, mean ± std over runs, to FedAvg.
 
     Raises:
@@ -51,18 +51,18 @@ def print_finished(done: FinishedRun, as_json: bool) -> None:
         Diverged: no method that trains has a run that came to its end.
     """
     with saying_what_is_kept(f"the run is whole, its results are in {done.path}"):
-        _print_results(done, as_json)
+        _print_results(done, as_json, columns)
     trained = {name for name, method in read_configuration(done.path)["methods"].items() if method["rounds"]}
     rows = [row for row in done.table if row.name in trained]
     refuse_all_diverged([row.runs for row in rows], [row.diverged for row in rows])
 
 
-def _print_results(done: FinishedRun, as_json: bool) -> None:
+def _print_results(done: FinishedRun, as_json: bool, columns: Sequence[str]) -> None:
     if as_json:
         say(json.dumps(done.summary, indent=2))
         return
     console, summary = make_console(), done.summary
-    draw_grid(done.results_table(narrow=True), console, bold="mean")
+    draw_grid(done.results_table(narrow=True, columns=columns), console, bold="mean")
     labels = {name: entry["label"] for name, entry in summary["methods"].items()}
     for sentence in last_phase_notes(done.records(), labels):
         console.print(f"{sentence}.", soft_wrap=True)

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from fedwca.cli.options import MoreColumns
 from fedwca.cli.terminal import say
 from fedwca.errors import FedwcaError, UsageError
 
@@ -27,6 +28,7 @@ def command(
         typer.Option("--out", help="File; default: report.html in the folder of the only run, else in this folder."),
     ] = None,
     open_: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
+    column: MoreColumns = None,
     format_: Annotated[
         ReportFormat | None, typer.Option("--format", help="html (default), or the summary table as md or latex.")
     ] = None,
@@ -35,16 +37,16 @@ def command(
 
     For example: fedwca report runs/first runs/second --out compare.html
     """
-    from fedwca.results.report.write import SUFFIXES, render_report, write_report
+    from fedwca.runs.write_report import SUFFIXES, render_report, write_report
 
     suffix = out.suffix.lower() if out else ""
     chosen = format_.value if format_ else SUFFIXES.get(suffix, "html")
     if open_ and chosen != "html":
         raise UsageError(f"--open shows a page in a browser; with --format {chosen} there is none")
     if out is None and chosen != "html":
-        say(render_report(runs, chosen), nl=False)
+        say(render_report(runs, chosen, column or ()), nl=False)
         return
-    file = write_report(runs, out, chosen)
+    file = write_report(runs, out, chosen, column or ())
     say(str(file))
     if open_ and typer.launch(file.resolve().as_uri()) != 0:
         raise FedwcaError(f"no browser could be started; the page is in {file}")

@@ -7,7 +7,21 @@ from typing import Annotated
 
 import typer
 
-from fedwca.cli.options import KEEP, WHAT, Form, Format, RunOptions, folder, option, run_options
+from fedwca.cli.options import (
+    KEEP,
+    WHAT,
+    Form,
+    Format,
+    Json,
+    Keep,
+    Loggers,
+    Quiet,
+    RunOptions,
+    chosen_format,
+    folder,
+    option,
+    run_options,
+)
 from fedwca.cli.ranks import need_one_process
 from fedwca.cli.terminal import say
 
@@ -50,7 +64,11 @@ def command(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and its rough cost, run nothing.")] = False,
     out: Annotated[Path, folder("run folders and figures")] = Path("runs/reproduce"),
+    keep: Keep = "last",
+    logger: Loggers = None,
+    quiet: Quiet = False,
     form: Form = Format.table,
+    as_json: Json = False,
 ) -> None:
     """Reproduce a table or figure of a paper: ours, the published numbers, the difference.
 
@@ -66,18 +84,19 @@ def command(
     from fedwca.reproduce.run_jobs import run_job
     from fedwca.runs.run_request import RunRequest
 
-    found = definition(table).chosen(row or [])
+    found, form = definition(table).chosen(row or []), chosen_format(form, as_json)
     if found.messages is not None:
         grid, entries = message_table(table, found)
         print_in(form, grid, {"title": grid.title, "values": entries}, entries)
         return
-    reporter = ConsoleReporter(silent=form is not Format.table)
+    reporter = ConsoleReporter(silent=form is not Format.table, quiet=quiet and not dry_run)
     if not row:
         found, absent = found.split_known()
         if absent:
-            reporter.note(f"{table}: this version has no baseline of the rows {', '.join(absent)}; they are left out")
+            reporter.warn(f"{table}: this version has no baseline of the rows {', '.join(absent)}; they are left out")
     found.check(table)
-    request = RunRequest(asked.layer, asked.pairs, preset or found.preset, asked.file)
+    preset = preset or found.preset
+    request = RunRequest(asked.layer, asked.pairs, preset, asked.file, keep=keep, loggers=logger or ())
     domains = domains_named(found.named, {"source": source or [], "target": target or []})
     planned = plan_jobs(ReproductionRequest(table, found, request, dataset or [], domains, quick, planning=dry_run))
     announce_jobs(planned, out, reporter)

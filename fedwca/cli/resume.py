@@ -6,13 +6,14 @@ from typing import Annotated
 
 import typer
 
+from fedwca.cli.options import Json, Quiet
 from fedwca.cli.ranks import run_on_ranks
 
 
 def command(
     run: Annotated[str, typer.Argument(help="Run folder, or its name in runs/.", show_default=False)],
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON alone.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
     ranks_per_trial: Annotated[
         int | None,
         typer.Option(

@@ -1,9 +1,9 @@
-"""`fedwca runs`: what was run, how it ended, in what two runs differ; export and removal."""
+"""`fedwca runs`: what was run, how it ended, in what two runs differ; notes, export and removal."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -14,13 +14,14 @@ import typer
 from rich import box
 from rich.table import Column, Table
 
+from fedwca.cli.options import MoreColumns
 from fedwca.cli.terminal import WAITING, make_console, say
 from fedwca.core.printable import printable
 
 if TYPE_CHECKING:
     from fedwca.results.read_run import Run
 
-app = typer.Typer(help="Runs: list, show, compare, export, remove.", invoke_without_command=True)
+app = typer.Typer(help="Runs: list, show, tag, compare, export, remove.", invoke_without_command=True)
 
 Name = Annotated[
     str, typer.Argument(help="Run folder, or its name in runs/; after --root, its name there.", show_default=False)
@@ -60,6 +61,10 @@ def list_runs(
     ] = None,
     match: Annotated[str, typer.Option("--match", help="Only runs of such a name: digits*.", show_default=False)] = "*",
     state: Annotated[State | None, typer.Option("--state", help="Only those.", show_default=False)] = None,
+    tag: Annotated[
+        list[str] | None,
+        typer.Option("--tag", help="Only runs with this tag; repeat for runs with all of them.", show_default=False),
+    ] = None,
     sort: Annotated[Order, typer.Option("--sort", help="In which order; the best or newest last.")] = Order.TIME,
     as_json: Json = False,
 ) -> None:
@@ -83,15 +88,17 @@ def list_runs(
             damaged.append({"run": folder.name, "path": str(folder), "state": "damaged", "problem": str(error)})
             say(f"Warning: {error}", err=True)
     lines = [*damaged, *sorted(lines, key=ORDERS[sort])]
-    lines = [line for line in lines if state in (None, line["state"])]
+    wanted = set(tag or ())
+    lines = [line for line in lines if state in (None, line["state"]) and wanted <= set(line.get("tags", ()))]
     if as_json:
         say(json.dumps([_as_json(line) for line in lines], indent=2))
         return
     if not lines:
-        say(f"No runs in {root}/" if match == "*" and state is None else f"No such runs in {root}/")
+        say(f"No runs in {root}/" if match == "*" and state is None and not wanted else f"No such runs in {root}/")
         return
     console = make_console()
     narrow = console.width < 110
+    noted = any(map(_notes_cell, lines))
     table = Table(
         # A name is there to be copied, so it is broken only where it would leave the others no room.
         Column("run", overflow="fold", no_wrap=max(len(line["run"]) for line in lines) <= 40),
@@ -100,6 +107,7 @@ def list_runs(
         Column("accuracy", justify="right", no_wrap=True),
         "time",
         Column("state", no_wrap=True),
+        *(["notes"] if noted else []),
         box=box.SIMPLE_HEAD if narrow else box.HEAVY_HEAD,
         padding=(0, 0, 0, 1) if narrow else (0, 1),
         pad_edge=not narrow,
@@ -108,8 +116,18 @@ def list_runs(
     for line in lines:
         begun = f"{line['time']:%Y-%m-%d %H:%M}" if "time" in line else MISSING
         cells = (line["run"], *(line.get(key, MISSING) for key in ("method", "data")), mean_cell(line.get("accuracy")))
-        table.add_row(*map(printable, (*cells, begun, line["state"])))
+        notes = (_notes_cell(line),) if noted else ()
+        table.add_row(*map(printable, (*cells, begun, line["state"], *notes)))
     console.print(table)
+
+
+def _notes_cell(line: Mapping[str, Any]) -> str:
+    """Tags and note of a run.
+
+    >>> _notes_cell({"tags": ["night", "lr"], "note": "as on Monday"})
+    'night, lr: as on Monday'
+    """
+    return ": ".join(filter(None, (", ".join(line.get("tags", ())), line.get("note", ""))))
 
 
 def _line(run: Run) -> dict[str, Any]:
@@ -130,6 +148,7 @@ def _line(run: Run) -> dict[str, Any]:
         "accuracy": run.accuracy,
         "time": run.time,
         "state": run.state,
+        **run.notes,
     }
 
 
@@ -138,10 +157,11 @@ def _as_json(line: dict[str, Any]) -> dict[str, Any]:
 
 
 @app.command("show")
-def show_run(context: typer.Context, run: Name, as_json: Json = False) -> None:
-    """Show what a run was, every method's accuracy, and how far it came."""
+def show_run(context: typer.Context, run: Name, column: MoreColumns = None, as_json: Json = False) -> None:
+    """Show what a run was and how it was begun, every method's accuracy, and how far it came."""
     from fedwca.results.find_runs import find_run
-    from fedwca.results.read_run import read_run
+    from fedwca.results.read_run import began_with, read_run
+    from fedwca.results.results_table import requested_columns
     from fedwca.results.tables import mean_cell
 
     found = read_run(find_run(run, context.obj))
@@ -152,21 +172,55 @@ def show_run(context: typer.Context, run: Name, as_json: Json = False) -> None:
     methods = found.summary.get("methods", {})
     count = found.about["config"]["source_models"] * found.about["config"]["trials"]
     if as_json:
-        about = {**_as_json(_line(found)), "config": found.about["config"], "methods": methods, "rounds_done": done}
-        say(json.dumps(about, indent=2))
+        began = {key: found.environment.get(key) for key in ("command", "commit")}
+        about = {**_as_json(_line(found)), **began, "config": found.about["config"]}
+        say(json.dumps({**about, "methods": methods, "rounds_done": done}, indent=2))
         return
     console = make_console()
     line = _line(found)
     console.print(f"{found.path}: {line['data']}; {line['state']}; begun {found.time:%Y-%m-%d %H:%M}")
-    table = Table("method", Column("mean", justify="right"), Column("rounds", justify="right"))
+    for what, said in began_with(found).items():
+        console.print(f"{what}: {said}", soft_wrap=True)
+    more = requested_columns(column or (), found.classes, methods.values())
+    heads = ("mean", *(one.heading for one in more), "rounds")
+    table = Table("method", *(Column(printable(head), justify="right") for head in heads))
     for name, method in found.about["methods"].items():
         # A run may have been kept without its rounds.
         rounds = f"{done.get(name, 0)} of {method['rounds'] * count}" if records or not found.complete else "not kept"
         label = methods.get(name, method)["label"]
-        table.add_row(printable(label), mean_cell(methods.get(name, {}).get("mean")), rounds)
+        cells = [one.cell(methods.get(name, {})) for one in more]
+        table.add_row(printable(label), mean_cell(methods.get(name, {}).get("mean")), *cells, rounds)
     console.print(table)
     if found.state == "stopped":
         console.print(f"Continue it with: fedwca resume {quote(str(found.path))}", soft_wrap=True)
+
+
+@app.command("tag")
+def tag_run(
+    context: typer.Context,
+    run: Name,
+    add: Annotated[
+        list[str] | None, typer.Argument(metavar="[TAG]...", help="Tags to add.", show_default=False)
+    ] = None,
+    remove: Annotated[
+        list[str] | None, typer.Option("--remove", help="Tag to take away; repeat.", show_default=False)
+    ] = None,
+    note: Annotated[
+        str | None, typer.Option("--note", help="Note, in place of the one there is.", show_default=False)
+    ] = None,
+) -> None:
+    """Give a run tags or a note, or take tags away; without any, say those it has. No number of a run depends on them.
+
+    For example: fedwca runs tag runs/first baseline night --note "as on Monday"
+    """
+    from fedwca.results.change_notes import change_notes
+    from fedwca.results.find_runs import find_run
+    from fedwca.results.run_schemas import read_notes
+
+    path = find_run(run, context.obj)
+    changes = bool(add or remove) or note is not None
+    found = change_notes(path, note, add or (), remove or ()) if changes else read_notes(path)
+    say(f"{path}: {_notes_cell(found) or 'no tags and no note'}")
 
 
 @app.command("diff")
@@ -206,7 +260,9 @@ def export_run(
 
     path = find_run(run, context.obj)
     target = out or path / f"rounds.{to}"
-    export_table(flatten_records(read_records(path), read_configuration(path).get("domains", ())), to, target)
+    about = read_configuration(path)
+    table = flatten_records(read_records(path), about.get("domains", ()), about.get("classes", ()))
+    export_table(table, to, target)
     say(f"wrote {target}")
 
 

@@ -8,7 +8,19 @@ from typing import Annotated
 import typer
 
 from fedwca.cli import complete
-from fedwca.cli.options import Form, Format, RunOptions, folder, option, run_options
+from fedwca.cli.options import (
+    Form,
+    Format,
+    Json,
+    Keep,
+    Loggers,
+    Quiet,
+    RunOptions,
+    chosen_format,
+    folder,
+    option,
+    run_options,
+)
 from fedwca.cli.ranks import need_one_process
 from fedwca.errors import UsageError
 
@@ -62,7 +74,11 @@ def command(
         ),
     ] = None,
     out: Annotated[Path, folder("study and its runs")] = Path("runs/sweep"),
+    keep: Keep = "last",
+    logger: Loggers = None,
+    quiet: Quiet = False,
     form: Form = Format.table,
+    as_json: Json = False,
 ) -> None:
     """Search hyper-parameters without target labels.
 
@@ -80,6 +96,7 @@ def command(
     from fedwca.search.criteria import ORACLE, VALIDATION, choose_criterion
     from fedwca.search.study import Search, search, tabulate_tries
 
+    form = chosen_format(form, as_json)
     owner, params = sweep.grid(grid) if grid else (None, [])
     chosen = [*params, *map(sweep.parse_space, param or [])]
     if not chosen:
@@ -91,9 +108,14 @@ def command(
     evidence = judged not in (ORACLE, VALIDATION)
     layer = {**asked.layer, "baselines": baselines, "composed": False, "evidence": evidence}
     own = ("composed", "evidence", *(() if method else ("baselines",)))
-    request = RunRequest(layer, asked.pairs, asked.preset, asked.file, said=dict.fromkeys(own, "sweep"))
+    request = RunRequest(
+        *(layer, asked.pairs, asked.preset, asked.file),
+        keep=keep,
+        loggers=logger or (),
+        said=dict.fromkeys(own, "sweep"),
+    )
     wanted = Search(request, chosen, judged, tries, out)
-    found = search(wanted, ConsoleReporter(silent=True))
+    found = search(wanted, ConsoleReporter(silent=True, quiet=quiet))
     whole = {"criterion": wanted.criterion, "direction": wanted.direction, "tries": found}
     with saying_what_is_kept(f"the study is whole, it and its runs are in {out}"):
         print_in(form, tabulate_tries(wanted, found), whole, found)

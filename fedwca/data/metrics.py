@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fedwca.core.mean import mean
 from fedwca.errors import UsageError
+from fedwca.functional import expected_calibration_error
 
 
 class Metrics:
@@ -91,6 +92,66 @@ class Metrics:
         """
         return _percent(predicted, self._test_labels[client], None, client)
 
+    def calibration_error(self, predicted: Mapping[int, tuple[Tensor, Tensor]]) -> float:
+        """How far some clients' models are from being as right as they are sure, in points of percent.
+
+        All test images together fill the bins: those of one client are too few, and few images look badly calibrated.
+
+        Args:
+            predicted: class of each test image ``[N_test]`` and output of that class ``[N_test]``, 0 to 1, by client.
+
+        Returns:
+            `fedwca.functional.expected_calibration_error`, times 100; NaN without test images.
+
+        Raises:
+            UsageError: another number of predictions than of images.
+        """
+        for client, said in predicted.items():
+            _check_shapes(client, self._test_labels[client], *said)
+        right = [classes == self._test_labels[client] for client, (classes, _) in predicted.items()]
+        nothing = torch.zeros(0)
+        sure = [confidences for _, confidences in predicted.values()]
+        return 100 * float(expected_calibration_error(torch.cat([nothing, *right]), torch.cat([nothing, *sure])))
+
+    def confusion(self, predicted: Mapping[int, Tensor]) -> list[list[int]]:
+        """How often test images of a class are predicted as one, over some clients together.
+
+        Args:
+            predicted: class of each test image ``[N_test]``, by client.
+
+        Returns:
+            ``[true class, predicted class, images]``, in order of the classes; pairs without images are left out.
+
+        Raises:
+            UsageError: another number of predictions than of images.
+        """
+        for client, classes in predicted.items():
+            _check_shapes(client, self._test_labels[client], classes)
+        pairs = [torch.stack([self._test_labels[client], classes], 1) for client, classes in predicted.items()]
+        found, images = torch.cat([torch.zeros(0, 2, dtype=torch.int64), *pairs]).unique(dim=0, return_counts=True)
+        return torch.cat([found, images[:, None]], 1).tolist()
+
+    def pseudo_label_counts(self, labels: Mapping[int, Tensor]) -> list[list[int]]:
+        """Training images by class, over some clients together: pseudo-labels, and what is true.
+
+        Args:
+            labels: pseudo-labels ``[N_train]``, by client.
+
+        Returns:
+            ``[given, true]`` for each class, to the last that occurs.
+
+        Raises:
+            UsageError: another number of labels than of images.
+        """
+        for client, own in labels.items():
+            _check_shapes(client, self._train_labels[client], own)
+        nothing = torch.zeros(0, dtype=torch.int64)
+        given = torch.cat([nothing, *labels.values()])
+        true = torch.cat([nothing, *(self._train_labels[client] for client in labels)])
+        classes = int(torch.cat([given, true]).max()) + 1 if len(given) else 0
+        counts = [given.bincount(minlength=classes), true.bincount(minlength=classes)]
+        return torch.stack(counts, 1).tolist()
+
     def pseudo_label_accuracy(self, client: int, labels: Tensor, weights: Tensor | None = None) -> float:
         """Percent of the client's training images labelled right, weighted; NaN where all weights are 0.
 
@@ -146,10 +207,14 @@ class Metrics:
 
 
 def _percent(given: Tensor, true: Tensor, weights: Tensor | None, client: int) -> float:
-    for what, tensor in (("labels", given), ("weights", weights)):
-        if tensor is not None and tensor.shape != true.shape:
-            raise UsageError(f"client {client} has {len(true)} images, but {what} of shape {list(tensor.shape)} came")
+    _check_shapes(client, true, given, weights)
     right = (given.cpu() == true).double()
     weight = torch.ones_like(right) if weights is None else weights.cpu().double()
     total = float(weight.sum())
     return 100 * float((right * weight).sum()) / total if total > 0 else math.nan
+
+
+def _check_shapes(client: int, true: Tensor, given: Tensor, weights: Tensor | None = None) -> None:
+    for what, tensor in (("labels", given), ("weights", weights)):
+        if tensor is not None and tensor.shape != true.shape:
+            raise UsageError(f"client {client} has {len(true)} images, but {what} of shape {list(tensor.shape)} came")

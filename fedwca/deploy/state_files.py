@@ -11,6 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from fedwca._version import __version__
+from fedwca.core.files import write_atomically
 from fedwca.core.model_description import KEY, ModelDescription, weights_hash
 from fedwca.core.tensor_files import open_tensors, write_tensors
 from fedwca.deploy.client import Client
@@ -20,6 +21,7 @@ from fedwca.deploy.session_state import ClusteredClients, SessionState
 from fedwca.deploy.wire_messages import row_to_tensors, tensors_to_row
 from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import CheckpointError
+from fedwca.export.card import model_card
 from fedwca.federated.server import Server
 from fedwca.registry import Registry
 
@@ -125,13 +127,21 @@ def resume_client(client: Client, path: Path) -> None:
 
 
 def save_final(client: Client, folder: Path) -> None:
-    """The model a client ends with, as `fedwca export` writes one: `predict`, `export` and `--checkpoint` read it."""
+    """The model a client ends with, and its card, as `fedwca export` writes them: `predict`, `export` and
+    ``--checkpoint`` read it.
+    """
     assert client.final is not None
     assert client.composition is not None
     parts = row_to_tensors(client.final.cpu(), client.engine.layout)
     tensors = {**client.engine.network.state_dict(), **parts}
     about = describe_final(client, client.composition, tensors)
     write_tensors(folder / FINAL, tensors, {KEY: about.text()}, private=True)
+    card = model_card(about, FINAL, "safetensors")
+    write_atomically(folder / f"{FINAL}.md", lambda file: _write_text(file, card))
+
+
+def _write_text(file: Path, text: str) -> None:
+    file.write_text(text, encoding="utf-8")
 
 
 def describe_final(client: Client, composition: Composition, tensors: Mapping[str, Tensor]) -> ModelDescription:
@@ -147,7 +157,7 @@ def describe_final(client: Client, composition: Composition, tensors: Mapping[st
         label=composition.method()[0].label or str(composition.aggregator["name"]),
         holder=f"client {client.index}",
         dataset="a deployment",
-        source="the server's",
+        source="server",
         rounds=0 if client.round_start is None else client.round_start[0] + 1,
         config_hash=hashlib.sha256(text.encode()).hexdigest()[:16],
         weights_hash=weights_hash(tensors),

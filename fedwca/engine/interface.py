@@ -13,6 +13,7 @@ from torch import Tensor
 from fedwca.core.adaptation import Adaptation
 from fedwca.core.messages import Blend, Offer, Predictions, Targets, View
 from fedwca.core.network import Network
+from fedwca.engine.classified import Classified
 from fedwca.engine.client_task import Task
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.test_time_adaptation import AdaptedModel
@@ -142,8 +143,8 @@ class Engine(Protocol):
 
     def classify(
         self, weights: Tensor | None = None, rows: Tensor | None = None, clients: Sequence[int] | None = None
-    ) -> list[Tensor]:
-        """Predicted classes of test images ``[N_test]``, of all clients or some; by their own models, or mixtures."""
+    ) -> list[Classified]:
+        """What models say of test images, those of all clients or some; their own models, or mixtures."""
 
     def adapt(
         self,

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from fedwca.core.adaptation import Adaptation
+from fedwca.engine.classified import Classified, classify_logits
 from fedwca.functional import prediction_entropy
 
 
@@ -30,10 +31,9 @@ class AdaptedModel:
     taken: int
     """Steps behind the model that was taken; 0: it is as it was sent."""
 
-    @property
-    def classes(self) -> Tensor:
-        """Predicted classes ``[N]``, on the CPU."""
-        return self.logits.argmax(-1).cpu()
+    def classify(self) -> Classified:
+        """The classes that it predicts ``[N]`` with confidences, on the CPU."""
+        return classify_logits(self.logits)
 
     @property
     def steps(self) -> int:

@@ -12,6 +12,7 @@ from fedwca.functional._nearest import Metric
 from fedwca.functional.adaptation_steps import inner_step, learned_loss, least_entropy
 from fedwca.functional.agreement import agreement_mask
 from fedwca.functional.augment import strong_augment
+from fedwca.functional.calibration import expected_calibration_error
 from fedwca.functional.centroids import centroid_similarity, centroid_weights, class_centroids
 from fedwca.functional.cluster_weights import blend_weights, cluster_means, soft_cluster_weights, tempered_softmax
 from fedwca.functional.control_variates import control_update, scaffold_weights
@@ -63,6 +64,7 @@ __all__ = [
     "dirichlet_partition",
     "distillation",
     "diversity_loss",
+    "expected_calibration_error",
     "fill_prototypes",
     "finch",
     "finch_levels",

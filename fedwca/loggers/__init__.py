@@ -7,15 +7,42 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from fedwca.core.dotted_keys import flatten_keys
 from fedwca.errors import UsageError
 from fedwca.registry import Component, Registry
 
 Record = Mapping[str, Any]
 Log = Callable[[Record], None]
 """Takes one line of ``rounds.jsonl`` as it comes."""
+
+
+@dataclass(frozen=True)
+class RunEnd:
+    """What a run came to."""
+
+    accuracies: Mapping[str, Mapping[str, float]]
+    """By method: percent by `title`, for each of its runs that came to an end."""
+    pictures: Mapping[str, Any]
+    """By name, uint8 arrays ``[H, W, 3]``: the overview, and the confusion of the composed method where its models are
+    kept."""
+
+    @property
+    def means(self) -> dict[str, float]:
+        """Each method's mean over its runs."""
+        return {name: sum(found.values()) / len(found) for name, found in self.accuracies.items() if found}
+
+
+@dataclass(frozen=True)
+class LogSession:
+    """What a logger does with a run."""
+
+    record: Log
+    end: Callable[[RunEnd], None] = lambda end: None
+    """Called once, before the session is left, where the run came to its end."""
 
 
 class Logger(Component):
@@ -39,7 +66,7 @@ class Logger(Component):
             raise UsageError(f"--logger {self.name} needs {self.library}: {how}") from None
 
     @abstractmethod
-    def open(self, run: Path, config: Mapping[str, Any]) -> AbstractContextManager[Log]:
+    def open(self, run: Path, config: Mapping[str, Any]) -> AbstractContextManager[Log | LogSession]:
         """A session: entered before the first round, left after the last or when the run stops.
 
         Args:
@@ -47,7 +74,8 @@ class Logger(Component):
             config: the resolved configuration as plain values.
 
         Returns:
-            A context manager that gives a function to be called with every record.
+            A context manager that gives a function to be called with every record, or a `LogSession`, which is told of
+            the end too.
         """
 
 
@@ -77,6 +105,21 @@ def title(record: Record) -> str:
     'wca/0-1'
     """
     return f"{record['method']}/{record['source_model']}-{record['trial']}"
+
+
+def plain_settings(config: Mapping[str, Any]) -> dict[str, bool | int | float | str]:
+    """A configuration as one table of plain values by dotted key, for libraries that take no others.
+
+    >>> plain_settings({"seed": 3, "source": None, "training": {"lr": 0.1}, "baselines": ["local", "fedavg"]})
+    {'seed': 3, 'training.lr': 0.1, 'baselines': 'local, fedavg'}
+    """
+    found: dict[str, bool | int | float | str] = {}
+    for key, value in flatten_keys(config):
+        if isinstance(value, list | tuple):
+            found[key] = ", ".join(map(str, value))
+        elif value is not None:
+            found[key] = value if isinstance(value, bool | int | float) else str(value)
+    return found
 
 
 loggers: Registry[Logger] = Registry("logger", __name__, requires=("open",))

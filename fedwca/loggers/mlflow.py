@@ -7,7 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fedwca.loggers import Log, Logger, Record, register, series, title
+from fedwca.loggers import Logger, LogSession, Record, RunEnd, plain_settings, register, series, title
+
+BATCH = 100
+"""Parameters that MLflow takes at once."""
 
 
 @register("mlflow")
@@ -23,9 +26,12 @@ class MLflow(Logger):
     """Name of the MLflow experiment."""
 
     @contextmanager
-    def open(self, run: Path, config: Mapping[str, Any]) -> Iterator[Log]:
-        """Metrics are called ``<method>/<source model>-<trial>/<value>``; steps are rounds done."""
+    def open(self, run: Path, config: Mapping[str, Any]) -> Iterator[LogSession]:
+        """Metrics are called ``<method>/<source model>-<trial>/<value>``; steps are rounds done. At the end there are
+        ``<method>/final_accuracy``, the mean over runs, and pictures as artifacts.
+        """
         import os
+        import time
 
         from mlflow import MlflowClient
         from mlflow.entities import Metric, Param
@@ -43,11 +49,11 @@ class MLflow(Logger):
         if before:
             client.update_run(at, "RUNNING")
         else:
-            client.log_batch(at, params=[Param(key, str(value)[:500]) for key, value in config.items()])
+            params = [Param(key, str(value)[:500]) for key, value in plain_settings(config).items()]
+            for first in range(0, len(params), BATCH):
+                client.log_batch(at, params=params[first : first + BATCH])
 
         def log(record: Record) -> None:
-            import time
-
             now = int(time.time() * 1000)
             values = [
                 Metric(f"{title(record)}/{key}", value, now, record["round"] + 1)
@@ -55,8 +61,15 @@ class MLflow(Logger):
             ]
             client.log_batch(at, metrics=values)
 
+        def end(found: RunEnd) -> None:
+            now, rounds = int(time.time() * 1000), int(config.get("rounds", 0))
+            means = [Metric(f"{name}/final_accuracy", mean, now, rounds) for name, mean in found.means.items()]
+            client.log_batch(at, metrics=means)
+            for name, pixels in found.pictures.items():
+                client.log_image(at, pixels, artifact_file=f"pictures/{name}.png")
+
         try:
-            yield log
+            yield LogSession(log, end)
         except BaseException:
             client.set_terminated(at, "KILLED")
             raise

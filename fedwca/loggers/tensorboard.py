@@ -1,4 +1,4 @@
-"""TensorBoard: event files, a curve a method."""
+"""TensorBoard: event files, a curve a method; settings with what they came to, and pictures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fedwca.loggers import Log, Logger, Record, register, series, title
+from fedwca.loggers import Logger, LogSession, Record, RunEnd, plain_settings, register, series, title
 
 
 @register("tensorboard")
@@ -19,26 +19,52 @@ class TensorBoard(Logger):
     extra = "tensorboard"
 
     folder: Path | None = None
-    """Where; unset: ``tensorboard`` in the run folder."""
+    """Where, in a folder of the run's name; unset: ``tensorboard`` in the run folder."""
 
     @contextmanager
-    def open(self, run: Path, config: Mapping[str, Any]) -> Iterator[Log]:
-        """Steps are rounds done: 0 before round 0."""
-        from torch.utils.tensorboard import SummaryWriter
-
-        root, writers = self.folder or run / "tensorboard", {}
-
-        def log(record: Record) -> None:
-            name = title(record)
-            if name not in writers:
-                writers[name] = SummaryWriter(str(root / name))
-                writers[name].add_text("config", f"```json\n{json.dumps(config, indent=2)}\n```")
-            for key, value in series(record).items():
-                writers[name].add_scalar(key, value, record["round"] + 1)
-            writers[name].flush()
-
+    def open(self, run: Path, config: Mapping[str, Any]) -> Iterator[LogSession]:
+        """Steps are rounds done: 0 before round 0. At the end each run of a method has its settings and final accuracy
+        under HPARAMS, and ``pictures`` has pictures.
+        """
+        events = _EventFiles(self.folder / run.name if self.folder else run / "tensorboard", config)
         try:
-            yield log
+            yield LogSession(events.log, events.end)
         finally:
-            for writer in writers.values():
-                writer.close()
+            events.close()
+
+
+class _EventFiles:
+    """Folders of event files below one, and the configuration that is written into each."""
+
+    def __init__(self, root: Path, config: Mapping[str, Any]) -> None:
+        self.root, self.config = root, config
+        self.writers: dict[str, Any] = {}
+
+    def writer(self, name: str) -> Any:
+        """What writes into one folder."""
+        if name not in self.writers:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self.writers[name] = SummaryWriter(str(self.root / name))
+        return self.writers[name]
+
+    def log(self, record: Record) -> None:
+        name = title(record)
+        if name not in self.writers:
+            self.writer(name).add_text("config", f"```json\n{json.dumps(self.config, indent=2)}\n```")
+        for key, value in series(record).items():
+            self.writer(name).add_scalar(key, value, record["round"] + 1)
+        self.writer(name).flush()
+
+    def end(self, found: RunEnd) -> None:
+        settings = plain_settings(self.config)
+        for method, accuracies in found.accuracies.items():
+            for name, accuracy in accuracies.items():
+                values = {"method": method, **settings}
+                self.writer(name).add_hparams(values, {"final/accuracy": accuracy}, run_name=".")
+        for name, pixels in found.pictures.items():
+            self.writer("pictures").add_image(name, pixels, dataformats="HWC")
+
+    def close(self) -> None:
+        for writer in self.writers.values():
+            writer.close()

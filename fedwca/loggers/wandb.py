@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from fedwca.loggers import Log, Logger, Record, register, series, title
+from fedwca.loggers import Logger, LogSession, Record, RunEnd, register, series, title
 
 
 @register("wandb")
@@ -24,8 +24,10 @@ class WandB(Logger):
     """Online needs an account."""
 
     @contextmanager
-    def open(self, run: Path, config: Mapping[str, Any]) -> Iterator[Log]:
-        """Values are called ``<method>/<source model>-<trial>/<value>``, each with ``rounds_done`` as its axis."""
+    def open(self, run: Path, config: Mapping[str, Any]) -> Iterator[LogSession]:
+        """Values are called ``<method>/<source model>-<trial>/<value>``, each with ``rounds_done`` as its axis. At the
+        end the summary has ``<method>/final_accuracy``, the mean over runs, and pictures are logged.
+        """
         import wandb
 
         mark = hashlib.sha256(str(run.absolute()).encode()).hexdigest()[:16]
@@ -46,9 +48,14 @@ class WandB(Logger):
             values = {f"{title(record)}/{key}": value for key, value in series(record).items()}
             session.log({**values, "rounds_done": record["round"] + 1})
 
+        def end(found: RunEnd) -> None:
+            for name, mean in found.means.items():
+                session.summary[f"{name}/final_accuracy"] = mean
+            session.log({f"pictures/{name}": wandb.Image(pixels) for name, pixels in found.pictures.items()})
+
         failed = 1
         try:
-            yield log
+            yield LogSession(log, end)
             failed = 0
         finally:
             session.finish(exit_code=failed)

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedwca.results.diverged_runs import Divergence, mark_divergence
 from fedwca.results.statistics import Difference, Sample, paired_difference, sample_of
-from fedwca.results.table_rows import Row
+from fedwca.results.table_rows import NUMBERS, Row
 
 Run = tuple[str, int, int]
 """(source domain or target, source model, trial)."""
@@ -33,6 +33,8 @@ class Comparison:
     """Whether accuracies are of rounds that training clients were best in, and not of the last ones."""
     diverged: Mapping[str, Mapping[Run, Divergence]] = field(default_factory=dict)
     """Method to its runs that diverged, which are not in `runs`."""
+    numbers: Mapping[str, Mapping[str, Mapping[Run, float]]] = field(default_factory=dict)
+    """Method to what else is known of its runs, by the names of `fedwca.results.table_rows.count_numbers`."""
 
     @staticmethod
     def of(dataset: str, tables: Mapping[str, list[Row]], reference: str | None, named: str = "source") -> Comparison:
@@ -40,13 +42,16 @@ class Comparison:
         labels = {row.name: row.label for table in tables.values() for row in table}
         runs: dict[str, dict[Run, float]] = {name: {} for name in labels}
         diverged: dict[str, dict[Run, Divergence]] = {name: {} for name in labels}
+        numbers: dict[str, dict[str, dict[Run, float]]] = {name: {} for name in labels}
         for source, table in tables.items():
             for row in table:
                 runs[row.name] |= {(source, *run): value for run, value in row.runs.items()}
                 diverged[row.name] |= {(source, *run): one for run, one in row.diverged.items()}
+                for name, values in row.numbers.items():
+                    numbers[row.name].setdefault(name, {}).update({(source, *r): v for r, v in values.items()})
         chosen = any(row.shown for table in tables.values() for row in table)
         known = reference if reference in labels else None
-        return Comparison(dataset, labels, tuple(tables), runs, known, named, chosen, diverged)
+        return Comparison(dataset, labels, tuple(tables), runs, known, named, chosen, diverged, numbers)
 
     def part(self, method: str, source: str | None = None) -> dict[Run, float]:
         """A method's trial means for one source; None: for all of them together."""
@@ -65,6 +70,11 @@ class Comparison:
         """Mean, standard deviation (ddof 1) and n of `part`; over all sources this is a paper's "Avg." row."""
         return sample_of(list(self.part(method, source).values()))
 
+    def number(self, method: str, name: str, source: str | None = None) -> Sample | None:
+        """As `sample`, of one of the method's ``numbers``; None where no run has it."""
+        found = [v for run, v in self.numbers.get(method, {}).get(name, {}).items() if source in (None, run[0])]
+        return sample_of(found) if found else None
+
     def difference(self, method: str, source: str | None = None) -> Difference | None:
         """Paired difference to the reference; None for the reference itself or where there is none."""
         if self.reference is None or method == self.reference:
@@ -81,11 +91,16 @@ class Comparison:
                 "source": source or f"all runs of all {self.named}s",
                 **asdict(self.sample(method, source)),
                 "diverged": len(self.diverged_part(method, source)),
+                **{name: self._plain_number(method, name, source) for name in NUMBERS},
                 "difference": asdict(found) if (found := self.difference(method, source)) else None,
             }
             for method, label in self.labels.items()
             for source in parts
         ]
+
+    def _plain_number(self, method: str, name: str, source: str | None) -> dict[str, float | None] | None:
+        found = self.number(method, name, source)
+        return None if found is None else {"mean": found.mean, "std": found.std}
 
     def plain(self) -> dict[str, Any]:
         """Everything as JSON values; accuracies in percent, differences in points."""

@@ -1,15 +1,23 @@
-"""The environment a run was made in: versions and hardware that its numbers should be read with."""
+"""The environment a run was made in: versions and hardware, the command that began it, and the code around it."""
 
 from __future__ import annotations
 
 import os
 import platform
+import shlex
+import subprocess
+import sys
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from fedwca.core.printable import printable
+
+GIT_SECONDS = 5.0
+"""After so many, nothing is said of the commit: a run does not wait for a slow disk."""
 
 
 def describe_environment(device: str) -> dict[str, Any]:
@@ -30,6 +38,34 @@ def describe_environment(device: str) -> dict[str, Any]:
         "device": torch.cuda.get_device_name(device) if device.startswith("cuda") else "cpu",
         "versions": versions,
     }
+
+
+def describe_start() -> dict[str, Any]:
+    """How this process was begun, and on which commit of the code in the working directory."""
+    return {"command": command_line(), "commit": commit_of(Path.cwd())}
+
+
+def command_line() -> str | None:
+    """The command that this process was started by, to be pasted; None in a shell of Python, which has none."""
+    program, *arguments = sys.argv or [""]
+    if program in ("", "-c"):
+        return None
+    file = Path(program)
+    words = ["python", "-m", file.parent.name] if file.name == "__main__.py" else [file.name]
+    return printable(shlex.join([*words, *arguments]))
+
+
+def commit_of(folder: Path) -> str | None:
+    """The commit that is checked out in a folder, with ``+`` where tracked files differ; None where git knows none."""
+    asked = ["git", "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=+"]
+    env = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}  # else git may write into the user's folder
+    try:
+        done = subprocess.run(
+            asked, cwd=folder, env=env, capture_output=True, text=True, timeout=GIT_SECONDS, check=True
+        )
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() or None
 
 
 def _cpu() -> str:

@@ -35,6 +35,15 @@ class TrialMean(_Printed):
 class MethodRun(TrialMean):
     """One run of a method, with what not every run has."""
 
+    f1: Percent = None
+    """Macro F1 of all test images together."""
+    worst: Percent = None
+    """Of the client with the lowest accuracy."""
+    client_std: float | None = None
+    """Standard deviation of accuracy over clients (ddof 1), in points."""
+    calibration_error: float | None = None
+    """Expected calibration error (15 bins) of all test images together, in points."""
+
     before: Percent = None
     """Before the last phase."""
     validation: Percent = None
@@ -74,7 +83,18 @@ class PairedMeans(_Printed):
     n: int
 
 
-class MethodResults(_Printed):
+class _MoreNumbers(_Printed):
+    f1: SpreadMean | None = None
+    """Macro F1 of all test images together, in percent."""
+    worst: SpreadMean | None = None
+    """Accuracy of the client with the lowest, in percent."""
+    client_std: SpreadMean | None = None
+    """Standard deviation of accuracy over clients (ddof 1), in points."""
+    calibration_error: SpreadMean | None = None
+    """Expected calibration error (15 bins) of all test images together, in points."""
+
+
+class MethodResults(_MoreNumbers):
     """A method after the last round of each of its runs; where ``round`` is there, in the rounds that it says."""
 
     label: str
@@ -89,6 +109,8 @@ class MethodResults(_Printed):
     """By target domain."""
     domain_stds: dict[str, float | None]
     runs: list[MethodRun] = []
+    class_accuracy: dict[str, Percent] = {}
+    """By class, its place in ``classes`` of ``config.json`` from 0: a mean over runs, of all test images together."""
     difference: PairedMeans | None = None
     before: SpreadMean | None = None
     """Before the last phase."""
@@ -136,6 +158,8 @@ class ListedRun(_Printed):
     time: str
     """When it began, ISO 8601."""
     state: Literal["done", "stopped", "running"]
+    note: str = ""
+    tags: list[str] = []
 
 
 class DamagedRun(_Printed):
@@ -151,6 +175,10 @@ class DamagedRun(_Printed):
 class ShownRun(ListedRun):
     """``fedwca runs show --json``."""
 
+    command: str | None = None
+    """The command line that began it."""
+    commit: str | None = None
+    """Of the code in the working directory, with ``+`` where files differed."""
     config: dict[str, Any]
     methods: dict[str, MethodResults]
     """Empty before there is a summary."""
@@ -206,7 +234,7 @@ class PrintedDifference(_Printed):
     p: float | None
 
 
-class ComparisonRow(_Printed):
+class ComparisonRow(_MoreNumbers):
     """A method over one source, or target, or over all; ``source`` is its name in both cases."""
 
     method: str

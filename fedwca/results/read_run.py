@@ -16,7 +16,7 @@ from fedwca.core.printable import printable
 from fedwca.errors import FedwcaError
 from fedwca.results.diverged_runs import Divergence, ended_rounds, find_divergences
 from fedwca.results.lock import is_locked
-from fedwca.results.run_schemas import read_configuration, read_environment, read_records, read_summary
+from fedwca.results.run_schemas import read_configuration, read_environment, read_notes, read_records, read_summary
 from fedwca.results.table_rows import Record, Row, summarise, table_rows
 from fedwca.results.write_run import to_plain
 
@@ -67,6 +67,11 @@ class Run:
     def environment(self) -> Mapping[str, Any]:
         """What ``environment.json`` holds; empty where there is none."""
         return read_environment(self.path)
+
+    @cached_property
+    def notes(self) -> Mapping[str, Any]:
+        """The user's ``note`` and ``tags``; empty ones where there are none."""
+        return read_notes(self.path)
 
     @cached_property
     def lines(self) -> Sequence[Record]:
@@ -128,6 +133,11 @@ class Run:
             return tuple(name for name in next(iter(entries.values()))["domains"] for _ in range(each))
         clients = max((len(record["accuracy"]) for record in self.lines), default=0)
         return tuple(f"target {client // each + 1}" for client in range(clients))
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Their names; none of a run of an earlier release."""
+        return tuple(self.about.get("classes", ()))
 
     @property
     def own(self) -> str:
@@ -205,6 +215,18 @@ class Run:
         parts = [f"{span} of {count_of(rounds, 'round')}"] if min(done) < rounds else []
         parts += [f"{len(done)} of {count_of(self.count, 'run')}"] if len(done) < self.count else []
         return f" ({', '.join(parts)})"
+
+
+def began_with(run: Run) -> dict[str, str]:
+    """What is known of a run besides its settings, in words: tags, note, command and commit; only what there is."""
+    notes, around = run.notes, run.environment
+    found = {
+        "Tags": ", ".join(notes["tags"]),
+        "Note": notes["note"],
+        "Command": around.get("command"),
+        "Commit": around.get("commit"),
+    }
+    return {what: said for what, said in found.items() if said}
 
 
 def count_of(number: int, what: str) -> str:

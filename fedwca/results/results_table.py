@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fedwca.errors import UsageError
+from fedwca.registry import canonical_name, describe_unknown
 from fedwca.results.comparison import Comparison
 from fedwca.results.diverged_runs import NOTE
 from fedwca.results.read_run import first_model, shown_round
@@ -67,6 +69,57 @@ COLUMNS = (
 """What stands behind a method's name and its target domains; another column is another line here."""
 
 
+ON_REQUEST = {
+    "f1": "macro F1",
+    "worst": "worst client",
+    "client_std": "std over clients",
+    "calibration_error": "calibration error",
+}
+"""Columns that stand in a table when they are asked for: their headings, by their names in `summarise`."""
+CLASS_ACCURACY = "class_accuracy"
+"""Asks for a column a class."""
+
+
+def check_columns(names: Iterable[str], known: Sequence[str] = (*ON_REQUEST, CLASS_ACCURACY)) -> list[str]:
+    """Names that ask for columns, each once.
+
+    Raises:
+        UsageError: there is no such column.
+    """
+    asked = list(dict.fromkeys(map(canonical_name, names)))
+    for name in asked:
+        if name not in known:
+            raise UsageError(f"--column {name}: {describe_unknown('column', name, known)}")
+    return asked
+
+
+def requested_columns(names: Iterable[str], classes: Sequence[str], entries: Iterable[Entry]) -> list[ResultColumn]:
+    """Columns by the names that ask for them.
+
+    Args:
+        names: of `ON_REQUEST`, and `CLASS_ACCURACY`.
+        classes: what the data set calls them; fewer where that is not known.
+        entries: methods' results, which say what classes there are.
+
+    Raises:
+        UsageError: there is no such column.
+    """
+    labels = sorted({int(label) for entry in entries for label in entry.get(CLASS_ACCURACY, ())})
+    found = []
+    for name in check_columns(names):
+        found += [_of_class(c, classes) for c in labels] if name == CLASS_ACCURACY else [_named(name)]
+    return found
+
+
+def _named(name: str) -> ResultColumn:
+    return ResultColumn(ON_REQUEST[name], _mean_of(name), known=lambda entry: bool(entry.get(name)))
+
+
+def _of_class(label: int, classes: Sequence[str]) -> ResultColumn:
+    heading = f"class {classes[label] if label < len(classes) else label}"
+    return ResultColumn(heading, lambda entry: mean_cell(entry.get(CLASS_ACCURACY, {}).get(str(label))))
+
+
 def results_table(
     title: str,
     entries: Sequence[tuple[Sequence[str], Entry]],
@@ -98,17 +151,29 @@ def narrow_columns() -> list[ResultColumn]:
     return [column for column in COLUMNS if column.narrow]
 
 
-def comparison_table(found: Comparison) -> Table:
-    """A row per method: a column per source, or target, all runs together where they are several, the difference."""
+def comparison_table(found: Comparison, requested: Sequence[str] = ()) -> Table:
+    """A row per method: a column per source, or target, all runs together where they are several, the difference.
+
+    Args:
+        found: the methods.
+        requested: columns of `ON_REQUEST`, each over all runs together.
+
+    Raises:
+        UsageError: there is no such column.
+    """
+    more = check_columns(requested, tuple(ON_REQUEST))
     several, named = len(found.sources) > 1, found.named
     first = first_model({named: found.sources[0]})
     reference = found.labels[found.reference] if found.reference else None
     columns = ["method", *found.sources, *(["Avg."] if several else [])]
+    columns += [ON_REQUEST[name] for name in more]
     columns += [f"to {reference} [95 % CI]", "Wilcoxon p"] if reference else []
     lines = []
     for method, label in found.labels.items():
         cells = [sample_cell(found.sample(method, source)) for source in found.sources]
         cells += [sample_cell(found.sample(method))] if several else []
+        numbers = [found.number(method, name) for name in more]
+        cells += [Cell("") if number is None else sample_cell(number) for number in numbers]
         if reference:
             difference = found.difference(method)
             cells += [difference_cell(difference), _p(difference)]

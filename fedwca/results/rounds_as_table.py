@@ -9,20 +9,25 @@ from typing import Any
 
 from fedwca.core.files import write_atomically
 from fedwca.errors import FedwcaError, UsageError
+from fedwca.results.table_rows import class_accuracies, count_numbers
 from fedwca.results.tables import spreadsheet_cell
 
 FORMATS = ("csv", "parquet")
 
 
-def flatten_records(records: Sequence[Mapping[str, Any]], domains: Sequence[str] = ()) -> list[dict[str, Any]]:
+def flatten_records(
+    records: Sequence[Mapping[str, Any]], domains: Sequence[str] = (), classes: Sequence[str] = ()
+) -> list[dict[str, Any]]:
     """Rows of the flat table.
 
     Values per client become columns; values of the whole round, such as bytes and seconds, are repeated for each client
-    under ``round_…`` names. Matrices, such as weights, are left out.
+    under ``round_…`` names, and so are numbers over all clients: F1, the worst client, and ``round_accuracy_of_…`` each
+    class. Matrices, such as weights, are left out.
 
     Args:
         records: lines of ``rounds.jsonl``.
         domains: true domain of each client, where known.
+        classes: their names, where known.
     """
     table = []
     for record in records:
@@ -30,11 +35,21 @@ def flatten_records(records: Sequence[Mapping[str, Any]], domains: Sequence[str]
         each = {key: value for key, value in record.items() if _per_client(value, count)}
         key = {name: record[name] for name in ("method", "source_model", "trial", "round")}
         whole = dict(_scalars({name: value for name, value in record.items() if name not in (*key, *each, "schema")}))
+        whole |= {f"round_{name}": value for name, value in _counted(record, classes).items()}
         for client in range(count):
             domain = {"domain": domains[client]} if domains else {}
             table.append({**key, "client": client, **domain, **{name: v[client] for name, v in each.items()}, **whole})
     columns = dict.fromkeys(name for row in table for name in row)
     return [{name: row.get(name) for name in columns} for row in table]
+
+
+def _counted(record: Mapping[str, Any], classes: Sequence[str]) -> dict[str, float]:
+    """What a round came to over the clients that tables count; nothing where it says no more than their accuracies."""
+    if "confusion" not in record:
+        return {}
+    names = dict(enumerate(classes))
+    by_class = {f"accuracy_of_{names.get(label, label)}": v for label, v in class_accuracies(record).items()}
+    return {**count_numbers(record), **by_class}
 
 
 def export_table(table: Sequence[Mapping[str, Any]], form: str, path: Path) -> None:

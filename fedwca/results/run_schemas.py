@@ -88,6 +88,11 @@ class _Diverged(_Values):
 
 class _Entry(_Mean):
     label: Text
+    f1: _Mean | None = None
+    worst: _Mean | None = None
+    client_std: _Mean | None = None
+    calibration_error: _Mean | None = None
+    class_accuracy: dict[Annotated[str, Field(pattern=r"^[0-9]{1,9}$")], float | None] = {}
     n: int
     diverged: list[_Diverged] = []
     domains: dict[str, float | None]
@@ -118,6 +123,8 @@ class Environment(_Values):
 
     time: str | None = None
     versions: dict[str, str] = {}
+    command: Text | None = None
+    commit: Text | None = None
 
     @field_validator("time")
     @classmethod
@@ -130,12 +137,26 @@ class Environment(_Values):
         return time
 
 
+Count = Annotated[int, Field(ge=0)]
+
+
+class Notes(_Values):
+    """``notes.json``: what the user says of a run; it decides nothing."""
+
+    note: Text = ""
+    tags: list[Text] = []
+
+
 MEASURED = ("accuracy", "accuracy_sources", "accuracy_validation", "test_images")
 """Fields of a record with a value for each client that is measured; the others have one for each that trains."""
 
 
+COUNTED_BY_CLASS = ("confusion", "pseudo_label_counts")
+"""Fields with no value for each client."""
+
+
 class RoundRecord(_Values):
-    """A line of ``rounds.jsonl``: one round of one method in one run; docs/results.md says what the fields are."""
+    """A line of ``rounds.jsonl``: one round of one method in one run; docs/run-folder.md says what the fields are."""
 
     version: int = Field(1, ge=1, le=SCHEMA, alias="schema")
     method: str
@@ -145,7 +166,10 @@ class RoundRecord(_Values):
     accuracy: Numbers
     accuracy_sources: Numbers | None = None
     accuracy_validation: Numbers | None = None
+    calibration_error: float | None = None
     test_images: list[int] | None = None
+    confusion: list[Annotated[list[Count], Field(min_length=3, max_length=3)]] | None = None
+    pseudo_label_counts: list[Annotated[list[Count], Field(min_length=2, max_length=2)]] | None = None
     class_counts: list[list[int]] | None = None
     accuracy_local: Numbers | None = None
     labels: list[int] | None = None
@@ -174,7 +198,7 @@ class RoundRecord(_Values):
         trained = measured if self.accuracy_validation is None or self.labels is None else len(self.labels)
         for name in type(self).model_fields:
             value, right = getattr(self, name), measured if name in MEASURED else trained
-            if isinstance(value, list) and len(value) != right:
+            if name not in COUNTED_BY_CLASS and isinstance(value, list) and len(value) != right:
                 raise ValueError(f"{name} has {len(value)} values, {right} are right")
         return self
 
@@ -228,6 +252,15 @@ def read_environment(run: Path) -> dict[str, Any]:
         FedwcaError: it is damaged.
     """
     return _read_if_there(run / "environment.json", Environment, "does not say what a run was made on")
+
+
+def read_notes(run: Path) -> dict[str, Any]:
+    """The ``note`` and the ``tags`` of a run; empty ones where it has none.
+
+    Raises:
+        FedwcaError: ``notes.json`` is damaged.
+    """
+    return {"note": "", "tags": [], **_read_if_there(run / "notes.json", Notes, "does not hold notes on a run")}
 
 
 def read_records(run: Path) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fedwca.core.mean import mean
+from fedwca.results.class_scores import macro_f1, score_classes
 from fedwca.results.diverged_runs import Divergence, ended_rounds, find_divergences, mark_divergence
 from fedwca.results.reference_method import reference_among
 from fedwca.results.statistics import deviation as deviation
@@ -35,6 +36,10 @@ class Row:
     """How many rounds had been done then; empty where the last round is shown."""
     last: Mapping[tuple[int, int], float] = field(default_factory=dict)
     """What `runs` is after the last round; empty where that is shown."""
+    numbers: Mapping[str, Mapping[tuple[int, int], float]] = field(default_factory=dict)
+    """What else is known of the shown rounds, by its name in `summarise` and by run; see `count_numbers`."""
+    classes: Mapping[tuple[int, int], Mapping[int, float]] = field(default_factory=dict)
+    """Accuracy of each class in the shown rounds, over the test images of all clients that tables count."""
     diverged: Mapping[tuple[int, int], Divergence] = field(default_factory=dict)
     """Runs that came to no end; nothing else of the row is of them."""
 
@@ -91,10 +96,49 @@ def table_rows(records: Sequence[Record], labels: Mapping[str, str], domains: Se
             "validation": {run: mean(record[VALIDATION]) for run, record in chosen.items()},
             "shown": {run: record["round"] + 1 for run, record in chosen.items()},
             "last": {run: mean(last[name][run]["accuracy"]) for run in chosen},
+            "numbers": _by_name({run: count_numbers(record) for run, record in sorted(found[name].items())}),
+            "classes": {run: class_accuracies(r) for run, r in sorted(found[name].items()) if "confusion" in r},
             "diverged": dict(sorted(diverged[name].items())),
         }
         table.append(Row(name, label, runs, by_domain, before, **own))
     return table
+
+
+NUMBERS = ("f1", "worst", "client_std", "calibration_error")
+"""What `count_numbers` may find."""
+
+
+def count_numbers(record: Record) -> dict[str, float]:
+    """What a round came to beside the mean, over the clients that tables count; what it does not say is left out.
+
+    Returns:
+        ``f1`` (macro F1 in percent, of all their test images together), ``worst`` (the lowest of their accuracies),
+        ``client_std`` (the standard deviation of these, ddof 1), ``calibration_error`` (in points, as F1).
+
+    >>> count_numbers({"accuracy": [60.0, math.nan, 80.0], "calibration_error": 6.0})
+    {'worst': 60.0, 'client_std': 14.142135623730951, 'calibration_error': 6.0}
+    """
+    accuracies = [value for value in record["accuracy"] if not math.isnan(value)]
+    found: dict[str, float] = {}
+    if "confusion" in record:
+        found["f1"] = macro_f1(record["confusion"])
+    if accuracies:
+        found["worst"] = min(accuracies)
+    if (spread := deviation(accuracies)) is not None:
+        found["client_std"] = spread
+    if record.get("calibration_error") is not None:  # null where there was no test image
+        found["calibration_error"] = record["calibration_error"]
+    return found
+
+
+def class_accuracies(record: Record) -> dict[int, float]:
+    """Percent of the test images of each class that are predicted right, by the class; none for one without images."""
+    return {label: score.accuracy for label, score in score_classes(record["confusion"]).items() if score.images}
+
+
+def _by_name(numbers: Mapping[tuple[int, int], Mapping[str, float]]) -> dict[str, dict[tuple[int, int], float]]:
+    names = dict.fromkeys(name for own in numbers.values() for name in own)
+    return {name: {run: own[name] for run, own in numbers.items() if name in own} for name in names}
 
 
 VALIDATION = "accuracy_validation"
@@ -152,7 +196,14 @@ def paired_differences(row: Row, other: Row) -> list[float]:
 
 def _more(row: Row) -> list[tuple[str, Mapping[tuple[int, int], float]]]:
     """What a row may have beside its means, by run."""
-    return [("before", row.before), ("validation", row.validation), ("round", row.shown), ("last", row.last)]
+    own = [("before", row.before), ("validation", row.validation), ("round", row.shown), ("last", row.last)]
+    return [*own, *row.numbers.items()]
+
+
+def mean_of_classes(row: Row) -> dict[int, float]:
+    """Accuracy of each class that some run has test images of: a mean over these runs."""
+    known = sorted({label for own in row.classes.values() for label in own})
+    return {label: mean(own[label] for own in row.classes.values() if label in own) for label in known}
 
 
 def summarise(table: Sequence[Row], to: str | None = None) -> dict[str, Any]:
@@ -182,6 +233,8 @@ def summarise(table: Sequence[Row], to: str | None = None) -> dict[str, Any]:
         for name, values in _more(row):
             if values:
                 entry[name] = {"mean": mean(values.values()), "std": deviation(list(values.values()))}
+        if row.classes:
+            entry["class_accuracy"] = mean_of_classes(row)
         if row.diverged:
             entry["diverged"] = [
                 {"source_model": run[0], "trial": run[1], **one._asdict()} for run, one in row.diverged.items()

@@ -94,6 +94,8 @@ class RunFolder:
                     config.unlink(missing_ok=True)
             if config.exists() and not is_set_up(read_configuration(self.path)):
                 config.unlink()
+            if not config.exists():
+                (self.path / "notes.json").unlink(missing_ok=True)
             if [file.name for file in self.path.iterdir()] == [lock.NAME]:
                 (self.path / lock.NAME).unlink()
             self.path.rmdir()

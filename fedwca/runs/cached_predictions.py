@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from fedwca.core.messages import Predictions
+from fedwca.engine.classified import classify_logits
 from fedwca.engine.cpu_cores import limit_to_one_thread
 from fedwca.engine.sequential.replica import Replica
 from fedwca.errors import FedwcaError
@@ -43,7 +44,7 @@ def predict_for_pictures(run: Path, method: str | None = None, source_model: int
     with limit_to_one_thread():
         before = [ask(found.server.source, client.test) for client in clients]
         after = [ask(found.delivered[k], client.test) for k, client in enumerate(clients)]
-    config = found.config
+    config, said = found.config, [classify_logits(own.logits) for own in after]
     title = (
         f"{found.label} after {found.round + 1} rounds: {found.dataset_name}, {special_domain(config.model_dump())}, "
         f"seed {config.seed}; source model {source_model}, trial {trial}"
@@ -55,7 +56,8 @@ def predict_for_pictures(run: Path, method: str | None = None, source_model: int
         labels=found.labels.tolist(),
         images=[client.test.permute(0, 2, 3, 1).numpy() for client in clients],
         truth=[metrics.truth(k).numpy() for k in range(len(clients))],
-        predicted=[p.logits.argmax(1).cpu().numpy() for p in after],
+        predicted=[own.classes.numpy() for own in said],
+        confidences=[own.confidences.numpy() for own in said],
         before=[p.features.cpu().numpy() for p in before],
         after=[p.features.cpu().numpy() for p in after],
     )

@@ -18,6 +18,7 @@ from fedwca.runs.load_data import load
 from fedwca.runs.reporter import SILENT, RunReporter
 from fedwca.runs.reuse_runs import collect_runs, dataset_name
 from fedwca.runs.run_request import RunRequest
+from fedwca.runs.start_run import check_recording
 
 
 def run_comparison(
@@ -72,6 +73,7 @@ def chosen_domains(request: RunRequest, names: Sequence[str], catalogue: bool = 
     if named is None:
         if names:
             raise UsageError(f"partition {first.config.partition} has no source and no target; leave {names[0]} out")
+        check_recording(request, first)
         return [request]
     listed = datasets.get(first.config.dataset).domains if first.config.dataset in datasets.names() else ()
     if catalogue and listed:
@@ -86,5 +88,5 @@ def chosen_domains(request: RunRequest, names: Sequence[str], catalogue: bool = 
     chosen = dict.fromkeys(wanted or [default])
     requests = [replace(request, layer={**request.layer, named: name}) for name in chosen]
     for one in requests:
-        one.plan()
+        check_recording(one, one.plan())
     return requests

@@ -12,7 +12,7 @@ from fedwca.results.diverged_runs import ended_rounds
 from fedwca.results.write_run import to_plain
 from fedwca.runs.finished_run import FinishedRun
 from fedwca.runs.how_to_continue import say_how_to_continue
-from fedwca.runs.log_to import log_records
+from fedwca.runs.log_to import end_of_run, log_records
 from fedwca.runs.memory_estimate import memory_record
 from fedwca.runs.prepare_run import PreparedRun
 from fedwca.runs.profiling import profiling
@@ -34,22 +34,26 @@ def execute_run(run: PreparedRun, reporter: RunReporter) -> FinishedRun:
     traced = run.plan.methods[-1][0].label if run.profile else None
     try:
         values = config.model_dump(mode="json")
-        with (
-            reporter.watch(run.plan) as watched,
-            profiling(traced, watched, folder) as progress,
-            log_records(run.loggers, folder.path, values, progress.warn) as log,
-            matmul_precision(config.precision, run.device),
-        ):
-            given = (config, run.plan.methods, splits.dataset, splits.domain)
-            records = run_bench(*given, progress, run.keeper, run.schedule, splits)
-            for record in run.schedule.merged(records, folder.append, progress):
-                if prepared == run.started:  # the first record comes when the source models are there
-                    prepared = time.perf_counter()
-                log(to_plain(record))
-        order = [method.name for method, _ in run.plan.methods]
-        folder.rewrite(lambda r: True, lambda r: (r["source_model"], r["trial"], order.index(r["method"]), r["round"]))
-        folder.write("memory.json", memory_record(run.memory, run.device, measured.growth()))
-        table, summary = write_summary(run, prepared, complete=True)
+        with log_records(run.loggers, folder.path, values, reporter.warn) as logged:
+            with (
+                reporter.watch(run.plan) as watched,
+                profiling(traced, watched, folder) as progress,
+                matmul_precision(config.precision, run.device),
+            ):
+                given = (config, run.plan.methods, splits.dataset, splits.domain)
+                records = run_bench(*given, progress, run.keeper, run.schedule, splits)
+                for record in run.schedule.merged(records, folder.append, progress):
+                    if prepared == run.started:  # the first record comes when the source models are there
+                        prepared = time.perf_counter()
+                    logged.record(to_plain(record))
+            order = [method.name for method, _ in run.plan.methods]
+            folder.rewrite(
+                lambda _: True, lambda r: (r["source_model"], r["trial"], order.index(r["method"]), r["round"])
+            )
+            folder.write("memory.json", memory_record(run.memory, run.device, measured.growth()))
+            table, summary = write_summary(run, prepared, complete=True)
+            if run.loggers:
+                logged.end(end_of_run(folder.path, summary, reporter.warn))
     except OSError as error:
         with suppress(OSError):
             write_summary(run, prepared, complete=False)

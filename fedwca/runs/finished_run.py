@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from fedwca.config.run_config import RunConfig
 from fedwca.errors import UsageError
+from fedwca.results.change_notes import change_notes
 from fedwca.results.pictures.catalogue import PICTURES, PictureRequest, check_unit, find_pictures
 from fedwca.results.read_run import read_run, shown_round, special_domain
-from fedwca.results.report.write import write_report
-from fedwca.results.results_table import COLUMNS, narrow_columns, results_table
+from fedwca.results.results_table import COLUMNS, narrow_columns, requested_columns, results_table
 from fedwca.results.rounds_as_table import flatten_records
 from fedwca.results.run_schemas import read_records
 from fedwca.results.table_rows import Row
 from fedwca.results.tables import Table, mean_cell
 from fedwca.runs.cached_predictions import predictions_when_asked
+from fedwca.runs.write_report import write_report
 
 
 @dataclass(frozen=True, repr=False)
@@ -37,11 +39,15 @@ class FinishedRun:
         """What was written down of each round: the lines of ``rounds.jsonl``."""
         return read_records(self.path)
 
-    def results_table(self, narrow: bool = False) -> Table:
+    def results_table(self, narrow: bool = False, columns: Sequence[str] = ()) -> Table:
         """The table that ``fedwca bench`` prints: mean ± std over runs, by target domain, and to FedAvg.
 
         Args:
             narrow: without the columns that a terminal leaves out.
+            columns: names of more, as of ``fedwca bench --column``.
+
+        Raises:
+            UsageError: there is no such column.
         """
         config, runs = self.config, self.config.source_models * self.config.trials
         spread = f"mean ± std (ddof 1) over n = {runs} runs" if runs > 1 else "n = 1 run, so there is no spread"
@@ -49,7 +55,9 @@ class FinishedRun:
         where = f"{self.dataset}, {special_domain(config.model_dump())}"
         shown = shown_round(any("round" in entry for _, entry in entries))
         title = f"{where}: accuracy in percent {shown}, {spread}"
-        return results_table(title, entries, columns=narrow_columns() if narrow else COLUMNS)
+        shown_columns = [*(narrow_columns() if narrow else COLUMNS)]
+        shown_columns += requested_columns(columns, read_run(self.path).classes, [entry for _, entry in entries])
+        return results_table(title, entries, columns=shown_columns)
 
     def to_frame(self, of: Literal["methods", "rounds"] = "methods") -> Any:
         """Numbers as a ``pandas.DataFrame``.
@@ -68,7 +76,8 @@ class FinishedRun:
         except ImportError:
             raise UsageError("to_frame needs pandas, which is not installed: pip install 'fedwca[pandas]'") from None
         if of == "rounds":
-            return pandas.DataFrame(flatten_records(self.records(), read_run(self.path).domains))
+            run = read_run(self.path)
+            return pandas.DataFrame(flatten_records(self.records(), run.domains, run.classes))
         entries = self.summary["methods"]
         rows = [
             {
@@ -103,6 +112,14 @@ class FinishedRun:
     def report(self, out: str | Path | None = None) -> Path:
         """Write the page of the run, or Markdown or LaTeX as the file's suffix says; returns the file."""
         return write_report([self.path], out)
+
+    def tag(self, *tags: str, note: str | None = None) -> None:
+        """Add tags to the run, by which ``fedwca runs --tag`` finds it, and a note in place of the one there is.
+
+        Raises:
+            UsageError: a tag is more than a word.
+        """
+        change_notes(self.path, note, tags)
 
     def __repr__(self) -> str:
         found = ", ".join(f"{row.marked_label} {mean_cell(row.mean)} %" for row in self.table)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from fedwca.core.training_settings import Training
 from fedwca.data.metrics import Metrics
+from fedwca.engine.classified import Classified
 from fedwca.engine.client_task import adaptation_lr
 from fedwca.engine.interface import Engine
 from fedwca.engine.test_time_adaptation import AdaptedModel
@@ -20,13 +22,13 @@ AT_ONCE = {False: 32, True: 4}
 
 
 @dataclass(frozen=True)
-class DeliveredAccuracy:
-    """Of some clients, each by the model that it is delivered."""
+class DeliveredModels:
+    """How good they are at some clients, each by the model that it is delivered."""
 
-    accuracy: list[float]
-    """Percent of its test images; NaN without any."""
+    said: list[Classified]
+    """What it says of the client's test images."""
     before: list[float] = field(default_factory=list)
-    """The same before an adaptation's steps; empty where none were made."""
+    """Percent of its test images before an adaptation's steps, NaN without any; empty where none were made."""
     steps: list[int] = field(default_factory=list)
     """That were made."""
     taken: list[int] = field(default_factory=list)
@@ -52,7 +54,7 @@ def step_size(method: Method, training: Training, round: int) -> float | None:
 
 def measure_delivered(
     method: Method, engine: Engine, metrics: Metrics, weights: Tensor, rows: Tensor, lr: float | None
-) -> DeliveredAccuracy:
+) -> DeliveredModels:
     """How good each client's delivered model is on its test images; these are met by no other code.
 
     Args:
@@ -63,26 +65,31 @@ def measure_delivered(
         rows: the server's ``[R, P]``.
         lr: size of an adaptation's steps; None: none are made.
     """
-    plain = [metrics.accuracy(client, classes) for client, classes in enumerate(engine.classify(weights, rows))]
+    plain = engine.classify(weights, rows)
     if method.adaptation is None or lr is None:
-        return DeliveredAccuracy(plain)
-    found = DeliveredAccuracy([], plain)
+        return DeliveredModels(plain)
+    found = DeliveredModels([], list_accuracies(metrics, plain))
     at_once = AT_ONCE[method.adaptation.by_client]
     for first in range(0, len(metrics), at_once):
         some = range(first, min(first + at_once, len(metrics)))
-        for client, own in zip(some, engine.adapt(method.adaptation, lr, weights, rows, some), strict=True):
-            found.accuracy.append(metrics.accuracy(client, own.classes))
+        for own in engine.adapt(method.adaptation, lr, weights, rows, some):
+            found.said.append(own.classify())
             found.steps.append(own.steps)
             found.taken.append(own.taken)
             found.entropy.append(_ends(own))
     return found
 
 
+def list_accuracies(metrics: Metrics, said: Sequence[Classified]) -> list[float]:
+    """Percent of each client's test images that are predicted right; NaN without any."""
+    return [metrics.accuracy(client, own.classes) for client, own in enumerate(said)]
+
+
 def _ends(found: AdaptedModel) -> list[float]:
     return [found.entropies[0], found.entropies[found.taken]] if found.entropies else [math.nan, math.nan]
 
 
-def describe_steps_made(*found: DeliveredAccuracy) -> dict[str, Any]:
+def describe_steps_made(*found: DeliveredModels) -> dict[str, Any]:
     """What steps did at some clients and those behind them, as a record has it; nothing where none were made."""
     if not all(own.before for own in found):
         return {}

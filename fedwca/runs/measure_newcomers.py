@@ -21,7 +21,7 @@ from fedwca.federated.model_sizes import begin_rows, draw_sizes
 from fedwca.federated.public_images import FreshModels, holders_of
 from fedwca.federated.server import Server
 from fedwca.runs.load_data import architecture
-from fedwca.runs.measure_delivered import DeliveredAccuracy, measure_delivered
+from fedwca.runs.measure_delivered import DeliveredModels, measure_delivered
 from fedwca.runs.select_engine import choose_engine
 
 
@@ -57,7 +57,7 @@ class Newcomers:
 
     def measure(
         self, method: Method, server: Server, lr: float | None, training: Training, round: int, keys: Keys
-    ) -> DeliveredAccuracy:
+    ) -> DeliveredModels:
         """How good the model is that the server has for each of them, or that each learns from public images.
 
         Args:

@@ -20,7 +20,7 @@ from fedwca.errors import FedwcaError
 from fedwca.loggers import Logger
 from fedwca.registry import Registry
 from fedwca.results.checkpoints import Checkpoints, RetentionPolicy
-from fedwca.results.environment import describe_environment
+from fedwca.results.environment import describe_environment, describe_start
 from fedwca.results.read_run import run_identity
 from fedwca.results.run_schemas import SCHEMA, is_set_up, read_configuration, read_environment
 from fedwca.results.settings_without_effect import SAME_NUMBERS
@@ -105,9 +105,8 @@ def prepare_run(opened: OpenRunFolder, reporter: RunReporter, ranks: RunRanks) -
     if ranks.world is not None:
         schedule = lead_run(ranks.world, config, plan.methods, keeper, digest, ranks.per_trial)
     if not has_environment(folder.path):
-        folder.write(
-            "environment.json", {**describe_environment(device), "ranks": schedule.ranks, "kernels": kernels.record}
-        )
+        around = {**describe_environment(device), **describe_start()}
+        folder.write("environment.json", {**around, "ranks": schedule.ranks, "kernels": kernels.record})
     told = kernels.sentence if engine_name(config) == "stacked" else ""
     stays = estimate_checkpoints(plan, opened.about["keep"], first, len(dataset.classes))
     disk = f"checkpoints about {human_size(stays)} (--keep {opened.about['keep']})"

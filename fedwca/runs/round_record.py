@@ -13,6 +13,7 @@ from torch.nn.functional import one_hot
 
 from fedwca.core.messages import Targets
 from fedwca.data.metrics import Metrics
+from fedwca.engine.classified import Classified
 from fedwca.engine.client_signatures import BankSignatures
 from fedwca.engine.interface import Engine
 from fedwca.federated.last_phase import Shift
@@ -40,7 +41,7 @@ def count_accuracies(
     """
     asked = range(len(metrics)) if clients is None else clients
     predicted = zip(asked, engine.classify(weights, rows, clients), strict=True)
-    found = {client: metrics.accuracy(client, classes) for client, classes in predicted}
+    found = {client: metrics.accuracy(client, own.classes) for client, own in predicted}
     return [found.get(client, math.nan) for client in range(len(metrics))]
 
 
@@ -55,6 +56,19 @@ def split_accuracies(metrics: Metrics, accuracies: Sequence[float]) -> dict[str,
     shown = [value if own else math.nan for value, own in zip(accuracies, counted, strict=True)]
     others = [math.nan if own else value for value, own in zip(accuracies, counted, strict=True)]
     return {"accuracy": shown, **({} if all(counted) else {"accuracy_sources": others})}
+
+
+def describe_predictions(metrics: Metrics, said: Mapping[int, Classified]) -> dict[str, Any]:
+    """What test images were predicted as, and whether models were as right as sure, as a record has it.
+
+    Args:
+        metrics: of the clients.
+        said: what models say, by client that tables count.
+    """
+    return {
+        "calibration_error": metrics.calibration_error(said),
+        "confusion": metrics.confusion({client: own.classes for client, own in said.items()}),
+    }
 
 
 def describe_round(outcome: Outcome, method: Method, metrics: Metrics, engine: Engine, first: bool) -> dict[str, Any]:
@@ -79,6 +93,7 @@ def describe_round(outcome: Outcome, method: Method, metrics: Metrics, engine: E
         made = [k in uploads and engine.labels[k] is None for k in range(clients)]
         return [measure(k, uploads[k].targets) if made[k] else math.nan for k in range(clients)]
 
+    given = {k: upload.targets.labels.cpu() for k, upload in uploads.items() if engine.labels[k] is None}
     asked = [upload.notes.get("trust") for upload in uploads.values()]
     trust = {"trust": each(lambda k, _: float(uploads[k].notes["trust"]))} if any(x is not None for x in asked) else {}
     chosen = {} if outcome.trusted is None or not first else {"trusted": outcome.trusted}
@@ -92,7 +107,8 @@ def describe_round(outcome: Outcome, method: Method, metrics: Metrics, engine: E
         **outcome.report,
         **({} if outcome.gathered is None else {"gathered": outcome.gathered}),
         **({"refused": {str(k): why for k, why in evidence.refused.items()}} if evidence and evidence.refused else {}),
-        "pseudo_label_accuracy": each(lambda k, t: metrics.pseudo_label_accuracy(k, t.labels.cpu(), t.weights.cpu())),
+        "pseudo_label_accuracy": each(lambda k, t: metrics.pseudo_label_accuracy(k, given[k], t.weights.cpu())),
+        **({"pseudo_label_counts": metrics.pseudo_label_counts(given)} if given else {}),
         "agreement": each(lambda k, t: float(t.matched.double().mean())),
         "mixed": each(lambda k, t: float((t.mix > 0).sum())),
         "dropped": each(lambda k, t: float((t.weights == 0).sum())),

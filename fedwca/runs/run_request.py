@@ -31,6 +31,10 @@ class RunRequest:
     """Where numbers go besides the run folder, each as ``name:field=value``."""
     reuse: bool = False
     """Continue the run in ``out`` if one of this very configuration is there; a finished one is returned at once."""
+    note: str = ""
+    """What the user says of the run; it decides nothing."""
+    tags: Sequence[str] = ()
+    """Words that the user finds it by."""
     profile: bool = False
     """Keep where the time went, and a trace of one round, in the run folder."""
     said: Mapping[str, str] = field(default_factory=dict)

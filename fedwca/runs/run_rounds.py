@@ -25,8 +25,9 @@ from fedwca.federated.upload_checks import finite_models
 from fedwca.results.diverged_runs import DIVERGED
 from fedwca.runs.checkpointer import RoundState
 from fedwca.runs.measure_delivered import (
-    DeliveredAccuracy,
+    DeliveredModels,
     describe_steps_made,
+    list_accuracies,
     measure_delivered,
     step_size,
 )
@@ -34,8 +35,8 @@ from fedwca.runs.measure_newcomers import Newcomers, describe_accuracies
 from fedwca.runs.reporter import Progress
 from fedwca.runs.round_diagnostics import cluster_layers, measure_evidence
 from fedwca.runs.round_record import (
-    count_accuracies,
     describe_last_phase,
+    describe_predictions,
     describe_round,
     nearest_clients,
     split_accuracies,
@@ -65,14 +66,14 @@ class Trial:
 
     def describe(
         self,
-        own: DeliveredAccuracy,
+        own: DeliveredModels,
         method: Method,
         server: Server,
         lr: float | None,
         training: Training,
         round: int = 0,
     ) -> dict[str, Any]:
-        """Accuracies as a record has them, and what an adaptation's steps did.
+        """What predictions of test images are like, as a record has it, and what an adaptation's steps did.
 
         Args:
             own: of the clients in the engine.
@@ -83,9 +84,13 @@ class Trial:
             round: in whose learning rates.
         """
         if self.newcomers is None:
-            return {**split_accuracies(self.metrics, own.accuracy), **describe_steps_made(own)}
-        new = self.newcomers.measure(method, server, lr, training, round, self.keys)
-        return {**describe_accuracies(own.accuracy, new.accuracy), **describe_steps_made(own, new)}
+            counted = {k: said for k, said in enumerate(own.said) if self.metrics.counted[k]}
+            accuracies = split_accuracies(self.metrics, list_accuracies(self.metrics, own.said))
+            return {**accuracies, **describe_predictions(self.metrics, counted), **describe_steps_made(own)}
+        new, later = self.newcomers.measure(method, server, lr, training, round, self.keys), self.newcomers.metrics
+        accuracies = describe_accuracies(list_accuracies(self.metrics, own.said), list_accuracies(later, new.said))
+        counted = dict(enumerate(new.said))
+        return {**accuracies, **describe_predictions(later, counted), **describe_steps_made(own, new)}
 
 
 def run_rounds(
@@ -155,12 +160,9 @@ def run_rounds(
             progress.round(number + 1, mean(accuracies_here))
 
 
-def measure_start(
-    trial: Trial, engine: Engine, method: Method, server: Server, training: Training
-) -> dict[str, list[float]]:
-    """Accuracies before the first round, as a record has them."""
-    own = DeliveredAccuracy(count_accuracies(trial.metrics, engine))
-    return trial.describe(own, method, server, None, training)
+def measure_start(trial: Trial, engine: Engine, method: Method, server: Server, training: Training) -> dict[str, Any]:
+    """What predictions are like before the first round, as a record has it."""
+    return trial.describe(DeliveredModels(engine.classify()), method, server, None, training)
 
 
 def begin_round(
@@ -203,19 +205,21 @@ def record_round(
     """What is written down of a round: accuracies, what was done, and looks that decide nothing."""
     number, method, engine = turn.round, turn.method, turn.engine
     metrics, began = trial.metrics, time.perf_counter()
-    local = count_accuracies(metrics, engine, clients=list(outcome.uploads))
+    asked = list(outcome.uploads)
+    local = dict(zip(asked, engine.classify(clients=asked), strict=True))
     delivery, lr = method.aggregator.deliver(server.state, len(server.rows)), step_size(method, config.training, number)
     own = measure_delivered(method, engine, metrics, delivery, server.rows, lr)
     if turn.last_phase:  # who adapted has a model of its own
-        kept = [local[k] if k in outcome.uploads else value for k, value in enumerate(own.accuracy)]
-        own = DeliveredAccuracy(kept)
+        own = DeliveredModels([local.get(k, said) for k, said in enumerate(own.said)])
     shown = trial.describe(own, method, server, lr, config.training, number)
     evaluated = time.perf_counter()
     described = describe_round(outcome, method, metrics, engine, first=number == 0)
     record = {
         "round": number,
         **shown,
-        "accuracy_local": local,
+        "accuracy_local": [
+            metrics.accuracy(k, local[k].classes) if k in local else math.nan for k in range(len(metrics))
+        ],
         **(describe_last_phase(described, measure_shift(turn)) if turn.last_phase else described),
     }
     if number == 0 and method.aggregator.grouping.needs_clusterer:

@@ -10,6 +10,7 @@ from fedwca.config.compose_methods import partition_of
 from fedwca.config.resolve_config import RunPlan
 from fedwca.errors import FedwcaError, InvalidConfig
 from fedwca.loggers import Logger
+from fedwca.results.change_notes import change_notes, check_tags
 from fedwca.results.checkpoints import RetentionPolicy
 from fedwca.results.run_schemas import is_set_up, read_configuration
 from fedwca.results.write_run import RunFolder, to_plain
@@ -74,15 +75,26 @@ def plan_run(request: RunRequest) -> tuple[RunPlan, list[Logger]]:
     Raises:
         FedwcaError: what is wrong, in a sentence.
     """
-    policy, loggers = RetentionPolicy.parse(request.keep), build_loggers(request.loggers)
     plan = request.plan()
+    loggers = check_recording(request, plan)
+    resolve_device(plan.config.device)
+    return plan, loggers
+
+
+def check_recording(request: RunRequest, plan: RunPlan) -> list[Logger]:
+    """What a run is to leave beside its numbers can be left; returns its loggers.
+
+    Raises:
+        UsageError: checkpoints that no such run keeps, a logger that is not there, or a tag that is none.
+    """
+    policy, loggers = RetentionPolicy.parse(request.keep), build_loggers(request.loggers)
+    check_tags(request.tags)
     if policy.selected and (not partition_of(plan.config).newcomers or plan.config.validation == 0):
         raise InvalidConfig(
             f"--keep {request.keep}: in this run no round is selected by clients' validation images, and tables show "
             "the last; take last"
         )
-    resolve_device(plan.config.device)
-    return plan, loggers
+    return loggers
 
 
 def set_up_run(
@@ -112,6 +124,8 @@ def set_up_run(
         # First of all: whatever kills this process from here on, the folder says what it was for.
         about = describe_request(with_canonical_domain(plan), folder.path, request.keep, loggers)
         folder.write("config.json", about)
+        if request.note or request.tags:
+            change_notes(folder.path, request.note or None, request.tags)
         reporter.loading(plan.config.dataset)
         dataset, domain = load(plan.config)
         given = (dataset, domain, started, to_plain(about), loggers, request.profile)

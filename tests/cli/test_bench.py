@@ -20,7 +20,9 @@ import pytest
 
 from fedwca.cli import main, terminal
 from fedwca.config.run_config import restore_config
+from fedwca.results.class_scores import macro_f1
 from fedwca.results.phase_seconds import PHASES
+from fedwca.results.run_schemas import read_notes
 from fedwca.runs.load_data import load
 from fedwca.runs.split_trials import split_trial
 
@@ -67,6 +69,7 @@ def test_the_run_folder(plain: Run) -> None:
     assert environment["device"] == "cpu"
     assert {"time", "python", "cpu", "cores", "versions"} <= set(environment)
     assert environment["versions"]["torch"] != "not installed"
+    assert {"command", "commit"} <= set(environment)
 
 
 def test_a_line_for_every_round(plain: Run) -> None:
@@ -78,6 +81,11 @@ def test_a_line_for_every_round(plain: Run) -> None:
         assert line["schema"] == 2
         assert len(line["accuracy"]) == 4
         assert all(0 <= value <= 100 for value in line["accuracy"])
+        right = sum(images for true, predicted, images in line["confusion"] if true == predicted)
+        tests = next(each["test_images"] for each in rounds if each["method"] == line["method"])
+        assert sum(images for *_, images in line["confusion"]) == sum(tests)
+        assert right == round(sum(a * n for a, n in zip(line["accuracy"], tests, strict=True)) / 100)
+        assert 0 <= line["calibration_error"] <= 100
         if line["round"] < 0:
             assert 0 <= line["source_accuracy"] <= 100
             continue
@@ -94,6 +102,8 @@ def test_a_line_for_every_round(plain: Run) -> None:
         assert line["bytes_down"] == 4 * values * (sent * models + classifier) * (travels or not later)
         assert line["bytes_up"] == 4 * values * (models + reported) * travels
         assert ("alpha" in line) == wca
+        given, true = map(sum, zip(*line["pseudo_label_counts"], strict=True))
+        assert given == true > 0
     assert {line["method"] for line in rounds if "clustering" in line} == {"wca"}
     local, fedavg, wca = [line for line in rounds if line["round"] == 0]
     assert fedavg["labels"] == [0, 0, 0, 0]
@@ -119,6 +129,15 @@ def test_the_summary_is_of_the_last_round(plain: Run) -> None:
     assert difference["to"] == "fedavg"
     assert difference["mean"] == pytest.approx(summary["methods"]["wca"]["mean"] - summary["methods"]["fedavg"]["mean"])
     assert "difference" not in summary["methods"]["fedavg"]
+    last = plain.rounds[-1]
+    own = summary["methods"]["wca"]
+    assert own["worst"] == {"mean": min(last["accuracy"]), "std": None}
+    assert own["client_std"]["mean"] == pytest.approx(statistics.stdev(last["accuracy"]))
+    assert own["calibration_error"]["mean"] == last["calibration_error"]
+    assert own["runs"][0]["f1"] == own["f1"]["mean"] == pytest.approx(macro_f1(last["confusion"]))
+    images = {label: sum(n for true, _, n in last["confusion"] if true == label) for label, *_ in last["confusion"]}
+    right = sum(own["class_accuracy"][str(label)] * n for label, n in images.items()) / 100
+    assert round(right) == sum(n for true, predicted, n in last["confusion"] if true == predicted)
     assert {"total_seconds", "setup_seconds", "run_seconds", "methods"} == set(summary["timing"])
     assert summary["config"]["source"] == "amber"
 
@@ -147,7 +166,8 @@ def test_progress_on_a_terminal(bench: Bench, monkeypatch: pytest.MonkeyPatch) -
 
 def test_bars_fit_a_narrow_terminal(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
-    run = bench("--baseline", "none", "--trials", "2", columns=80)
+    run = bench("--baseline", "none", "--trials", "2", "--tag", "lr", "--tag", "night", "--note", "why", columns=80)
+    assert read_notes(run.folder) == {"note": "why", "tags": ["lr", "night"]}
     assert "round 2: " in run.err
     assert "…" not in run.err
     assert "clients/s" not in run.err
@@ -155,7 +175,7 @@ def test_bars_fit_a_narrow_terminal(bench: Bench, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_dry_run_says_what_it_would_be_and_leaves_nothing(bench: Bench, tmp_path: Path) -> None:
-    run = bench("--dry-run", "--keep", "all", out=tmp_path / "runs/new")
+    run = bench("--dry-run", "--keep", "all", "--tag", "a", "--note", "b", out=tmp_path / "runs/new")
     assert run.code == 0, run.err
     for part in ("Methods: Source Only", "Memory: about", "Disk: checkpoints about", "(--keep all)", "Cost: 4 runs"):
         assert part in run.out
@@ -299,6 +319,7 @@ def test_a_checkpoint_of_ones_own(bench: Bench, plain: Run, private_cache: Path)
         (["--data", "nowhere"], 1, "the folder nowhere does not exist"),
         (["--set", "clusterer.signature=9"], 2, "signature 9: this model has 3 layers with weights"),
         (["--dataset", "pacs", "--data", "nowhere"], 1, "--data PATH"),
+        (["--column", "wrost"], 2, "--column wrost: no column 'wrost'; did you mean 'worst'?"),
         (["--lr", "1e30"], 1, "model has values that are not finite; a lower --lr may help"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -27,13 +27,16 @@ def compare(shades: Path, out: Path, *arguments: str) -> Run:
 def first(shades: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Run]:
     out = tmp_path_factory.mktemp("compare") / "runs"
     sources = ["--source", "amber", "--source", "brass"]
-    return out, compare(shades, out, "source-only", "fedavg", *sources, "--trials", "2", "--format", "json")
+    kept = ["--keep", "none", "--quiet", "--json"]
+    return out, compare(shades, out, "source-only", "fedavg", *sources, "--trials", "2", *kept)
 
 
 def test_one_run_folder_a_source(first: tuple[Path, Run]) -> None:
     out, run = first
     assert run.code == 0, run.err
+    assert {line.split(":")[0] for line in run.err.splitlines()} <= {"Warning"}
     assert sorted(path.name for path in out.iterdir()) == ["shades-amber", "shades-brass"]
+    assert not list(out.rglob("*.safetensors"))
     found = json.loads(run.out)
     assert found["reference"] == "fedavg"
     assert [row["n"] for row in found["rows"]] == [2, 2, 4] * 2
@@ -109,7 +112,12 @@ def test_an_unfinished_run_is_done_over(first: tuple[Path, Run], shades: Path) -
         (["fedavg", "--source", "ambre"], "amber"),
         (["fedwca/clusterer"], "is not of the form part=component"),
         (["fedwca/colour=red"], "no part 'colour'"),
+        (["fedavg", "--column", "class-accuracy"], "no column 'class_accuracy'"),
         (["A=fedavg", "a=local"], "two methods are called 'a'"),
+        (["fedavg", "--keep", "some"], "--keep some: takes last"),
+        (["fedavg", "--keep", "selected"], "in this run no round is selected"),
+        (["fedavg", "--logger", "tensorbord"], "did you mean 'tensorboard'"),
+        (["fedavg", "--json", "--format", "csv"], "--json and --format csv: leave out one of both"),
         (["fedavgg:weighting=uniform"], "no method 'fedavgg'"),
     ],
 )

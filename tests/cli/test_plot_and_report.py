@@ -98,8 +98,11 @@ def test_a_page_is_written(plain: Run, tmp_path: Path) -> None:
     assert (done.code, done.out.strip()) == (0, str(tmp_path / "page.html"))
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert text.startswith("<!doctype html>")
-    for label in ("Source Only", "Local", "FedAvg", "FedWCA"):
+    for label in ("Source Only", "Local", "FedAvg", "FedWCA", "macro F1", "calibration error"):
         assert label in text
+    assert text.count('<img src="data:image/png;base64,') >= 1, "of clusters"
+    assert "fedwca report draws it" not in text
+    assert "Test images by class" in text
 
 
 def test_two_runs_of_one_name_are_told_apart(plain: Run, tmp_path: Path) -> None:
@@ -121,6 +124,8 @@ def test_a_table_goes_to_the_screen(plain: Run) -> None:
     mean = json.loads((plain.folder / "summary.json").read_text())["methods"]["wca"]["mean"]
     assert f"{mean:.1f}" in done.out
     assert done.code == 0
+    more = call("report", str(plain.folder), "--format", "md", "--column", "worst", "--column", "class-accuracy")
+    assert "| worst client | class " in more.out
 
 
 def test_no_run_no_report(tmp_path: Path) -> None:

@@ -37,7 +37,8 @@ def reproduce(digits: Path, out: Path, *arguments: str) -> Run:
 
 
 def test_the_plan_needs_no_data_and_runs_nothing(tmp_path: Path) -> None:
-    run = call("reproduce", "table2", "--dataset", "digit-five", "--row", "fedavg", "--dry-run", "--out", str(tmp_path))
+    given = ["--dataset", "digit-five", "--row", "fedavg", "--dry-run", "--quiet", "--out", str(tmp_path)]
+    run = call("reproduce", "table2", *given)
     assert run.code == 0, run.err
     # 15 runs for each of 5 sources, 100 rounds each.
     assert "In all 75 runs (methods × source models × trials), 7500 rounds" in run.err
@@ -146,6 +147,9 @@ def test_messages_need_no_run(tmp_path: Path) -> None:
         (["table1"], "no table or figure to run 'table1'"),
         (["table2", "--row", "FedAvgg"], "did you mean 'FedAvg'"),
         (["table3", "--source", "mnis", "--dry-run"], "did you mean 'mnist'"),
+        (["table3", "--dry-run", "--keep", "some"], "--keep some: takes last"),
+        (["table3", "--dry-run", "--logger", "tensorbord"], "did you mean 'tensorboard'"),
+        (["table3", "--dry-run", "--json", "--format", "latex"], "--json and --format latex: leave out one of both"),
     ],
 )
 def test_mistakes_get_a_sentence(tmp_path: Path, arguments: list[str], sentence: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from fedwca.results.class_scores import macro_f1
 from fedwca.results.find_runs import find_run
 from fedwca.results.lock import hold_lock
 from fedwca.results.read_run import read_run
@@ -108,6 +109,11 @@ def test_show_and_diff(runs: Path) -> None:
     shown = call("runs", "show", "stopped")
     assert "2 of 2" in shown.out
     assert "Continue it with: fedwca resume runs/stopped" in shown.out
+    more = call("runs", "show", "now", "--column", "f1", "--column", "client-std")
+    assert "macro F1" in more.out
+    assert "std over clients" in more.out
+    wrong = call("runs", "show", "now", "--column", "worts")
+    assert (wrong.code, "--column worts: no column 'worts'; did you mean 'worst'?" in wrong.err) == (2, True)
     about = json.loads(call("runs", "show", "now", "--json").out)
     assert about["rounds_done"] == {"source_only": 0, "local": 2, "fedavg": 2, "wca": 2}
     found = json.loads(call("runs", "diff", "now", "old", "--json").out)
@@ -131,7 +137,10 @@ def test_export_to_csv(runs: Path) -> None:
     assert [float(row["accuracy"]) for row in rows[-4:]] == last["accuracy"]
     assert [row["labels"] for row in rows[-4:]] == [str(label) for label in last["labels"]]
     assert float(rows[-1]["round_seconds_train"]) == last["seconds"]["train"]
-    assert "weights" not in rows[0]
+    assert not {"weights", "confusion"} & set(rows[0])
+    assert float(rows[-1]["round_worst"]) == min(last["accuracy"])
+    assert float(rows[-1]["round_calibration_error"]) == last["calibration_error"]
+    assert float(rows[-1]["round_f1"]) == macro_f1(last["confusion"])
 
 
 def test_export_to_parquet(runs: Path) -> None:

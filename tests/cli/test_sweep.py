@@ -24,8 +24,11 @@ def tries(run: Run) -> list[dict[str, str]]:
 
 def test_a_grid_is_tried_once_and_goes_on(shades: Path, tmp_path: Path) -> None:
     pytest.importorskip("optuna")
-    asked = ["fedavg", "--param", "training.lr=0.001,0.01,0.1", "--format", "csv"]
-    first = tries(sweep(shades, tmp_path / "s", *asked, "--tries", "2"))
+    asked = ["fedavg", "--param", "training.lr=0.001,0.01,0.1", "--format", "csv", "--keep", "none"]
+    quiet = sweep(shades, tmp_path / "s", *asked, "--tries", "2", "--quiet")
+    assert {line.split(":")[0] for line in quiet.err.splitlines()} <= {"Warning"}
+    assert not list(tmp_path.rglob("*.safetensors"))
+    first = tries(quiet)
     assert len(first) == 2
     again = sweep(shades, tmp_path / "s", *asked)
     assert "2 tries are there already" in again.err
@@ -62,6 +65,8 @@ def test_an_oracle_is_named_one(shades: Path, tmp_path: Path) -> None:
         (["--param", "training.lr=1,2", "--criterion", "accuracy"], "no criterion 'accuracy'"),
         (["--param", "aggregator.u=1,2"], "no aggregator of"),
         (["--param", "aggregator.ta=-1,2"], "ta"),
+        (["--param", "aggregator.ta=1,2", "--keep", "some"], "--keep some: takes last"),
+        (["--param", "aggregator.ta=1,2", "--logger", "tensorbord"], "did you mean 'tensorboard'"),
     ],
 )
 def test_mistakes_get_a_sentence(shades: Path, tmp_path: Path, arguments: list[str], sentence: str) -> None:

@@ -29,7 +29,31 @@ def test_pseudo_label_accuracy_is_weighted() -> None:
     assert math.isnan(metrics().pseudo_label_accuracy(0, labels, torch.zeros(4)))
 
 
+def test_confusion_counts_test_images_of_several_clients() -> None:
+    said = {0: torch.tensor([0, 2]), 1: torch.tensor([2]), 2: torch.zeros(0, dtype=torch.int64)}
+    assert metrics().confusion(said) == [[0, 0, 1], [1, 2, 2]]
+    assert metrics().confusion({}) == []
+
+
+def test_calibration_pools_the_test_images_of_several_clients() -> None:
+    said = {0: (torch.tensor([0, 0]), torch.tensor([0.9, 0.9])), 1: (torch.tensor([1]), torch.tensor([0.9]))}
+    assert metrics().calibration_error(said) == pytest.approx(90 - 200 / 3, abs=1e-5)  # one bin, two of three right
+    assert math.isnan(metrics().calibration_error({2: (torch.zeros(0, dtype=torch.int64), torch.zeros(0))}))
+    assert math.isnan(metrics().calibration_error({}))
+
+
+def test_pseudo_labels_by_class_beside_the_true_ones() -> None:
+    assert metrics().pseudo_label_counts({0: torch.tensor([0, 0, 0, 1])}) == [[3, 1], [1, 1], [0, 1], [0, 1]]
+    assert metrics().pseudo_label_counts({}) == []
+
+
 def test_wrong_lengths_are_refused() -> None:
+    with pytest.raises(UsageError, match="client 1 has 1 images"):
+        metrics().confusion({1: torch.tensor([0, 0])})
+    with pytest.raises(UsageError, match="client 1 has 1 images"):
+        metrics().calibration_error({1: (torch.tensor([0]), torch.ones(2))})
+    with pytest.raises(UsageError, match="client 0 has 4 images"):
+        metrics().pseudo_label_counts({0: torch.tensor([0])})
     with pytest.raises(UsageError, match="client 0 has 2 images"):
         metrics().accuracy(0, torch.tensor([0]))
     with pytest.raises(UsageError, match="weights of shape"):

@@ -23,6 +23,10 @@ def test_it_predicts_and_is_exported(federation: Callable[..., Federation], tmp_
     run_in_process(session, clients, 2)
     save_final(clients[1], tmp_path / "1")
     file = tmp_path / "1" / FINAL
+    card = (tmp_path / "1" / f"{FINAL}.md").read_text()
+    assert "`model.safetensors`: Weights for the architecture of fedwca" in card
+    assert "Not measured: the holder has no labels." in card
+    assert "| Model of | client 1 |" in card
     opened = open_model(file)
     assert opened.about.classes == ("ape", "bee", "cat")
     assert opened.about.holder == "client 1"

@@ -61,8 +61,8 @@ def results(found: Engine) -> dict[str, Any]:
         "weights": outcome.weights,
         "targets": targets,
         "seen": sorted(seen),
-        "classes": found.classify(everyone, server.rows),
-        "own classes": found.classify(),
+        "classes": [part for own in found.classify(everyone, server.rows) for part in own],
+        "own classes": [part for own in found.classify() for part in own],
         "delivered": found.deliver(everyone, server.rows),
     }
 

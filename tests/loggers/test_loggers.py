@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from fedwca.loggers import Log, Logger, loggers, series
+from fedwca.loggers import Logger, LogSession, RunEnd, loggers, series
 from fedwca.results.run_schemas import read_records
+from fedwca.runs.log_to import log_records
 
 from ..cli.conftest import SMALL, Run, call
 from ..shades import write_shades
@@ -39,7 +43,9 @@ class Lines(Logger):
 '''
 RECORD = {"method": "wca", "source_model": 0, "trial": 1, "accuracy": [50.0, None, 70.0], "seconds": {"train": 2.5}}
 RECORDS = [{**RECORD, "round": -1, "source_digest": "abc"}, {**RECORD, "round": 0, "weights": [[1.0]], "labels": [0]}]
-CONFIG = {"seed": 3, "training": {"lr": 0.1}}
+CONFIG = {"seed": 3, "rounds": 2, "source": None, "training": {"lr": 0.1}, "baselines": ["local", "fedavg"]}
+PIXELS = np.zeros((4, 6, 3), np.uint8)
+END = RunEnd({"local": {}, "wca": {"wca/0-1": 60.0, "wca/1-1": 70.0}}, {"overview": PIXELS, "confusion": PIXELS})
 
 
 @pytest.fixture(scope="module")
@@ -58,9 +64,10 @@ def log(logger: Logger, run: Path, times: int = 2) -> None:
     """The same records in sessions one after another, as a continued run gives them."""
     run.mkdir(exist_ok=True)
     for _ in range(times):
-        with logger.open(run, CONFIG) as take:
+        with log_records([logger], run, CONFIG, pytest.fail) as session:
             for record in RECORDS:
-                take(record)
+                session.record(record)
+            session.end(END)
 
 
 def test_series() -> None:
@@ -79,7 +86,122 @@ def test_tensorboard(tmp_path: Path) -> None:
     events.Reload()
     assert [(event.step, event.value) for event in events.Scalars("accuracy")] == [(0, 60.0), (1, 60.0)]
     log(loggers.build(f"tensorboard:folder={tmp_path / 'elsewhere'}"), tmp_path / "run", 1)
-    assert list((tmp_path / "elsewhere/wca/0-1").iterdir())
+    assert list((tmp_path / "elsewhere/run/wca/0-1").iterdir())
+
+
+def test_tensorboard_at_the_end(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.plugins.hparams import plugin_data_pb2
+
+    log(loggers.build("tensorboard"), tmp_path / "run", 1)
+    for name, accuracy in (("0-1", 60.0), ("1-1", 70.0)):
+        events = EventAccumulator(str(tmp_path / "run/tensorboard/wca" / name))
+        events.Reload()
+        assert [event.value for event in events.Scalars("final/accuracy")] == [accuracy]
+        begun = events.summary_metadata["_hparams_/session_start_info"].plugin_data.content
+        found = plugin_data_pb2.HParamsPluginData.FromString(begun).session_start_info.hparams
+        assert (found["method"].string_value, found["baselines"].string_value) == ("wca", "local, fedavg")
+        assert (found["seed"].number_value, found["training.lr"].number_value) == (3, 0.1)
+        assert "source" not in found
+    events = EventAccumulator(str(tmp_path / "run/tensorboard/pictures"))
+    events.Reload()
+    assert {
+        name: (*map(int, (i.width, i.height)),) for name in events.Tags()["images"] for i in events.Images(name)
+    } == {
+        "overview": (6, 4),
+        "confusion": (6, 4),
+    }
+
+
+class FakeMlflow:
+    """What a client of MLflow was told, by the name of what it was told with."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, Any]] = []
+
+    def __call__(self, uri: str) -> FakeMlflow:
+        self.told.append(("uri", uri))
+        return self
+
+    def get_experiment_by_name(self, name: str) -> None:
+        return None
+
+    def create_experiment(self, name: str) -> str:
+        return "7"
+
+    def search_runs(self, experiments: list[str], mark: str, max_results: int) -> list[Any]:
+        return []
+
+    def create_run(self, experiment: str, run_name: str, tags: dict[str, str]) -> Any:
+        return SimpleNamespace(info=SimpleNamespace(run_id="1"))
+
+    def log_batch(self, run: str, metrics: Sequence[Any] = (), params: Sequence[Any] = ()) -> None:
+        assert len(params) <= 100
+        self.told += [("param", param) for param in params] + [("metric", metric[:2]) for metric in metrics]
+
+    def log_image(self, run: str, pixels: Any, artifact_file: str) -> None:
+        self.told.append(("picture", (artifact_file, pixels.shape)))
+
+    def set_terminated(self, run: str, state: str) -> None:
+        self.told.append(("state", state))
+
+
+def test_what_mlflow_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeMlflow()
+    monkeypatch.setitem(sys.modules, "mlflow", SimpleNamespace(MlflowClient=fake))
+    entities = SimpleNamespace(Metric=lambda *values: values, Param=lambda *values: values)
+    monkeypatch.setitem(sys.modules, "mlflow.entities", entities)
+    log(loggers.build("mlflow:uri=x"), tmp_path / "run", 1)
+    params = dict(value for kind, value in fake.told if kind == "param")
+    assert params == {"seed": "3", "rounds": "2", "training.lr": "0.1", "baselines": "local, fedavg"}
+    metrics = [value for kind, value in fake.told if kind == "metric"]
+    assert metrics.count(("wca/0-1/accuracy", 60.0)) == 2
+    assert metrics[-1] == ("wca/final_accuracy", 65.0)
+    pictures = [value for kind, value in fake.told if kind == "picture"]
+    assert pictures == [("pictures/overview.png", (4, 6, 3)), ("pictures/confusion.png", (4, 6, 3))]
+    assert fake.told[-1] == ("state", "FINISHED")
+    many = {str(number): number for number in range(250)}
+    with loggers.build("mlflow:uri=x").open(tmp_path / "run", many):
+        pass
+    assert [value for kind, value in fake.told if kind == "param"][-1] == ("249", "249")
+
+
+class FakeWandb:
+    """A session of W&B that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.begun: dict[str, Any] = {}
+        self.logged: list[dict[str, Any]] = []
+        self.summary: dict[str, Any] = {}
+        self.code: int | None = None
+
+    def init(self, **begun: Any) -> FakeWandb:
+        self.begun = begun
+        return self
+
+    def define_metric(self, name: str, step_metric: str) -> None:
+        pass
+
+    def log(self, values: dict[str, Any]) -> None:
+        self.logged.append(values)
+
+    def finish(self, exit_code: int) -> None:
+        self.code = exit_code
+
+
+def test_what_wandb_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeWandb()
+    module = SimpleNamespace(init=fake.init, Settings=lambda **_: None, Image=np.shape)
+    monkeypatch.setitem(sys.modules, "wandb", module)
+    log(loggers.build("wandb"), tmp_path / "run", 1)
+    assert fake.begun["config"] == CONFIG
+    assert fake.logged[0]["wca/0-1/accuracy"] == 60.0
+    assert fake.logged[-1] == {"pictures/overview": (4, 6, 3), "pictures/confusion": (4, 6, 3)}
+    assert (fake.summary, fake.code) == ({"wca/final_accuracy": 65.0}, 0)
+    with pytest.raises(KeyboardInterrupt), loggers.build("wandb").open(tmp_path / "run", CONFIG):
+        raise KeyboardInterrupt
+    assert (len(fake.logged), fake.code) == (3, 1)
 
 
 def test_mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,14 +267,22 @@ class Fails(Logger):
     """Where."""
 
     @contextmanager
-    def open(self, run: Path, config: Any) -> Iterator[Log]:
+    def open(self, run: Path, config: Any) -> Iterator[LogSession]:
         def take(record: Any) -> None:
             if self.at == "log":
                 raise RuntimeError("no connection")
 
         if self.at == "open":
             raise RuntimeError("no account")
-        yield take
+
+        def end(found: RunEnd) -> None:
+            if self.at == "end":
+                raise RuntimeError("no room")
+            if self.at == "nowhere":
+                runs = {name: len(values) for name, values in found.accuracies.items()}
+                (run / "seen.json").write_text(json.dumps([runs, list(found.pictures)]))
+
+        yield LogSession(take, end)
         if self.at == "close":
             raise RuntimeError("no flush")
 
@@ -169,6 +299,7 @@ def fails(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("open", "Warning: logger fails could not be started, the run goes on without it (no account)"),
         ("log", "Warning: logger fails failed, the run goes on without it (no connection)"),
+        ("end", "Warning: logger fails failed, the run goes on without it (no room)"),
         ("close", "Warning: logger fails could not be closed (no flush)"),
     ],
 )
@@ -177,6 +308,16 @@ def test_a_logger_that_fails_stops_nothing(bench: Callable[..., Run], tmp_path: 
     assert run.code == 0
     assert run.err.count(sentence) == 1
     assert len(read_records(run.folder)) == 3
+
+
+@pytest.mark.usefixtures("fails")
+def test_at_the_end_there_are_accuracies_and_pictures(bench: Callable[..., Run], tmp_path: Path) -> None:
+    run = bench(tmp_path / "run", "--logger", "fails:at=nowhere")
+    assert run.code == 0, run.err
+    assert json.loads((run.folder / "seen.json").read_text()) == [{"wca": 1}, ["overview", "confusion"]]
+    none = bench(tmp_path / "none", "--logger", "fails:at=nowhere", "--keep", "none")
+    assert json.loads((none.folder / "seen.json").read_text())[1] == ["overview"]
+    assert "could not be drawn" not in none.err
 
 
 @pytest.mark.parametrize("name", ["tensorboard", "mlflow", "wandb"])

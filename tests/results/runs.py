@@ -10,6 +10,10 @@ import numpy as np
 
 from fedwca.results.table_rows import summarise, table_rows
 
+CLASSES = ("zero", "one", "two", "three")
+CONFUSION = [[0, 0, 6], [0, 1, 2], [1, 1, 4], [2, 0, 1], [2, 2, 3]]
+"""No test image is of the last class."""
+
 
 def write_run(
     folder: Path,
@@ -32,11 +36,12 @@ def write_run(
         for index, name in enumerate(names):
             level = 40 + 20 * random.random(count)
             tag = {"schema": 1, "method": name, "source_model": 0, "trial": trial}
-            records.append({**tag, "round": -1, "accuracy": level.tolist(), "source_accuracy": 93.0})
+            counts = {"confusion": CONFUSION, "calibration_error": 12.5}
+            records.append({**tag, "round": -1, "accuracy": level.tolist(), "source_accuracy": 93.0, **counts})
             for number in range(rounds if name != "source_only" else 0):
                 level = np.clip(level + random.normal(2 + index / methods, 2, count), 0, 100)
                 width = clusters if name == "wca" and number else 1
-                records.append({**tag, "round": number, **record(random, level, clients, width, clusters)})
+                records.append({**tag, "round": number, **counts, **record(random, level, clients, width, clusters)})
     folder.mkdir(parents=True)
     training = {"epochs": 5, "lr": 0.003}
     config = {"dataset": "made_up", "source": "home", "clients": clients, "rounds": rounds, "seed": 0}
@@ -46,7 +51,10 @@ def write_run(
         for name, label in labels.items()
     }
     table = table_rows(records, labels, [name for name in targets for _ in range(clients)])
-    write(folder / "config.json", {"config": config, "methods": decided, "origins": {"clients": "CLI"}})
+    write(
+        folder / "config.json",
+        {"config": config, "methods": decided, "origins": {"clients": "CLI"}, "classes": CLASSES},
+    )
     write(folder / "environment.json", {"python": "3.11", "cores": 2, "versions": {"torch": "2.11"}})
     timing = {"total_seconds": 9.0, "setup_seconds": 3.0, "run_seconds": 6.0, "methods": dict.fromkeys(labels, 1.0)}
     write(
@@ -68,6 +76,7 @@ def record(random: Any, level: Any, clients: int, width: int, clusters: int) -> 
         "labels": labels,
         "weights": weights.tolist(),
         "pseudo_label_accuracy": (level - 5).tolist(),
+        "pseudo_label_counts": [[30, 20], [10, 20], [0, 5]],
         "agreement": random.random(count).tolist(),
         "mixed": [3.0] * count,
         "dropped": [0.0] * count,

@@ -165,6 +165,27 @@ def test_light_and_dark(view: Any, address: str) -> None:
     assert background(view) == dark, "the choice is remembered"
 
 
+def test_the_mean_stands_first_on_a_phone(view: Any) -> None:
+    script = "return [...document.querySelectorAll('#summary thead th')].map(h => h.innerText.split(' ')[0].trim())"
+    desk, means = view.execute_script(script), column(view, "#summary", 5)
+    assert desk[2] == "target0"
+    resize(view, 380, dark=False)
+    assert view.execute_script(script)[2] == "mean"
+    assert column(view, "#summary", 2) == means
+    resize(view, 1200, dark=False)
+    assert view.execute_script(script) == desk
+
+
+def test_a_line_in_the_legend_is_that_of_its_curve(view: Any) -> None:
+    dashes = view.execute_script(
+        "const part = document.querySelector('.run [data-part=curves]');"
+        "const of = (found) => [...part.querySelectorAll(found)].map(e => e.getAttribute('stroke-dasharray') || '');"
+        "return [of('.legend line'), of('path[fill=none]')]"
+    )
+    assert dashes[0] == dashes[1]
+    assert dashes[0][0] == "6 4", "a level line is dashed"
+
+
 def test_a_phone_scrolls_in_one_direction(view: Any) -> None:
     resize(view, 380, dark=False)
     view.refresh()

@@ -53,6 +53,7 @@ def models(request: pytest.FixtureRequest) -> Models:
         images=[random.integers(0, 255, (n, 32, 32, 3), dtype=np.uint8) for n in sizes],
         truth=truth,
         predicted=[np.where(random.random(len(t)) < 0.5, t, random.integers(0, classes, len(t))) for t in truth],
+        confidences=[random.random(n) for n in sizes],
         before=[random.normal(size=(n, 5)) for n in sizes],
         after=[random.normal(size=(n, 5)) for n in sizes],
     )
@@ -167,7 +168,9 @@ def test_pictures_without_data_say_why(models: Models) -> None:
     with pytest.raises(NotDrawn, match="no client has test images"):
         pictures.confusion(none, none, models.classes, models.domains, title)
     with pytest.raises(NotDrawn, match="no test image is classified wrongly"):
-        pictures.mistakes(models.images, models.truth, models.truth, models.classes, models.domains, title)
+        pictures.mistakes(
+            models.images, models.truth, models.truth, models.confidences, models.classes, models.domains, title
+        )
     with pytest.raises(NotDrawn, match="no client has test images"):
         pictures.clusters(models.labels, none, models.domains, title)
     with pytest.raises(NotDrawn, match="too few"):
@@ -224,6 +227,13 @@ def test_images_are_taken_in_turn() -> None:
 def test_a_confusion_matrix() -> None:
     pairs = [(np.array([0, 0, 1]), np.array([0, 1, 1])), (np.array([0]), np.array([1]))]
     assert matrix(pairs, 2).tolist() == [[1, 2], [0, 1]]
+
+
+def test_mistakes_are_the_surest_first(run: Run, models: Models) -> None:
+    figure = PICTURES["mistakes"].draw(PictureRequest(run, lambda: models))
+    titles = [axis.get_title() for axis in figure.axes[:10] if axis.get_title()]
+    sure = [int(title.split()[-2]) for title in titles]
+    assert sure == sorted(sure, reverse=True)
 
 
 def test_no_two_methods_look_alike() -> None:

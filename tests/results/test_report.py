@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
+from fedwca.results.pictures.style import looks
 from fedwca.results.read_run import Run, read_run
+from fedwca.results.report.class_tables import class_tables
+from fedwca.results.report.embedded_pictures import embedded_pictures
+from fedwca.results.report.html_tables import escape
 from fedwca.results.report.page import page
 from fedwca.results.report.page_data import page_data
+from fedwca.results.report.results_csv import csv_address
 from fedwca.results.report.text_report import document, summary_table
 from fedwca.results.report.warnings import run_warnings
 
 from .runs import write_run
 
-VOID = {"meta", "br", "link", "input"}
+VOID = {"meta", "br", "link", "input", "img"}
 
 
 class Checker(HTMLParser):
@@ -33,8 +41,9 @@ class Checker(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         found = dict(attrs)
-        assert not {"src", "onclick", "onload", "onerror"} & set(found)
-        assert (found.get("href") or "#").startswith("#")
+        assert not {"onclick", "onload", "onerror"} & set(found)
+        assert re.match(r"#|data:text/csv;charset=utf-8,[\w.%-]*$", found.get("href") or "#")
+        assert re.match(r"data:image/png;base64,[\w+/=]*$", found.get("src") or "data:image/png;base64,")
         if "id" in found:
             self.ids.append(str(found["id"]))
         self.tags.append(tag)
@@ -76,13 +85,76 @@ def test_a_page_is_one_whole_document(run: Run, tmp_path: Path) -> None:
 def test_names_cannot_become_markup(run: Run) -> None:
     bad = '</script><img src=x onerror=alert(1)>&"$style'
     evil = relabelled(run, bad, source=bad)
+    evil = replace(evil, about={**evil.about, "classes": [bad, "=1+1", *run.classes[2:]]})
     text = page([evil], [bad])
-    assert "<img" not in text
+    assert "<img src=x" not in text
     Checker().feed(text)
     data = re.search(r'id="data">(.*?)</script>', text, re.S)
     assert data is not None
     assert json.loads(data[1])[0]["methods"][-1]["label"] == bad
-    assert "<img" not in document([evil], [bad])
+    assert "<img" not in document([evil], [bad], columns=["class-accuracy"])
+    assert "'=" not in csv_address([evil], [bad])
+    (row, *_) = csv.DictReader(io.StringIO(unquote(csv_address([evil], ["=2+2"]).partition(",")[2])))
+    assert row["run"] == "'=2+2"
+
+
+def test_a_page_holds_the_table_as_csv(run: Run, tmp_path: Path) -> None:
+    other = read_run(write_run(tmp_path / "second", methods=2, domains=4))
+    text = unquote(csv_address([run, other], ["first", "second"]).partition(",")[2])
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert [(row["run"], row["method"]) for row in rows[-2:]] == [("second", "source_only"), ("second", "wca")]
+    assert float(rows[2]["mean"]) == run.results["wca"]["mean"]
+    assert float(rows[2]["f1_mean"]) == run.results["wca"]["f1"]["mean"]
+    assert (rows[0]["accuracy_target3"], rows[-1]["accuracy_target3"] != "") == ("", True)
+    assert float(rows[0]["accuracy_of_class_zero"]) == 75.0
+    assert f'href="{escape(csv_address([run], ["first"]))}" download' in page([run], ["first"])
+
+
+def test_classes_have_numbers_and_empty_ones_say_so(run: Run) -> None:
+    text = class_tables(run)
+    (own, *others) = re.findall(r"<details.*?</details>", text, re.S)
+    assert own.startswith("<details open><summary>FedWCA</summary>")
+    assert all(part.startswith("<details><summary>") for part in others)
+    assert len(others) == 2
+    matrix = own.partition("confusion")[2].partition("</table>")[0]
+    rows = re.findall(r"<tr.*?</tr>", matrix, re.S)
+    assert re.findall(r"<td[^>]*>(.*?)</td>", rows[1]) == ["12", "4", "", ""], "of both trials together"
+    assert re.findall(r"<td[^>]*>(.*?)</td>", rows[4]) == ["no test image"]
+    assert 'class="empty"' in rows[4]
+    by_class = re.findall(r"<tr>.*?</tr>", own.partition("Test images by class")[2], re.S)
+    cells = [re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row) for row in by_class]
+    assert cells[1] == ["zero", "16", "14", "75.0", "80.0", "60", "40", "1.50 ×"]
+    assert cells[4] == ["three", "no test image", "0", "–", "–", "0", "0", ""]
+    assert 'class="bars"' in own
+    assert 'class="bars"' not in others[-1], "Source Only guesses nothing"
+    old = replace(run, about=run.about)
+    for record in old.records:
+        del record["confusion"]  # type: ignore[attr-defined]
+    assert "no counts by class" in class_tables(old)
+
+
+def test_many_classes_are_a_list_alone(run: Run) -> None:
+    many = replace(run, about={**run.about, "classes": [f"class {number}" for number in range(60)]})
+    text = class_tables(many)
+    assert "confusion" not in text
+    assert "class 59" in text
+
+
+def test_pictures_are_in_the_page_or_say_why_not(run: Run) -> None:
+    text = embedded_pictures(run)
+    assert text.count("<img") == 1
+    assert "Weights of the cluster models" in text
+    assert "mistakes" not in text
+    assert text.count("not drawn (fedwca report draws it") == 2
+
+
+def test_a_method_has_one_colour_wherever_it_stands(run: Run, tmp_path: Path) -> None:
+    def colours(found: Run) -> dict[str, str]:
+        return {method["name"]: method["colour"] for method in page_data([found], ["x"])[0]["methods"]}
+
+    other = read_run(write_run(tmp_path / "second", methods=5))
+    assert colours(run).items() <= colours(other).items()
+    assert colours(run)["wca"] == looks(["wca", "fedavg"])["wca"]["color"] == looks(["fedavg", "wca"])["wca"]["color"]
 
 
 def test_every_run_and_method_is_in_the_table(run: Run, tmp_path: Path) -> None:
@@ -94,6 +166,8 @@ def test_every_run_and_method_is_in_the_table(run: Run, tmp_path: Path) -> None:
     assert {len(row) for row in table.rows} == {len(table.columns)}
     assert table.rows[0][5] == "–"
     assert summary_table([run], ["first"]).columns[0] == "method"
+    more = summary_table([run], ["first"], ["f1", "class-accuracy"]).columns
+    assert more[-4:] == ("macro F1", "class zero", "class one", "class two")
     mean = table.rows[2][table.columns.index("mean")]
     assert mean.value == run.results["wca"]["mean"]
     assert mean == f"{run.results['wca']['mean']:.1f} ± {run.results['wca']['std']:.1f}"

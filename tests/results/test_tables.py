@@ -7,8 +7,9 @@ import io
 
 import pytest
 
+from fedwca.errors import UsageError
 from fedwca.results.comparison import Comparison
-from fedwca.results.results_table import COLUMNS, ResultColumn, comparison_table, results_table
+from fedwca.results.results_table import COLUMNS, ResultColumn, comparison_table, requested_columns, results_table
 from fedwca.results.statistics import Difference, Sample
 from fedwca.results.table_rows import Row
 from fedwca.results.tables import Table, comma_separated, difference_cell, mean_cell, sample_cell
@@ -53,6 +54,42 @@ def test_another_column_is_one_edit() -> None:
     assert table.rows == [["X", "1.0", "1.0", "1", "–", "0.5"]]
     bare = {key: value for key, value in entry.items() if key != "worst"}
     assert "worst" not in results_table("", [(("X",), bare)], columns=[*COLUMNS, worst]).columns
+
+
+def test_columns_stand_in_the_table_on_request() -> None:
+    entry = {
+        **{"domains": {"a": 1.0}, "domain_stds": {"a": None}, "mean": 1.0, "std": None, "n": 2},
+        "f1": {"mean": 50.0, "std": 2.0},
+        "worst": {"mean": 0.5, "std": None},
+        "class_accuracy": {"0": 25.0, "2": 75.0, "10": 30.0},
+    }
+    old = {key: value for key, value in entry.items() if key not in ("f1", "worst", "class_accuracy")}
+    entries = [(("X",), entry), (("Old",), old)]
+    asked = ("worst", "f1", "calibration-error", "class-accuracy", "worst")
+    more = requested_columns(asked, ["zero", "one", "two"], [entry, old])
+    table = results_table("", entries, columns=more)
+    assert table.columns == ("method", "a", "worst client", "macro F1", "class zero", "class two", "class 10")
+    assert table.rows[0] == ["X", "1.0", "0.5", "50.0 ± 2.0", "25.0", "75.0", "30.0"]
+    assert table.rows[1] == ["Old", "1.0", "", "", "–", "–", "–"]
+    with pytest.raises(UsageError, match="--column wrst: no column 'wrst'; did you mean 'worst'"):
+        requested_columns(["wrst"], (), [])
+    with pytest.raises(UsageError, match="no column 'class_accuracy'"):
+        comparison_table(compared(), ["class_accuracy"])
+
+
+def test_numbers_of_a_comparison_are_over_all_runs() -> None:
+    def row(source: float, *worst: float) -> Row:
+        runs = {(index, 0): source for index in range(2)}
+        return Row("x", "X", runs, {}, numbers={"worst": {(index, 0): value for index, value in enumerate(worst)}})
+
+    found = Comparison.of("shades", {"a": [row(50.0, 10.0, 20.0)], "b": [row(60.0, 30.0)]}, None)
+    table = comparison_table(found, ["worst", "f1"])
+    assert table.columns == ("method", "a", "b", "Avg.", "worst client", "macro F1")
+    assert table.rows[0][-2:] == ["20.0 ± 10.0", ""]
+    first, _, every = found.flat()
+    assert first["worst"] == {"mean": 15.0, "std": pytest.approx(50**0.5)}
+    assert (every["worst"]["mean"], every["f1"]) == (20.0, None)
+    assert "worst_mean" in comma_separated(found.flat()).splitlines()[0]
 
 
 def test_a_missing_spread_is_not_shown() -> None:

@@ -22,7 +22,6 @@ from fedwca.results.diverged_runs import DIVERGED, NOTE, Divergence
 from fedwca.results.pictures.catalogue import PICTURES, PictureRequest
 from fedwca.results.read_run import read_run
 from fedwca.results.report.warnings import run_warnings
-from fedwca.results.report.write import render_report
 from fedwca.results.results_table import comparison_table
 from fedwca.results.table_rows import Row
 from fedwca.results.write_run import RunFolder
@@ -30,6 +29,7 @@ from fedwca.runs.find_resume_points import find_resume_points
 from fedwca.runs.open_run import open_run
 from fedwca.runs.run_request import RunRequest
 from fedwca.runs.start_run import start_run
+from fedwca.runs.write_report import render_report
 from fedwca.search.criteria import judge
 from tests.cli.conftest import Run, call
 from tests.shades import write_shades

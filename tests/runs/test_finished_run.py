@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 import fedwca
 from fedwca.errors import FedwcaError, UsageError
+from fedwca.results.run_schemas import read_notes
 from fedwca.runs.finished_run import FinishedRun
 
 from ..shades import write_shades
@@ -49,6 +50,12 @@ def test_a_notebook_shows_it(done: FinishedRun) -> None:
     page = done._repr_html_()
     assert page.startswith("<table><caption>shades, source amber")
     assert page.count("<tr>") == len(done.table) + 1
+
+
+def test_it_can_be_tagged(done: FinishedRun) -> None:
+    done.tag("night", note="why")
+    done.tag("lr")
+    assert read_notes(done.path) == {"note": "why", "tags": ["night", "lr"]}
 
 
 def test_to_frame(done: FinishedRun) -> None:

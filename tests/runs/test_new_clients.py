@@ -16,6 +16,7 @@ from fedwca.data.metrics import Metrics
 from fedwca.data.partition import Federation
 from fedwca.deploy.deployable_checks import require_deployable
 from fedwca.errors import UsageError
+from fedwca.results.class_scores import macro_f1
 from fedwca.results.run_schemas import RoundRecord
 from fedwca.results.table_rows import summarise, table_rows
 from fedwca.runs import run_rounds, split_trials
@@ -90,6 +91,7 @@ def test_records_hold_both_groups_and_tables_one_round_for_both(run: Path) -> No
     for record in found:
         assert [value is None for value in record["accuracy"]] == [True] * 4 + [False] * 6
         assert [value is None for value in record["accuracy_validation"]] == [False] * 4 + [True] * 6
+        assert sum(images for *_, images in record["confusion"]) == 6 * 16, "of new clients alone"
     assert found[0]["test_images"] == [2] * 4 + [16] * 6
     entry, rounds = summary(run)["fedavg"], [r for r in found if r["method"] == "fedavg" and r["round"] >= 0]
     assert list(entry["domains"]) == ["new clients"]
@@ -99,6 +101,9 @@ def test_records_hold_both_groups_and_tables_one_round_for_both(run: Path) -> No
     assert entry["validation"]["mean"] == pytest.approx(validation[shown])
     assert entry["mean"] == pytest.approx(sum(rounds[shown]["accuracy"][4:]) / 6)
     assert entry["last"]["mean"] == pytest.approx(sum(rounds[2]["accuracy"][4:]) / 6)
+    assert entry["worst"]["mean"] == min(rounds[shown]["accuracy"][4:])
+    assert entry["calibration_error"]["mean"] == rounds[shown]["calibration_error"]
+    assert entry["f1"]["mean"] == macro_f1(rounds[shown]["confusion"])
     assert summary(run)["fedprox"]["difference"]["to"] == "fedavg"
 
 

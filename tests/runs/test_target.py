@@ -161,6 +161,9 @@ def test_records_keep_the_target_apart_and_say_what_the_last_phase_did(run: Path
     last = by_round["sfda", 2]
     assert (last["phase"], last["bytes_up"]) == ("finish", 0)
     assert [value is None for value in last["accuracy"]] == [True, True, True, True, False]
+    right = sum(images for true, predicted, images in last["confusion"] if true == predicted)
+    counted = sum(images for *_, images in last["confusion"])
+    assert 100 * right / counted == pytest.approx(last["accuracy"][-1]), "of the adapted model alone"
     assert [value is None for value in last["accuracy_sources"]] == [False, False, False, False, True]
     (gathered,) = by_round["sfda", 1]["gathered"]
     assert gathered[0] == gathered[-1] == 0

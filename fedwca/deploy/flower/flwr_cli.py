@@ -101,10 +101,23 @@ def submit_run(folder: Path, env: dict[str, str]) -> str:
     return str(call_flwr(["run", str(folder / "app"), "fedwca"], env)["run-id"])
 
 
-def watch_run(run: str, env: dict[str, str], timeout: float, poll: float = 3.0) -> tuple[str, int, int]:
+def watch_run(
+    run: str,
+    env: dict[str, str],
+    timeout: float,
+    poll: float = 3.0,
+    wait: Callable[[float], None] | None = None,
+) -> tuple[str, int, int]:
     """Wait for a run to end; returns ``completed``, ``failed`` or ``stopped``, and bytes into and out of the server.
 
     A question that stalls or fails is asked again: the run goes on without it, and may have hours behind it.
+
+    Args:
+        run: its number.
+        env: the environment to call Flower's command in.
+        timeout: seconds after which it is given up.
+        poll: seconds between two questions.
+        wait: lets so many seconds go by; None: nothing is done in them.
 
     Raises:
         FedwcaError: it has not ended in ``timeout`` seconds, or `MISSES` questions in a row were not answered.
@@ -126,5 +139,5 @@ def watch_run(run: str, env: dict[str, str], timeout: float, poll: float = 3.0) 
             if status == "finished":
                 traffic = row["network-traffic"]
                 return detail, int(traffic["inbound-bytes"]), int(traffic["outbound-bytes"])
-        time.sleep(poll)
+        (wait or time.sleep)(poll)
     raise FedwcaError(f"run {run} has not ended after {timeout:.0f} s")

@@ -6,6 +6,8 @@ import hashlib
 import json
 import logging
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedwca.deploy.flower.config import CONFIG_NAME, DeploymentConfig
 from fedwca.deploy.flower.records import count_bytes, from_record, to_record
+from fedwca.deploy.server_status import LOG, ServerStatus, write_status
 from fedwca.deploy.session import Session
 from fedwca.deploy.state_files import resume_session, save_session
 from fedwca.deploy.wire_messages import Parcel
@@ -21,7 +24,6 @@ from fedwca.errors import FedwcaError
 
 log = logging.getLogger("fedwca.deploy")
 POLL = 1.0
-LOG = "federation.log"
 
 
 def server_app() -> ServerApp:
@@ -48,10 +50,14 @@ def _main(grid: Grid, context: Context) -> None:
         handler.close()
 
 
-def wait_for(grid: Grid, count: int, seconds: float) -> None:
-    """Wait until ``count`` nodes can be reached, or until the seconds are over."""
+def wait_for(grid: Grid, count: int, seconds: float, tell: Callable[[int], None] = lambda found: None) -> None:
+    """Wait until ``count`` nodes can be reached, or until the seconds are over; ``tell`` is told how many can be."""
     until = time.monotonic() + seconds
-    while len(list(grid.get_node_ids())) < count and time.monotonic() < until:
+    while True:
+        found = len(list(grid.get_node_ids()))
+        tell(found)
+        if found >= count or time.monotonic() >= until:
+            return
         time.sleep(POLL)
 
 
@@ -71,6 +77,8 @@ class FlowerServer:
         if self.checkpoint.exists():
             resume_session(self.session, self.checkpoint)
             log.info("goes on at round %d from %s", self.session.state.round, self.checkpoint)
+        self.status = ServerStatus(deployment.rounds, deployment.rules.clients, done=self.session.state.round)
+        write_status(folder, self.status)
         self._numbers: dict[int, int | None] = {}
         self._names: dict[int, str] = {}
 
@@ -81,17 +89,18 @@ class FlowerServer:
             FedwcaError: a round got too few answers too often.
         """
         session, deployment, tries = self.session, self.deployment, 0
-        wait_for(self.grid, deployment.rules.clients, deployment.join)
+        wait_for(self.grid, deployment.rules.clients, deployment.join, self._say_connected)
         while session.state.round < deployment.rounds:
             number = session.state.round
             # A try counts against clients that are there and do not answer, not against a network that is away.
-            wait_for(self.grid, deployment.rules.least, deployment.deadline)
+            wait_for(self.grid, deployment.rules.least, deployment.deadline, self._say_connected)
             nodes = self._present()
             parcels = session.open(nodes)
             self._exchange({client: (nodes[client], parcel) for client, parcel in parcels.items()}, number)
             if session.close():
                 save_session(session, self.checkpoint)
                 log.info("round %d is done", number)
+                self._say(done=session.state.round)
                 tries = 0
                 continue
             tries += 1
@@ -103,9 +112,22 @@ class FlowerServer:
         self._exchange(last, deployment.rounds)
         log.info("FEDWCA RUN COMPLETE after %d rounds", session.state.round)
 
+    def _say(self, **changes: int) -> None:
+        """Let who watches the folder know."""
+        status = replace(self.status, **changes)
+        if status != self.status:
+            self.status = status
+            write_status(self.folder, status)
+
+    def _say_connected(self, count: int) -> None:
+        if count != self.status.connected:
+            log.info("%d of %d clients are connected", count, self.status.clients)
+        self._say(connected=count)
+
     def _present(self) -> dict[int, int]:
         """Client → node of those that can be reached; nodes not seen before are asked which place they wish."""
         online = sorted(self.grid.get_node_ids())
+        self._say_connected(len(online))
         fresh = [node for node in online if node not in self._numbers]
         asked = [Message(RecordDict(), dst_node_id=node, message_type=MessageType.QUERY) for node in fresh]
         wishes: dict[int, int | None] = {}
@@ -141,6 +163,7 @@ class FlowerServer:
         if not messages:
             return
         up: dict[int, int] = {}
+        self._say(asked=len(messages))
         for reply in self.grid.send_and_receive(messages, timeout=self.deployment.deadline):
             client = owners[reply.metadata.src_node_id]
             if reply.has_error():
@@ -156,6 +179,7 @@ class FlowerServer:
                 self.session.receive(client, answer)
         for client in sorted(set(down) - set(up)):
             log.warning("round %d: client %d did not answer in time", number, client)
+        self._say(asked=0)
         self._count(number, down, up)
 
     def _count(self, number: int, down: dict[int, int], up: dict[int, int]) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fedwca.core.adaptation import Adaptation
 from fedwca.data.partition import ClientImages
+from fedwca.engine.classified import Classified
 from fedwca.engine.distributed.process_group import Ranks
 from fedwca.engine.interface import Engine, RoundWork
 from fedwca.engine.test_time_adaptation import AdaptedModel
@@ -92,11 +93,11 @@ class ShardedEngine:
 
     def classify(
         self, weights: Tensor | None = None, rows: Tensor | None = None, clients: Sequence[int] | None = None
-    ) -> list[Tensor]:
-        """Predicted classes of test images ``[N_test]`` by client, all or those named, on the CPU."""
+    ) -> list[Classified]:
+        """Classes of test images with confidences by client, all or those named, on the CPU."""
         asked = range(len(self.images)) if clients is None else clients
         mine = self.within.classify(weights, rows, self._of(self.ranks.index, asked))
-        found: dict[int, Tensor] = {}
+        found: dict[int, Classified] = {}
         for rank, some in enumerate(self.ranks.exchange(mine)):
             found |= zip(self._of(rank, asked), some, strict=True)
         return [found[client] for client in asked]

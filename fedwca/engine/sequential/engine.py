@@ -14,6 +14,7 @@ from fedwca.core.adaptation import Adaptation
 from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
 from fedwca.engine.batch_norm import BatchNormPolicy
+from fedwca.engine.classified import Classified, classify_logits, classify_nothing
 from fedwca.engine.client_task import SentModels
 from fedwca.engine.cpu_cores import count_cores, limit_to_one_thread
 from fedwca.engine.device_copy import synchronize
@@ -128,8 +129,8 @@ class SequentialEngine:
 
     def classify(
         self, weights: Tensor | None = None, rows: Tensor | None = None, clients: Sequence[int] | None = None
-    ) -> list[Tensor]:
-        """Predicted classes of each client's test images ``[N_test]``, on the CPU.
+    ) -> list[Classified]:
+        """Classes of each client's test images with confidences, on the CPU.
 
         Args:
             weights: the model of each client as a mixture of ``rows`` ``[K, R]``; None: its own in ``bank``.
@@ -137,13 +138,13 @@ class SequentialEngine:
             clients: whose; None: all.
         """
 
-        def work(client: int) -> Tensor:
+        def work(client: int) -> Classified:
             if len(self._test[client]) == 0:
-                return torch.zeros(0, dtype=torch.int64)
+                return classify_nothing()
             replica = self._replicas.get()
             try:
                 replica.bind(self._model(client, weights, rows, replica))
-                return replica.predict(self._plain_test[client]).logits.argmax(1).cpu()
+                return classify_logits(replica.predict(self._plain_test[client]).logits)
             finally:
                 self._replicas.put(replica)
 

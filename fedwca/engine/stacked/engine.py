@@ -12,6 +12,7 @@ from fedwca.core.adaptation import Adaptation
 from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
 from fedwca.engine.batch_norm import BatchNormPolicy
+from fedwca.engine.classified import Classified, classify_logits, classify_nothing
 from fedwca.engine.device_copy import synchronize, to_device
 from fedwca.engine.interface import RoundWork
 from fedwca.engine.parameter_layout import Layout
@@ -131,14 +132,17 @@ class StackedEngine:
 
     def classify(
         self, weights: Tensor | None = None, rows: Tensor | None = None, clients: Sequence[int] | None = None
-    ) -> list[Tensor]:
-        """Predicted classes of each client's test images ``[N_test]``, on the CPU; see `SequentialEngine.classify`."""
+    ) -> list[Classified]:
+        """Classes of each client's test images with confidences, on the CPU; see `SequentialEngine.classify`."""
         chosen = range(len(self.images)) if clients is None else clients
-        found = {client: torch.zeros(0, dtype=torch.int64) for client in chosen}
+        found = dict.fromkeys(chosen, classify_nothing())
         for tests in self._batches([client for client in found if self._test.sizes[client]], self._test):
             models = self._models(tests.clients, weights, rows)
-            classes = tests.outputs(models).logits.argmax(-1).cpu()
-            found |= {client: own[:size] for client, own, size in zip(tests.clients, classes, tests.sizes, strict=True)}
+            said = classify_logits(tests.outputs(models).logits)
+            found |= {
+                client: Classified(classes[:size], confidences[:size])
+                for client, classes, confidences, size in zip(tests.clients, *said, tests.sizes, strict=True)
+            }
         return list(found.values())
 
     def adapt(

@@ -28,7 +28,7 @@ def draw_bars(summary: Mapping[str, Any], title: str) -> Any:
     """One group a target domain and one of their mean, one bar a method, whiskers of one standard deviation over runs.
 
     Args:
-        summary: method to its results, see `fedwca.results.table_rows.summarise`; the last one gets the strong colour.
+        summary: method to its results, see `fedwca.results.table_rows.summarise`.
         title: what was run.
     """
     methods = list(summary)

@@ -79,7 +79,7 @@ def _embedding(choice: PictureRequest) -> Any:
 
 def _mistakes(choice: PictureRequest) -> Any:
     m = choice.models()
-    return pictures.mistakes(m.images, m.truth, m.predicted, m.classes, m.domains, m.title)
+    return pictures.mistakes(m.images, m.truth, m.predicted, m.confidences, m.classes, m.domains, m.title)
 
 
 PICTURES: Mapping[str, Picture] = {
@@ -102,7 +102,7 @@ PICTURES: Mapping[str, Picture] = {
     "neighbours": Picture("FINCH's first-neighbour graph with the true domains", _neighbours),
     "confusion": Picture("confusion matrix of each client", _confusion),
     "embedding": Picture("features in a plane, before and after", _embedding),
-    "mistakes": Picture("wrongly classified test images", _mistakes),
+    "mistakes": Picture("test images that models are surest of and wrong", _mistakes),
 }
 
 

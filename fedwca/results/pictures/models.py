@@ -24,6 +24,8 @@ class Models:
     """Class of each test image ``[N]``."""
     predicted: Sequence[Any]
     """Class the delivered model gives ``[N]``."""
+    confidences: Sequence[Any]
+    """Its output for that class ``[N]``, 0 to 1."""
     before: Sequence[Any]
     """Features by the model that clients begin with ``[N, q]``."""
     after: Sequence[Any]

@@ -30,7 +30,7 @@ def draw_overview(records: Sequence[Record], results: Mapping[str, Any], title: 
     Args:
         records: lines of ``rounds.jsonl``.
         results: method to its results, see `summarise`; the last one, the composed method, gets
-            the strong colour.
+            the strong line.
         title: what was run.
     """
     figure = style.figure(12, 5, title)

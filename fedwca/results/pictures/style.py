@@ -7,8 +7,10 @@ import os
 import sys
 import textwrap
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +21,13 @@ from fedwca.errors import FedwcaError
 # Okabe and Ito's palette without its yellow, which a white page swallows; neighbours differ in lightness too.
 COLOURS = ("#999999", "#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#D55E00", "#000000")
 OWN = "#0072B2"
-KNOWN = ("source_only", "local", "fedavg")
-"""Methods that stand beside most others; each has the colour of its place."""
-LINES = ("-", "--", ":")
-HATCHES = ("", "///", "...")
+NAMED = {
+    **dict(zip(("source_only", "local", "fedavg", "fedprox", "ifca", "ladd", "fedpcl_pl"), COLOURS, strict=False)),
+    **dict.fromkeys(("wca", "fedwca", "mdmgb", "fedtta"), OWN),
+}
+"""Colours of methods that stand beside most others, and of the papers' own."""
+LINES = ("-", "--", ":", "-.")
+HATCHES = ("", "///", "...", "xxx")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*")
 MAP = "cividis"
 """Colours of heat maps: even in lightness, alike for all readers."""
@@ -60,31 +65,36 @@ def _import_matplotlib() -> None:
             os.environ["MPLBACKEND"] = asked
 
 
+def colour_of(name: str) -> str:
+    """A method's colour, by its name alone; names that are not `NAMED` share the later four of `COLOURS`.
+
+    >>> colour_of("wca") == OWN, colour_of("fedavg")
+    (True, '#56B4E9')
+    """
+    later = COLOURS[3:]
+    return NAMED.get(name, later[zlib.crc32(name.encode()) % len(later)])
+
+
 def looks(names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Colour, line style, marker and hatch of each method; the last one, the composed method, gets the strong colour.
+    """Colour, line style, marker and hatch of each method, in pictures and on the page alike.
 
-    A method's look follows from its name, so that it is the same in every picture; where two have the same, the later
-    one takes the next that is free.
+    Its colour follows from its name. Of several of one colour, each has a line style, marker and hatch of its own.
 
-    >>> looks(["fedavg", "wca"])["wca"]["color"]
-    '#0072B2'
-    >>> looks(["fedavg", "wca"])["fedavg"] == looks(["local", "fedavg", "wca"])["fedavg"]
+    >>> looks(["fedavg", "wca"])["fedavg"] == looks(["wca", "local", "fedavg"])["fedavg"]
     True
     """
-    found, taken = {}, set[int]()
-    places = len(COLOURS) * len(LINES)
-    for name in sorted(names[:-1], key=lambda name: name not in KNOWN):
-        place = (
-            KNOWN.index(name) if name in KNOWN else len(KNOWN) + zlib.crc32(name.encode()) % (len(COLOURS) - len(KNOWN))
-        )
-        while place in taken and len(taken) < places:
-            place = (place + 1) % places
-        taken.add(place)
-        turn = place // len(COLOURS)
-        look = {"color": COLOURS[place % len(COLOURS)], "marker": MARKERS[place % len(MARKERS)]}
-        found[name] = {**look, "linestyle": LINES[turn], "hatch": HATCHES[turn]}
-    for name in names[-1:]:
-        found[name] = {"color": OWN, "linestyle": LINES[0], "marker": MARKERS[-1], "hatch": HATCHES[0]}
+    found, places = {}, Counter[str]()
+    for name in sorted(names, key=lambda name: (name not in NAMED, name)):
+        colour = colour_of(name)
+        place = places[colour]
+        places[colour] += 1
+        start = (*COLOURS, OWN).index(colour)
+        found[name] = {
+            "color": colour,
+            "linestyle": LINES[place % len(LINES)],
+            "marker": MARKERS[(start + place) % len(MARKERS)],
+            "hatch": HATCHES[place % len(HATCHES)],
+        }
     return {name: found[name] for name in names}
 
 
@@ -152,6 +162,17 @@ def save(picture: Any, path: Path, dpi: int = 120) -> None:
 
     with rc_context({"svg.hashsalt": "fedwca", "svg.fonttype": "none", "text.parse_math": False}):
         _write(picture, path, dpi)
+
+
+def png_bytes(picture: Any, dpi: int = 110) -> bytes:
+    """A figure as a PNG."""
+    from matplotlib import rc_context
+
+    made = BytesIO()
+    with rc_context({"text.parse_math": False}):
+        _show_as_text(picture)
+        picture.savefig(made, dpi=dpi, format="png")
+    return made.getvalue()
 
 
 def _write(picture: Any, path: Path, dpi: int) -> None:

@@ -41,7 +41,8 @@ function theme() {
 
 function sortable(table) {
   const heads = [...table.tHead.rows[0].cells];
-  heads.forEach((head, column) => head.querySelector("button")?.addEventListener("click", () => {
+  heads.forEach((head) => head.querySelector("button")?.addEventListener("click", () => {
+    const column = head.cellIndex;
     const falling = head.getAttribute("aria-sort") === "ascending"
       || (head.getAttribute("aria-sort") === "none" && head.classList.contains("number"));
     heads.forEach((other) => other.setAttribute("aria-sort", "none"));
@@ -58,6 +59,22 @@ function sortable(table) {
   }));
 }
 
+// Where there is little room the mean stands first among the numbers.
+function meanFirst(table, narrow) {
+  const head = table.querySelector("thead th[data-first]");
+  if (!head) return;
+  const home = head.cellIndex, first = [...table.tHead.rows[0].cells].findIndex((cell) => cell.classList.contains("number"));
+  const place = () => {
+    const from = head.cellIndex, to = narrow.matches ? first : home;
+    for (const row of table.rows) {
+      const cell = row.cells[from];
+      if (from !== to) row.insertBefore(cell, row.cells[from < to ? to + 1 : to] ?? null);
+    }
+  };
+  narrow.addEventListener("change", place);
+  place();
+}
+
 function ticks(low, high, count) {
   const rough = (high - low) / count || 1, power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= rough);
@@ -66,8 +83,15 @@ function ticks(low, high, count) {
   return found;
 }
 
+// One point before the first round is a level line.
+const isLevel = (series) => {
+  const points = series.points.filter((p) => p[1] !== null);
+  return points.length === 1 && points[0][0] === 0;
+};
+const dashOf = (series) => (isLevel(series) ? "6 4" : series.dash);
+
 function mark(series) {
-  const line = make("line", { x1: 0, x2: 26, y1: 5, y2: 5, "stroke-width": 3, "stroke-dasharray": series.dash });
+  const line = make("line", { x1: 0, x2: 26, y1: 5, y2: 5, "stroke-width": 3, "stroke-dasharray": dashOf(series) });
   line.style.stroke = ink(series.colour);
   return make("svg", { viewBox: "0 0 26 10", "aria-hidden": "true" }, line);
 }
@@ -124,9 +148,9 @@ function chart(box, all, { unit, label, first, low, high }) {
         band.style.fill = ink(one.colour);
         svg.append(band);
       }
-      const level = points.length === 1 && points[0][0] === 0;
+      const level = isLevel(one);
       const way = level ? `M${left} ${y(points[0][1])}H${wide - right}` : `M${points.map((p) => `${x(p[0])} ${y(p[1])}`).join("L")}`;
-      const line = make("path", { d: way, fill: "none", "stroke-width": one.strong ? 3 : 1.7, "stroke-dasharray": level ? "6 4" : one.dash });
+      const line = make("path", { d: way, fill: "none", "stroke-width": one.strong ? 3 : 1.7, "stroke-dasharray": dashOf(one) });
       line.style.stroke = ink(one.colour);
       svg.append(line);
       if (!level && points.length <= 30) for (const p of points) {
@@ -266,6 +290,7 @@ function weights(rows) {
 
 theme();
 document.querySelectorAll("table.sortable").forEach(sortable);
+meanFirst(document.getElementById("summary"), matchMedia("(max-width: 40rem)"));
 const spread = runs.flatMap((run) => run.methods.flatMap((m) => m.curve.flatMap(([, v, s]) => [v - (s || 0), v + (s || 0)])));
 // Runs side by side share one scale.
 const scale = runs.length > 1 && spread.length ? { low: Math.min(...spread), high: Math.max(...spread) } : {};

@@ -3,47 +3,57 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from html import escape as escape_html
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from string import Template
 from typing import Any
 
 from fedwca.core.dotted_keys import flatten_keys
-from fedwca.core.printable import printable
-from fedwca.results.read_run import Run
+from fedwca.results.pictures.models import Models
+from fedwca.results.read_run import Run, began_with
+from fedwca.results.report.class_tables import class_tables
+from fedwca.results.report.embedded_pictures import embedded_pictures
+from fedwca.results.report.html_tables import escape, html_table, text_grid
 from fedwca.results.report.page_data import page_data
+from fedwca.results.report.results_csv import csv_address
 from fedwca.results.report.text_report import summary_table, titles
 from fedwca.results.report.warnings import run_warnings
-from fedwca.results.tables import MISSING, Cell, Table
+from fedwca.results.results_table import ON_REQUEST
+from fedwca.results.tables import MISSING
+
+Predict = Callable[[Run], Callable[[], Models]]
+"""Gives what builds the final models of a run again, see `fedwca.results.pictures.catalogue.PictureRequest`."""
 
 
-def page(runs: Sequence[Run], names: Sequence[str]) -> str:
+def page(runs: Sequence[Run], names: Sequence[str], columns: Sequence[str] = (), predict: Predict | None = None) -> str:
     """One self-contained page: it asks no network for anything, and forbids itself to.
 
     Args:
         runs: what to report, in order.
         names: what to call them.
+        columns: names of more columns of the table; those of one number are there anyway.
+        predict: for pictures of images; None: there are none.
+
+    Raises:
+        UsageError: there is no such column.
     """
     here = files("fedwca.results.report")
-    table = summary_table(runs, names)
+    table = summary_table(runs, names, [*ON_REQUEST, *columns])
     parts = {
         "title": escape("fedwca: " + ", ".join(names)),
         "heading": escape(runs[0].title if len(runs) == 1 else f"{len(runs)} runs"),
         "about": "".join(f"<p>{escape(text)}</p>" for text in titles(runs, names)) if len(runs) > 1 else "",
         "summary": html_table(table, "summary"),
-        "runs": "".join(_run(index, run, name) for index, (run, name) in enumerate(zip(runs, names, strict=True))),
+        "csv": escape(csv_address(runs, names)),
+        "runs": "".join(
+            _run(index, run, name, predict) for index, (run, name) in enumerate(zip(runs, names, strict=True))
+        ),
         "settings": "".join(_settings(run, name, len(runs) > 1) for run, name in zip(runs, names, strict=True)),
         "style": (here / "page.css").read_text(encoding="utf-8"),
         "script": (here / "page.js").read_text(encoding="utf-8"),
         "data": embed_json(page_data(runs, names)),
     }
     return Template((here / "page.html").read_text(encoding="utf-8")).substitute(parts)
-
-
-def escape(text: str) -> str:
-    """Text as the page shows it, whatever is in it."""
-    return escape_html(printable(text, lines=True))
 
 
 def embed_json(value: Any) -> str:
@@ -55,43 +65,19 @@ def embed_json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
 
-def html_table(table: Table, name: str) -> str:
-    """A table whose headings are buttons that sort it."""
-    heads = "".join(
-        f'<th scope="col" class="{"text" if index < table.heads else "number"}" aria-sort="none">'
-        f'<button type="button">{escape(column)}</button></th>'
-        for index, column in enumerate(table.columns)
-    )
-    rows = "".join(f"<tr>{_cells(row, table.heads)}</tr>" for row in table.rows)
-    return (
-        f'<div class="wide" role="region" tabindex="0" aria-label="{escape(table.title)}"><table id="{name}" '
-        f'class="sortable"><caption><span>{escape(table.title)}</span></caption><thead><tr>{heads}</tr></thead>'
-        f"<tbody>{rows}</tbody></table></div>"
-    )
-
-
-def _cells(row: Sequence[str], heads: int) -> str:
-    shown = []
-    for index, cell in enumerate(row):
-        value = cell.value if isinstance(cell, Cell) else None
-        key = "" if value is None else f' data-value="{value!r}"'
-        if index < heads:
-            shown.append(f'<th scope="row" class="text"{key}>{escape(cell)}</th>')
-        else:
-            shown.append(f'<td class="number"{key}>{escape(cell)}</td>')
-    return "".join(shown)
-
-
-def _run(index: int, run: Run, name: str) -> str:
+def _run(index: int, run: Run, name: str, predict: Predict | None) -> str:
     """A run's part of the page; the script fills the chart and the clients in."""
     found = run_warnings(run)
     listed = "".join(f"<li>{escape(text)}</li>" for text in found) or "<li>Nothing that raises a doubt.</li>"
+    began = "".join(f"<p>{escape(f'{what}: {said}')}</p>" for what, said in began_with(run).items())
     return (
         f'<article class="run" data-run="{index}" aria-labelledby="run-{index}">'
-        f'<h2 id="run-{index}">{escape(name)}</h2>'
+        f'<h2 id="run-{index}">{escape(name)}</h2>{began}'
         f'<h3>Accuracy over rounds</h3><div class="chart" data-part="curves"></div>'
         f'<h3>What to know</h3><ul class="cautions">{listed}</ul>'
-        f'<h3>Clients</h3><div data-part="clients"></div></article>'
+        f'<h3>Clients</h3><div data-part="clients"></div>'
+        f"<h3>Classes</h3>{class_tables(run)}"
+        f"<h3>Pictures</h3>{embedded_pictures(run, predict(run) if predict else None)}</article>"
     )
 
 
@@ -103,10 +89,10 @@ def _settings(run: Run, name: str, named: bool) -> str:
     ]
     where = f" of {escape(name)}" if named else ""
     return (
-        f"<details><summary>Configuration{where}</summary>{_grid(('field', 'value', 'from'), values)}</details>"
-        f"<details><summary>Methods{where}</summary>{_grid(('method', 'component and fields'), parts)}</details>"
+        f"<details><summary>Configuration{where}</summary>{text_grid(('field', 'value', 'from'), values)}</details>"
+        f"<details><summary>Methods{where}</summary>{text_grid(('method', 'component and fields'), parts)}</details>"
         f"<details><summary>Environment{where}</summary>"
-        f"{_grid(('what', 'value'), [('folder', str(run.path)), *value_texts(run.environment)])}</details>"
+        f"{text_grid(('what', 'value'), [('folder', str(run.path)), *value_texts(run.environment)])}</details>"
     )
 
 
@@ -124,9 +110,3 @@ def value_texts(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for key, value in flatten_keys(values):
         shown = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
         yield key, MISSING if value is None else shown
-
-
-def _grid(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    heads = "".join(f'<th scope="col" class="text">{escape(column)}</th>' for column in columns)
-    body = "".join("<tr>" + "".join(f'<td class="text">{escape(text)}</td>' for text in row) + "</tr>" for row in rows)
-    return f'<div class="wide"><table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'

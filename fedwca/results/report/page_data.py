@@ -31,7 +31,7 @@ def _of(run: Run, name: str, room: int) -> dict[str, Any]:
             "name": method,
             "label": printable(label),
             "colour": found[method]["color"],
-            "dash": {"-": "", "--": "6 4", ":": "2 3"}[found[method]["linestyle"]],
+            "dash": {"-": "", "--": "6 4", ":": "2 3", "-.": "6 3 2 3"}[found[method]["linestyle"]],
             "curve": _curve(run.rounds(method)),
         }
         for method, label in run.labels.items()

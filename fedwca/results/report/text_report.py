@@ -6,17 +6,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from fedwca.core.printable import printable
-from fedwca.results.read_run import Run, shown_round
-from fedwca.results.results_table import results_table
+from fedwca.results.read_run import Run, began_with, shown_round
+from fedwca.results.results_table import COLUMNS, requested_columns, results_table
 from fedwca.results.tables import Table, escape_markdown
 
 
-def summary_table(runs: Sequence[Run], names: Sequence[str]) -> Table:
+def summary_table(runs: Sequence[Run], names: Sequence[str], columns: Sequence[str] = ()) -> Table:
     """A row for each run and method: accuracy by target domain and their mean, difference to FedAvg, seconds.
 
     Args:
         runs: in order.
         names: what to call them; left out of the table where there is one.
+        columns: names of more, see `fedwca.results.results_table.requested_columns`.
+
+    Raises:
+        UsageError: there is no such column.
     """
     several = len(runs) > 1
     entries = [
@@ -30,12 +34,16 @@ def summary_table(runs: Sequence[Run], names: Sequence[str]) -> Table:
     last = "last round" if all(run.complete for run in runs) else "last round that was run"
     shown = shown_round(any("round" in entry for _, entry in entries), last)
     title = f"Test accuracy in percent {shown}, {spread}"
-    return results_table(title, entries, ("run", "method") if several else ("method",))
+    classes = runs[0].classes if len({run.classes for run in runs}) == 1 else ()
+    more = requested_columns(columns, classes, [entry for _, entry in entries])
+    return results_table(title, entries, ("run", "method") if several else ("method",), [*COLUMNS, *more])
 
 
-def document(runs: Sequence[Run], names: Sequence[str], latex: bool = False) -> str:
-    """The summary table under a line for each run, as Markdown or LaTeX."""
-    table, about = summary_table(runs, names), titles(runs, names)
+def document(runs: Sequence[Run], names: Sequence[str], latex: bool = False, columns: Sequence[str] = ()) -> str:
+    """The summary table under a line for each run, as Markdown or LaTeX; ``columns`` as of `summary_table`."""
+    table, about = summary_table(runs, names, columns), titles(runs, names)
+    for index, run in enumerate(runs):
+        about[index] += "".join(f"; {what}: {said}" for what, said in began_with(run).items())
     if latex:
         return "".join(f"% {printable(' '.join(text.split()))}\n" for text in about) + "\n" + table.latex() + "\n"
     table = replace(table, title="", notes=(table.title + ".",))

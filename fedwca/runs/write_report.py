@@ -2,54 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
 from fedwca.core.files import write_atomically
 from fedwca.errors import FedwcaError
 from fedwca.results.find_runs import find_run
-from fedwca.results.read_run import read_run
+from fedwca.results.pictures.models import Models
+from fedwca.results.read_run import Run, read_run
 from fedwca.results.report.page import page
 from fedwca.results.report.text_report import document
+from fedwca.runs.cached_predictions import predictions_when_asked
 
 Form = Literal["html", "md", "latex"]
 SUFFIXES: dict[str, Form] = {".html": "html", ".htm": "html", ".md": "md", ".tex": "latex"}
 
 
-def render_report(runs: Sequence[str | Path], form: Form = "html") -> str:
+def render_report(runs: Sequence[str | Path], form: Form = "html", columns: Sequence[str] = ()) -> str:
     """A page that needs no network, or the summary table alone.
 
     Args:
         runs: run folders, or their names in ``runs/``.
         form: what it is written as.
+        columns: names of more columns of the table, as of ``fedwca report --column``.
 
     Raises:
         FedwcaError: a run is not there or damaged.
+        UsageError: there is no such column.
     """
     found = [read_run(find_run(run)) for run in runs]
     names = distinct_names([str(run) for run in runs], [run.name for run in found])
-    return page(found, names) if form == "html" else document(found, names, latex=form == "latex")
+    if form == "html":
+        return page(found, names, columns, _predict)
+    return document(found, names, form == "latex", columns)
 
 
-def write_report(runs: Sequence[str | Path], out: str | Path | None = None, form: Form | None = None) -> Path:
+def write_report(
+    runs: Sequence[str | Path],
+    out: str | Path | None = None,
+    form: Form | None = None,
+    columns: Sequence[str] = (),
+) -> Path:
     """Write a report of one or several runs; returns the file.
 
     Args:
         runs: run folders, or their names in ``runs/``.
         out: the file; None: ``report.html`` in the folder of the only run, else in this folder.
         form: what it is written as; None: as the file's suffix says, else a page.
+        columns: names of more columns of the table, as of ``fedwca report --column``.
 
     Raises:
         FedwcaError: a run is not there or damaged, or the file cannot be written.
+        UsageError: there is no such column.
     """
-    text = render_report(runs, form or (SUFFIXES.get(Path(out).suffix.lower(), "html") if out else "html"))
+    text = render_report(runs, form or (SUFFIXES.get(Path(out).suffix.lower(), "html") if out else "html"), columns)
     file = Path(out) if out else (read_run(find_run(runs[0])).path if len(runs) == 1 else Path()) / "report.html"
     try:
         write_atomically(file, lambda temporary: _write(temporary, text))
     except OSError as error:
         raise FedwcaError(f"--out {file}: cannot be written ({error.strerror or error})") from None
     return file
+
+
+def _predict(run: Run) -> Callable[[], Models]:
+    """The composed method's final models in the run's first trial."""
+    return predictions_when_asked(run.path, None, (run.runs or [(0, 0)])[0])
 
 
 def distinct_names(given: list[str], names: list[str]) -> list[str]:

@@ -1,0 +1,62 @@
+"""A note and tags of a run: given with it or later, and no part of what decides its numbers."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fedwca.core.files import write_atomically
+from fedwca.core.printable import printable
+from fedwca.errors import FedwcaError, UsageError
+from fedwca.results.run_schemas import read_notes
+
+
+def check_tags(tags: Sequence[str]) -> list[str]:
+    """Tags, each once.
+
+    Raises:
+        UsageError: one is more than a word.
+
+    >>> check_tags(["night", "lr", "night"])
+    ['night', 'lr']
+    """
+    for tag in tags:
+        if not re.fullmatch(r"[^\s,]+", tag) or printable(tag) != tag:
+            raise UsageError(f"--tag {tag!r}: a tag is one word, without blanks and commas; --note takes a sentence")
+    return list(dict.fromkeys(tags))
+
+
+def change_notes(
+    run: Path, note: str | None = None, add: Sequence[str] = (), remove: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Change what ``notes.json`` of a run folder says; returns all of it.
+
+    Args:
+        run: the run folder; a process may be at work on it.
+        note: put in place of the one there is; None: that one stays.
+        add: tags.
+        remove: tags.
+
+    Raises:
+        UsageError: a tag is more than a word, or one that is to be removed is not there.
+        FedwcaError: the file is damaged, or cannot be written.
+    """
+    before = read_notes(run)
+    if absent := [tag for tag in remove if tag not in before["tags"]]:
+        has = ", ".join(before["tags"]) or "none"
+        raise UsageError(f"{run}: has no tag {absent[0]!r}; its tags: {has}")
+    tags = [tag for tag in check_tags([*before["tags"], *add]) if tag not in remove]
+    found = {"note": before["note"] if note is None else printable(note), "tags": tags}
+    file = run / "notes.json"
+    try:
+        write_atomically(file, lambda fresh: _write_json(fresh, found))
+    except OSError as error:
+        raise FedwcaError(f"{file}: cannot be written ({error.strerror or error})") from None
+    return found
+
+
+def _write_json(file: Path, value: Any) -> None:
+    file.write_text(json.dumps(value, indent=2) + "\n")

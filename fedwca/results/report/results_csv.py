@@ -1,0 +1,53 @@
+"""The results of a page as a file that the page itself holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import quote
+
+from fedwca.results.read_run import Run
+from fedwca.results.results_table import ON_REQUEST
+from fedwca.results.tables import comma_separated
+
+NOTHING = {"mean": None, "std": None}
+
+
+def csv_address(runs: Sequence[Run], names: Sequence[str]) -> str:
+    """A ``data:`` address of `results_csv`."""
+    return "data:text/csv;charset=utf-8," + quote(results_csv(runs, names) + "\n", safe="")
+
+
+def results_csv(runs: Sequence[Run], names: Sequence[str]) -> str:
+    """A row for each run and method with every number of the table, and accuracies by domain and by class.
+
+    Args:
+        runs: in order.
+        names: what to call them.
+    """
+    found = [(run, name, method, entry) for run, name in zip(runs, names, strict=True)
+             for method, entry in run.results.items()]  # fmt: skip
+    domains = dict.fromkeys(domain for *_, entry in found for domain in entry["domains"])
+    classes = dict.fromkeys(str(label) for run, *_, entry in found for label in _by_class(run, entry))
+    rows: list[dict[str, Any]] = [
+        {
+            "run": name,
+            "method": method,
+            "label": entry["label"],
+            "n": entry["n"],
+            "mean": entry["mean"],
+            "std": entry["std"],
+            **{number: entry.get(number) or NOTHING for number in ON_REQUEST},
+            "seconds": run.timing.get("methods", {}).get(method),
+            "accuracy": {domain: entry["domains"].get(domain) for domain in domains},
+            "accuracy_of_class": {label: _by_class(run, entry).get(label) for label in classes},
+        }
+        for run, name, method, entry in found
+    ]
+    return comma_separated(rows) if rows else ""
+
+
+def _by_class(run: Run, entry: Any) -> dict[str, float | None]:
+    """Accuracy by the class's name, or its number where that is not known."""
+    names = {str(number): name for number, name in enumerate(run.classes)}
+    return {names.get(label, label): value for label, value in entry.get("class_accuracy", {}).items()}

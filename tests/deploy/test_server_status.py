@@ -1,0 +1,91 @@
+"""What a server says of a run while it goes on is read as it is written, and shown as lines or as one that changes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fedwca.cli import federation_progress
+from fedwca.cli.federation_progress import FederationProgress
+from fedwca.deploy.server_status import (
+    LOG,
+    STATUS,
+    LogLine,
+    LogTail,
+    ServerStatus,
+    read_status,
+    write_status,
+)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[logging.Logger]:
+    """Writes as the server's app does, behind what an earlier run left."""
+    (tmp_path / LOG).write_text("2026-01-02 03:04:05,678 INFO round 7 is done\n")
+    handler = logging.FileHandler(tmp_path / LOG)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    made = logging.Logger("a server")
+    made.addHandler(handler)
+    yield made
+    handler.close()
+
+
+def test_a_log_is_read_as_it_grows(tmp_path: Path, log: logging.Logger) -> None:
+    tail = LogTail(tmp_path)
+    assert tail.lines() == []
+    log.info("3 of 4 clients are connected")
+    log.warning("round 0: client 1 (ab) refused: holds\n9 bytes")
+    refused = LogLine("WARNING", "round 0: client 1 (ab) refused: holds")
+    assert tail.lines() == [LogLine("INFO", "3 of 4 clients are connected"), refused, LogLine("", "9 bytes")]
+    with (tmp_path / LOG).open("a") as file:
+        file.write("half a")
+        file.flush()
+        assert tail.lines() == []
+        file.write(" line\n")
+    assert tail.lines() == [LogLine("", "half a line")]
+    (tmp_path / LOG).write_text("new\n")
+    assert tail.lines() == [LogLine("", "new")]
+    assert LogTail(tmp_path / "gone").lines() == []
+
+
+def test_a_status_is_read_whole_or_not(tmp_path: Path) -> None:
+    assert read_status(tmp_path) is None
+    write_status(tmp_path, ServerStatus(3, 4, done=1, connected=2))
+    assert read_status(tmp_path) == ServerStatus(3, 4, done=1, connected=2)
+    for damaged in ("{", "[]", '{"rounds": 1}', '{"rounds": "x", "clients": 2}'):
+        (tmp_path / STATUS).write_text(damaged)
+        assert read_status(tmp_path) is None
+    write_status(tmp_path / STATUS / "no folder", ServerStatus(3, 4))  # stops nothing
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_run_is_shown_as_it_goes_on(
+    tmp_path: Path,
+    log: logging.Logger,
+    terminal: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if terminal:
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(federation_progress, "LOOK", 0.01)
+    write_status(tmp_path, ServerStatus(9, 9, done=9))
+    progress = FederationProgress(tmp_path)
+    assert read_status(tmp_path) is None  # of an earlier run
+    with progress:
+        log.info("4 of 4 clients are connected")
+        log.warning("round 0: client 2 (\x1b[2J) refused: why")
+        write_status(tmp_path, ServerStatus(3, 4, connected=4, asked=4))
+        progress.wait(0.3)
+        log.info("round 0 is done")
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert r"Warning: round 0: client 2 (\x1b[2J) refused: why" in said.err
+    assert ("4 of 4 clients are connected" in said.err) == (not terminal)
+    assert ("round 0 is done" in said.err) == (not terminal)
+    assert ("0 of 3 rounds done; 4 of 4 clients connected; 4 clients at work" in said.err) == terminal
+    assert "round 7" not in said.err

@@ -1,0 +1,68 @@
+"""Worst client, spread, F1 and calibration of a round, by hand; and rounds in flat tables with them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from fedwca.results.rounds_as_table import flatten_records
+from fedwca.results.run_schemas import RoundRecord
+from fedwca.results.table_rows import count_numbers, mean_of_classes, summarise, table_rows
+
+
+def record(trial: int, confusion: list[list[int]], *accuracy: float) -> dict[str, Any]:
+    tag = {"method": "wca", "source_model": 0, "trial": trial, "round": 0, "labels": [0] * len(accuracy)}
+    return {**tag, "accuracy": list(accuracy), "confusion": confusion, "calibration_error": 5.0 + trial}
+
+
+FIRST = record(0, [[0, 0, 3], [0, 1, 1], [1, 1, 2]], 90.0, math.nan, 80.0, 100.0)
+SECOND = record(1, [[0, 0, 1], [0, 3, 3]], 40.0, math.nan, math.nan, math.nan)
+
+
+def test_numbers_of_a_round() -> None:
+    found = count_numbers(FIRST)
+    assert found["f1"] == pytest.approx(100 * (6 / 7 + 4 / 5) / 2)
+    assert (found["worst"], found["client_std"], found["calibration_error"]) == (80.0, 10.0, 5.0)
+    assert set(count_numbers(SECOND)) == {"f1", "worst", "calibration_error"}, "no spread over one client"
+    assert count_numbers({"accuracy": [math.nan], "confusion": [], "calibration_error": None}).keys() == {"f1"}
+
+
+def test_a_table_has_means_over_runs() -> None:
+    (row,) = table_rows([FIRST, SECOND], {"wca": "FedWCA"}, ["a", "a", "b", "b"])
+    assert mean_of_classes(row) == {0: 50.0, 1: 100.0}
+    entry = summarise([row])["wca"]
+    assert entry["worst"]["mean"] == 60.0
+    assert entry["client_std"] == {"mean": 10.0, "std": None}
+    assert entry["calibration_error"] == {"mean": 5.5, "std": pytest.approx(0.5**0.5)}
+    assert entry["runs"][1]["worst"] == 40.0
+    assert "client_std" not in entry["runs"][1]
+
+
+def test_a_run_from_before_there_were_counts() -> None:
+    old = {key: value for key, value in FIRST.items() if key not in ("confusion", "calibration_error")}
+    entry = summarise(table_rows([old], {"wca": "FedWCA"}, ["a", "a", "b", "b"]))["wca"]
+    assert entry["worst"]["mean"] == 80.0
+    assert not {"f1", "calibration_error", "class_accuracy"} & set(entry)
+    assert not [name for name in flatten_records([old])[0] if name.startswith("round_")]
+
+
+def test_a_flat_table_has_them_for_the_round() -> None:
+    rows = flatten_records([FIRST, SECOND], ["a", "a", "b", "b"], ["zero", "one"])
+    assert len(rows) == 8
+    assert rows[0]["round_worst"] == 80.0
+    assert (rows[0]["round_accuracy_of_zero"], rows[7]["round_accuracy_of_zero"]) == (75.0, 25.0)
+    assert rows[7]["round_accuracy_of_one"] is None
+    assert rows[4]["round_calibration_error"] == 6.0
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("confusion", [[0, 1]]), ("confusion", [[0, -1, 2]]), ("pseudo_label_counts", [[1, 2, 3]]), ("confusion", 3)],
+)
+def test_counts_that_are_none_are_refused(field: str, value: Any) -> None:
+    whole = {**SECOND, "accuracy": [40.0, None, None, None]}
+    RoundRecord.model_validate({**whole, "pseudo_label_counts": [[1, 2]]})
+    with pytest.raises(ValueError, match=field):
+        RoundRecord.model_validate({**whole, field: value})

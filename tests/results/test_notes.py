@@ -1,0 +1,141 @@
+"""Notes and tags of a run, the command that began it and its commit: kept, shown, and no part of its numbers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedwca.errors import FedwcaError, UsageError
+from fedwca.results import environment
+from fedwca.results.change_notes import change_notes, check_tags
+from fedwca.results.environment import command_line, commit_of
+from fedwca.results.read_run import began_with, read_run, run_identity
+from fedwca.results.report.page import page
+from fedwca.results.report.text_report import document
+from fedwca.results.run_schemas import read_notes
+from fedwca.results.write_run import RunFolder
+
+from ..cli.conftest import call
+from .runs import write, write_run
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two runs, one of them tagged."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("one", "other"):
+        write_run(tmp_path / "runs" / name, trials=1, rounds=1)
+    change_notes(tmp_path / "runs/one", "as on Monday", ["night", "lr"])
+    return tmp_path / "runs"
+
+
+def git(folder: Path, *words: str) -> None:
+    who = ["-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
+    subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True)
+
+
+def test_the_commit_of_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert commit_of(tmp_path) is None
+    git(tmp_path, "init")
+    assert commit_of(tmp_path) is None
+    (tmp_path / "code.py").write_text("1")
+    git(tmp_path, "add", "code.py")
+    git(tmp_path, "commit", "-m", "first")
+    clean = commit_of(tmp_path)
+    assert clean is not None
+    assert len(clean) == 12
+    (tmp_path / "new.txt").touch()
+    assert commit_of(tmp_path) == clean
+    (tmp_path / "code.py").write_text("2")
+    assert commit_of(tmp_path) == f"{clean}+"
+    assert commit_of(tmp_path / "gone") is None
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert commit_of(tmp_path) is None
+
+
+def test_a_git_that_does_not_answer_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    git_program = tmp_path / "git"
+    git_program.write_text("#!/bin/sh\nexec sleep 60\n")
+    git_program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    monkeypatch.setattr(environment, "GIT_SECONDS", 0.1)
+    assert commit_of(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["/bin/fedwca", "bench", "--name", "my own"], "fedwca bench --name 'my own'"),
+        (["/lib/fedwca/__main__.py", "bench"], "python -m fedwca bench"),
+        (["study.py"], "study.py"),
+        ([""], None),
+        (["-c", "x"], None),
+        (["fedwca", "\udc80\x1b"], "fedwca '\\udc80\\x1b'"),
+    ],
+)
+def test_the_command_line(argv: list[str], said: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", argv)
+    assert command_line() == said
+
+
+def test_the_list_shows_and_filters_tags(runs: Path) -> None:
+    listed = call("runs").out
+    assert "night, lr: as on Monday" in listed
+    found = {line["run"]: line for line in json.loads(call("runs", "--json").out)}
+    assert (found["one"]["tags"], found["one"]["note"]) == (["night", "lr"], "as on Monday")
+    assert (found["other"]["tags"], found["other"]["note"]) == ([], "")
+    for tags, names in ((["lr"], ["one"]), (["lr", "night"], ["one"]), (["lr", "day"], [])):
+        options = [word for tag in tags for word in ("--tag", tag)]
+        assert [line["run"] for line in json.loads(call("runs", *options, "--json").out)] == names
+    assert call("runs", "--tag", "day").out == "No such runs in runs/\n"
+    assert "notes" not in call("runs", "--match", "other").out
+
+
+def test_tags_are_changed_later_and_the_run_is_the_same(runs: Path) -> None:
+    before = run_identity(read_run(runs / "one").about)
+    assert call("runs", "tag", "other").out == "runs/other: no tags and no note\n"
+    assert call("runs", "tag", "other", "a", "b", "a").out == "runs/other: a, b\n"
+    assert call("runs", "tag", "other", "c", "--remove", "a", "--note", "why").out == "runs/other: b, c: why\n"
+    refused = call("runs", "tag", "other", "--remove", "x")
+    assert (refused.code, refused.err) == (2, "Error: runs/other: has no tag 'x'; its tags: b, c\n")
+    assert run_identity(read_run(runs / "one").about) == before
+    assert call("runs", "rm", "other", "--yes").code == 0
+
+
+@pytest.mark.parametrize("tag", ["two words", "a,b", "a\x1b"])
+def test_a_tag_is_a_word(tag: str) -> None:
+    with pytest.raises(UsageError, match="a tag is one word"):
+        check_tags([tag])
+
+
+def test_what_began_a_run_is_shown(runs: Path) -> None:
+    write(runs / "one/environment.json", {"command": "fedwca bench", "commit": "0123456789ab+"})
+    shown = call("runs", "show", "one").out
+    for line in ("Tags: night, lr", "Note: as on Monday", "Command: fedwca bench", "Commit: 0123456789ab+"):
+        assert line in shown
+    about = json.loads(call("runs", "show", "one", "--json").out)
+    assert (about["command"], about["commit"], about["note"]) == ("fedwca bench", "0123456789ab+", "as on Monday")
+    one, other = read_run(runs / "one"), read_run(runs / "other")
+    for text in (page([one], ["one"]), document([one], ["one"])):
+        assert "Commit: 0123456789ab+" in text
+        assert "night, lr" in text
+    assert began_with(other) == {}
+
+
+def test_notes_that_are_damaged_are_named(runs: Path) -> None:
+    write(runs / "one/notes.json", {"tags": "night"})
+    with pytest.raises(FedwcaError, match=r"one/notes.json: does not hold notes on a run \(tags"):
+        read_notes(runs / "one")
+
+
+def test_a_run_that_could_not_set_out_leaves_no_notes(tmp_path: Path) -> None:
+    with RunFolder(tmp_path / "run") as folder:
+        folder.write("config.json", {"config": {}, "schema": 2})
+        change_notes(folder.path, "why", ["a"])
+        (folder.path / "config.json").unlink()
+        folder.discard()
+    assert not (tmp_path / "run").exists()
