@@ -29,7 +29,7 @@ ByRun = dict[int, float]
 
 
 def measured(deal: str) -> dict[str, ByRun]:
-    """Numbers of a deal in percent: accuracy, and the share of labels that are right in the first and the last round."""
+    """Numbers of a deal in percent: accuracy, and the share of right labels in the first and the last round."""
     lines = (RUNS / deal / "rounds.jsonl").read_text().splitlines()
     records: list[dict[str, Any]] = [json.loads(line) for line in lines]
     last = max(record["round"] for record in records)
@@ -70,13 +70,12 @@ def skewed() -> str:
     config = json.loads((RUNS / "even" / "config.json").read_text())["config"]
     training = config["training"]
     notes = [
-        f"Percent, means over clients and n = {config['source_models']} runs with source models and splits of their own; "
-        "labels are those of training images, weighed",
-        "as they train; minus even is the difference of the last round's, paired by run, with its 95 % interval (Student's "
-        "t). Digit-Five files, source",
-        f"{config['source']}, {config['clients']} clients per target domain, at most {config['samples']} images each, "
-        f"{config['rounds']} rounds of {training['epochs']} epochs, learning rate {training['lr']} "
-        "(`benchmarks/skewed.sh`).",
+        f"Percent, means over clients and n = {config['source_models']} runs with source models and splits of their own;",
+        "labels are those of training images, weighed as they train; minus even is the difference of the last round's,",
+        "paired by run, with its 95 % interval (Student's t). Digit-Five files, source "
+        f"{config['source']}, {config['clients']} clients per target",
+        f"domain, at most {config['samples']} images each, {config['rounds']} rounds of {training['epochs']} epochs, "
+        f"learning rate {training['lr']} (`benchmarks/skewed.sh`).",
     ]
     return noted(Table("", ("deal", *heads), lines), notes)
 
