@@ -9,6 +9,7 @@ from fedwca._deprecated import forward_modules, forward_names
 from fedwca._version import __version__
 
 if TYPE_CHECKING:
+    from fedwca import functional
     from fedwca.data import FederatedDataset, Federation, partition
     from fedwca.datasets import find_dataset
     from fedwca.engine.client_task import Training
@@ -62,6 +63,7 @@ __all__ = [
     "bench",
     "compare",
     "find_dataset",
+    "functional",
     "init_server",
     "load_source",
     "partition",
@@ -77,6 +79,8 @@ forward_modules()
 
 def __getattr__(name: str) -> Any:
     """Public names, imported when first asked for: `import fedwca` alone imports no torch."""
+    if name == "functional":
+        return importlib.import_module("fedwca.functional")
     return getattr(importlib.import_module(_HOMES[name]), name) if name in _HOMES else _old_name(name)
 
 

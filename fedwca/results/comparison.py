@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedwca.results.diverged_runs import Divergence, mark_divergence
 from fedwca.results.statistics import Difference, Sample, paired_difference, sample_of
 from fedwca.results.table_rows import NUMBERS, Row
+
+if TYPE_CHECKING:
+    from fedwca.results.tables import Table
 
 Run = tuple[str, int, int]
 """(source domain or target, source model, trial)."""
@@ -97,6 +100,17 @@ class Comparison:
             for method, label in self.labels.items()
             for source in parts
         ]
+
+    def __str__(self) -> str:
+        return self._table().text()
+
+    def _repr_html_(self) -> str:
+        return self._table().html()
+
+    def _table(self) -> Table:
+        from fedwca.results.results_table import comparison_table  # which knows this class
+
+        return comparison_table(self)
 
     def _plain_number(self, method: str, name: str, source: str | None) -> dict[str, float | None] | None:
         found = self.number(method, name, source)

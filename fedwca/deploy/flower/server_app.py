@@ -163,9 +163,11 @@ class FlowerServer:
         if not messages:
             return
         up: dict[int, int] = {}
+        silent = set(down)
         self._say(asked=len(messages))
         for reply in self.grid.send_and_receive(messages, timeout=self.deployment.deadline):
             client = owners[reply.metadata.src_node_id]
+            silent.discard(client)
             if reply.has_error():
                 log.warning("round %d: client %d failed: %s", number, client, reply.error.reason)
                 continue
@@ -177,7 +179,7 @@ class FlowerServer:
                 continue
             if answer.kind != "done":
                 self.session.receive(client, answer)
-        for client in sorted(set(down) - set(up)):
+        for client in sorted(silent):
             log.warning("round %d: client %d did not answer in time", number, client)
         self._say(asked=0)
         self._count(number, down, up)

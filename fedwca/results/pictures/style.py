@@ -38,12 +38,16 @@ class NotDrawn(FedwcaError):
 
 
 def figure(width: float, height: float, title: str) -> Any:
-    """An empty matplotlib figure, inches wide and high, with its own canvas: no window, no state of pyplot."""
+    """An empty matplotlib figure, inches wide and high, with its own canvas: no window, no state of pyplot.
+
+    Notebooks show it whatever MPLBACKEND says.
+    """
     _import_matplotlib()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
 
-    made = Figure(figsize=(width, height), layout="constrained")
+    from fedwca.results.pictures.notebook_figure import NotebookFigure
+
+    made = NotebookFigure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(made)
     most = max(30, int(width * 12))  # characters at 11 points
     made.suptitle("\n".join(textwrap.fill(line, most) for line in title.splitlines()), fontsize=11)
