@@ -101,7 +101,7 @@ class Trials:
     def accuracy(self, weights: torch.Tensor, rows: torch.Tensor, without: int = 0) -> float:
         """Mean over clients in percent, the first few left out."""
         found = SequentialEngine(self.network, self.dealt.clients, "cpu", 1).classify(weights, rows)
-        return round(mean(self.dealt.metrics.accuracy(k, found[k].classes) for k in range(without, len(self.dealt))), 2)
+        return round(mean(self.dealt.metrics.accuracy(k, found[k]) for k in range(without, len(self.dealt))), 2)
 
     def source_only(self) -> float:
         """Accuracy of the source model."""

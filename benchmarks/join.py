@@ -80,8 +80,8 @@ def measure(given: argparse.Namespace, seed: int) -> list[dict[str, Any]]:
     delivered = engine.classify(method.aggregator.deliver(server.state, len(server.rows)), server.rows)
     own = engine.classify()
     for k in held:
-        found[k]["took part"] = federation.metrics.accuracy(k, delivered[k].classes)
-        found[k]["took part, own model"] = federation.metrics.accuracy(k, own[k].classes)
+        found[k]["took part"] = federation.metrics.accuracy(k, delivered[k])
+        found[k]["took part, own model"] = federation.metrics.accuracy(k, own[k])
         same = [domains[other] for other in everyone if together.labels[other] == together.labels[k] and other != k]
         found[k]["took part, own domain in cluster"] = same.count(domains[k]) / max(1, len(same))
     there = [k for k in everyone if k not in held]

@@ -3,7 +3,8 @@
 A cell is an alpha of `dirichlet` (each client draws its classes, all have as many images) and a number of images.
 FedTTA trains so many rounds; TENT the same rounds, and four times as many, which cost about as much. FedAvg is TENT's
 model before its step. The round is chosen by training clients' validation images, within those rounds. A cell that is
-done is not run again: ``python benchmarks/learned_adaptation.py --data ../shared/data/digit_five``.
+done is not run again: ``python benchmarks/learned_adaptation.py --data ../shared/data/digit_five``. One cell with more
+rounds: ``--alpha 0.1 --images 60 --rounds 150 --out FILE --runs FOLDER``, without a picture.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from fedwca.results.read_run import read_run
 from fedwca.results.statistics import paired_difference
 
 ROOT = Path(__file__).parents[1]
+RESULT = ROOT / "benchmarks" / "results" / "upfl" / "learned_adaptation.json"
 ALPHAS = (0.03, 0.1, 0.5)
 IMAGES = (20, 60, 200)
 SEEDS = 3
@@ -105,7 +107,8 @@ def picture(cells: list[dict[str, Any]], file: Path) -> None:
             values[at] = ahead["mean"]
             sure = ahead["low"] > 0 or ahead["high"] < 0
             text = f"{ahead['mean']:+.1f}" + ("*" if sure else "")
-            panel.text(at[1], at[0], text, ha="center", va="center", fontsize=10)
+            ink = "white" if abs(ahead["mean"]) > 10 else "black"
+            panel.text(at[1], at[0], text, ha="center", va="center", fontsize=10, color=ink)
         shown = panel.imshow(values, cmap="RdBu", vmin=-15, vmax=15, aspect="auto", origin="lower")
         panel.set_xticks(range(len(alphas)), [f"{a:g}" for a in alphas])
         panel.set_yticks(range(len(images)), [str(i) for i in images])
@@ -127,17 +130,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("--data", type=Path, default=Path("../shared/data/digit_five"), help="folder with mnist.npz")
     parser.add_argument("--runs", type=Path, default=Path("runs/learned_adaptation"), help="where run folders are")
-    parser.add_argument(
-        "--out", type=Path, default=ROOT / "benchmarks" / "results" / "upfl" / "learned_adaptation.json"
-    )
+    parser.add_argument("--out", type=Path, default=RESULT)
     parser.add_argument("--picture", type=Path, default=ROOT / "docs" / "learned-adaptation.png")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="rounds of FedTTA")
+    parser.add_argument("--alpha", type=float, action="append", help="these alone")
+    parser.add_argument("--images", type=int, action="append", help="these alone")
     given = parser.parse_args()
+    if (given.alpha or given.images or given.rounds != ROUNDS) and given.out == RESULT:
+        parser.error("some cells alone, or other rounds: give another --out")
     kept = json.loads(given.out.read_text())["cells"] if given.out.exists() else []
     done = {(cell["alpha"], cell["images"]): cell for cell in kept}
     given.out.parent.mkdir(parents=True, exist_ok=True)
-    for images in IMAGES:
-        for alpha in ALPHAS:
+    for images in given.images or IMAGES:
+        for alpha in given.alpha or ALPHAS:
             if (alpha, images) not in done:
                 done[alpha, images] = run_cell(alpha, images, given.data, given.runs, given.rounds)
                 print(json.dumps(done[alpha, images]["accuracy"]), flush=True)
@@ -146,7 +151,8 @@ def main() -> None:
             for cell in cells:
                 cell["differences"] = {name: difference(cell, name) for name in cell["accuracy"] if name != "FedTTA"}
             keep(given.out, {**what, "environment": provenance("cpu"), "cells": cells})
-    picture(list(done.values()), given.picture)
+    if given.out == RESULT:
+        picture(list(done.values()), given.picture)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import fedtab_tables
 import readings
 import reproduction_tables
 import sfda_tables
+import skewed_tables
 import speed_tables
 import upfl_tables
 from readings import noted
@@ -176,6 +177,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     **sfda_tables.BLOCKS,
     **upfl_tables.BLOCKS,
     **fedtab_tables.BLOCKS,
+    **skewed_tables.BLOCKS,
 }
 
 

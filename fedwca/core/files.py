@@ -54,6 +54,19 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
         raise
 
 
+def write_text_atomically(path: Path, text: str) -> None:
+    """Write a text file in UTF-8, see `write_atomically`.
+
+    Raises:
+        OSError: as there.
+    """
+
+    def write(file: Path) -> None:
+        file.write_text(text, encoding="utf-8")
+
+    write_atomically(path, write)
+
+
 def _make_folders(path: Path) -> list[Path]:
     """Make a folder and those above it; returns those that were not there, the innermost first."""
     made = [folder for folder in (path, *path.parents) if not folder.exists()]

@@ -14,8 +14,6 @@ from fedwca.errors import DataError, FedwcaError, UsageError
 
 CONFIGURATION, SPLIT = "configuration", "split"
 """What stands for a column of domains where these are configurations, or splits."""
-ROWS = 64
-"""Rows of encoded images that are read at once."""
 
 
 @dataclass(frozen=True)
@@ -101,10 +99,9 @@ class HubTable:
             import datasets
 
             rows = rows.cast_column(column, datasets.Image(decode=False))
-        values = [value for some in rows.iter(batch_size=ROWS) for value in some[column]]
         return [
             (f"{self.place}, split {self.split}, row {number}, column {column!r}", value)
-            for number, value in zip(numbers.tolist(), values, strict=True)
+            for number, value in zip(numbers.tolist(), rows[:][column], strict=True)
         ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,8 @@ from fedwca.data.open_hub_tables import CONFIGURATION, SPLIT, HubTable, open_hub
 from fedwca.data.read_domains import assemble_dataset
 from fedwca.errors import DataError
 
+ROWS = 64
+"""Encoded images that are in memory at once."""
 PARTS = re.compile(r"train|test|val|dev|all|full")
 """What splits are called that are parts of one data set; splits of other names are domains."""
 
@@ -159,13 +161,20 @@ def _decode(place: str | Path, name: str, parts: Sequence[_Part], size: int) -> 
     file = f"{Path(place).name}-{name}-{size}-{sha.hexdigest()[:32]}.npy".replace("/", "_")
     starts = np.cumsum([0, *(len(part.rows) for part in parts)])
 
-    def decode(start: int, stop: int) -> Images:
-        decoders = []
+    def decoders(start: int, stop: int) -> list[Callable[[], Images]]:
+        found: list[Callable[[], Images]] = []
         for part, first, last in zip(parts, starts, starts[1:], strict=False):
             rows = part.rows[max(0, start - first) : max(0, min(stop, last) - first)]
             encoded = part.table.images(part.image, rows) if len(rows) else []
-            decoders += [partial(_one_image, *one, size) for one in encoded]
-        return decode_all(decoders, size)
+            found += [partial(_one_image, *one, size) for one in encoded]
+        return found
+
+    def decode(start: int, stop: int) -> Images:
+        images = np.empty((stop - start, size, size, 3), np.uint8)
+        for low in range(start, stop, ROWS):
+            high = min(low + ROWS, stop)
+            images[low - start : high - start] = decode_all(decoders(low, high), size)
+        return images
 
     return keep_decoded(cache_dir() / "hub" / file, int(starts[-1]), size, decode)
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from fedwca.core.files import write_atomically
+from fedwca.core.files import write_text_atomically
 
 LOG, STATUS = "federation.log", "status.json"
 LINE = re.compile(r"\d{4}-\d\d-\d\d [\d:,]+ (?P<level>[A-Z]+) (?P<text>.*)")
@@ -45,7 +45,7 @@ def write_status(server: Path, status: ServerStatus) -> None:
     """Put a status in place of the one before; a disk that is full stops no federation."""
     text = json.dumps(asdict(status)) + "\n"
     with suppress(OSError):
-        write_atomically(server / STATUS, lambda file: _write_text(file, text))
+        write_text_atomically(server / STATUS, text)
 
 
 def read_status(server: Path) -> ServerStatus | None:
@@ -55,10 +55,6 @@ def read_status(server: Path) -> ServerStatus | None:
         return ServerStatus(**{name: int(value) for name, value in found.items()})
     except (OSError, ValueError, TypeError, AttributeError):
         return None
-
-
-def _write_text(file: Path, text: str) -> None:
-    file.write_text(text)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from fedwca._version import __version__
-from fedwca.core.files import write_atomically
+from fedwca.core.files import write_text_atomically
 from fedwca.core.model_description import KEY, ModelDescription, weights_hash
 from fedwca.core.tensor_files import open_tensors, write_tensors
 from fedwca.deploy.client import Client
@@ -137,11 +137,7 @@ def save_final(client: Client, folder: Path) -> None:
     about = describe_final(client, client.composition, tensors)
     write_tensors(folder / FINAL, tensors, {KEY: about.text()}, private=True)
     card = model_card(about, FINAL, "safetensors")
-    write_atomically(folder / f"{FINAL}.md", lambda file: _write_text(file, card))
-
-
-def _write_text(file: Path, text: str) -> None:
-    file.write_text(text, encoding="utf-8")
+    write_text_atomically(folder / f"{FINAL}.md", card)
 
 
 def describe_final(client: Client, composition: Composition, tensors: Mapping[str, Tensor]) -> ModelDescription:

@@ -141,10 +141,15 @@ class Engine(Protocol):
     def gather(self, weights: Tensor, rows: Tensor) -> Tensor:
         """Next server rows: mixtures ``[C, R+K]`` of (previous rows ``[R, P]``, bank)."""
 
-    def classify(
+    def predict_tests(
         self, weights: Tensor | None = None, rows: Tensor | None = None, clients: Sequence[int] | None = None
     ) -> list[Classified]:
         """What models say of test images, those of all clients or some; their own models, or mixtures."""
+
+    def classify(
+        self, weights: Tensor | None = None, rows: Tensor | None = None, clients: Sequence[int] | None = None
+    ) -> list[Tensor]:
+        """The classes alone ``[N_test]``."""
 
     def adapt(
         self,

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 import torch
 
-from fedwca.core.files import write_atomically
+from fedwca.core.files import write_atomically, write_text_atomically
 from fedwca.core.model_description import KEY, ModelDescription
 from fedwca.core.network import Network
 from fedwca.core.tensor_files import save_tensors
@@ -74,17 +74,13 @@ def export(path: Path, kind: Kind, network: Network, about: ModelDescription) ->
     try:
         write_atomically(path, checked)
         try:
-            write_atomically(beside, lambda file: _text(file, model_card(about, path.name, kind)))
+            write_text_atomically(beside, model_card(about, path.name, kind))
         except OSError:
             path.unlink()  # a model goes nowhere without its card
             raise
     except OSError as error:
         raise FedwcaError(f"--out {path}: cannot be written ({error.strerror or error})") from None
     return beside
-
-
-def _text(file: Path, text: str) -> None:
-    file.write_text(text, encoding="utf-8")
 
 
 def _safetensors(served: InferenceModel, about: ModelDescription, file: Path) -> None:

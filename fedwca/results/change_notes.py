@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fedwca.core.files import write_atomically
+from fedwca.core.files import write_text_atomically
 from fedwca.core.printable import printable
 from fedwca.errors import FedwcaError, UsageError
 from fedwca.results.run_schemas import read_notes
@@ -52,11 +52,7 @@ def change_notes(
     found = {"note": before["note"] if note is None else printable(note), "tags": tags}
     file = run / "notes.json"
     try:
-        write_atomically(file, lambda fresh: _write_json(fresh, found))
+        write_text_atomically(file, json.dumps(found, indent=2) + "\n")
     except OSError as error:
         raise FedwcaError(f"{file}: cannot be written ({error.strerror or error})") from None
     return found
-
-
-def _write_json(file: Path, value: Any) -> None:
-    file.write_text(json.dumps(value, indent=2) + "\n")

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from filelock import FileLock
 
-from fedwca.core.files import TEMPORARY, write_atomically
+from fedwca.core.files import TEMPORARY, write_text_atomically
 from fedwca.errors import FedwcaError, UsageError
 from fedwca.results import lock
 from fedwca.results.run_schemas import SCHEMA, is_set_up, read_configuration, read_lines, read_records
@@ -119,12 +119,12 @@ class RunFolder:
         text = "".join(line + "\n" for _, line in sorted(kept, key=lambda pair: pair[0]))
         rounds = self.path / "rounds.jsonl"
         if not rounds.exists() or text != rounds.read_text(errors="replace"):
-            write_atomically(rounds, lambda file: _write_text(file, text))
+            write_text_atomically(rounds, text)
 
     def write(self, name: str, value: Mapping[str, Any]) -> None:
         """Write a JSON file under a temporary name, then rename it."""
         text = json.dumps(to_plain(value), indent=2) + "\n"
-        write_atomically(self.path / name, lambda file: _write_text(file, text))
+        write_text_atomically(self.path / name, text)
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Append one line to ``rounds.jsonl`` and see it to the disk."""
@@ -146,10 +146,6 @@ def is_empty_folder(path: Path) -> bool:
     leftovers = set(path.glob(TEMPORARY))
     others = {file for file in path.iterdir() if file.name != lock.NAME} - leftovers
     return all(file.name == "rounds.jsonl" and file.stat().st_size == 0 for file in others)
-
-
-def _write_text(file: Path, text: str) -> None:
-    file.write_text(text)
 
 
 def to_plain(value: Any) -> Any:

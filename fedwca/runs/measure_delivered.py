@@ -65,7 +65,7 @@ def measure_delivered(
         rows: the server's ``[R, P]``.
         lr: size of an adaptation's steps; None: none are made.
     """
-    plain = engine.classify(weights, rows)
+    plain = engine.predict_tests(weights, rows)
     if method.adaptation is None or lr is None:
         return DeliveredModels(plain)
     found = DeliveredModels([], list_accuracies(metrics, plain))

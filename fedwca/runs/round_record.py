@@ -41,7 +41,7 @@ def count_accuracies(
     """
     asked = range(len(metrics)) if clients is None else clients
     predicted = zip(asked, engine.classify(weights, rows, clients), strict=True)
-    found = {client: metrics.accuracy(client, own.classes) for client, own in predicted}
+    found = {client: metrics.accuracy(client, classes) for client, classes in predicted}
     return [found.get(client, math.nan) for client in range(len(metrics))]
 
 

@@ -162,7 +162,7 @@ def run_rounds(
 
 def measure_start(trial: Trial, engine: Engine, method: Method, server: Server, training: Training) -> dict[str, Any]:
     """What predictions are like before the first round, as a record has it."""
-    return trial.describe(DeliveredModels(engine.classify()), method, server, None, training)
+    return trial.describe(DeliveredModels(engine.predict_tests()), method, server, None, training)
 
 
 def begin_round(
@@ -206,7 +206,7 @@ def record_round(
     number, method, engine = turn.round, turn.method, turn.engine
     metrics, began = trial.metrics, time.perf_counter()
     asked = list(outcome.uploads)
-    local = dict(zip(asked, engine.classify(clients=asked), strict=True))
+    local = dict(zip(asked, engine.predict_tests(clients=asked), strict=True))
     delivery, lr = method.aggregator.deliver(server.state, len(server.rows)), step_size(method, config.training, number)
     own = measure_delivered(method, engine, metrics, delivery, server.rows, lr)
     if turn.last_phase:  # who adapted has a model of its own

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from fedwca.core.files import write_atomically
+from fedwca.core.files import write_text_atomically
 from fedwca.errors import FedwcaError
 from fedwca.results.find_runs import find_run
 from fedwca.results.pictures.models import Models
@@ -59,7 +59,7 @@ def write_report(
     text = render_report(runs, form or (SUFFIXES.get(Path(out).suffix.lower(), "html") if out else "html"), columns)
     file = Path(out) if out else (read_run(find_run(runs[0])).path if len(runs) == 1 else Path()) / "report.html"
     try:
-        write_atomically(file, lambda temporary: _write(temporary, text))
+        write_text_atomically(file, text)
     except OSError as error:
         raise FedwcaError(f"--out {file}: cannot be written ({error.strerror or error})") from None
     return file
@@ -77,7 +77,3 @@ def distinct_names(given: list[str], names: list[str]) -> list[str]:
     ['a/x', 'b/x']
     """
     return names if len(set(names)) == len(names) else given
-
-
-def _write(file: Path, text: str) -> None:
-    file.write_text(text, encoding="utf-8")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedwca.data import FederatedDataset, decode_folders
+from fedwca.data import FederatedDataset, decode_folders, open_hub_tables, read_hub_dataset
 from fedwca.datasets import find_dataset
 from fedwca.errors import DataError, FedwcaError, InvalidConfig, UsageError
 from tests.cli.conftest import SMALL, call
@@ -155,8 +155,6 @@ def test_images_are_decoded_once_and_a_few_at_a_time(animals: Path, monkeypatch:
     assert again.digest() == first.digest()
     write_parquet(animals / "train.parquet", columns(20, 50))
     assert load(animals).digest() != first.digest()
-    from fedwca.data import open_hub_tables
-
     seen: list[int] = []
     whole = open_hub_tables.HubTable.images
 
@@ -165,7 +163,7 @@ def test_images_are_decoded_once_and_a_few_at_a_time(animals: Path, monkeypatch:
         return whole(self, column, numbers)
 
     monkeypatch.setattr(open_hub_tables.HubTable, "images", watched)
-    monkeypatch.setattr(decode_folders, "SLICE", 4)
+    monkeypatch.setattr(read_hub_dataset, "ROWS", 4)
     load(animals, size=6)
     assert max(seen) <= 4
     assert sum(seen) == 30

@@ -110,7 +110,7 @@ def test_the_numbers_are_those_of_a_backbone_that_is_run_each_time(
     assert (once.bank - once.bank[:1]).abs().max() > 1e-3
     for one, other in zip(outcomes, others, strict=True):
         torch.testing.assert_close(one.weights, other.weights, rtol=0, atol=1e-9)
-    for one, other in zip(once.classify(), each.classify(), strict=True):
+    for one, other in zip(once.predict_tests(), each.predict_tests(), strict=True):
         assert torch.equal(one.classes, other.classes)
         torch.testing.assert_close(one.confidences, other.confidences, rtol=0, atol=1e-9)
 

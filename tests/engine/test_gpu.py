@@ -121,7 +121,7 @@ def test_one_round_is_closer_still() -> None:
         for name in ("labels", "weights", "partners", "mix", "matched"):
             close(getattr(targets, name), getattr(found, name), 1e-4)
     close(here[0].bank, there[0].bank, 1e-4)
-    for one, other in zip(here[0].classify(), there[0].classify(), strict=True):
+    for one, other in zip(here[0].predict_tests(), there[0].predict_tests(), strict=True):
         assert not other.classes.is_cuda
         assert torch.equal(one.classes, other.classes)
         close(one.confidences, other.confidences, 1e-4)

@@ -61,8 +61,8 @@ def results(found: Engine) -> dict[str, Any]:
         "weights": outcome.weights,
         "targets": targets,
         "seen": sorted(seen),
-        "classes": [part for own in found.classify(everyone, server.rows) for part in own],
-        "own classes": [part for own in found.classify() for part in own],
+        "tests": [part for own in found.predict_tests(everyone, server.rows) for part in own],
+        "own tests": [part for own in found.predict_tests() for part in own],
         "delivered": found.deliver(everyone, server.rows),
     }
 

@@ -109,7 +109,7 @@ def compare(
     delivered = loop.deliver(weights, here[0].rows), stacked.deliver(weights, there[0].rows)
     torch.testing.assert_close(*delivered, rtol=tolerance, atol=tolerance)
     for given in ((), (weights, here[0].rows)):
-        for one, other in zip(loop.classify(*given), stacked.classify(*given), strict=True):  # type: ignore[arg-type]
+        for one, other in zip(loop.predict_tests(*given), stacked.predict_tests(*given), strict=True):  # type: ignore[arg-type]
             assert torch.equal(one.classes, other.classes)
             torch.testing.assert_close(one.confidences, other.confidences, rtol=tolerance, atol=tolerance)
 

@@ -239,7 +239,7 @@ def test_a_round_changes_everything_and_repeats(network: Network) -> None:
         assert bool((slot.of(first.bank) != slot.of(before)).any()), slot.name
     assert torch.equal(first.bank, play(network, Training(epochs=1, batch_size=4), CLIENTS).bank)
     assert not torch.equal(first.bank, play(network, Training(epochs=1, batch_size=4), CLIENTS, seed=4).bank)
-    assert [len(own.classes) for own in first.classify()] == [3, 3]
+    assert [len(c) for c in first.classify()] == [3, 3]
 
 
 def test_an_image_and_its_partner_are_cropped_independently(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedwca.core.adaptation import Adaptation
 from fedwca.data.partition import ClientImages
-from fedwca.engine.classified import Classified
+from fedwca.engine.classified import Classified, PredictsTests
 from fedwca.engine.distributed.process_group import Ranks
 from fedwca.engine.interface import Engine, RoundWork
 from fedwca.engine.test_time_adaptation import AdaptedModel
@@ -31,7 +31,7 @@ def own_images(clients: Sequence[ClientImages], ranks: Ranks) -> list[ClientImag
     return [c if k % ranks.size == ranks.index else emptied(c) for k, c in enumerate(clients)]
 
 
-class ShardedEngine:
+class ShardedEngine(PredictsTests):
     """Satisfies `fedwca.engine.interface.Engine` by another engine on each of G ranks, to the same numbers.
 
     Every rank holds the whole bank and plays the server's part, which is the same everywhere; it holds the images of,
@@ -91,12 +91,12 @@ class ShardedEngine:
         self.ranks.send(mixed, 0)
         return mixed
 
-    def classify(
+    def predict_tests(
         self, weights: Tensor | None = None, rows: Tensor | None = None, clients: Sequence[int] | None = None
     ) -> list[Classified]:
-        """Classes of test images with confidences by client, all or those named, on the CPU."""
+        """As `PredictsTests.predict_tests` says, each client at its own rank."""
         asked = range(len(self.images)) if clients is None else clients
-        mine = self.within.classify(weights, rows, self._of(self.ranks.index, asked))
+        mine = self.within.predict_tests(weights, rows, self._of(self.ranks.index, asked))
         found: dict[int, Classified] = {}
         for rank, some in enumerate(self.ranks.exchange(mine)):
             found |= zip(self._of(rank, asked), some, strict=True)

@@ -14,7 +14,7 @@ from fedwca.core.adaptation import Adaptation
 from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
 from fedwca.engine.batch_norm import BatchNormPolicy
-from fedwca.engine.classified import Classified, classify_logits, classify_nothing
+from fedwca.engine.classified import Classified, PredictsTests, classify_logits, classify_nothing
 from fedwca.engine.client_task import SentModels
 from fedwca.engine.cpu_cores import count_cores, limit_to_one_thread
 from fedwca.engine.device_copy import synchronize
@@ -31,7 +31,7 @@ from fedwca.engine.test_time_adaptation import AdaptedModel, adapt_models
 T = TypeVar("T")
 
 
-class SequentialEngine:
+class SequentialEngine(PredictsTests):
     """Runs clients one at a time per worker; memory is the bank plus one client's activations per worker.
 
     Args:
@@ -127,16 +127,10 @@ class SequentialEngine:
 
         return self.batch_norm.apply(row, self.bank, client, self.layout, recalibrate)
 
-    def classify(
+    def predict_tests(
         self, weights: Tensor | None = None, rows: Tensor | None = None, clients: Sequence[int] | None = None
     ) -> list[Classified]:
-        """Classes of each client's test images with confidences, on the CPU.
-
-        Args:
-            weights: the model of each client as a mixture of ``rows`` ``[K, R]``; None: its own in ``bank``.
-            rows: ``[R, P]``.
-            clients: whose; None: all.
-        """
+        """As `PredictsTests.predict_tests` says, client after client."""
 
         def work(client: int) -> Classified:
             if len(self._test[client]) == 0:

@@ -12,7 +12,7 @@ from fedwca.core.adaptation import Adaptation
 from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
 from fedwca.engine.batch_norm import BatchNormPolicy
-from fedwca.engine.classified import Classified, classify_logits, classify_nothing
+from fedwca.engine.classified import Classified, PredictsTests, classify_logits, classify_nothing
 from fedwca.engine.device_copy import synchronize, to_device
 from fedwca.engine.interface import RoundWork
 from fedwca.engine.parameter_layout import Layout
@@ -30,7 +30,7 @@ from fedwca.engine.test_time_adaptation import AdaptedModel, adapt_models
 T = TypeVar("T")
 
 
-class StackedEngine:
+class StackedEngine(PredictsTests):
     """Runs slices of clients, every step of a slice at once; memory grows with the slice, not with the clients.
 
     Results are those of `fedwca.engine.sequential.engine.SequentialEngine` within rounding.
@@ -130,10 +130,10 @@ class StackedEngine:
             delivered[batch.numbers] = self._apply_batch_norm(batch, self.mix(weights[batch.clients], rows))
         return delivered
 
-    def classify(
+    def predict_tests(
         self, weights: Tensor | None = None, rows: Tensor | None = None, clients: Sequence[int] | None = None
     ) -> list[Classified]:
-        """Classes of each client's test images with confidences, on the CPU; see `SequentialEngine.classify`."""
+        """As `PredictsTests.predict_tests` says, a slice of clients at a time."""
         chosen = range(len(self.images)) if clients is None else clients
         found = dict.fromkeys(chosen, classify_nothing())
         for tests in self._batches([client for client in found if self._test.sizes[client]], self._test):

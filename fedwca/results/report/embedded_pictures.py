@@ -37,7 +37,8 @@ def embedded_pictures(run: Run, models: Callable[[], Models] | None = None) -> s
         image = b64encode(png_bytes(made)).decode()
         text = escape(f"{about}. {run.labels.get(run.own, run.own)}")
         shown.append(
-            f'<figure><img src="data:image/png;base64,{image}" alt="{text}"><figcaption>{text}</figcaption></figure>'
+            f'<figure><div class="wide" role="region" tabindex="0" aria-label="{text}"><img '
+            f'src="data:image/png;base64,{image}" alt="{text}"></div><figcaption>{text}</figcaption></figure>'
         )
     return "".join(shown) + (f'<ul class="note">{"".join(missing)}</ul>' if missing else "")
 

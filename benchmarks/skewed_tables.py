@@ -1,0 +1,91 @@
+"""The table of label skew in docs/internals/measured-methods.md, from the runs of `benchmarks/skewed.sh`; no script."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from readings import noted
+
+from fedwca.results.statistics import paired_difference
+from fedwca.results.tables import Table
+
+RUNS = Path(__file__).resolve().parent / "results" / "skewed"
+DEALS = {
+    "even": "as the files are, i.i.d.",
+    "clients": "clients by Dirichlet(0.3)",
+    "domains": "source 10 to 1, targets 1 to 10",
+    "both": "both: preset `skewed`",
+}
+"""Folders of runs and what their rows are called; the others are compared with the first."""
+METHODS = {"fedscal": "FedSCAl", "wca": "FedWCA"}
+
+ByRun = dict[int, float]
+"""A number by source model."""
+
+
+def measured(deal: str) -> dict[str, ByRun]:
+    """Numbers of a deal in percent: accuracy, and the share of right labels in the first and the last round."""
+    lines = (RUNS / deal / "rounds.jsonl").read_text().splitlines()
+    records: list[dict[str, Any]] = [json.loads(line) for line in lines]
+    last = max(record["round"] for record in records)
+    found: dict[str, ByRun] = {}
+    for record in records:
+        method, run = record["method"], record["source_model"]
+        if record["round"] == -1 and method == "source_only":
+            found.setdefault("source", {})[run] = mean(record["accuracy"])
+        if record["round"] in (0, last):
+            when = "first" if record["round"] == 0 else "last"
+            found.setdefault(f"{method} {when}", {})[run] = mean(record["pseudo_label_accuracy"])
+        if record["round"] == last:
+            found.setdefault(f"{method} accuracy", {})[run] = mean(record["accuracy"])
+    return found
+
+
+def mean(values: list[float | None]) -> float:
+    """Of clients, without those that were not measured."""
+    return statistics.fmean(value for value in values if value is not None and not math.isnan(value))
+
+
+def skewed() -> str:
+    """A row a deal: source model, then of each method the share of right labels and the accuracy."""
+    found = {deal: measured(deal) for deal in DEALS if (RUNS / deal / "rounds.jsonl").exists()}
+    if "even" not in found:
+        return "Not measured yet: `bash benchmarks/skewed.sh`."
+    heads = ["Source Only"]
+    for label in METHODS.values():
+        heads += [f"{label}: labels right, round 1", "last round", "minus even", "accuracy"]
+    lines = []
+    for deal, own in found.items():
+        cells = [f"{statistics.fmean(own['source'].values()):.1f}"]
+        for method in METHODS:
+            cells += [f"{statistics.fmean(own[f'{method} {when}'].values()):.1f}" for when in ("first", "last")]
+            cells.append("" if deal == "even" else apart(own[f"{method} last"], found["even"][f"{method} last"]))
+            cells.append(f"{statistics.fmean(own[f'{method} accuracy'].values()):.1f}")
+        lines.append([DEALS[deal], *cells])
+    config = json.loads((RUNS / "even" / "config.json").read_text())["config"]
+    training = config["training"]
+    notes = [
+        f"Percent, means over clients and n = {config['source_models']} runs with source models and splits of their own;",
+        "labels are those of training images, weighed as they train; minus even is the difference of the last round's,",
+        "paired by run, with its 95 % interval (Student's t). Digit-Five files, source "
+        f"{config['source']}, {config['clients']} clients per target",
+        f"domain, at most {config['samples']} images each, {config['rounds']} rounds of {training['epochs']} epochs, "
+        f"learning rate {training['lr']} (`benchmarks/skewed.sh`).",
+    ]
+    return noted(Table("", ("deal", *heads), lines), notes)
+
+
+def apart(ours: ByRun, theirs: ByRun) -> str:
+    """A paired difference with its interval."""
+    difference = paired_difference({(run, 0): v for run, v in ours.items()}, {(run, 0): v for run, v in theirs.items()})
+    assert difference is not None
+    ends = f" ({difference.low:+.1f} to {difference.high:+.1f})" if difference.low is not None else ""
+    return f"{difference.mean:+.1f}{ends}"
+
+
+BLOCKS: dict[str, Callable[[], str]] = {"skewed": skewed}
