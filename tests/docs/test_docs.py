@@ -119,6 +119,7 @@ def test_the_plan_in_the_tutorial_is_the_one_that_is_printed(tmp_path: Path, mon
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 @pytest.mark.filterwarnings("ignore:.*:UserWarning")
 def test_the_tutorials_first_run_has_clusters(tmp_path: Path, private_cache: Path) -> None:
     (shown,) = [block.text for block in blocks() if block.page.stem == "tutorial" and "\nMethods: " in block.text]
