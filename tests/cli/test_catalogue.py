@@ -9,7 +9,7 @@ import pytest
 import typer
 
 import fedwca
-from fedwca.cli import app
+from fedwca.cli import make_app
 from fedwca.cli.complete import baselines, complete_names, presets
 from fedwca.config.component_registries import PLURALS, registry_of
 from fedwca.config.run_config import RunConfig
@@ -102,7 +102,7 @@ def test_names_by_a_pattern() -> None:
 
 @pytest.mark.parametrize("words", [["bench"], ["deploy", "init"]])
 def test_an_option_says_what_its_field_says(words: list[str]) -> None:
-    command: Any = typer.main.get_command(app)
+    command: Any = typer.main.get_command(make_app())
     for word in words:
         command = command.commands[word]
     options = {option.name: option for option in command.params}

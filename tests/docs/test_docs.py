@@ -19,7 +19,7 @@ import typer
 import fedwca
 import fedwca.functional
 from fedwca._deprecated import GONE_IN, MODULES
-from fedwca.cli import app
+from fedwca.cli import make_app
 from fedwca.config.component_registries import PLURALS, registry_of
 from fedwca.config.resolve_config import resolve_plan
 from fedwca.config.run_config import RunConfig
@@ -160,7 +160,7 @@ def known(words: list[str]) -> bool:
     ids=lambda value: " ".join(value[:9]) if isinstance(value, list) else "",
 )
 def test_a_command_line_parses(page: Path, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    command: Any = typer.main.get_command(app)
+    command: Any = typer.main.get_command(make_app())
     names = list(words)
     while names and getattr(command, "commands", None):
         if names[0].startswith("-"):
