@@ -72,7 +72,8 @@ def command(
     need_one_process("fedwca compare")
     from fedwca.cli.console_reporter import ConsoleReporter
     from fedwca.cli.printing import print_in, refuse_all_diverged, saying_what_is_kept
-    from fedwca.results.results_table import ON_REQUEST, check_columns, comparison_table
+    from fedwca.results.comparison import comparison_table
+    from fedwca.results.results_table import ON_REQUEST, check_columns
     from fedwca.runs.compare import run_comparison
     from fedwca.runs.run_request import RunRequest
 

@@ -8,8 +8,8 @@ import io
 import pytest
 
 from fedwca.errors import UsageError
-from fedwca.results.comparison import Comparison
-from fedwca.results.results_table import COLUMNS, ResultColumn, comparison_table, requested_columns, results_table
+from fedwca.results.comparison import Comparison, comparison_table
+from fedwca.results.results_table import COLUMNS, ResultColumn, requested_columns, results_table
 from fedwca.results.statistics import Difference, Sample
 from fedwca.results.table_rows import Row
 from fedwca.results.tables import Table, comma_separated, difference_cell, mean_cell, sample_cell

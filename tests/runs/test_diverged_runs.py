@@ -17,12 +17,11 @@ from fedwca.reproduce.groups_table import groups_beside
 from fedwca.reproduce.phases_table import phases_apart
 from fedwca.reproduce.side_by_side import accuracies_beside
 from fedwca.results.checkpoints import Checkpoints, RetentionPolicy, Unit
-from fedwca.results.comparison import Comparison
+from fedwca.results.comparison import Comparison, comparison_table
 from fedwca.results.diverged_runs import DIVERGED, NOTE, Divergence
 from fedwca.results.pictures.catalogue import PICTURES, PictureRequest
 from fedwca.results.read_run import read_run
 from fedwca.results.report.warnings import run_warnings
-from fedwca.results.results_table import comparison_table
 from fedwca.results.table_rows import Row
 from fedwca.results.write_run import RunFolder
 from fedwca.runs.find_resume_points import find_resume_points
