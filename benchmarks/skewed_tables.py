@@ -69,13 +69,13 @@ def skewed() -> str:
         lines.append([DEALS[deal], *cells])
     config = json.loads((RUNS / "even" / "config.json").read_text())["config"]
     training = config["training"]
+    size = f"{config['clients']} clients per target domain, at most {config['samples']} images each"
+    length = f"{config['rounds']} rounds of {training['epochs']} epochs, learning rate {training['lr']}"
     notes = [
-        f"Percent, means over clients and n = {config['source_models']} runs with source models and splits of their own;",
-        "labels are those of training images, weighed as they train; minus even is the difference of the last round's,",
-        "paired by run, with its 95 % interval (Student's t). Digit-Five files, source "
-        f"{config['source']}, {config['clients']} clients per target",
-        f"domain, at most {config['samples']} images each, {config['rounds']} rounds of {training['epochs']} epochs, "
-        f"learning rate {training['lr']} (`benchmarks/skewed.sh`).",
+        f"Percent, means over clients and n = {config['source_models']} runs with source models and splits of their",
+        "own. Labels are those of training images, weighed as they train; minus even is the difference of the last",
+        f"round's, paired by run, with its 95 % interval (Student's t). Digit-Five files, source {config['source']},",
+        f"{size}, {length} (`benchmarks/skewed.sh`).",
     ]
     return noted(Table("", ("deal", *heads), lines), notes)
 

@@ -72,7 +72,6 @@ def command(
     need_one_process("fedwca compare")
     from fedwca.cli.console_reporter import ConsoleReporter
     from fedwca.cli.printing import print_in, refuse_all_diverged, saying_what_is_kept
-    from fedwca.results.comparison import comparison_table
     from fedwca.results.results_table import ON_REQUEST, check_columns
     from fedwca.runs.compare import run_comparison
     from fedwca.runs.run_request import RunRequest
@@ -87,5 +86,5 @@ def command(
     reporter = ConsoleReporter(silent=form is not Format.table, quiet=quiet)
     found = run_comparison(request, methods, source or target or [], reference, out, reporter)
     with saying_what_is_kept(f"the runs are whole, they are in {out}"):
-        print_in(form, comparison_table(found, columns), found.plain(), found.flat())
+        print_in(form, found.table(columns), found.plain(), found.flat())
     refuse_all_diverged(found.runs.values(), found.diverged.values())

@@ -1,4 +1,4 @@
-"""Several methods over several sources, or targets: samples, paired differences, their table and their plain form."""
+"""Several methods over several sources, or targets: samples, paired differences, and their plain form."""
 
 from __future__ import annotations
 
@@ -102,10 +102,54 @@ class Comparison:
         ]
 
     def __str__(self) -> str:
-        return comparison_table(self).text()
+        return self.table().text()
 
     def _repr_html_(self) -> str:
-        return comparison_table(self).html()
+        return self.table().html()
+
+    def table(self, requested: Sequence[str] = ()) -> Table:
+        """A row per method: a column per source, or target, all runs together where they are several, the difference.
+
+        Args:
+            requested: columns of `ON_REQUEST`, each over all runs together.
+
+        Raises:
+            UsageError: there is no such column.
+        """
+        more = check_columns(requested, tuple(ON_REQUEST))
+        several, named = len(self.sources) > 1, self.named
+        first = first_model({named: self.sources[0]})
+        reference = self.labels[self.reference] if self.reference else None
+        columns = ["method", *self.sources, *(["Avg."] if several else [])]
+        columns += [ON_REQUEST[name] for name in more]
+        columns += [f"to {reference} [95 % CI]", "Wilcoxon p"] if reference else []
+        lines = []
+        for method, label in self.labels.items():
+            cells = [sample_cell(self.sample(method, source)) for source in self.sources]
+            cells += [sample_cell(self.sample(method))] if several else []
+            numbers = [self.number(method, name) for name in more]
+            cells += [Cell("") if number is None else sample_cell(number) for number in numbers]
+            if reference:
+                difference = self.difference(method)
+                cells += [difference_cell(difference), _p(difference)]
+            lines.append([label + self.mark(method), *cells])
+        counts = {self.sample(method, source).n for method in self.labels for source in self.sources}
+        each = " to ".join(map(str, sorted({min(counts), max(counts)})))
+        what = named if several else f"{named} {self.sources[0]}"
+        title = f"{self.dataset}: accuracy in percent {shown_round(self.chosen)}, by {what}"
+        notes = [f"Mean ± std (ddof 1) over n = {each} runs ({first}s × trials) of a {named}."]
+        if several:
+            total = max(self.sample(method).n for method in self.labels)
+            notes.append(
+                f"Avg.: mean ± std over all {total} runs of all {named}s, so its spread is also that between {named}s."
+            )
+        if reference:
+            notes.append(
+                f"Differences are paired by {named}, {first} and trial; Student's t interval; "
+                f"Wilcoxon signed-rank from {FEWEST} pairs on."
+            )
+        notes += [NOTE] if any(self.diverged.values()) else []
+        return Table(title, tuple(columns), lines, notes)
 
     def _plain_number(self, method: str, name: str, source: str | None) -> dict[str, float | None] | None:
         found = self.number(method, name, source)
@@ -124,52 +168,6 @@ class Comparison:
             "rows": self.flat(),
             "runs": runs,
         }
-
-
-def comparison_table(found: Comparison, requested: Sequence[str] = ()) -> Table:
-    """A row per method: a column per source, or target, all runs together where they are several, the difference.
-
-    Args:
-        found: the methods.
-        requested: columns of `ON_REQUEST`, each over all runs together.
-
-    Raises:
-        UsageError: there is no such column.
-    """
-    more = check_columns(requested, tuple(ON_REQUEST))
-    several, named = len(found.sources) > 1, found.named
-    first = first_model({named: found.sources[0]})
-    reference = found.labels[found.reference] if found.reference else None
-    columns = ["method", *found.sources, *(["Avg."] if several else [])]
-    columns += [ON_REQUEST[name] for name in more]
-    columns += [f"to {reference} [95 % CI]", "Wilcoxon p"] if reference else []
-    lines = []
-    for method, label in found.labels.items():
-        cells = [sample_cell(found.sample(method, source)) for source in found.sources]
-        cells += [sample_cell(found.sample(method))] if several else []
-        numbers = [found.number(method, name) for name in more]
-        cells += [Cell("") if number is None else sample_cell(number) for number in numbers]
-        if reference:
-            difference = found.difference(method)
-            cells += [difference_cell(difference), _p(difference)]
-        lines.append([label + found.mark(method), *cells])
-    counts = {found.sample(method, source).n for method in found.labels for source in found.sources}
-    each = " to ".join(map(str, sorted({min(counts), max(counts)})))
-    what = named if several else f"{named} {found.sources[0]}"
-    title = f"{found.dataset}: accuracy in percent {shown_round(found.chosen)}, by {what}"
-    notes = [f"Mean ± std (ddof 1) over n = {each} runs ({first}s × trials) of a {named}."]
-    if several:
-        total = max(found.sample(method).n for method in found.labels)
-        notes.append(
-            f"Avg.: mean ± std over all {total} runs of all {named}s, so its spread is also that between {named}s."
-        )
-    if reference:
-        notes.append(
-            f"Differences are paired by {named}, {first} and trial; Student's t interval; "
-            f"Wilcoxon signed-rank from {FEWEST} pairs on."
-        )
-    notes += [NOTE] if any(found.diverged.values()) else []
-    return Table(title, tuple(columns), lines, notes)
 
 
 def _p(difference: Difference | None) -> Cell:

@@ -80,7 +80,7 @@ def test_work_of_many_runs_is_not_lost(words: list[str], kept: str, monkeypatch:
 
     done = Mock(figures=[], values={}, title="one")
     monkeypatch.setattr("fedwca.runs.compare.run_comparison", Mock(return_value=done))
-    monkeypatch.setattr("fedwca.results.comparison.comparison_table", Mock())
+    monkeypatch.setattr("fedwca.results.comparison.Comparison.table", Mock())
     monkeypatch.setattr("fedwca.search.study.search", Mock(return_value=[]))
     monkeypatch.setattr("fedwca.search.study.tabulate_tries", Mock())
     monkeypatch.setattr("fedwca.reproduce.plan_jobs.plan_jobs", Mock(return_value=[done]))

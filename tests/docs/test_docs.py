@@ -178,7 +178,7 @@ def test_a_command_line_parses(page: Path, words: list[str], monkeypatch: pytest
         monkeypatch.setattr("fedwca.runs.start_run.start_run", planned)
         if values["config"] is None:
             with pytest.raises(typer.Exit):
-                command.callback(**values)
+                command.callback(**{**values, "dry_run": False})  # which reads the data
     if words[0] == "compare":
         given = {name: context.params[name] for name in ("partition", "model") if context.params[name]}
         target = {"target": "neon"} if context.params["target"] else {}

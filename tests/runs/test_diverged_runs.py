@@ -17,7 +17,7 @@ from fedwca.reproduce.groups_table import groups_beside
 from fedwca.reproduce.phases_table import phases_apart
 from fedwca.reproduce.side_by_side import accuracies_beside
 from fedwca.results.checkpoints import Checkpoints, RetentionPolicy, Unit
-from fedwca.results.comparison import Comparison, comparison_table
+from fedwca.results.comparison import Comparison
 from fedwca.results.diverged_runs import DIVERGED, NOTE, Divergence
 from fedwca.results.pictures.catalogue import PICTURES, PictureRequest
 from fedwca.results.read_run import read_run
@@ -202,7 +202,7 @@ def test_tables_of_papers_say_how_many_diverged() -> None:
     assert compared is not None
     assert compared.n == 1
     assert found.difference("c") is None
-    assert [line[0] for line in comparison_table(found).rows][1] == "B (diverged in 2 of 3 runs)"
+    assert [line[0] for line in found.table().rows][1] == "B (diverged in 2 of 3 runs)"
     assert [entry["diverged"] for entry in found.flat()] == [0, 2, 3]
     beside = accuracies_beside("t", found, rows, {}, "")
     assert [line[0] for line in beside.rows][2] == "x: C (diverged in 3 of 3 runs)"
