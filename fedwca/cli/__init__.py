@@ -43,7 +43,7 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-def options(
+def begin(
     context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and stop.", callback=_version, is_eager=True)
@@ -65,7 +65,7 @@ def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    made.callback()(options)
+    made.callback()(begin)
     for name in names:
         module, attribute = COMMANDS[name]
         found = getattr(importlib.import_module(f"fedwca.cli.{module}"), attribute)
