@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What label skew does, for docs/internals/measured-methods.md, a deal after the other; DATA holds digit_five/<domain>.npz.
-# About 12 minutes of one core.
+# About 12 minutes of one core, source models among them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 play() {
@@ -11,7 +11,6 @@ play() {
     python benchmarks/keep.py "runs/skewed/$1" "skewed/$1" config.json environment.json rounds.jsonl summary.json
 }
 play even --partition domains
-play both
 play clients --set partition.source_ratio=1 --set partition.target_ratio=1
-play domains --set partition.alpha=1000
+play both
 python benchmarks/tables.py

@@ -18,8 +18,7 @@ RUNS = Path(__file__).resolve().parent / "results" / "skewed"
 DEALS = {
     "even": "as the files are, i.i.d.",
     "clients": "clients by Dirichlet(0.3)",
-    "domains": "source 10 to 1, targets 1 to 10",
-    "both": "both: preset `skewed`",
+    "both": "the same, source 10 to 1, targets 1 to 10: preset skewed",
 }
 """Folders of runs and what their rows are called; the others are compared with the first."""
 METHODS = {"fedscal": "FedSCAl", "wca": "FedWCA"}
