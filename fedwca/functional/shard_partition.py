@@ -120,7 +120,10 @@ def _cut_class(here: Positions, groups: NDArray[Any], number: int, name: str, ra
     """The positions of a class in so many parts of about the same size, groups kept whole."""
     _, inverse, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     if len(sizes) < number:
-        raise UsageError(f"{name} has {len(sizes)} images or groups of images, too few for {number} shards")
+        raise UsageError(
+            f"{name} has {len(sizes)} images or groups of images, too few for {number} shards; take fewer clients, or "
+            "fewer shards a client"
+        )
     place = random.permutation(len(sizes))
     totals = np.zeros(len(sizes), np.int64)
     totals[place] = sizes
