@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Annotated, Any
 
@@ -13,24 +14,6 @@ import typer
 from typer.rich_utils import rich_format_error
 
 from fedwca._version import __version__
-from fedwca.cli import (
-    bench,
-    client,
-    compare,
-    data,
-    deploy,
-    export,
-    join,
-    plot,
-    predict,
-    report,
-    reproduce,
-    resume,
-    runs,
-    server,
-    show,
-    sweep,
-)
 from fedwca.cli.empty_values import refuse_empty
 from fedwca.cli.ranks import leave_ranks, mute_rank
 from fedwca.cli.sigterm import sigterm_as_ctrl_c
@@ -38,30 +21,15 @@ from fedwca.cli.terminal import WAITING, drop_unwritten, prepare_streams, say
 from fedwca.core.printable import printable
 from fedwca.errors import FedwcaError
 
-app = typer.Typer(
-    name="fedwca",
-    help="Federated learning when nobody has labels: FedWCA, and the methods it is compared with.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.command("bench")(bench.command)
-app.command("resume")(resume.command)
-app.command("plot")(plot.command)
-app.command("report")(report.command)
-app.command("compare")(compare.command)
-app.command("reproduce")(reproduce.command)
-app.command("sweep")(sweep.command)
-app.command("list")(show.list_command)
-app.command("show")(show.show_command)
-app.command("export")(export.command)
-app.command("predict")(predict.command)
-app.command("join")(join.command)
-app.add_typer(data.app, name="data")
-app.add_typer(runs.app, name="runs")
-app.add_typer(deploy.app, name="deploy")
-app.command("server")(server.command)
-app.command("client")(client.command)
+COMMANDS = {
+    **{name: (name, "command") for name in ("bench", "resume", "plot", "report", "compare", "reproduce", "sweep")},
+    "list": ("show", "list_command"),
+    "show": ("show", "show_command"),
+    **{name: (name, "command") for name in ("export", "predict", "join")},
+    **{name: (name, "app") for name in ("data", "runs", "deploy")},
+    **{name: (name, "command") for name in ("server", "client")},
+}
+"""Each command's file of this folder, and its function in it, or its own commands; in the order of the help."""
 
 WrongArguments: type[typer.BadParameter] = next(  # of the parser that typer brings, or of click
     kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
@@ -75,8 +43,7 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
-def options(
+def begin(
     context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and stop.", callback=_version, is_eager=True)
@@ -87,6 +54,26 @@ def options(
     if context.invoked_subcommand in MAKE_RUNS:
         context.with_resource(sigterm_as_ctrl_c())
     context.with_resource(WAITING.showing(f"fedwca {context.invoked_subcommand}: loading"))
+
+
+def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
+    """The command line with some commands, or all; others are not imported."""
+    made = typer.Typer(
+        name="fedwca",
+        help="Federated learning when nobody has labels: FedWCA, and the methods it is compared with.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    made.callback()(begin)
+    for name in names:
+        module, attribute = COMMANDS[name]
+        found = getattr(importlib.import_module(f"fedwca.cli.{module}"), attribute)
+        if isinstance(found, typer.Typer):
+            made.add_typer(found, name=name)
+        else:
+            made.command(name)(found)
+    return made
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -137,6 +124,8 @@ def _run_and_flush(arguments: Sequence[str]) -> int:
 def _dispatch(arguments: Sequence[str]) -> int:
     """Find the command and run it; returns the exit code."""
     refuse_empty(arguments)
+    asked = next((argument for argument in arguments if not argument.startswith("-")), None)
+    app = make_app([asked] if asked in COMMANDS else COMMANDS)
     try:
         return app(args=arguments, prog_name="fedwca", standalone_mode=False) or 0
     except SystemExit as left:

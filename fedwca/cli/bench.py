@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from fedwca.cli import complete
-from fedwca.cli.options import HOW, KEEP, RUN, Json, Keep, Loggers, MoreColumns, Quiet, RunOptions, option, run_options
+from fedwca.cli.options import RunOptions, run_options
 from fedwca.cli.ranks import run_on_ranks
+from fedwca.cli.shared_options import HOW, KEEP, RUN, Json, Keep, Loggers, MoreColumns, Quiet, option
 from fedwca.cli.terminal import say
 from fedwca.errors import UsageError
 

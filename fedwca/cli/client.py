@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from fedwca.cli.deploy import PORT, Insecure, need_flower
-from fedwca.cli.options import refuse_infinite
+from fedwca.cli.shared_options import refuse_infinite
 from fedwca.cli.terminal import say
 from fedwca.errors import UsageError
 

@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 
 from fedwca.cli import complete
-from fedwca.cli.options import (
+from fedwca.cli.options import RunOptions, run_options
+from fedwca.cli.ranks import need_one_process
+from fedwca.cli.shared_options import (
     KEEP,
     WHAT,
     Form,
@@ -17,13 +19,10 @@ from fedwca.cli.options import (
     Keep,
     Loggers,
     Quiet,
-    RunOptions,
     chosen_format,
     folder,
     option,
-    run_options,
 )
-from fedwca.cli.ranks import need_one_process
 from fedwca.errors import UsageError
 
 
@@ -72,7 +71,7 @@ def command(
     need_one_process("fedwca compare")
     from fedwca.cli.console_reporter import ConsoleReporter
     from fedwca.cli.printing import print_in, refuse_all_diverged, saying_what_is_kept
-    from fedwca.results.results_table import ON_REQUEST, check_columns, comparison_table
+    from fedwca.results.results_table import ON_REQUEST, check_columns
     from fedwca.runs.compare import run_comparison
     from fedwca.runs.run_request import RunRequest
 
@@ -86,5 +85,5 @@ def command(
     reporter = ConsoleReporter(silent=form is not Format.table, quiet=quiet)
     found = run_comparison(request, methods, source or target or [], reference, out, reporter)
     with saying_what_is_kept(f"the runs are whole, they are in {out}"):
-        print_in(form, comparison_table(found, columns), found.plain(), found.flat())
+        print_in(form, found.table(columns), found.plain(), found.flat())
     refuse_all_diverged(found.runs.values(), found.diverged.values())

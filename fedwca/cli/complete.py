@@ -1,18 +1,16 @@
-"""Shell completion: names by listing folders, so that a keystroke imports no torch."""
+"""Shell completion: names by listing folders, so that a keystroke imports no torch; imports wait for one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-
-from fedwca.config.baselines import every_baseline_name
-from fedwca.config.component_registries import registry_of
-from fedwca.config.presets import preset_names
 
 
 def complete_names(kind: str) -> Callable[[str], list[str]]:
     """Completion for the names of a kind."""
 
     def complete(incomplete: str) -> list[str]:
+        from fedwca.config.component_registries import registry_of
+
         return _matching(registry_of(kind).names(), incomplete)
 
     return complete
@@ -20,11 +18,15 @@ def complete_names(kind: str) -> Callable[[str], list[str]]:
 
 def baselines(incomplete: str) -> list[str]:
     """Completion for baselines."""
+    from fedwca.config.baselines import every_baseline_name
+
     return _matching(every_baseline_name(), incomplete)
 
 
 def presets(incomplete: str) -> list[str]:
     """Completion for presets."""
+    from fedwca.config.presets import preset_names
+
     return _matching(preset_names(), incomplete)
 
 

@@ -11,7 +11,8 @@ from typing import Annotated
 
 import typer
 
-from fedwca.cli.options import RunOptions, refuse_infinite, run_options
+from fedwca.cli.options import RunOptions, run_options
+from fedwca.cli.shared_options import refuse_infinite
 from fedwca.cli.terminal import say
 from fedwca.errors import FedwcaError, UsageError
 

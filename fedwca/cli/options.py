@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import wraps
 from pathlib import Path
 from types import NoneType
@@ -15,24 +13,10 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import typer
 
 from fedwca.cli import complete
+from fedwca.cli.shared_options import HOW, KEEP, RUN, WHAT, option
 from fedwca.config.run_config import TRAINING_WORDS, RunConfig, layer_from_words
 from fedwca.core.training_settings import Training
 from fedwca.errors import UsageError
-
-WHAT, HOW, RUN, KEEP = "Data and model", "Method", "Run", "Configuration and results"
-
-
-class Format(StrEnum):
-    """How a table is printed."""
-
-    table = "table"
-    markdown = "markdown"
-    latex = "latex"
-    csv = "csv"
-    json = "json"
-
-
-Form = Annotated[Format, typer.Option("--format", help="How tables are printed.", rich_help_panel=KEEP)]
 
 
 @dataclass(frozen=True)
@@ -45,54 +29,6 @@ class RunOptions:
     """``--set`` taken apart."""
     preset: str = "default"
     file: Path | None = None
-
-
-def option(*names: str, text: str, panel: str, **more: Any) -> Any:
-    """What typer is told of an option that has no default to show."""
-    return typer.Option(*names, help=text, rich_help_panel=panel, show_default=False, **more)
-
-
-MoreColumns = Annotated[
-    list[str] | None,
-    option(
-        "--column",
-        text="One more in the table: f1, worst, client-std, calibration-error, class-accuracy; repeat for more.",
-        panel=KEEP,
-    ),
-]
-Keep = Annotated[
-    str,
-    option(
-        "--keep", text="Checkpoints of each method that stay: last (default), selected, all, none or N.", panel=KEEP
-    ),
-]
-Loggers = Annotated[
-    list[str] | None,
-    option(
-        "--logger",
-        text="Where numbers go too: tensorboard, mlflow, wandb; fields as in mlflow:uri=…; repeat for more.",
-        panel=KEEP,
-        autocompletion=complete.complete_names("logger"),
-    ),
-]
-Quiet = Annotated[bool, option("--quiet", text="No progress; warnings and the table stay.", panel=KEEP)]
-Json = Annotated[bool, option("--json", text="Print JSON alone, on stdout.", panel=KEEP)]
-
-
-def chosen_format(form: Format, as_json: bool) -> Format:
-    """How a table is printed, where ``--json`` is short for ``--format json``.
-
-    Raises:
-        UsageError: they say different things.
-    """
-    if as_json and form not in (Format.table, Format.json):
-        raise UsageError(f"--json and --format {form}: leave out one of both")
-    return Format.json if as_json else form
-
-
-def folder(of: str) -> Any:
-    """What typer is told of the ``--out`` of commands that keep many runs."""
-    return typer.Option("--out", help=f"Folder of the {of}.", rich_help_panel=KEEP)
 
 
 SHARED = {
@@ -109,17 +45,6 @@ COMPLETED = {
     **dict.fromkeys(("objectives", "finish"), "objective"),
 }
 """Options whose values are names, by kind."""
-
-
-def refuse_infinite(value: float | None) -> float | None:
-    """The value of an option that takes a number, if it is finite; bounds alone let NaN pass.
-
-    Raises:
-        typer.BadParameter: it is not.
-    """
-    if value is not None and not math.isfinite(value):
-        raise typer.BadParameter(f"{value} is not a finite number")
-    return value
 
 
 def _field_option(name: str, panel: str) -> Any:

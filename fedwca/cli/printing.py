@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.table import Table as TerminalTable
 
-from fedwca.cli.options import Format
+from fedwca.cli.shared_options import Format
 from fedwca.cli.terminal import make_console, say
 from fedwca.cli.wide_tables import draw_grid
 from fedwca.errors import Diverged, FedwcaError

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fedwca.cli.options import MoreColumns
+from fedwca.cli.shared_options import MoreColumns
 from fedwca.cli.terminal import say
 from fedwca.errors import FedwcaError, UsageError
 

@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
-from fedwca.cli.options import (
+from fedwca.cli.options import RunOptions, run_options
+from fedwca.cli.ranks import need_one_process
+from fedwca.cli.shared_options import (
     KEEP,
     WHAT,
     Form,
@@ -16,13 +18,10 @@ from fedwca.cli.options import (
     Keep,
     Loggers,
     Quiet,
-    RunOptions,
     chosen_format,
     folder,
     option,
-    run_options,
 )
-from fedwca.cli.ranks import need_one_process
 from fedwca.cli.terminal import say
 
 

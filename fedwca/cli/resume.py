@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from fedwca.cli.options import Json, Quiet
 from fedwca.cli.ranks import run_on_ranks
+from fedwca.cli.shared_options import Json, Quiet
 
 
 def command(

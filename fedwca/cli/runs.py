@@ -14,7 +14,7 @@ import typer
 from rich import box
 from rich.table import Column, Table
 
-from fedwca.cli.options import MoreColumns
+from fedwca.cli.shared_options import MoreColumns
 from fedwca.cli.terminal import WAITING, make_console, say
 from fedwca.core.printable import printable
 

@@ -8,20 +8,9 @@ from typing import Annotated
 import typer
 
 from fedwca.cli import complete
-from fedwca.cli.options import (
-    Form,
-    Format,
-    Json,
-    Keep,
-    Loggers,
-    Quiet,
-    RunOptions,
-    chosen_format,
-    folder,
-    option,
-    run_options,
-)
+from fedwca.cli.options import RunOptions, run_options
 from fedwca.cli.ranks import need_one_process
+from fedwca.cli.shared_options import Form, Format, Json, Keep, Loggers, Quiet, chosen_format, folder, option
 from fedwca.errors import UsageError
 
 SEARCH = "Search"

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from fedwca.results.diverged_runs import Divergence, mark_divergence
-from fedwca.results.statistics import Difference, Sample, paired_difference, sample_of
+from fedwca.results.diverged_runs import NOTE, Divergence, mark_divergence
+from fedwca.results.read_run import first_model, shown_round
+from fedwca.results.results_table import ON_REQUEST, check_columns
+from fedwca.results.statistics import FEWEST, Difference, Sample, paired_difference, sample_of
 from fedwca.results.table_rows import NUMBERS, Row
-
-if TYPE_CHECKING:
-    from fedwca.results.tables import Table
+from fedwca.results.tables import MISSING, Cell, Table, difference_cell, sample_cell
 
 Run = tuple[str, int, int]
 """(source domain or target, source model, trial)."""
@@ -102,15 +102,54 @@ class Comparison:
         ]
 
     def __str__(self) -> str:
-        return self._table().text()
+        return self.table().text()
 
     def _repr_html_(self) -> str:
-        return self._table().html()
+        return self.table().html()
 
-    def _table(self) -> Table:
-        from fedwca.results.results_table import comparison_table  # which knows this class
+    def table(self, requested: Sequence[str] = ()) -> Table:
+        """A row per method: a column per source, or target, all runs together where they are several, the difference.
 
-        return comparison_table(self)
+        Args:
+            requested: columns of `ON_REQUEST`, each over all runs together.
+
+        Raises:
+            UsageError: there is no such column.
+        """
+        more = check_columns(requested, tuple(ON_REQUEST))
+        several, named = len(self.sources) > 1, self.named
+        first = first_model({named: self.sources[0]})
+        reference = self.labels[self.reference] if self.reference else None
+        columns = ["method", *self.sources, *(["Avg."] if several else [])]
+        columns += [ON_REQUEST[name] for name in more]
+        columns += [f"to {reference} [95 % CI]", "Wilcoxon p"] if reference else []
+        lines = []
+        for method, label in self.labels.items():
+            cells = [sample_cell(self.sample(method, source)) for source in self.sources]
+            cells += [sample_cell(self.sample(method))] if several else []
+            numbers = [self.number(method, name) for name in more]
+            cells += [Cell("") if number is None else sample_cell(number) for number in numbers]
+            if reference:
+                difference = self.difference(method)
+                cells += [difference_cell(difference), _p(difference)]
+            lines.append([label + self.mark(method), *cells])
+        counts = {self.sample(method, source).n for method in self.labels for source in self.sources}
+        each = " to ".join(map(str, sorted({min(counts), max(counts)})))
+        what = named if several else f"{named} {self.sources[0]}"
+        title = f"{self.dataset}: accuracy in percent {shown_round(self.chosen)}, by {what}"
+        notes = [f"Mean ± std (ddof 1) over n = {each} runs ({first}s × trials) of a {named}."]
+        if several:
+            total = max(self.sample(method).n for method in self.labels)
+            notes.append(
+                f"Avg.: mean ± std over all {total} runs of all {named}s, so its spread is also that between {named}s."
+            )
+        if reference:
+            notes.append(
+                f"Differences are paired by {named}, {first} and trial; Student's t interval; "
+                f"Wilcoxon signed-rank from {FEWEST} pairs on."
+            )
+        notes += [NOTE] if any(self.diverged.values()) else []
+        return Table(title, tuple(columns), lines, notes)
 
     def _plain_number(self, method: str, name: str, source: str | None) -> dict[str, float | None] | None:
         found = self.number(method, name, source)
@@ -129,3 +168,9 @@ class Comparison:
             "rows": self.flat(),
             "runs": runs,
         }
+
+
+def _p(difference: Difference | None) -> Cell:
+    if difference is None:
+        return Cell("")
+    return Cell(MISSING if difference.p is None else f"{difference.p:.3g}", difference.p)

@@ -8,11 +8,7 @@ from typing import Any
 
 from fedwca.errors import UsageError
 from fedwca.registry import canonical_name, describe_unknown
-from fedwca.results.comparison import Comparison
-from fedwca.results.diverged_runs import NOTE
-from fedwca.results.read_run import first_model, shown_round
-from fedwca.results.statistics import FEWEST, Difference
-from fedwca.results.tables import MISSING, Cell, Table, difference_cell, mean_cell, sample_cell
+from fedwca.results.tables import MISSING, Cell, Table, mean_cell
 
 Entry = Mapping[str, Any]
 """A method's results, as in ``summary.json``, with its ``seconds`` where they are known."""
@@ -149,55 +145,3 @@ def results_table(
 def narrow_columns() -> list[ResultColumn]:
     """`COLUMNS` without those that a terminal leaves out."""
     return [column for column in COLUMNS if column.narrow]
-
-
-def comparison_table(found: Comparison, requested: Sequence[str] = ()) -> Table:
-    """A row per method: a column per source, or target, all runs together where they are several, the difference.
-
-    Args:
-        found: the methods.
-        requested: columns of `ON_REQUEST`, each over all runs together.
-
-    Raises:
-        UsageError: there is no such column.
-    """
-    more = check_columns(requested, tuple(ON_REQUEST))
-    several, named = len(found.sources) > 1, found.named
-    first = first_model({named: found.sources[0]})
-    reference = found.labels[found.reference] if found.reference else None
-    columns = ["method", *found.sources, *(["Avg."] if several else [])]
-    columns += [ON_REQUEST[name] for name in more]
-    columns += [f"to {reference} [95 % CI]", "Wilcoxon p"] if reference else []
-    lines = []
-    for method, label in found.labels.items():
-        cells = [sample_cell(found.sample(method, source)) for source in found.sources]
-        cells += [sample_cell(found.sample(method))] if several else []
-        numbers = [found.number(method, name) for name in more]
-        cells += [Cell("") if number is None else sample_cell(number) for number in numbers]
-        if reference:
-            difference = found.difference(method)
-            cells += [difference_cell(difference), _p(difference)]
-        lines.append([label + found.mark(method), *cells])
-    counts = {found.sample(method, source).n for method in found.labels for source in found.sources}
-    each = " to ".join(map(str, sorted({min(counts), max(counts)})))
-    what = named if several else f"{named} {found.sources[0]}"
-    title = f"{found.dataset}: accuracy in percent {shown_round(found.chosen)}, by {what}"
-    notes = [f"Mean ± std (ddof 1) over n = {each} runs ({first}s × trials) of a {named}."]
-    if several:
-        total = max(found.sample(method).n for method in found.labels)
-        notes.append(
-            f"Avg.: mean ± std over all {total} runs of all {named}s, so its spread is also that between {named}s."
-        )
-    if reference:
-        notes.append(
-            f"Differences are paired by {named}, {first} and trial; Student's t interval; "
-            f"Wilcoxon signed-rank from {FEWEST} pairs on."
-        )
-    notes += [NOTE] if any(found.diverged.values()) else []
-    return Table(title, tuple(columns), lines, notes)
-
-
-def _p(difference: Difference | None) -> Cell:
-    if difference is None:
-        return Cell("")
-    return Cell(MISSING if difference.p is None else f"{difference.p:.3g}", difference.p)

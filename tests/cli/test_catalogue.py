@@ -9,7 +9,7 @@ import pytest
 import typer
 
 import fedwca
-from fedwca.cli import app
+from fedwca.cli import make_app
 from fedwca.cli.complete import baselines, complete_names, presets
 from fedwca.config.component_registries import PLURALS, registry_of
 from fedwca.config.run_config import RunConfig
@@ -28,7 +28,7 @@ def test_list() -> None:
     assert set(lines) == {*PLURALS.values(), "baselines", "baselines_of_sfda", "baselines_of_upfl", "presets"}
     assert "wca" in lines["aggregators"]
     assert "fedavg" in lines["baselines"]
-    assert json.loads(call("list", "--json").out)["presets"] == ["default", "paper", "sfda", "upfl", "upfl_released"]
+    assert json.loads(call("list", "--json").out)["presets"] == ["default", "paper", "sfda", "skewed", "upfl", "upfl_released"]
 
 
 @pytest.mark.parametrize("kind", ["aggregator", "aggregators", "pseudo-labelers", "Pseudo_Labeler", "presets"])
@@ -102,7 +102,7 @@ def test_names_by_a_pattern() -> None:
 
 @pytest.mark.parametrize("words", [["bench"], ["deploy", "init"]])
 def test_an_option_says_what_its_field_says(words: list[str]) -> None:
-    command: Any = typer.main.get_command(app)
+    command: Any = typer.main.get_command(make_app())
     for word in words:
         command = command.commands[word]
     options = {option.name: option for option in command.params}

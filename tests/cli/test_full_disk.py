@@ -80,7 +80,7 @@ def test_work_of_many_runs_is_not_lost(words: list[str], kept: str, monkeypatch:
 
     done = Mock(figures=[], values={}, title="one")
     monkeypatch.setattr("fedwca.runs.compare.run_comparison", Mock(return_value=done))
-    monkeypatch.setattr("fedwca.results.results_table.comparison_table", Mock())
+    monkeypatch.setattr("fedwca.results.comparison.Comparison.table", Mock())
     monkeypatch.setattr("fedwca.search.study.search", Mock(return_value=[]))
     monkeypatch.setattr("fedwca.search.study.tabulate_tries", Mock())
     monkeypatch.setattr("fedwca.reproduce.plan_jobs.plan_jobs", Mock(return_value=[done]))
@@ -105,7 +105,7 @@ def test_a_client_that_could_not_be_written_joins_later(
     np.savez(tmp_path / "client.npz", images=images)
     monkeypatch.chdir(tmp_path)
     words = ["join", str(plain.folder), "--data", "client.npz", "--out", "new"]
-    for place, name in ((write_model, "_text"), (predict.csv, "writer")):  # the card, then the table
+    for place, name in ((write_model, "write_text_atomically"), (predict.csv, "writer")):  # the card, then the table
         with monkeypatch.context() as patch:
             patch.setattr(place, name, full)
             run = call(*words)

@@ -19,7 +19,7 @@ import typer
 import fedwca
 import fedwca.functional
 from fedwca._deprecated import GONE_IN, MODULES
-from fedwca.cli import app
+from fedwca.cli import make_app
 from fedwca.config.component_registries import PLURALS, registry_of
 from fedwca.config.resolve_config import resolve_plan
 from fedwca.config.run_config import RunConfig
@@ -119,6 +119,7 @@ def test_the_plan_in_the_tutorial_is_the_one_that_is_printed(tmp_path: Path, mon
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 @pytest.mark.filterwarnings("ignore:.*:UserWarning")
 def test_the_tutorials_first_run_has_clusters(tmp_path: Path, private_cache: Path) -> None:
     (shown,) = [block.text for block in blocks() if block.page.stem == "tutorial" and "\nMethods: " in block.text]
@@ -159,7 +160,7 @@ def known(words: list[str]) -> bool:
     ids=lambda value: " ".join(value[:9]) if isinstance(value, list) else "",
 )
 def test_a_command_line_parses(page: Path, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    command: Any = typer.main.get_command(app)
+    command: Any = typer.main.get_command(make_app())
     names = list(words)
     while names and getattr(command, "commands", None):
         if names[0].startswith("-"):
@@ -177,7 +178,7 @@ def test_a_command_line_parses(page: Path, words: list[str], monkeypatch: pytest
         monkeypatch.setattr("fedwca.runs.start_run.start_run", planned)
         if values["config"] is None:
             with pytest.raises(typer.Exit):
-                command.callback(**values)
+                command.callback(**{**values, "dry_run": False})  # which reads the data
     if words[0] == "compare":
         given = {name: context.params[name] for name in ("partition", "model") if context.params[name]}
         target = {"target": "neon"} if context.params["target"] else {}

@@ -9,7 +9,7 @@ import pytest
 
 from fedwca.errors import UsageError
 from fedwca.results.comparison import Comparison
-from fedwca.results.results_table import COLUMNS, ResultColumn, comparison_table, requested_columns, results_table
+from fedwca.results.results_table import COLUMNS, ResultColumn, requested_columns, results_table
 from fedwca.results.statistics import Difference, Sample
 from fedwca.results.table_rows import Row
 from fedwca.results.tables import Table, comma_separated, difference_cell, mean_cell, sample_cell
@@ -42,7 +42,7 @@ def test_latex_escapes_what_latex_reads() -> None:
     ],
 )
 def test_a_label_cannot_break_a_latex_file(letter: str, written: str) -> None:
-    found = comparison_table(Comparison.of("shades", {"a": [Row("x", f"1{letter}2", {(0, 0): 50.0}, {})]}, None))
+    found = Comparison.of("shades", {"a": [Row("x", f"1{letter}2", {(0, 0): 50.0}, {})]}, None).table()
     assert f"1{written}2 & 50.0 " in found.latex()
 
 
@@ -74,7 +74,7 @@ def test_columns_stand_in_the_table_on_request() -> None:
     with pytest.raises(UsageError, match="--column wrst: no column 'wrst'; did you mean 'worst'"):
         requested_columns(["wrst"], (), [])
     with pytest.raises(UsageError, match="no column 'class_accuracy'"):
-        comparison_table(compared(), ["class_accuracy"])
+        compared().table(["class_accuracy"])
 
 
 def test_numbers_of_a_comparison_are_over_all_runs() -> None:
@@ -83,7 +83,7 @@ def test_numbers_of_a_comparison_are_over_all_runs() -> None:
         return Row("x", "X", runs, {}, numbers={"worst": {(index, 0): value for index, value in enumerate(worst)}})
 
     found = Comparison.of("shades", {"a": [row(50.0, 10.0, 20.0)], "b": [row(60.0, 30.0)]}, None)
-    table = comparison_table(found, ["worst", "f1"])
+    table = found.table(["worst", "f1"])
     assert table.columns == ("method", "a", "b", "Avg.", "worst client", "macro F1")
     assert table.rows[0][-2:] == ["20.0 ± 10.0", ""]
     first, _, every = found.flat()

@@ -22,7 +22,6 @@ from fedwca.results.diverged_runs import DIVERGED, NOTE, Divergence
 from fedwca.results.pictures.catalogue import PICTURES, PictureRequest
 from fedwca.results.read_run import read_run
 from fedwca.results.report.warnings import run_warnings
-from fedwca.results.results_table import comparison_table
 from fedwca.results.table_rows import Row
 from fedwca.results.write_run import RunFolder
 from fedwca.runs.find_resume_points import find_resume_points
@@ -203,7 +202,7 @@ def test_tables_of_papers_say_how_many_diverged() -> None:
     assert compared is not None
     assert compared.n == 1
     assert found.difference("c") is None
-    assert [line[0] for line in comparison_table(found).rows][1] == "B (diverged in 2 of 3 runs)"
+    assert [line[0] for line in found.table().rows][1] == "B (diverged in 2 of 3 runs)"
     assert [entry["diverged"] for entry in found.flat()] == [0, 2, 3]
     beside = accuracies_beside("t", found, rows, {}, "")
     assert [line[0] for line in beside.rows][2] == "x: C (diverged in 3 of 3 runs)"
