@@ -28,7 +28,14 @@ def test_list() -> None:
     assert set(lines) == {*PLURALS.values(), "baselines", "baselines_of_sfda", "baselines_of_upfl", "presets"}
     assert "wca" in lines["aggregators"]
     assert "fedavg" in lines["baselines"]
-    assert json.loads(call("list", "--json").out)["presets"] == ["default", "paper", "sfda", "skewed", "upfl", "upfl_released"]
+    assert json.loads(call("list", "--json").out)["presets"] == [
+        "default",
+        "paper",
+        "sfda",
+        "skewed",
+        "upfl",
+        "upfl_released",
+    ]
 
 
 @pytest.mark.parametrize("kind", ["aggregator", "aggregators", "pseudo-labelers", "Pseudo_Labeler", "presets"])
