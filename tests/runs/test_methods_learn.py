@@ -72,6 +72,7 @@ MNIST_HETERO: dict[str, Any] = {
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::fedwca.data.dataset.DatasetWarning")  # 12,000 of its images
 @pytest.mark.parametrize("method", METHODS)
 def test_a_method_learns_on_mnist_digits(method: str, shared_data: Path, tmp_path: Path) -> None:
     if not (shared_data / "digit_five" / "mnist.npz").is_file():
