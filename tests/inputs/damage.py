@@ -114,7 +114,7 @@ def change_json_file(random: Random, file: Path) -> None:
         file.write_bytes(odd_bytes(random, file.read_bytes()))
         return
     if file.suffix == ".jsonl":
-        lines = file.read_text().splitlines() or ["{}"]
+        lines = file.read_text(errors="replace").splitlines() or ["{}"]  # it may have been damaged before
         chosen = random.randrange(len(lines))
         try:
             lines[chosen] = json.dumps(odd_json(random, json.loads(lines[chosen])))

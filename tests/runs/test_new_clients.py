@@ -170,7 +170,7 @@ def test_training_never_meets_new_clients(
     monkeypatch.setattr(split_trials, "split_trial", changed)
     other = play(tmp_path / "run")
     assert records(other, ("seconds",)) != records(run, ("seconds",))
-    measured = ("seconds", "accuracy", "accuracy_validation", "test_images")
+    measured = ("seconds", "accuracy", "accuracy_validation", "test_images", "calibration_error", "confusion")
     assert records(other, measured) == records(run, measured)
     for method in ("fedavg", "fedprox"):
         assert torch.equal(open_run(other, method).bank, open_run(run, method).bank)

@@ -241,6 +241,7 @@ def test_labels_of_the_target_reach_the_metrics_alone(
     monkeypatch.setattr(DigitsMini, "load", permuted)
     other = bench(**SMALL, overrides=OVERRIDES, out=tmp_path / "run", keep="all").path
     measured = {"accuracy", "accuracy_local", "pseudo_label_accuracy", "seconds", "source_digest"}
+    measured |= {"calibration_error", "confusion", "pseudo_label_counts"}
 
     def rest(path: Path) -> list[dict[str, Any]]:
         return [{key: value for key, value in record.items() if key not in measured} for record in records(path)]

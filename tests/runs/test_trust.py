@@ -131,6 +131,7 @@ def test_labels_reach_the_metrics_alone(gated: Path, tmp_path: Path, monkeypatch
     method = name_of(gated)
     other = play(tmp_path / "run", method, "source_ada_bn")
     measured = {"accuracy", "accuracy_local", "pseudo_label_accuracy", "seconds", "source_digest"}
+    measured |= {"calibration_error", "confusion", "pseudo_label_counts"}
     for one, two in zip(records(gated, method), records(other, method), strict=True):
         assert {k: v for k, v in one.items() if k not in measured} == {
             k: v for k, v in two.items() if k not in measured
