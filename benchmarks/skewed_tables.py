@@ -11,8 +11,9 @@ from typing import Any
 
 from readings import noted
 
+from fedwca.core.mean import mean
 from fedwca.results.statistics import paired_difference
-from fedwca.results.tables import Table
+from fedwca.results.tables import Table, difference_cell
 
 RUNS = Path(__file__).resolve().parent / "results" / "skewed"
 DEALS = {
@@ -36,18 +37,18 @@ def measured(deal: str) -> dict[str, ByRun]:
     for record in records:
         method, run = record["method"], record["source_model"]
         if record["round"] == -1 and method == "source_only":
-            found.setdefault("source", {})[run] = mean(record["accuracy"])
+            found.setdefault("source", {})[run] = known_mean(record["accuracy"])
         if record["round"] in (0, last):
             when = "first" if record["round"] == 0 else "last"
-            found.setdefault(f"{method} {when}", {})[run] = mean(record["pseudo_label_accuracy"])
+            found.setdefault(f"{method} {when}", {})[run] = known_mean(record["pseudo_label_accuracy"])
         if record["round"] == last:
-            found.setdefault(f"{method} accuracy", {})[run] = mean(record["accuracy"])
+            found.setdefault(f"{method} accuracy", {})[run] = known_mean(record["accuracy"])
     return found
 
 
-def mean(values: list[float | None]) -> float:
+def known_mean(values: list[float | None]) -> float:
     """Of clients, without those that were not measured."""
-    return statistics.fmean(value for value in values if value is not None and not math.isnan(value))
+    return mean(math.nan if value is None else value for value in values)
 
 
 def skewed() -> str:
@@ -63,7 +64,10 @@ def skewed() -> str:
         cells = [f"{statistics.fmean(own['source'].values()):.1f}"]
         for method in METHODS:
             cells += [f"{statistics.fmean(own[f'{method} {when}'].values()):.1f}" for when in ("first", "last")]
-            cells.append("" if deal == "even" else apart(own[f"{method} last"], found["even"][f"{method} last"]))
+            beside = (
+                None if deal == "even" else paired_difference(own[f"{method} last"], found["even"][f"{method} last"])
+            )
+            cells.append(difference_cell(beside) if beside else "")
             cells.append(f"{statistics.fmean(own[f'{method} accuracy'].values()):.1f}")
         lines.append([DEALS[deal], *cells])
     config = json.loads((RUNS / "even" / "config.json").read_text())["config"]
@@ -77,14 +81,6 @@ def skewed() -> str:
         f"{size}, {length} (`benchmarks/skewed.sh`).",
     ]
     return noted(Table("", ("deal", *heads), lines), notes)
-
-
-def apart(ours: ByRun, theirs: ByRun) -> str:
-    """A paired difference with its interval."""
-    difference = paired_difference({(run, 0): v for run, v in ours.items()}, {(run, 0): v for run, v in theirs.items()})
-    assert difference is not None
-    ends = f" ({difference.low:+.1f} to {difference.high:+.1f})" if difference.low is not None else ""
-    return f"{difference.mean:+.1f}{ends}"
 
 
 BLOCKS: dict[str, Callable[[], str]] = {"skewed": skewed}

@@ -18,6 +18,7 @@ from fedwca.cli.shared_options import (
     Json,
     Keep,
     Loggers,
+    MoreNumbers,
     Quiet,
     chosen_format,
     folder,
@@ -50,14 +51,7 @@ def command(
         option("--reference", text="Method that differences are taken to; default: FedAvg if it is run.", panel=KEEP),
     ] = None,
     out: Annotated[Path, folder("run folders, one a source or target")] = Path("runs/compare"),
-    column: Annotated[
-        list[str] | None,
-        option(
-            "--column",
-            text="One more in the table: f1, worst, client-std, calibration-error; repeat for more.",
-            panel=KEEP,
-        ),
-    ] = None,
+    column: MoreNumbers = None,
     keep: Keep = "last",
     logger: Loggers = None,
     quiet: Quiet = False,

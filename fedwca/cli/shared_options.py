@@ -32,14 +32,13 @@ def option(*names: str, text: str, panel: str, **more: Any) -> Any:
     return typer.Option(*names, help=text, rich_help_panel=panel, show_default=False, **more)
 
 
-MoreColumns = Annotated[
-    list[str] | None,
-    option(
-        "--column",
-        text="One more in the table: f1, worst, client-std, calibration-error, class-accuracy; repeat for more.",
-        panel=KEEP,
-    ),
-]
+def _more_columns(names: str) -> Any:
+    return option("--column", text=f"One more in the table: {names}; repeat for more.", panel=KEEP)
+
+
+NUMBERS = "f1, worst, client-std, calibration-error"
+MoreNumbers = Annotated[list[str] | None, _more_columns(NUMBERS)]
+MoreColumns = Annotated[list[str] | None, _more_columns(f"{NUMBERS}, class-accuracy")]
 Keep = Annotated[
     str,
     option(

@@ -56,7 +56,8 @@ class FinishedRun:
         shown = shown_round(any("round" in entry for _, entry in entries))
         title = f"{where}: accuracy in percent {shown}, {spread}"
         shown_columns = [*(narrow_columns() if narrow else COLUMNS)]
-        shown_columns += requested_columns(columns, read_run(self.path).classes, [entry for _, entry in entries])
+        if columns:
+            shown_columns += requested_columns(columns, read_run(self.path).classes, [entry for _, entry in entries])
         return results_table(title, entries, columns=shown_columns)
 
     def to_frame(self, of: Literal["methods", "rounds"] = "methods") -> Any:
