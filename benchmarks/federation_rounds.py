@@ -171,10 +171,3 @@ def measure(what: str, runs: int) -> Iterator[dict[str, Any]]:
     for number in range(runs):
         with tempfile.TemporaryDirectory() as folder:
             yield {"what": what, "run": number, **play(Path(folder))}
-
-
-if __name__ == "__main__":
-    import json
-
-    for line in measure(sys.argv[1], int(sys.argv[2])):
-        print(json.dumps(line), flush=True)

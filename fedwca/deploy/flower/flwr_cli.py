@@ -14,8 +14,8 @@ from fedwca.deploy.flower.processes import find_program, flower_environment
 from fedwca.errors import FedwcaError
 
 SELDOM, SOON = 30.0, 3.0
-"""Seconds between two questions how a run stands, and after one without an answer: each takes Flower's command seconds of
-a core, which clients on the same machine would lack."""
+"""Seconds between two questions how a run stands, and after one without an answer: each question takes seconds of a
+core, which clients on the same machine would lack."""
 MISSES = 5
 """Questions in a row, how a run stands, that may go unanswered before it is given up; ten minutes where each stalls."""
 
