@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import signal
 import socket
 import statistics
 import subprocess
@@ -98,9 +99,9 @@ class Watch(threading.Thread):
 
 @contextmanager
 def started(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A program that is ended, by its id."""
+    """A program as in a terminal of its own, that is ended by its id."""
     with log.open("wb") as file:
-        process = subprocess.Popen(command, stdout=file, stderr=file)
+        process = subprocess.Popen(command, stdout=file, stderr=file, start_new_session=True)
     try:
         yield process
     finally:
@@ -141,9 +142,9 @@ def play(folder: Path) -> dict[str, Any]:
             clients.append(stack.enter_context(started(line, folder / f"client-{k}.log")))
         watch = Watch(os.getpid(), clients[0].pid)
         watch.start()
-        done = subprocess.run(program("deploy", "run", str(deployment), *where), capture_output=True, timeout=900)
-        if done.returncode:
-            raise RuntimeError(done.stderr.decode())
+        line = program("deploy", "run", str(deployment), *where)
+        if stack.enter_context(started(line, folder / "run.log")).wait(1200):
+            raise RuntimeError((folder / "run.log").read_text())
         ended = time.time()
         time.sleep(2 * QUIET)
         watch.over.set()
@@ -168,6 +169,7 @@ def sizes(seen: list[dict[str, float]], of: Any) -> Mapping[str, float]:
 
 def measure(what: str, runs: int) -> Iterator[dict[str, Any]]:
     """A line for each run."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was started is ended then too
     for number in range(runs):
         with tempfile.TemporaryDirectory() as folder:
             yield {"what": what, "run": number, **play(Path(folder))}
