@@ -164,7 +164,7 @@ def rounds() -> str:
             *lines,
             "",
             f"Medians, and the least and most of all rounds after round 0 (runs by {counted}). CPU seconds are",
-            f"those of server, {clients} clients and `deploy run` together. Memory is one client's with all its programs,",
+            f"those of server, {clients} clients and `deploy run` together. Memory is one client's with all it runs,",
             f"shared pages in equal parts (PSS). {environment['cores']} cores of {environment['cpu']}.",
             "`benchmarks/federation.py rounds`, numbers in `benchmarks/results/federation_rounds.json`.",
         ]
