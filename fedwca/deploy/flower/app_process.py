@@ -22,7 +22,7 @@ from pathlib import Path
 IDLE = 600.0
 """Seconds without a message after which the process ends, for there may be none for days."""
 LIBRARIES = "fedwca.deploy.flower.client_app"
-"""What is imported before the first fork, with all that it imports."""
+"""What is imported before a fork, with all that it imports."""
 Task = Callable[[], None]
 
 
@@ -52,8 +52,6 @@ def serve_tasks(wake: int, take: Callable[[], Task | None], idle: float = IDLE) 
 
 def fork(task: Task) -> int:
     """Begin a task in a process of its own; returns its number."""
-    # What is there already is not looked at by the collector again, so that its pages stay shared.
-    gc.freeze()
     child = os.fork()
     if child:
         return child
@@ -97,11 +95,13 @@ def main() -> None:
             return None
         if not found.token:
             return None
-        # What cannot be imported fails in the fork too, where Flower tells the server.
-        with suppress(Exception):
-            importlib.import_module(LIBRARIES)
         return partial(run_clientapp, address, found.token, True, parent_pid=os.getpid())
 
+    # Before a task is taken, whose time then runs. What cannot be imported fails in a fork too, and Flower says so there.
+    with suppress(Exception):
+        importlib.import_module(LIBRARIES)
+    # The collector does not look at it again, so that forks share its pages.
+    gc.freeze()
     with suppress(KeyboardInterrupt):
         serve_tasks(sys.stdin.fileno(), take)
 
