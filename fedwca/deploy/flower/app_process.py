@@ -97,7 +97,7 @@ def main() -> None:
             return None
         return partial(run_clientapp, address, found.token, True, parent_pid=os.getpid())
 
-    # Before a task is taken, whose time then runs. What cannot be imported fails in a fork too, and Flower says so there.
+    # Before a task is taken, whose time then runs. What cannot be imported fails in a fork too, and Flower says so.
     with suppress(Exception):
         importlib.import_module(LIBRARIES)
     # The collector does not look at it again, so that forks share its pages.

@@ -74,7 +74,7 @@ def check_answers(env: dict[str, str]) -> None:
     Raises:
         FedwcaError: it does not answer, or has another certificate.
     """
-    call_flwr(["list", "fedwca"], env, 30)
+    call_flwr(["list", "fedwca"], env, 60)
 
 
 def retry(ask: Callable[[], None], tell: Callable[[str], None] = lambda sentence: None, tries: int = 20) -> None:
