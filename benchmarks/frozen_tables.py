@@ -45,23 +45,23 @@ def frozen() -> str:
         return "Not measured yet: `bash benchmarks/frozen.sh`."
     first = next(iter(summaries.values()))
     own, lines = by_run(summaries, OWN), []
-    for method, found in first["methods"].items():
+    for method, entry in first["methods"].items():
         means = by_run(summaries, method)
         cells = [
             f"{statistics.fmean(by_run({source: summaries[source]}, method).values()):.1f}" for source in summaries
         ]
         beside = "" if method == OWN else difference_cell(paired_difference(own, means))
         seconds = statistics.fmean(seconds_of_round(summary, method) for summary in summaries.values())
-        lines.append([found["label"], *cells, f"{statistics.fmean(means.values()):.1f}", beside, f"{seconds:.1f}"])
+        lines.append([entry["label"], *cells, f"{statistics.fmean(means.values()):.1f}", beside, f"{seconds:.1f}"])
     config, training = first["config"], first["config"]["training"]
     environment = json.loads((RUNS / next(iter(summaries)) / "environment.json").read_text())
     notes = [
-        f"Percent, means over clients and n = {config['source_models']} source models of each source; FedWCA minus it is",
-        f"paired over all {len(own)} runs, with its 95 % interval (Student's t). PACS at 64 pixels,",
-        f"{config['clients']} clients per target domain, at most {config['samples']} images each, {config['rounds']} rounds",
-        f"of {training['epochs']} epochs, learning rate {training['lr']}. Seconds a round: {environment['cores']} cores of",
-        f"{environment['cpu']}, other work beside it (`benchmarks/frozen.sh`; configurations in",
-        "`benchmarks/results/frozen`).",
+        f"Percent, means over clients and n = {config['source_models']} source models of each source; FedWCA minus it",
+        f"is paired over all {len(own)} runs, with its 95 % interval (Student's t). PACS at 64 pixels,",
+        f"{config['clients']} clients per target domain, at most {config['samples']} images each,",
+        f"{config['rounds']} rounds of {training['epochs']} epochs, learning rate {training['lr']}. Seconds a round:",
+        f"{environment['cores']} cores of {environment['cpu']}, other work beside it (`benchmarks/frozen.sh`;",
+        "configurations in `benchmarks/results/frozen`).",
     ]
     return noted(Table("", ("method", *summaries, "mean", "FedWCA minus it", "seconds a round"), lines), notes)
 
