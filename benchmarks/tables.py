@@ -12,12 +12,14 @@ from typing import Any
 
 import federation_tables
 import fedtab_tables
+import frozen_tables
 import readings
 import reproduction_tables
 import sfda_tables
 import skewed_tables
 import speed_tables
 import upfl_tables
+import wca_or_one_hot_tables
 from readings import noted
 
 from fedwca.results.results_table import COLUMNS, DIFFERENCE, Entry, ResultColumn, results_table
@@ -36,7 +38,10 @@ INTERNALS = (
 )
 PAGES = (
     "README.md",
-    *(f"docs/{name}.md" for name in ("benchmarks", "data", "operate", "several-sources", "new-clients", "fedtab")),
+    *(
+        f"docs/{name}.md"
+        for name in ("benchmarks", "data", "operate", "several-sources", "new-clients", "fedtab", "wca-or-one-hot")
+    ),
     *(f"docs/internals/{name}.md" for name in INTERNALS),
 )
 
@@ -179,6 +184,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     **upfl_tables.BLOCKS,
     **fedtab_tables.BLOCKS,
     **skewed_tables.BLOCKS,
+    **frozen_tables.BLOCKS,
+    **wca_or_one_hot_tables.BLOCKS,
 }
 
 
