@@ -13,13 +13,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from fedwca.core.files import write_atomically, write_secret
+from fedwca.core.files import write_secret, write_text_atomically
 
 DAYS = 365
-
-
-def _write_public(path: Path, content: bytes) -> None:
-    write_atomically(path, lambda file: file.write_bytes(content))
 
 
 def _private(key: ec.EllipticCurvePrivateKey, form: serialization.PrivateFormat) -> bytes:
@@ -73,8 +69,8 @@ def certify(folder: Path, hosts: Sequence[str]) -> None:
             (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False),
         ],
     )
-    _write_public(folder / "ca.crt", root.public_bytes(serialization.Encoding.PEM))
-    _write_public(folder / "server.pem", leaf.public_bytes(serialization.Encoding.PEM))
+    write_text_atomically(folder / "ca.crt", root.public_bytes(serialization.Encoding.PEM).decode())
+    write_text_atomically(folder / "server.pem", leaf.public_bytes(serialization.Encoding.PEM).decode())
     write_secret(folder / "server.key", _private(server, serialization.PrivateFormat.PKCS8))
 
 
@@ -90,4 +86,4 @@ def make_key(path: Path) -> None:
     key = ec.generate_private_key(ec.SECP384R1())
     public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
     write_secret(path, _private(key, serialization.PrivateFormat.OpenSSH))
-    _write_public(path.with_name(path.name + ".pub"), public + b"\n")
+    write_text_atomically(path.with_name(path.name + ".pub"), public.decode() + "\n")
