@@ -137,36 +137,33 @@ def cost() -> str:
     )
 
 
-def rounds() -> str:
-    """Seconds and CPU seconds of rounds of real processes, and what a client holds in memory."""
-    result = read("federation_rounds")
+def messages() -> str:
+    """What a message costs a client, by what answers it."""
+    result = read("federation_messages")
     found: dict[str, list[dict[str, Any]]] = {}
     for line in result["lines"]:
         found.setdefault(line["what"], []).append(line)
     lines = [
-        "| Messages are answered by | seconds of a round | CPU seconds of a round | programs waiting for the cores "
-        "| client at rest, MB | at most, MB |",
-        "|---|--:|--:|--:|--:|--:|",
+        "| A message is answered by | CPU seconds | seconds | held between messages, MB | at most, MB |",
+        "|---|--:|--:|--:|--:|",
     ]
     for what, runs in found.items():
-        wall, cpu = ([value for run in runs for value in run[name][1:]] for name in ("seconds", "cpu_seconds"))
-        rest, most = (statistics.fmean(run["client"][name]["pss"] for run in runs) for name in ("rest", "largest"))
+        seconds = [value for run in runs for value in run["seconds"]]
+        cpu = [run["cpu_seconds"] for run in runs]
+        held, most = (round(statistics.fmean(run[name] for run in runs)) for name in ("held_mb", "most_mb"))
         lines.append(
-            f"| {what} | {statistics.median(wall):.1f} ({min(wall):.1f} to {max(wall):.1f}) "
-            f"| {statistics.median(cpu):.1f} ({min(cpu):.1f} to {max(cpu):.1f}) "
-            f"| {', '.join(str(round(run['load'])) for run in runs)} | {rest:.0f} | {most:.0f} |"
+            f"| {what} | {statistics.fmean(cpu):.2f} | {statistics.median(seconds):.1f} "
+            f"({min(seconds):.1f} to {max(seconds):.1f}) | {held} | {most} |"
         )
-    first = result["lines"][0]
-    environment, clients = first["environment"], result["settings"]["clients"]
-    counted = ", ".join(f"{what}: {len(runs)}" for what, runs in found.items())
+    environment, loads = result["environment"], [line["load"] for line in result["lines"]]
     return "\n".join(
         [
             *lines,
             "",
-            f"Medians, and the least and most of all rounds after round 0 (runs by {counted}). CPU seconds are",
-            f"those of server, {clients} clients and `deploy run` together. Memory is one client's with all it runs,",
-            f"shared pages in equal parts (PSS). {environment['cores']} cores of {environment['cpu']}.",
-            "`benchmarks/federation.py rounds`, numbers in `benchmarks/results/federation_rounds.json`.",
+            f"Messages after the first round, {len(loads) // len(found)} runs each, the SuperNode itself not counted.",
+            f"Load {min(loads):.0f} to {max(loads):.0f} on {environment['cores']} cores of {environment['cpu']},",
+            "so that seconds are several times those of a quiet machine. `benchmarks/federation.py messages`,",
+            "numbers in `benchmarks/results/federation_messages.json`.",
         ]
     )
 
