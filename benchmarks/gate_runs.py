@@ -90,13 +90,14 @@ def runs(kind: str, limit: float, count: int, altered: Callable[[Work], Work]) -
 
 def measure(kind: str) -> dict[str, Any]:
     """An engine's part of the file."""
+    made_on = provenance("cpu")  # now: files may be others by the end
     usual = list(islice(turns(kind), USUAL))
     low, middle, high = (round(x, 3) for x in statistics.quantiles(usual, n=4))
     found: dict[str, Any] = {"ratio": middle, "quarters": [low, high]}
     for name, (count, altered) in LOSSES.items():
         found[name] = runs(kind, MARGIN * middle, count, altered)
         print(kind, middle, name, found[name], flush=True)
-    return {**found, "environment": provenance("cpu")}
+    return {**found, "environment": made_on}
 
 
 def main() -> None:
