@@ -14,7 +14,7 @@ import json
 import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 from unittest.mock import patch
@@ -88,16 +88,16 @@ def runs(kind: str, limit: float, count: int, altered: Callable[[Work], Work]) -
     }
 
 
-def measure(kind: str) -> dict[str, Any]:
-    """An engine's part of the file."""
+def measure(kind: str) -> Iterator[dict[str, Any]]:
+    """An engine's part of the file, once more after each of its measurements, so that what is there is kept."""
     made_on = provenance("cpu")  # now: files may be others by the end
     usual = list(islice(turns(kind), USUAL))
     low, middle, high = (round(x, 3) for x in statistics.quantiles(usual, n=4))
-    found: dict[str, Any] = {"ratio": middle, "quarters": [low, high]}
+    found: dict[str, Any] = {"ratio": middle, "quarters": [low, high], "environment": made_on}
     for name, (count, altered) in LOSSES.items():
         found[name] = runs(kind, MARGIN * middle, count, altered)
         print(kind, middle, name, found[name], flush=True)
-    return {**found, "environment": made_on}
+        yield found
 
 
 def main() -> None:
@@ -114,8 +114,9 @@ def main() -> None:
         "engines": json.loads(FILE.read_text())["engines"] if given.engines else {},
     }
     for kind in given.engines or WORKERS:
-        result["engines"][kind] = measure(kind)
-        keep(FILE, result)
+        for found in measure(kind):
+            result["engines"][kind] = found
+            keep(FILE, result)
 
 
 if __name__ == "__main__":
