@@ -53,7 +53,6 @@ TRAINED: dict[str, Clusterer] = {
     "first layer, update, by length": Finch(reference="source", metric="euclidean"),
     "second layer": Finch(signature=2),
     "second layer, update": Finch(signature=2, reference="source"),
-    "all layers": Finch(signature="all"),
     "all layers, update": Finch(signature="all", reference="source"),
     "BatchNorm statistics": Finch(signature="batch_norm"),
     "BatchNorm statistics, update": Finch(signature="batch_norm", reference="source"),
@@ -89,12 +88,16 @@ class Piece:
 
 def pieces() -> Iterator[Piece]:
     """All of the study, what conclusions need most first."""
-    cells = [(256, RATES), (64, RATES[1:2]), (720, RATES[1:2]), (64, RATES[::2]), (720, RATES[::2])]
-    digits = [[Piece("digit_five", s, i, n, lr) for i, s, lr in product(SEEDS, DIGITS, some)] for n, some in cells]
-    rates = (0.001, 0.003, 0.0001, 0.0003)
-    pacs = [[Piece("pacs", s, i, 256, lr) for s, lr in product(("art_painting", "photo"), rates)] for i in SEEDS]
-    few = [Piece("pacs", s, 0, 64, lr) for lr, s in product(rates[:2], ("art_painting", "photo"))]
-    yield from chain(*digits[:2], pacs[0], digits[2], few, digits[3], pacs[1], digits[4], pacs[2])
+    digits = {
+        (images, seed, lr): [Piece("digit_five", source, seed, images, lr) for source in DIGITS]
+        for images, seed, lr in product(SIZES, SEEDS, RATES)
+    }
+    art, photo = ([Piece("pacs", s, 0, 256, lr) for lr in (1e-3, 3e-3, 1e-4, 3e-4)] for s in ("art_painting", "photo"))
+    first = [digits[256, seed, lr] for seed in SEEDS for lr in RATES]
+    yield from chain(*first[:3], art[:2], *first[3:6], photo[:1], *first[6:], art[2:3])
+    yield from chain(*(digits[64, seed, 1e-3] for seed in SEEDS), *(digits[720, seed, 1e-3] for seed in SEEDS))
+    yield from chain(photo[1:], art[3:], [Piece("pacs", p.source, 0, 64, p.lr) for p in (*art[:2], *photo[:2])])
+    yield from chain(*(digits[images, seed, lr] for images in (64, 720) for seed in SEEDS for lr in RATES[::2]))
 
 
 @contextmanager
@@ -117,43 +120,39 @@ def snapshots(engine: SequentialEngine) -> Iterator[dict[int, Tensor]]:
             found[steps][client] = row
 
 
-def measure(piece: Piece, data: Path, weights: Path) -> dict[str, Any]:
-    """Adjusted Rand index and number of clusters by signature, at each number of steps and at the end of the round."""
+def measure(piece: Piece, data: Path, weights: Path, moments: dict[str, Any] | None = None) -> dict[str, Any]:
+    """What FINCH finds by signature, at each number of steps and at the end of the round.
+
+    Args:
+        piece: which training.
+        data: folder of data sets.
+        weights: file that a ResNet-18 begins with.
+        moments: what was found by these for the same clients, whose learning rate changes nothing of it.
+    """
     plan = resolve_plan(piece.layer(data, weights))
     config, (method, _) = plan.config, plan.methods[-1]
     dataset, domain = images_of(piece.dataset, piece.source, data, weights)
-    federation = split_trial(config, dataset, domain, 0, 0)
-    source = source_model(config, dataset, domain, 0)
-    engine = SequentialEngine(source.network, federation.clients, workers=1)
-    server, keys = init_server(engine), Keys(piece.seed)
-    began = time.process_time()
+    federation, source = split_trial(config, dataset, domain, 0, 0), source_model(config, dataset, domain, 0)
+    metrics, engine = federation.metrics, SequentialEngine(source.network, federation.clients, workers=1)
+    server, began = init_server(engine), time.process_time()
     with snapshots(engine) as banks:
-        turn = open_round(0, server, method, engine, config.training, keys, federation.metrics.domain_labels())
+        turn = open_round(0, server, method, engine, config.training, Keys(piece.seed), metrics.domain_labels())
         engine.run(turn)
     seconds = time.process_time() - began
     steps = [turn.task(k).count_steps(len(own), engine.layout.least_images) for k, own in enumerate(engine.images)]
     ends = [*(count for count in STEPS if count < max(steps)), max(steps)]
-    banks[max(steps)] = engine.bank
-    every = {n: BankSignatures(banks[n], engine.layout, server.source) for n in ends}
+    trained = [BankSignatures(banks.get(n, engine.bank), engine.layout, server.source) for n in ends]
     start = BankSignatures(engine.bank, engine.layout, server.source, images=engine.images, network=engine.network)
-    metrics, layers = federation.metrics, {}
-    if piece.dataset == "pacs":  # Table 11 of the paper
-        numbered = [str(index + 1) for index in range(every[ends[-1]].layers)]
-        for reference in ("none", "source"):
-            finchs = [Finch(signature=name, reference=reference) for name in (*map(int, numbered), "all")]
-            layers[reference] = dict(
-                zip((*numbered, "all"), (judge(f, every[ends[-1]], metrics) for f in finchs), strict=True)
-            )
     return {
         **vars(piece),
         "train_images": [len(own) for own in engine.images],
         "source_accuracy": source.accuracy,
         "after_steps": ends,
         "last_steps": steps,
-        "moments": {name: judge(clusterer, start, metrics) for name, clusterer in MOMENTS.items()},
-        "trained": {name: [judge(f, every[n], metrics) for n in ends] for name, f in TRAINED.items()},
-        "updates": [alike(every[n], metrics) for n in ends],
-        **({"layers": layers} if layers else {}),
+        "moments": moments or {name: judge(clusterer, start, metrics) for name, clusterer in MOMENTS.items()},
+        "trained": {name: [judge(f, each, metrics) for each in trained] for name, f in TRAINED.items()},
+        "updates": [alike(each, metrics) for each in trained],
+        **({"layers": judge_layers(trained[-1], metrics)} if piece.dataset == "pacs" else {}),
         "cpu_seconds": round(seconds, 1),
     }
 
@@ -168,6 +167,17 @@ def judge(clusterer: Clusterer, signatures: BankSignatures, metrics: Metrics) ->
     """ARI to the true domains, and how many clusters there are."""
     labels = clusterer(signatures)
     return [round(float(metrics.clustering(labels)["ari"]), 4), int(labels.max()) + 1]  # type: ignore[arg-type]
+
+
+def judge_layers(signatures: BankSignatures, metrics: Metrics) -> dict[str, dict[str, list[float]]]:
+    """Of each layer, as in Table 11 of the paper, raw and as update."""
+    layers: list[Any] = [*range(1, signatures.layers + 1), "all"]
+    return {
+        reference: {
+            str(layer): judge(Finch(signature=layer, reference=reference), signatures, metrics) for layer in layers
+        }
+        for reference in ("none", "source")
+    }
 
 
 def alike(signatures: BankSignatures, metrics: Metrics) -> dict[str, float]:
@@ -204,7 +214,8 @@ def main() -> None:
             continue
         if time.monotonic() - began > 60 * given.minutes:
             break
-        done[key] = measure(piece, given.data, given.weights)
+        same = (own["moments"] for known, own in done.items() if known[:4] == key[:4])
+        done[key] = measure(piece, given.data, given.weights, next(same, None))
         order = {tuple(vars(own).values()): place for place, own in enumerate(pieces())}
         result = {
             "what": "FINCH level 0 after round 0 against the true domains: [adjusted Rand index, clusters]",
