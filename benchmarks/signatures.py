@@ -93,11 +93,12 @@ def pieces() -> Iterator[Piece]:
         for images, seed, lr in product(SIZES, SEEDS, RATES)
     }
     art, photo = ([Piece("pacs", s, 0, 256, lr) for lr in (1e-3, 3e-3, 1e-4, 3e-4)] for s in ("art_painting", "photo"))
-    first = [digits[256, seed, lr] for seed in SEEDS for lr in RATES]
-    yield from chain(*first[:3], art[:2], *first[3:6], photo[:1], *first[6:], art[2:3])
-    yield from chain(*(digits[64, seed, 1e-3] for seed in SEEDS), *(digits[720, seed, 1e-3] for seed in SEEDS))
-    yield from chain(photo[1:], art[3:], [Piece("pacs", p.source, 0, 64, p.lr) for p in (*art[:2], *photo[:2])])
-    yield from chain(*(digits[images, seed, lr] for images in (64, 720) for seed in SEEDS for lr in RATES[::2]))
+    first = [list(chain(digits[256, seed, 1e-3], digits[256, seed, 3e-3])) for seed in SEEDS]
+    few = [Piece("pacs", piece.source, 0, 64, piece.lr) for piece in (*art[:2], *photo[:2])]
+    rest = [digits[images, seed, lr] for images in (64, 720) for seed in SEEDS for lr in (3e-3, 3e-4)]
+    yield from chain(first[0], art[:1], *first[1:], art[1:2], photo[:1], art[2:3])
+    yield from chain(*(digits[n, seed, lr] for n, lr in ((256, 3e-4), (64, 1e-3), (720, 1e-3)) for seed in SEEDS))
+    yield from chain(photo[1:], art[3:], few, *rest)
 
 
 @contextmanager
