@@ -12,6 +12,7 @@ from typing import Any
 
 import federation_tables
 import fedtab_tables
+import paper_size_tables
 import readings
 import reproduction_tables
 import sfda_tables
@@ -178,6 +179,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     **upfl_tables.BLOCKS,
     **fedtab_tables.BLOCKS,
     **skewed_tables.BLOCKS,
+    **paper_size_tables.BLOCKS,
 }
 
 
