@@ -9,6 +9,7 @@ from typing import Any
 from fedwca.core.files import write_atomically
 
 SIZES: dict[str, Any] = {"clients": 4, "samples": 400}
+TRAINING: dict[str, Any] = {"epochs": 5, "lr": 3e-3}
 
 
 def layer(data: str, source: str, **more: Any) -> dict[str, Any]:
