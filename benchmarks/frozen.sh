@@ -1,21 +1,32 @@
 #!/usr/bin/env bash
 # A frozen ResNet-18 with ImageNet weights on PACS at 64 pixels, all methods of unlabeled clients; DATA holds pacs/ and
 # weights/. A source at a time, each of which goes on where it was stopped: SOURCES="photo sketch" takes two, SEEDS the
-# number of source models.
+# number of source models, IMAGES how many images a client has at most: strong views and mixed images go through the
+# backbone each time. WHOLE=1 is what a round costs with all images, and nothing else.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 data=${DATA:-../shared/data}
 weights=${WEIGHTS:-$data/weights/resnet18_imagenet_fp16.pth}
 methods="source-only local fedavg fedprox fedamp ifca ladd ladd-plus fedpcl-pl fedscal one-hot equal one-equal one-equal-a \
-fedwca-l revised-fedwca"
-for source in ${SOURCES:-art_painting cartoon photo sketch}; do
-    folder=runs/frozen/$source
+fedwca-l revised-fedwca source-ada-bn fedtab"
+
+play() {  # play NAME SOURCE ARGUMENT...: a run, or what it lacks
+    local folder=runs/frozen/$1
     if [ -d "$folder" ]; then
         fedwca resume "$folder"
     else
-        fedwca bench --data "$data" --dataset pacs --source "$source" --clients 3 --source-models "${SEEDS:-3}" \
-            --model "resnet18:side=64,weights=$weights,frozen=true,augment=false" --rounds "${ROUNDS:-10}" \
-            $(printf -- '--baseline %s ' $methods) --out "$folder"
+        fedwca bench --data "$data" --dataset pacs --source "$2" --clients 3 --out "$folder" \
+            --model "resnet18:side=64,weights=$weights,frozen=true,augment=false" "${@:3}"
     fi
-    python benchmarks/keep.py "$folder" "frozen/$source" config.json environment.json summary.json
+    python benchmarks/keep.py "$folder" "frozen/$1" config.json environment.json summary.json
+}
+
+if [ -n "${WHOLE:-}" ]; then
+    play whole photo --rounds 3 --baseline fedavg --baseline one-hot
+    exit
+fi
+for source in ${SOURCES:-art_painting cartoon photo sketch}; do
+    # shellcheck disable=SC2046
+    play "$source" "$source" --samples "${IMAGES:-240}" --source-models "${SEEDS:-3}" --rounds "${ROUNDS:-10}" \
+        $(printf -- '--baseline %s ' $methods)
 done

@@ -12,6 +12,7 @@ from typing import Any
 
 import federation_tables
 import fedtab_tables
+import frozen_tables
 import paper_size_tables
 import readings
 import reproduction_tables
@@ -163,6 +164,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     **upfl_tables.BLOCKS,
     **fedtab_tables.BLOCKS,
     **skewed_tables.BLOCKS,
+    **frozen_tables.BLOCKS,
     **signature_tables.BLOCKS,
     **paper_size_tables.BLOCKS,
 }

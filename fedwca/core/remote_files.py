@@ -31,7 +31,7 @@ class RemoteFile:
 class TorchvisionFiles:
     """Files whose addresses and checksums torchvision keeps."""
 
-    name: Literal["MNIST", "FashionMNIST", "USPS", "SVHN"]
+    name: Literal["MNIST", "FashionMNIST", "EMNIST", "USPS", "SVHN"]
     below: str = ""
     """Folder for them in the data set's folder."""
 

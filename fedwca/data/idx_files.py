@@ -48,26 +48,30 @@ def read_idx(file: Path) -> NDArray[Any]:
     return values.reshape(shape)
 
 
-def read_idx_parts(folder: Path) -> Archive | None:
-    """Images and labels of both parts as torchvision keeps them, below ``raw`` or in the folder itself.
+def read_idx_parts(
+    folder: Path, parts: tuple[str, str] = ("train", "t10k"), transposed: bool = False
+) -> Archive | None:
+    """Images and labels of both parts, below ``raw`` as torchvision has them, ``gzip``, or in the folder itself.
+
+    Args:
+        folder: of the data set.
+        parts: what names of files begin with.
+        transposed: columns of pixels come first in the files.
 
     Raises:
         DataError: a file is damaged, or has labels of other images.
     """
-    for place in (folder / "raw", folder):
-        files = [
-            find_idx(place / f"{part}-{kind}-ubyte")
-            for part in ("train", "t10k")
-            for kind in ("images-idx3", "labels-idx1")
-        ]
+    for place in (folder / "raw", folder / "gzip", folder):
+        files = [find_idx(place / f"{part}-{kind}-ubyte") for part in parts for kind in ("images-idx3", "labels-idx1")]
         there = [file for file in files if file is not None]
         if len(there) < len(files):
             continue
-        parts = []
+        found = []
         for images_file, labels_file in zip(there[::2], there[1::2], strict=True):
             images, labels = read_idx(images_file), read_idx(labels_file)
             if images.ndim != 3 or labels.shape != images.shape[:1]:
                 raise DataError(f"{labels_file} has {list(labels.shape)} labels for images {list(images.shape)}")
-            parts.append(Archive(np.repeat(images[..., None], 3, axis=3), labels.astype(np.int64)))
-        return join_parts(parts)
+            upright = images.transpose(0, 2, 1) if transposed else images
+            found.append(Archive(np.repeat(upright[..., None], 3, axis=3), labels.astype(np.int64)))
+        return join_parts(found)
     return None

@@ -18,6 +18,9 @@ def torchvision_files(given: TorchvisionFiles) -> Iterator[RemoteFile]:
         for file, md5 in kept.resources:
             urls, path = tuple(f"{mirror}{file}" for mirror in kept.mirrors), str(folder / file)
             yield RemoteFile(urls, path, md5=md5, unpack="gzip", gives=path.removesuffix(".gz"))
+    elif name == "EMNIST":
+        kept = datasets.EMNIST
+        yield RemoteFile((kept.url,), str(folder / "gzip.zip"), md5=kept.md5, unpack="zip", gives=str(folder / "gzip"))
     elif name == "USPS":
         for url, file, md5 in datasets.USPS.split_list.values():
             yield RemoteFile((url,), str(folder / file), md5=md5)

@@ -86,6 +86,8 @@ def compare(
     preset: str = "default",
     config: str | Path | None = None,
     overrides: Mapping[str, Any] | None = None,
+    keep: str = "last",
+    loggers: Sequence[Any] = (),
     reporter: RunReporter = SILENT,
     **settings: Any,
 ) -> Comparison:
@@ -99,6 +101,8 @@ def compare(
         preset: as of `bench`.
         config: as of `bench`.
         overrides: as of `bench`.
+        keep: as of `bench`.
+        loggers: as of `bench`.
         reporter: told how it goes.
         settings: as of `bench`.
 
@@ -107,7 +111,8 @@ def compare(
     """
     refuse_several_ranks("compare", "fedwca bench")
     file = None if config is None else Path(config)
-    request = RunRequest(layer_from_words(settings), list((overrides or {}).items()), preset, file)
+    pairs = list((overrides or {}).items())
+    request = RunRequest(layer_from_words(settings), pairs, preset, file, keep=keep, loggers=loggers)
     return run_comparison(request, methods, sources, reference, Path(out), reporter)
 
 

@@ -24,9 +24,9 @@ def idx(values: np.ndarray[Any, Any]) -> bytes:
     return bytes([0, 0, 8, values.ndim]) + np.array(values.shape, ">u4").tobytes() + values.astype(np.uint8).tobytes()
 
 
-def write_idx_tree(folder: Path, packed: bool = False) -> None:
+def write_idx_tree(folder: Path, packed: bool = False, parts: tuple[str, str] = ("train", "t10k")) -> None:
     folder.mkdir(parents=True)
-    for part, count in (("train", 12), ("t10k", 8)):
+    for part, count in zip(parts, (12, 8), strict=True):
         for name, values in zip(RAW, (pictures(count), np.arange(count) % 10), strict=True):
             content = idx(values)
             file = folder / (name.format(part) + (".gz" if packed else ""))
@@ -61,6 +61,14 @@ def test_as_torchvision_has_it(tmp_path: Path, name: str, folder: str, packed: b
     assert (found.images[:12, :, :, 1] == pictures(12)).all()
     assert found.part is not None
     assert found.part.tolist() == [0] * 12 + [1] * 8
+
+
+@pytest.mark.parametrize(("folder", "packed"), [("EMNIST/raw", False), ("emnist/gzip", True)])
+def test_emnist_is_stood_upright(tmp_path: Path, folder: str, packed: bool) -> None:
+    write_idx_tree(tmp_path / folder, packed, ("emnist-balanced-train", "emnist-balanced-test"))
+    found = read("emnist", tmp_path)
+    assert found.labels.tolist() == [*range(10), 0, 1, *range(8)]
+    assert (found.images[:12, :, :, 1] == pictures(12).transpose(0, 2, 1)).all()
 
 
 @pytest.mark.parametrize("folder", ["cifar-10-batches-bin", "cifar10/cifar-10-batches-bin", "cifar10"])

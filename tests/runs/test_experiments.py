@@ -113,11 +113,12 @@ def test_a_run_that_is_interrupted_goes_on(
 
 def test_methods_are_compared_and_runs_used_again(settings: dict[str, Any], tmp_path: Path) -> None:
     del settings["baselines"]
-    found = fedwca.compare(["source-only", "fedavg"], sources=["brass"], out=tmp_path / "all", **settings)
+    found = fedwca.compare(["source-only", "fedavg"], sources=["brass"], out=tmp_path / "all", keep="none", **settings)
     assert (found.sources, list(found.labels)) == (("brass",), ["source_only", "fedavg"])
     again = fedwca.compare(["fedavg"], sources=["brass"], out=tmp_path / "all", **settings)
     assert again.part("fedavg") == found.part("fedavg")
     assert [path.name for path in (tmp_path / "all").iterdir()] == ["shades-brass"]
+    assert not list((tmp_path / "all").rglob("*.safetensors"))
     page = fedwca.write_report([tmp_path / "all/shades-brass"], tmp_path / "page.md")
     assert "FedAvg" in page.read_text()
 

@@ -1,0 +1,82 @@
+"""The table of frozen backbones in docs/internals/measured-methods.md, from `benchmarks/frozen.sh`; no script."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from readings import noted
+
+from fedwca.results.statistics import paired_difference
+from fedwca.results.tables import Table, difference_cell
+
+RUNS = Path(__file__).resolve().parent / "results" / "frozen"
+SOURCES = ("art_painting", "cartoon", "photo", "sketch")
+OWN = "wca"
+
+Summary = dict[str, Any]
+
+
+def read_summaries() -> dict[str, Summary]:
+    """Summaries of the runs that are done, by source."""
+    files = {source: RUNS / source / "summary.json" for source in SOURCES}
+    return {source: json.loads(file.read_text()) for source, file in files.items() if file.exists()}
+
+
+def by_run(summaries: dict[str, Summary], method: str) -> dict[int, float]:
+    """Mean over a method's clients by run; the runs of all sources are counted through."""
+    every = (run for summary in summaries.values() for run in summary["methods"][method]["runs"])
+    return dict(enumerate(run["mean"] for run in every))
+
+
+def seconds_of_round(summary: Summary, method: str) -> float:
+    """Seconds that a round of a method took, all else that a run does included."""
+    found, config = summary["methods"][method], summary["config"]
+    return float(summary["timing"]["methods"][method] / found["n"] / config["rounds"])
+
+
+def frozen() -> str:
+    """A row a method, a column a source, the paired difference over all runs, and seconds a round."""
+    summaries = read_summaries()
+    if not summaries:
+        return "Not measured yet: `bash benchmarks/frozen.sh`."
+    first = next(iter(summaries.values()))
+    own, lines = by_run(summaries, OWN), []
+    for method, entry in first["methods"].items():
+        means = by_run(summaries, method)
+        cells = [
+            f"{statistics.fmean(by_run({source: summaries[source]}, method).values()):.1f}" for source in summaries
+        ]
+        beside = "" if method == OWN else difference_cell(paired_difference(own, means))
+        seconds = statistics.fmean(seconds_of_round(summary, method) for summary in summaries.values())
+        lines.append([entry["label"], *cells, f"{statistics.fmean(means.values()):.1f}", beside, f"{seconds:.1f}"])
+    config, training = first["config"], first["config"]["training"]
+    environment = json.loads((RUNS / next(iter(summaries)) / "environment.json").read_text())
+    notes = [
+        f"Percent, means over clients and n = {config['source_models']} source models of each source; FedWCA minus it",
+        f"is paired over all {len(own)} runs, with its 95 % interval (Student's t). PACS at 64 pixels,",
+        f"{config['clients']} clients per target domain, at most {config['samples']} images each,",
+        f"{config['rounds']} rounds of {training['epochs']} epochs, learning rate {training['lr']}. Seconds a round:",
+        f"{environment['cores']} cores of {environment['cpu']}, other work beside it (`benchmarks/frozen.sh`;",
+        "configurations in `benchmarks/results/frozen`).",
+    ]
+    return noted(Table("", ("method", *summaries, "mean", "FedWCA minus it", "seconds a round"), lines), notes)
+
+
+def whole() -> str:
+    """What a round costs with all images of PACS."""
+    file = RUNS / "whole" / "summary.json"
+    if not file.exists():
+        return "Not measured yet: `WHOLE=1 bash benchmarks/frozen.sh`."
+    summary = json.loads(file.read_text())
+    environment = json.loads((RUNS / "whole" / "environment.json").read_text())
+    methods = summary["methods"].items()
+    lines = [[found["label"], f"{seconds_of_round(summary, method):.1f}"] for method, found in methods]
+    notes = [f"Source photo, nine clients; {environment['cores']} cores of {environment['cpu']}."]
+    return noted(Table("", ("method", "seconds a round"), lines), notes)
+
+
+BLOCKS: dict[str, Callable[[], str]] = {"frozen": frozen, "frozen-whole": whole}
