@@ -95,10 +95,12 @@ def pieces() -> Iterator[Piece]:
     }
     art, photo = ([Piece("pacs", s, 0, 256, lr) for lr in (1e-3, 3e-3, 1e-4, 3e-4)] for s in ("art_painting", "photo"))
     few = [Piece("pacs", piece.source, 0, 64, piece.lr) for piece in (*art[:2], *photo[:2])]
-    yield from chain(digits[256, 0, 1e-3], digits[256, 0, 3e-3], art[:1])
-    yield from chain(*(digits[256, seed, lr] for lr in RATES[1::-1] for seed in SEEDS[1:]), art[1:3], photo[:1])
-    yield from chain(*(digits[n, seed, lr] for n, lr in ((256, 3e-4), (64, 1e-3), (720, 1e-3)) for seed in SEEDS))
-    yield from chain(photo[1:], art[3:], few)
+    yield from chain(digits[256, 0, 1e-3], digits[256, 0, 3e-3], art[:1], digits[64, 0, 1e-3])
+    yield from chain(*(digits[256, seed, lr] for lr in (1e-3, 3e-3) for seed in SEEDS[1:]), digits[720, 0, 1e-3])
+    yield from chain(art[1:3], photo[:1], *(digits[256, seed, 3e-4] for seed in SEEDS))
+    yield from chain(
+        *(digits[images, seed, 1e-3] for images in (64, 720) for seed in SEEDS[1:]), photo[1:], art[3:], few
+    )
     yield from chain(*(digits[images, seed, lr] for images in (64, 720) for seed in SEEDS for lr in (3e-3, 3e-4)))
 
 
