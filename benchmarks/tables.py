@@ -163,6 +163,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "by_hand": speed_tables.by_hand,
     "federation-defences": federation_tables.defences,
     "federation-noise": federation_tables.noise,
+    "federation-rounds": federation_tables.rounds,
     **reproduction_tables.BLOCKS,
     **sfda_tables.BLOCKS,
     **upfl_tables.BLOCKS,
