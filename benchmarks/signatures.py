@@ -1,60 +1,237 @@
-"""How well FINCH finds the true domains from different signatures of the same round-0 models (Digit-Five files)."""
+"""When clusters find domains: FINCH by what it is shown, over steps of round 0, learning rate, images and data sets.
+
+``python benchmarks/signatures.py`` measures the pieces that results/signatures.json lacks (a piece is a data set, a
+source, a seed, images a client and a learning rate), each written down when it ends, and draws the figure. One training
+of round 0, as FedWCA's, gives all signatures at all numbers of steps. ``--dataset`` and ``--minutes`` take a part.
+"""
 
 from __future__ import annotations
 
-import sys
+import argparse
+import json
+import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from itertools import chain, product
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
-from digits import SIZES, TRAINING, keep, layer
+import torch
+from digits import keep
+from provenance import provenance
+from signature_picture import draw
+from torch import Tensor
 
-from fedwca import Keys, SequentialEngine, init_server, run_round
+from fedwca import Keys, SequentialEngine, init_server
+from fedwca.clusterers.ada_bn import AdaBN
 from fedwca.clusterers.finch import Finch
 from fedwca.config.resolve_config import resolve_plan
+from fedwca.core.interfaces import Clusterer
 from fedwca.data import DatasetWarning
+from fedwca.data.dataset import FederatedDataset
+from fedwca.data.metrics import Metrics
 from fedwca.engine.client_signatures import BankSignatures
-from fedwca.results.environment import describe_environment
+from fedwca.engine.sequential.worker import ClientWorker
+from fedwca.federated.round import open_round
 from fedwca.runs.load_data import load
 from fedwca.runs.source_models import source_model
 from fedwca.runs.split_trials import split_trial
 
-SIGNATURES = {
+RESULT = Path(__file__).parent / "results" / "signatures.json"
+PICTURE = Path(__file__).parents[1] / "docs" / "clusters-by-signature.png"
+STEPS = (1, 4, 16)
+"""Steps of SGD after which clients are looked at, beside the end of the round."""
+EPOCHS = 5
+MOMENTS = {"moments": AdaBN(), "moments, all layers": AdaBN(layers="all")}
+"""Of the untouched source model: no step changes them."""
+TRAINED: dict[str, Clusterer] = {
     "first layer": Finch(),
     "first layer, update": Finch(reference="source"),
+    "first layer, update, by length": Finch(reference="source", metric="euclidean"),
     "second layer": Finch(signature=2),
     "second layer, update": Finch(signature=2, reference="source"),
-    "all layers": Finch(signature="all"),
     "all layers, update": Finch(signature="all", reference="source"),
     "BatchNorm statistics": Finch(signature="batch_norm"),
+    "BatchNorm statistics, update": Finch(signature="batch_norm", reference="source"),
 }
+SETTINGS: dict[str, dict[str, Any]] = {
+    "digit_five": {"clients": 4, "source_training": {"epochs": 10, "lr": 3e-3}},
+    "pacs": {"clients": 3, "source_training": {"epochs": 2, "lr": 3e-3}},
+}
+SIZES = {64: 100, 256: 400, 720: 1125}
+"""Training images a client, of as many images before the split."""
+DIGITS = ("synth", "mnistm", "mnist", "usps")
+RATES = (0.003, 0.001, 0.0003)
 SEEDS = (0, 1, 2)
 
 
-def main(data: str) -> None:
-    warnings.simplefilter("ignore", DatasetWarning)
-    found = []
-    for source in ("mnist", "synth", "mnistm"):
-        for seed in SEEDS:
-            decided = resolve_plan(layer(data, source, seed=seed, training=TRAINING, aggregator="one_hot"))
-            config = decided.config
-            dataset, name = load(config)
-            federation = split_trial(config, dataset, name, 0, 0)
-            engine = SequentialEngine(source_model(config, dataset, name, 0).network, federation.clients)
-            server, truth = init_server(engine), federation.metrics.domain_labels()
-            run_round(0, server, decided.methods[-1][0], engine, config.training, Keys(seed), truth)
-            signatures = BankSignatures(engine.bank, engine.layout, server.source)
-            for label, clusterer in SIGNATURES.items():
-                measured = federation.metrics.clustering(clusterer(signatures))
-                found.append({"source": source, "seed": seed, "signature": label, **measured})
-                print(source, seed, label, measured, flush=True)
-    result = {
-        "what": "FINCH level 0 on models after round 0 (16 clients, 4 per target domain) against the true domains",
-        "config": {**SIZES, **TRAINING, "seeds": SEEDS},
-        "results": found,
-        "environment": describe_environment("cpu"),
+@dataclass(frozen=True)
+class Piece:
+    """One training of round 0."""
+
+    dataset: str
+    source: str
+    seed: int
+    images: int
+    lr: float
+
+    def layer(self, data: Path, weights: Path) -> dict[str, Any]:
+        """As a layer of a run's configuration; one_hot's clients do what FedWCA's do in round 0."""
+        model = {"model": f"resnet18:side=64,weights={weights}"} if self.dataset == "pacs" else {}
+        own = {"dataset": self.dataset, "data": str(data), "source": self.source, "seed": self.seed, "baselines": []}
+        size = {"samples": SIZES[self.images], "training": {"epochs": EPOCHS, "lr": self.lr}}
+        return {**own, **SETTINGS[self.dataset], **size, **model, "aggregator": "one_hot"}
+
+
+def pieces() -> Iterator[Piece]:
+    """All of the study, what conclusions need most first."""
+    digits = {
+        (images, seed, lr): [Piece("digit_five", source, seed, images, lr) for source in DIGITS]
+        for images, seed, lr in product(SIZES, SEEDS, RATES)
     }
-    keep(Path(__file__).parent / "results" / "signatures.json", result)
+    art, photo = ([Piece("pacs", s, 0, 256, lr) for lr in (1e-3, 3e-3, 1e-4, 3e-4)] for s in ("art_painting", "photo"))
+    few = [Piece("pacs", piece.source, 0, 64, piece.lr) for piece in (*art[:2], *photo[:2])]
+    yield from chain(digits[256, 0, 1e-3], digits[256, 0, 3e-3], art[:1], digits[64, 0, 1e-3])
+    yield from chain(*(digits[256, seed, lr] for lr in (1e-3, 3e-3) for seed in SEEDS[1:]), digits[720, 0, 1e-3])
+    yield from chain(art[1:3], photo[:1], *(digits[256, seed, 3e-4] for seed in SEEDS))
+    yield from chain(
+        *(digits[images, seed, 1e-3] for images in (64, 720) for seed in SEEDS[1:]), photo[1:], art[3:], few
+    )
+    yield from chain(*(digits[images, seed, lr] for images in (64, 720) for seed in SEEDS for lr in (3e-3, 3e-4)))
+
+
+@contextmanager
+def snapshots(engine: SequentialEngine) -> Iterator[dict[int, Tensor]]:
+    """While inside: the bank as it is when each client has done so many steps; who does fewer keeps its last model."""
+    kept: dict[int, dict[int, Tensor]] = {steps: {} for steps in STEPS}
+    found: dict[int, Tensor] = {}
+    plain, width = ClientWorker._step, engine.bank.shape[1]
+
+    def step(worker: ClientWorker, here: Tensor, places: Tensor, context: Any, number: int) -> None:
+        plain(worker, here, places, context, number)
+        if number + 1 in kept:
+            kept[number + 1][int(worker.slot.storage_offset()) // width] = worker.slot.clone()
+
+    with patch.object(ClientWorker, "_step", step):
+        yield found
+    for steps, rows in kept.items():
+        found[steps] = engine.bank.clone()
+        for client, row in rows.items():
+            found[steps][client] = row
+
+
+def measure(piece: Piece, data: Path, weights: Path, moments: dict[str, Any] | None = None) -> dict[str, Any]:
+    """What FINCH finds by signature, at each number of steps and at the end of the round.
+
+    Args:
+        piece: which training.
+        data: folder of data sets.
+        weights: file that a ResNet-18 begins with.
+        moments: what was found by these for the same clients, whose learning rate changes nothing of it.
+    """
+    plan = resolve_plan(piece.layer(data, weights))
+    config, (method, _) = plan.config, plan.methods[-1]
+    dataset, domain = images_of(piece.dataset, piece.source, data, weights)
+    federation, source = split_trial(config, dataset, domain, 0, 0), source_model(config, dataset, domain, 0)
+    metrics, engine = federation.metrics, SequentialEngine(source.network, federation.clients, workers=1)
+    server, began = init_server(engine), time.process_time()
+    with snapshots(engine) as banks:
+        turn = open_round(0, server, method, engine, config.training, Keys(piece.seed), metrics.domain_labels())
+        engine.run(turn)
+    seconds = time.process_time() - began
+    steps = [turn.task(k).count_steps(len(own), engine.layout.least_images) for k, own in enumerate(engine.images)]
+    ends = [*(count for count in STEPS if count < max(steps)), max(steps)]
+    trained = [BankSignatures(banks.get(n, engine.bank), engine.layout, server.source) for n in ends]
+    start = BankSignatures(engine.bank, engine.layout, server.source, images=engine.images, network=engine.network)
+    return {
+        **vars(piece),
+        "train_images": [len(own) for own in engine.images],
+        "source_accuracy": source.accuracy,
+        "after_steps": ends,
+        "last_steps": steps,
+        "moments": moments or {name: judge(clusterer, start, metrics) for name, clusterer in MOMENTS.items()},
+        "trained": {name: [judge(f, each, metrics) for each in trained] for name, f in TRAINED.items()},
+        "updates": [alike(each, metrics) for each in trained],
+        **({"layers": judge_layers(trained[-1], metrics)} if piece.dataset == "pacs" else {}),
+        "cpu_seconds": round(seconds, 1),
+    }
+
+
+@cache
+def images_of(dataset: str, source: str, data: Path, weights: Path) -> tuple[FederatedDataset, str | None]:
+    """A data set and its source, read once."""
+    return load(resolve_plan(Piece(dataset, source, 0, 64, 1e-3).layer(data, weights)).config)
+
+
+def judge(clusterer: Clusterer, signatures: BankSignatures, metrics: Metrics) -> list[float]:
+    """ARI to the true domains, and how many clusters there are."""
+    labels = clusterer(signatures)
+    return [round(float(metrics.clustering(labels)["ari"]), 4), int(labels.max()) + 1]  # type: ignore[arg-type]
+
+
+def judge_layers(signatures: BankSignatures, metrics: Metrics) -> dict[str, dict[str, list[float]]]:
+    """Of each layer, as in Table 11 of the paper, raw and as update."""
+    layers: list[Any] = [*range(1, signatures.layers + 1), "all"]
+    return {
+        reference: {
+            str(layer): judge(Finch(signature=layer, reference=reference), signatures, metrics) for layer in layers
+        }
+        for reference in ("none", "source")
+    }
+
+
+def alike(signatures: BankSignatures, metrics: Metrics) -> dict[str, float]:
+    """Of the first layer's updates: mean cosine within domains and between them, and longest over shortest."""
+    moved = Finch(reference="source").read(signatures)
+    length, same = moved.norm(dim=1), metrics.domain_labels()
+    cosine = torch.nn.functional.normalize(moved) @ torch.nn.functional.normalize(moved).T
+    within = same[:, None] == same
+    pairs = ~torch.eye(len(moved), dtype=torch.bool)
+    found = {"within": cosine[within & pairs].mean(), "between": cosine[~within].mean()}
+    return {name: round(float(x), 4) for name, x in {**found, "lengths": length.max() / length.min()}.items()}
+
+
+def read_found(file: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """Pieces that are done."""
+    kept = json.loads(file.read_text())["pieces"] if file.exists() else []
+    return {tuple(own[name] for name in vars(Piece("", "", 0, 0, 0.0))): own for own in kept}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder with digit_five and pacs")
+    parser.add_argument("--weights", type=Path, default=Path("../shared/data/weights/resnet18_imagenet_fp16.pth"))
+    parser.add_argument("--dataset", choices=SETTINGS, action="append", help="this one alone")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no further piece after so many")
+    parser.add_argument("--out", type=Path, default=RESULT)
+    given = parser.parse_args()
+    warnings.simplefilter("ignore", DatasetWarning)
+    began, done = time.monotonic(), read_found(given.out)
+    wanted = [piece for piece in pieces() if piece.dataset in (given.dataset or SETTINGS)]
+    for piece in wanted:
+        key = tuple(vars(piece).values())
+        if key in done:
+            continue
+        if time.monotonic() - began > 60 * given.minutes:
+            break
+        same = (own["moments"] for known, own in done.items() if known[:4] == key[:4])
+        done[key] = measure(piece, given.data, given.weights, next(same, None))
+        order = {tuple(vars(own).values()): place for place, own in enumerate(pieces())}
+        result = {
+            "what": "FINCH level 0 after round 0 against the true domains: [adjusted Rand index, clusters]",
+            "settings": {**SETTINGS, "epochs": EPOCHS, "steps": STEPS},
+            "environment": provenance("cpu"),
+            "pieces": sorted(done.values(), key=lambda own: order[tuple(own[name] for name in vars(piece))]),
+        }
+        keep(given.out, result)
+        print(*key, done[key]["cpu_seconds"], flush=True)
+    if given.out == RESULT:
+        draw(list(done.values()), PICTURE)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else "../shared/data")
+    main()

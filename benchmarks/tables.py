@@ -13,9 +13,11 @@ from typing import Any
 import federation_tables
 import fedtab_tables
 import frozen_tables
+import paper_size_tables
 import readings
 import reproduction_tables
 import sfda_tables
+import signature_tables
 import skewed_tables
 import speed_tables
 import upfl_tables
@@ -114,22 +116,6 @@ def matrix() -> str:
     return noted(Table("", ("trained on", *rows, "mean of the others"), lines), notes)
 
 
-def signatures() -> str:
-    """Adjusted Rand index of FINCH's clusters by signature."""
-    result = json.loads((RESULTS / "signatures.json").read_text())
-    found: dict[str, dict[str, list[float]]] = {}
-    for row in result["results"]:
-        found.setdefault(row["signature"], {}).setdefault(row["source"], []).append(row["ari"])
-    sources = list(next(iter(found.values())))
-    lines = [
-        [signature, *(", ".join(f"{value:.2f}" for value in by_source[source]) for source in sources)]
-        for signature, by_source in found.items()
-    ]
-    seeds = ", ".join(map(str, result["config"]["seeds"]))
-    note = f"Adjusted Rand index against the four true domains, seeds {seeds} (`benchmarks/signatures.py`)."
-    return noted(Table("", ("signature", *(f"source {s}" for s in sources)), lines), [note])
-
-
 def choices() -> str:
     """Readings that the paper leaves open: each minus what it is compared with, on the same seeds."""
     file = RESULTS / "choices.json"
@@ -166,7 +152,6 @@ BLOCKS: dict[str, Callable[[], str]] = {
     },
     "digits_mini_matrix": matrix,
     "digits_mini-ifca": lambda: partition("digits_mini-ifca"),
-    "signatures": signatures,
     "choices": choices,
     "federation-wire": federation_tables.wire,
     "federation-signature": federation_tables.signature,
@@ -186,6 +171,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     **skewed_tables.BLOCKS,
     **frozen_tables.BLOCKS,
     **wca_or_one_hot_tables.BLOCKS,
+    **signature_tables.BLOCKS,
+    **paper_size_tables.BLOCKS,
 }
 
 

@@ -3,20 +3,21 @@
 ``python benchmarks/wca_or_one_hot.py`` runs what is missing, first every case of one seed, then the next seed;
 ``--list`` names the pieces, ``wca_or_one_hot.py PIECE…`` runs those. Run folders are in --runs (default
 runs/wca_or_one_hot), a run that was stopped goes on, and what tables need is written to results/wca_or_one_hot after
-each piece, for ``python benchmarks/tables.py``. A piece is about two minutes of one core.
+each piece, for ``python benchmarks/tables.py``. A piece is about two minutes of one core;
+``--minutes 9`` stops after so many, between two rounds.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from digits import keep
+from time_limit import StopsAfter, TimeIsUp
 from torch import Tensor
 from wca_or_one_hot_pieces import METHODS, Damage, Piece, damage_clusters, pieces
 
@@ -27,6 +28,8 @@ from fedwca.core.messages import Signatures
 from fedwca.results.read_run import Run, read_run
 
 RESULTS = Path(__file__).parent / "results" / "wca_or_one_hot"
+SMALL: dict[str, Any] = {"samples": 40, "rounds": 2, "epochs": 1, "overrides": {"source_training.epochs": 1}}
+"""To rehearse."""
 
 
 class DamagedDomains(TrueDomains):
@@ -79,12 +82,18 @@ def own_share(alpha: Sequence[Sequence[float]], labels: Sequence[int]) -> float:
     return statistics.fmean(row[label] for row, label in zip(alpha, labels, strict=True))
 
 
-def play(piece: Piece, data: Path, runs: Path, smaller: Mapping[str, Any]) -> Run:
+def play(piece: Piece, given: argparse.Namespace, clock: StopsAfter) -> Run:
     """Run a piece, or what it lacks."""
-    at = {} if piece.dataset == "digits_mini" else {"data": str(data)}
-    folder = runs / piece.name
-    bench(out=folder, resume=True, keep="none", **{**piece.settings(), **at, **smaller})
+    clock.check()
+    at = {} if piece.dataset == "digits_mini" else {"data": str(given.data)}
+    folder, smaller = given.runs / piece.name, SMALL if given.small else {}
+    bench(out=folder, resume=True, keep="none", reporter=clock, **{**piece.settings(), **at, **smaller})
     return read_run(folder)
+
+
+def is_done(piece: Piece, given: argparse.Namespace) -> bool:
+    """Whether its result is kept, where results are written or among those of the project."""
+    return any((folder / f"{piece.name}.json").exists() for folder in (given.out, *([] if given.small else [RESULTS])))
 
 
 def main() -> None:
@@ -94,6 +103,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder with digit_five")
     parser.add_argument("--runs", type=Path, default=Path("runs/wca_or_one_hot"), help="where run folders are")
     parser.add_argument("--out", type=Path, default=RESULTS, help="where results are written")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so many, between two rounds")
     parser.add_argument("--small", action="store_true", help="tiny runs, to rehearse; needs another --out")
     given = parser.parse_args()
     register("damaged_domains")(DamagedDomains)  # for this process alone
@@ -102,18 +112,19 @@ def main() -> None:
         parser.error(f"no piece {unknown[0]!r}; --list names them")
     if given.small and given.out == RESULTS:
         parser.error("--small is a rehearsal, whose results are not kept: give another --out")
-    smaller = (
-        {"samples": 40, "rounds": 2, "epochs": 1, "overrides": {"source_training.epochs": 1}} if given.small else {}
-    )
+    clock = StopsAfter(given.minutes)
     for name in given.pieces or every:
-        file = given.out / f"{name}.json"
         if given.list:
-            print(name, "done" if file.exists() else "")
-        elif not file.exists():
-            found = measure(play(every[name], given.data, given.runs, smaller), every[name])
-            file.parent.mkdir(parents=True, exist_ok=True)
-            keep(file, found)
-            print(json.dumps({name: str(file)}), flush=True)
+            print(name, "done" if is_done(every[name], given) else "")
+        elif not is_done(every[name], given):
+            try:
+                found = measure(play(every[name], given, clock), every[name])
+            except TimeIsUp:
+                print(f"stopped after {given.minutes:g} minutes; the same command goes on")
+                break
+            given.out.mkdir(parents=True, exist_ok=True)
+            keep(given.out / f"{name}.json", found)
+            print(name, flush=True)
 
 
 if __name__ == "__main__":

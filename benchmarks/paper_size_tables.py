@@ -1,0 +1,124 @@
+"""The tables of `paper_size.py` in docs/internals/measured-reproductions.md, from results/paper_size; no script."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from paper_size_pieces import KINDS, Kind
+
+from fedwca.results.statistics import paired_difference, sample_of
+from fedwca.results.tables import MISSING, Cell, Table, difference_cell, mean_cell, sample_cell
+
+RESULTS = Path(__file__).resolve().parent / "results" / "paper_size"
+OWN = "fedwca"
+Run = tuple[str, int]
+"""A source, and the seed of a source model."""
+
+
+def finished(kind: Kind) -> list[dict[str, Any]]:
+    """What is known of a kind's pieces by now."""
+    return [json.loads(path.read_text()) for path in sorted(RESULTS.glob(f"{kind.name}-*.json"))]
+
+
+def command(kind: Kind) -> str:
+    """What measures a table."""
+    return f"`python benchmarks/paper_size.py{' --device cuda' if kind.device == 'cuda' else ''}`"
+
+
+def by_run(found: Sequence[Mapping[str, Any]], method: str) -> dict[Run, Mapping[str, Any]]:
+    """What a method found; a piece in which no trial of it came to the end is left out."""
+    own = {(piece["source"], piece["seed"]): piece["methods"].get(method) for piece in found}
+    return {run: entry for run, entry in own.items() if entry and entry["accuracy"]}
+
+
+def means(entries: Mapping[Run, Mapping[str, Any]]) -> dict[Run, float]:
+    """Mean over clients with test images and trials, percent."""
+    return {run: statistics.fmean(map(clients_mean, entry["accuracy"])) for run, entry in entries.items()}
+
+
+def clients_mean(values: Sequence[float | None]) -> float:
+    return statistics.fmean(value for value in values if value is not None and value == value)
+
+
+def table(kind: Kind) -> str:
+    """A row a method, a column a source; FedWCA minus each, paired by source and source model."""
+    found = finished(kind)
+    runs = {method: by_run(found, method) for method in methods(found)}
+    if not any(runs.values()):
+        return f"Not measured yet: {command(kind)}."
+    sources = [source for source in kind.sources if any(source == run[0] for own in runs.values() for run in own)]
+    lines, own_means = [], means(runs.get(OWN, {}))
+    for method, entries in runs.items():
+        if not entries:
+            continue
+        values, label = means(entries), next(iter(entries.values()))["label"]
+        cells = [sample_cell(sample_of([v for run, v in values.items() if run[0] == source])) for source in sources]
+        apart = None if method == OWN else paired_difference(own_means, values)
+        index = [cluster["ari"] for entry in entries.values() for cluster in entry["clusters"]]
+        lines.append(
+            [
+                label,
+                *cells,
+                mean_cell(statistics.fmean(values.values())),
+                difference_cell(apart),
+                Cell(f"{statistics.fmean(index):.2f}") if index else Cell(""),
+                Cell(f"{len(values)}"),
+            ]
+        )
+    heads = ("method", *(f"source {source}" for source in sources), "mean", "FedWCA minus it", "ARI", "n")
+    return Table("", heads, lines, notes(found)).markdown()
+
+
+def methods(found: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Methods that some piece has, in the order in which they are run."""
+    return list(dict.fromkeys(name for piece in found for name in piece["methods"]))
+
+
+def notes(found: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What was run and on what, under a table."""
+    config = found[0]["config"]
+    training, trials = config["training"], config["trials"]
+    seeds = ", ".join(map(str, sorted({piece["seed"] for piece in found})))
+    machines = "; ".join(sorted({machine(piece["environment"]) for piece in found}))
+    return [
+        "Percent of the clients' test images after the last round: mean ± std (ddof 1) over source models (seeds "
+        f"{seeds}), {trials} {'trial' if trials == 1 else 'trials'} each; n: sources times source models. Differences "
+        "are paired by these, with Student's t interval at 95 %. ARI: clusters after round 1 against the true domains.",
+        f"Preset paper, {config['clients']} clients per target domain with all their images, {config['rounds']} rounds "
+        f"of {training['epochs']} epochs, learning rate {training['lr']:g}. On {machines}.",
+    ]
+
+
+def machine(environment: Mapping[str, Any]) -> str:
+    """What a run was made on."""
+    device = "" if environment["device"] == "cpu" else f"{environment['device']}, "
+    return f"{device}{environment['cores']} cores of {environment['cpu']}"
+
+
+def curves(kind: Kind) -> str:
+    """Mean accuracy after every tenth round: where curves lead."""
+    found = finished(kind)
+    rows: list[Sequence[str]] = []
+    rounds = list(range(10, 1 + int(kind.settings["rounds"]), 10))
+    for method in methods(found):
+        entries = by_run(found, method)
+        paths = [path for entry in entries.values() for path in entry["curve"] if len(path) > max(rounds)]
+        if paths:
+            label = next(iter(entries.values()))["label"]
+            rows.append([label, *(mean_cell(statistics.fmean(path[r] for path in paths)) for r in (0, *rounds))])
+    if not rows:
+        return f"Not measured yet: {command(kind)}."
+    heads = ("method", "source model", *(f"round {number}" for number in rounds))
+    sources = ", ".join(dict.fromkeys(piece["source"] for piece in found))
+    note = f"Percent, mean over clients; {sources}, one source model, {command(kind)}. {MISSING}: no value."
+    return Table("", heads, rows, [note]).markdown()
+
+
+BLOCKS: dict[str, Callable[[], str]] = {
+    f"paper_size-{kind.name}": partial(curves if kind.name == "digits40" else table, kind) for kind in KINDS
+}

@@ -1,0 +1,171 @@
+"""Tables of a size that counts: pieces, what is kept of a run, tables by hand; and a rehearsal of all."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedwca.config.compose_methods import compose
+from fedwca.config.resolve_config import resolve_plan
+from fedwca.config.run_config import RunConfig, layer_from_words
+
+from .scripts import BENCHMARKS, script
+
+DATA = BENCHMARKS.parents[1] / "shared" / "data"
+paper_size = script("paper_size")
+pieces = script("paper_size_pieces")
+tables = script("paper_size_tables")
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A folder that has all data sets by their names."""
+    for kind in pieces.KINDS:
+        (tmp_path / "data" / kind.dataset).mkdir(parents=True, exist_ok=True)
+    return tmp_path / "data"
+
+
+def test_pieces(data: Path) -> None:
+    every = {piece.name: piece for piece in pieces.pieces(data)}
+    assert len(every) == 12 + 1 + 12 + 25 + 20 + 20
+    assert {"digits-usps-22", "digits40-synth-20", "pacs-sketch-21", "paper_office-real_world-4"} <= set(every)
+    assert [piece.name for piece in pieces.pieces(data, small=True)] == [
+        *("digits-mnist-20", "digits40-synth-20", "pacs-art_painting-20"),
+        *("paper_digits-mnist-0", "paper_pacs-art_painting-0", "paper_office-art-0"),
+    ]
+    (data / "office_home").rmdir()
+    assert not [piece for piece in pieces.pieces(data) if piece.kind.dataset == "office_home"]
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("digits-mnist-20", (4, 10, 1e-3, 1, 1, 20)),
+        ("digits40-synth-20", (4, 40, 1e-3, 1, 1, 20)),
+        ("pacs-photo-20", (3, 10, 1e-4, 1, 1, 20)),
+        ("paper_digits-svhn-3", (8, 100, 1e-3, 1, 3, 3)),
+        ("paper_office-art-0", (3, 50, 1e-4, 1, 3, 0)),
+    ],
+)
+def test_a_piece_is_the_papers_preset_but_for_its_size(data: Path, name: str, size: tuple[float, ...]) -> None:
+    (piece,) = (piece for piece in pieces.pieces(data) if piece.name == name)
+    settings = piece.settings(data, Path("w.pth"), "cpu", small=False)
+    config = resolve_plan(layer_from_words({k: v for k, v in settings.items() if k != "preset"}), (), "paper").config
+    assert settings["preset"] == "paper"
+    found = (config.clients, config.rounds, config.training.lr, config.source_models, config.trials, config.seed)
+    assert found == size
+    assert (config.samples, config.training.epochs) == (None, 5)
+    assert config.components["pseudo_labeler"]["two_model"]["selection"] == "ratio"
+
+
+def test_methods_are_told_apart() -> None:
+    methods = [method for method, _ in compose(RunConfig(baselines=pieces.TABLE2, composed=False))]
+    assert len({method.name for method in methods}) == len({method.label for method in methods}) == 12
+    clusterers = {m.name: (m.clusterer.name, getattr(m.clusterer, "reference", "")) for m in methods if m.clusterer}
+    assert clusterers["fedwca"] == ("finch", "none")
+    assert clusterers["fedwca by update"] == ("finch", "source")
+    assert clusterers["fedwca by moments"] == ("ada_bn", "")
+    assert clusterers["fedwca in true clusters"][0] == "true"
+
+
+def test_a_run_stops_with_a_round_that_is_done() -> None:
+    clock = paper_size.StopsAfter(1)
+    with clock.watch(None) as progress:
+        progress.round(1, 50.0)
+        clock.end = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            progress.round(2, 50.0)
+
+
+def test_what_is_kept_of_a_configuration_names_no_place() -> None:
+    model = {"resnet18": {"side": 64, "weights": "/somewhere/w.pth"}}
+    given = {"rounds": 3, "data": "/somewhere", "device": "cuda", "components": {"model": model}}
+    assert paper_size.kept_settings(given) == {
+        "rounds": 3,
+        "components": {"model": {"resnet18": {"side": 64, "weights": "w.pth"}}},
+    }
+
+
+def write(folder: Path, kind: str, source: str, seed: int, accuracy: dict[str, Sequence[float]], rounds: int) -> None:
+    """A piece in which FedWCA found the domains, and every client has the same accuracy in a trial."""
+    methods: dict[str, Any] = {}
+    for name, trials in accuracy.items():
+        ari = [{"ari": 1.0, "sizes": [4, 4]} for _ in trials] if name == "fedwca" else []
+        curves = [[10.0, *[value] * rounds] for value in trials]
+        entry = {"label": name.upper(), "accuracy": [[value, None, value] for value in trials], "curve": curves}
+        methods[name] = {**entry, "clusters": ari, "seconds": 1.0, "bytes": 2}
+    config = {"clients": 4, "rounds": rounds, "trials": 2, "training": {"epochs": 5, "lr": 0.001}}
+    environment = {"device": "cpu", "cores": 2, "cpu": "Some CPU"}
+    found = {"kind": kind, "source": source, "seed": seed, "complete": True, "domains": ["x", "x", "y"]}
+    found |= {"methods": methods, "config": config, "environment": environment}
+    (folder / f"{kind}-{source}-{seed}.json").write_text(json.dumps(found))
+
+
+def cells(table: str, first: str) -> list[str]:
+    (line,) = [line for line in table.replace("\\", "").splitlines() if line.startswith(f"| {first} |")]
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    said = {name: block() for name, block in tables.BLOCKS.items()}
+    assert set(map(len, map(str.splitlines, said.values()))) == {1}
+    assert said["paper_size-paper_pacs"] == "Not measured yet: `python benchmarks/paper_size.py --device cuda`."
+    write(tmp_path, "digits", "mnist", 20, {"fedwca": [50.0, 52.0], "local": [40.0, 46.0]}, 10)
+    write(tmp_path, "digits", "mnist", 21, {"fedwca": [54.0, 56.0], "local": [46.0, 48.0]}, 10)
+    write(tmp_path, "digits", "usps", 20, {"fedwca": [60.0]}, 10)  # stopped before Local
+    table = tables.BLOCKS["paper_size-digits"]()
+    assert cells(table, "method") == ["method", "source mnist", "source usps", "mean", "FedWCA minus it", "ARI", "n"]
+    # Means over trials are 51, 55 and 60; 43 and 47.
+    assert cells(table, "FEDWCA") == ["FEDWCA", "53.0 ± 2.8", "60.0", "55.3", "", "1.00", "3"]
+    assert cells(table, "LOCAL") == ["LOCAL", "45.0 ± 2.8", "–", "45.0", "+8.0 [+8.0, +8.0]", "", "2"]
+    assert "(seeds 20, 21), 2 trials each" in table
+    assert "4 clients per target domain with all their images, 10 rounds of 5 epochs, learning rate 0.001" in table
+    assert "2 cores of Some CPU" in table
+
+
+def test_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    write(tmp_path, "digits40", "synth", 20, {"fedwca": [60.0], "local": [50.0]}, 40)
+    table = tables.BLOCKS["paper_size-digits40"]()
+    assert cells(table, "LOCAL") == ["LOCAL", "10.0", "50.0", "50.0", "50.0", "50.0"]
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-W", "ignore", str(BENCHMARKS / "paper_size.py"), "--data", str(DATA), *arguments]
+    weights = DATA / "weights" / "resnet18_imagenet_fp16.pth"
+    return subprocess.run([*words, "--weights", str(weights)], capture_output=True, text=True, check=False)
+
+
+def test_a_rehearsal_is_no_result() -> None:
+    done = run("--small")
+    assert done.returncode == 2
+    assert "give another --out" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (DATA / "pacs").is_dir(), reason="the files are not there")
+def test_all_is_rehearsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped = run("--small", "--out", str(tmp_path), "--minutes", "0.1", "digits-mnist-20")
+    assert stopped.returncode == 0, stopped.stderr
+    assert "the same command goes on" in stopped.stdout
+    done = run("--small", "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    for kind in pieces.KINDS:
+        if (DATA / kind.dataset).is_dir():
+            (file,) = tmp_path.glob(f"{kind.name}-*.json")
+            found = json.loads(file.read_text())
+            assert found["complete"]
+            assert len(found["methods"]) == len(kind.methods)
+            assert str(DATA) not in file.read_text()
+    assert "| FedWCA |" in tables.BLOCKS["paper_size-pacs"]()
+    listed = run("--small", "--out", str(tmp_path), "--list").stdout.splitlines()
+    assert {line.partition(": ")[2] for line in listed} == {"done"}

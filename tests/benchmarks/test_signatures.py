@@ -1,0 +1,133 @@
+"""The study of when clusters find domains: pieces, snapshots of a training, tables and picture of results by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fedwca import Keys, Method, SequentialEngine, Training, init_server
+from fedwca.aggregators import aggregators
+from fedwca.clusterers.true import TrueDomains
+from fedwca.data.metrics import Metrics
+from fedwca.data.partition import ClientImages
+from fedwca.engine.client_signatures import BankSignatures
+from fedwca.federated.round import open_round
+from fedwca.models.lenet import LeNet
+from fedwca.objectives.shot import Shot
+from fedwca.pseudo_labelers.two_model import TwoModel
+
+from .scripts import BENCHMARKS, script
+
+study = script("signatures")
+tables = script("signature_tables")
+picture = script("signature_picture")
+
+
+def test_pieces() -> None:
+    every = list(study.pieces())
+    assert len(set(every)) == len(every) == 4 * 3 * 3 * 3 + 12
+    assert {(p.dataset, p.source) for p in every[:8]} == {("digit_five", source) for source in study.DIGITS}
+    layer = next(p for p in every if p.dataset == "pacs").layer(Path("data"), Path("w.pth"))
+    assert (layer["aggregator"], layer["model"], layer["samples"]) == ("one_hot", "resnet18:side=64,weights=w.pth", 400)
+
+
+def train(training: Training) -> tuple[SequentialEngine, dict[int, torch.Tensor]]:
+    """Round 0 of two clients, with five steps an epoch at one and three at the other."""
+    draw = torch.Generator().manual_seed(0)
+    images = [torch.randint(0, 256, (count, 3, 32, 32), dtype=torch.uint8, generator=draw) for count in (20, 12)]
+    clients = [ClientImages(x, x[:0], x[:0]) for x in images]
+    engine = SequentialEngine(LeNet().build(10, seed=0), clients, workers=1)
+    method = Method("own", "own", aggregators.build("one_hot"), TwoModel(), (Shot(),), TrueDomains())
+    server = init_server(engine)
+    with study.snapshots(engine) as banks:
+        engine.run(open_round(0, server, method, engine, training, Keys(0), torch.arange(2)))
+    return engine, banks
+
+
+def test_a_snapshot_is_the_training_that_stops_there() -> None:
+    engine, banks = train(Training(epochs=1, batch_size=4, lr=0.01))
+    four, _ = train(Training(steps=4, batch_size=4, lr=0.01))
+    assert set(banks) == set(study.STEPS)
+    assert torch.equal(banks[4][0], four.bank[0])
+    assert torch.equal(banks[4][1], engine.bank[1])  # its round is three steps long
+    assert torch.equal(banks[16], engine.bank)
+    assert not torch.equal(banks[1], banks[4])
+
+
+def test_how_alike_clients_of_a_domain_move() -> None:
+    layout = SequentialEngine(LeNet().build(10, seed=0), []).layout
+    slots = layout.layers()[0]
+    bank = torch.zeros(4, layout.width)
+    for client, moved in enumerate([[3.0, 4.0], [4.0, 3.0], [0.0, -1.0], [0.0, -2.0]]):
+        bank[client, slots[0].start : slots[0].start + 2] = torch.tensor(moved)
+    metrics = Metrics(("a", "a", "b", "b"), [torch.zeros(1).long()] * 4, [torch.zeros(1).long()] * 4)
+    found = study.alike(BankSignatures(bank, layout, torch.zeros(layout.width)), metrics)
+    # Cosines 24/25 and 1 within; -4/5 twice and -3/5 twice between; lengths 5 and 1.
+    assert found == {"within": 0.98, "between": -0.7, "lengths": 5.0}
+
+
+def piece(source: str, seed: int, raw: float, moments: float, **other: Any) -> dict[str, Any]:
+    """One in which clients begin with nothing and end with this index."""
+    points = {name: [[0.0, 1], [raw, 4]] for name in study.TRAINED}
+    updates = [{"within": 0.3, "between": 0.0, "lengths": 2.0}, {"within": 0.55, "between": 0.1, "lengths": 2.0}]
+    own = {"dataset": "digit_five", "source": source, "seed": seed, "images": 256, "lr": 0.001, "after_steps": [1, 20]}
+    own |= {"moments": {name: [moments, 4] for name in study.MOMENTS}, "trained": points, "updates": updates}
+    return {**own, **other}
+
+
+@pytest.fixture
+def result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Three source models of digits, and PACS with two layers."""
+    layers = {"none": {"1": [0.25, 2], "all": [0.0, 1]}, "source": {"1": [1.0, 3], "all": [1.0, 3]}}
+    made = [piece("mnist", 0, 0.5, 1.0), piece("mnist", 1, 0.7, 0.9), piece("usps", 0, 0.6, 1.0)]
+    made.append(piece("photo", 0, 0.1, 1.0, dataset="pacs", layers=layers))
+    file = tmp_path / "signatures.json"
+    file.write_text(json.dumps({"pieces": made, "environment": {"cores": 2, "cpu": "Some CPU"}}))
+    monkeypatch.setattr(tables, "RESULT", file)
+    return file
+
+
+def cells(table: str, *first: str) -> list[str]:
+    lines = [line.strip("|").split(" | ") for line in table.replace("\\", "").splitlines() if line.startswith("|")]
+    (found,) = [line for line in lines if [cell.strip() for cell in line[: len(first)]] == list(first)]
+    return [cell.strip() for cell in found]
+
+
+def test_tables(result: Path) -> None:
+    table = tables.BLOCKS["signatures"]()
+    assert cells(table, "first layer") == ["first layer", "0.60", "0.10"]
+    assert cells(table, "moments") == ["moments", "0.97", "1.00"]
+    assert "(in the order of the columns 3, 1)" in table
+    table = tables.BLOCKS["signatures-paired"]()
+    # Differences 0.5, 0.2, 0.4: mean 0.3667, std 0.1528, half an interval 4.303 * 0.1528 / sqrt 3 = 0.3795.
+    assert cells(table, "moments", "first layer")[2] == "+0.37 (-0.01 to +0.75), n = 3"
+    table = tables.BLOCKS["signatures-agreement"]()
+    assert cells(table, "0 to 0.4") == ["0 to 0.4", "4", "0.00", "0.00"]
+    assert cells(table, "0.5 to 0.6")[1:3] == ["4", "0.47"]
+    assert "8 of 8 looks" in table
+    table = tables.BLOCKS["signatures-layers"]()
+    assert cells(table, "1st") == ["1st", "1.00", "0.25 (2)", "1.00 (3)"]
+    assert cells(table, "All") == ["All", "0.00", "0.00 (1)", "1.00 (3)"]
+
+
+def test_nothing_is_said_before_it_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "RESULT", tmp_path / "signatures.json")
+    assert {block() for block in tables.BLOCKS.values()} == {tables.NOTHING}
+
+
+def test_picture(result: Path, tmp_path: Path) -> None:
+    picture.draw(json.loads(result.read_text())["pieces"], tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_committed_pieces_are_of_the_study() -> None:
+    found = study.read_found(BENCHMARKS / "results" / "signatures.json")
+    assert set(found) <= {tuple(vars(own).values()) for own in study.pieces()}
+    for own in found.values():
+        assert set(own["trained"]) == set(study.TRAINED)
+        assert len(own["updates"]) == len(own["after_steps"])
+        assert own["after_steps"][-1] == max(own["last_steps"])
