@@ -137,7 +137,7 @@ def measure(piece: Piece, data: Path, weights: Path, moments: dict[str, Any] | N
     config, (method, _) = plan.config, plan.methods[-1]
     dataset, domain = images_of(piece.dataset, piece.source, data, weights)
     federation, source = split_trial(config, dataset, domain, 0, 0), source_model(config, dataset, domain, 0)
-    metrics, engine = federation.metrics, SequentialEngine(source.network, federation.clients, workers=1)
+    metrics, engine = federation.metrics, SequentialEngine(source.network, federation.clients)
     server, began = init_server(engine), time.process_time()
     with snapshots(engine) as banks:
         turn = open_round(0, server, method, engine, config.training, Keys(piece.seed), metrics.domain_labels())
