@@ -2,10 +2,12 @@
 
     python benchmarks/federation.py uploads OUT.json [--clients 2 --samples 120 --rounds 4]
     python benchmarks/federation.py defences OUT.json [--seeds 3]
+    python benchmarks/federation.py rounds OUT.json --what LABEL [--runs 2]
 
 Eight clients of digits-mini (two for each of four domains); each line is one federation from the same source model, or
 with several seeds one for each, every seed with a source model and a split of its own.
 Lines that OUT.json holds with the same settings are not measured again. Lines with noise need dp-accounting.
+Rounds are those of real processes, see `federation_rounds.py`; lines with another label stay in OUT.json.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+import federation_rounds
 from federation_trials import Case, Trials
 
 from fedwca.deploy.privacy import Privacy
@@ -71,15 +74,32 @@ def measured(every: list[Trials], case: Case) -> dict[str, Any]:
     return {**found[0], **(told if len(every) > 1 else {})}
 
 
+def measure_rounds(out: Path, what: str, runs: int) -> None:
+    """Seconds and memory of real processes, by what is said of them."""
+    kept = json.loads(out.read_text())["lines"] if out.exists() else []
+    lines = [line for line in kept if line["what"] != what]
+    around = describe_environment("cpu")
+    around["versions"]["flwr"] = version("flwr")
+    for line in federation_rounds.measure(what, runs):
+        lines.append({**line, "environment": around})
+        settings = {"clients": federation_rounds.CLIENTS, "init": federation_rounds.SETTING}
+        out.write_text(json.dumps({"settings": settings, "lines": lines}, indent=1) + "\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("part", choices=["uploads", "defences"])
+    parser.add_argument("part", choices=["uploads", "defences", "rounds"])
     parser.add_argument("out", type=Path)
     parser.add_argument("--clients", type=int, default=2)
     parser.add_argument("--samples", type=int, default=120)
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--what", default="", help="what is said of the lines of rounds")
+    parser.add_argument("--runs", type=int, default=2)
     given = parser.parse_args()
+    if given.part == "rounds":
+        measure_rounds(given.out, given.what, given.runs)
+        return
     cases = uploads() if given.part == "uploads" else defences()
     logging.disable(logging.WARNING)
     every = [Trials(given.clients, given.samples, given.rounds, seed) for seed in range(given.seeds)]

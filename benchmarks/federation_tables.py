@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,40 @@ def cost() -> str:
             f"{result['lines'][0]['images']} images, {result['epochs']} epoch of batches of 64, one thread of "
             f"{environment['cpu']} with other work beside it;",
             "`benchmarks/client_cost.py`, numbers in `benchmarks/results/client_cost.json`.",
+        ]
+    )
+
+
+def rounds() -> str:
+    """Seconds and CPU seconds of rounds of real processes, and what a client holds in memory."""
+    result = read("federation_rounds")
+    found: dict[str, list[dict[str, Any]]] = {}
+    for line in result["lines"]:
+        found.setdefault(line["what"], []).append(line)
+    lines = [
+        "| Messages are answered by | seconds of a round | CPU seconds of a round | programs waiting for the cores "
+        "| client at rest, MB | at most, MB |",
+        "|---|--:|--:|--:|--:|--:|",
+    ]
+    for what, runs in found.items():
+        wall, cpu = ([value for run in runs for value in run[name][1:]] for name in ("seconds", "cpu_seconds"))
+        rest, most = (statistics.fmean(run["client"][name]["pss"] for run in runs) for name in ("rest", "largest"))
+        lines.append(
+            f"| {what} | {statistics.median(wall):.1f} ({min(wall):.1f} to {max(wall):.1f}) "
+            f"| {statistics.median(cpu):.1f} ({min(cpu):.1f} to {max(cpu):.1f}) "
+            f"| {', '.join(str(round(run['load'])) for run in runs)} | {rest:.0f} | {most:.0f} |"
+        )
+    first = result["lines"][0]
+    environment, clients = first["environment"], result["settings"]["clients"]
+    counted = ", ".join(f"{what}: {len(runs)}" for what, runs in found.items())
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"Medians, and the least and most of all rounds after round 0 (runs by {counted}). CPU seconds are",
+            f"those of server, {clients} clients and `deploy run` together. Memory is one client's with all it runs,",
+            f"shared pages in equal parts (PSS). {environment['cores']} cores of {environment['cpu']}.",
+            "`benchmarks/federation.py rounds`, numbers in `benchmarks/results/federation_rounds.json`.",
         ]
     )
 

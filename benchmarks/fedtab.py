@@ -3,7 +3,9 @@
 ``python benchmarks/fedtab.py --list`` names the pieces, ``fedtab.py PIECE…`` runs those, ``--all`` all that are not
 done; ``--only main`` leaves ablations and equal compute for later. Run folders are in --runs (default runs/fedtab), and
 a run that was stopped goes on. What tables need is written to results/fedtab after each run of a piece, for
-``python benchmarks/tables.py``. ``--small --out FOLDER`` rehearses.
+``python benchmarks/tables.py``. ``--minutes 9`` stops
+after so many, between two rounds, and the same command goes on; what results/fedtab holds is not run again, wherever
+--out is. ``--small --out FOLDER`` rehearses.
 
 A piece of digits is more than an hour of one core; all of them are for a machine that has nothing else to do.
 """
@@ -17,6 +19,7 @@ from typing import Any
 
 from digits import keep
 from fedtab_pieces import RUNS, SMALL, Piece, pieces
+from time_limit import StopsAfter, TimeIsUp
 
 from fedwca import bench
 from fedwca.config.method_spec import parse_method
@@ -25,22 +28,24 @@ from fedwca.results.read_run import Run, read_run
 RESULTS = Path(__file__).parent / "results" / "fedtab"
 
 
-def play(piece: Piece, name: str, data: Path, weights: Path, runs: Path, small: bool) -> Run:
+def play(piece: Piece, name: str, given: argparse.Namespace, clock: StopsAfter) -> Run:
     """Run what is missing of one run of a piece."""
+    clock.check()
     settings = piece.runs()[name]
-    folder, more = runs / piece.name / name, SMALL if small else {}
+    folder, more = given.runs / piece.name / name, SMALL if given.small else {}
     if settings["dataset"] == "pacs":
-        more = {**more, "model": f"resnet18:side=64,weights={weights}"}
-    at = {} if settings["dataset"] == "digits_mini" else {"data": str(data)}
-    quick = {"source_training.epochs": 1} if small else {}
-    bench(out=folder, resume=True, overrides=quick, keep="none", **{**settings, **at, **more})
+        more = {**more, "model": f"resnet18:side=64,weights={given.weights}"}
+    at = {} if settings["dataset"] == "digits_mini" else {"data": str(given.data)}
+    quick = {"source_training.epochs": 1} if given.small else {}
+    bench(out=folder, resume=True, overrides=quick, keep="none", reporter=clock, **{**settings, **at, **more})
     return read_run(folder)
 
 
-def read_found(file: Path, piece: Piece) -> dict[str, Any]:
+def read_found(piece: Piece, given: argparse.Namespace) -> dict[str, Any]:
     """What is known of a piece by now."""
-    if file.exists():
-        return dict(json.loads(file.read_text()))
+    for folder in (given.out, *([] if given.small else [RESULTS])):
+        if (file := folder / f"{piece.name}.json").exists():
+            return dict(json.loads(file.read_text()))
     begun = {"kind": piece.kind, "source": piece.source, "seed": piece.seed, "lr": piece.settings["lr"]}
     return {**begun, "runs": [], "methods": {}}
 
@@ -75,6 +80,7 @@ def main() -> None:
     parser.add_argument("--weights", type=Path, default=Path("../shared/data/weights/resnet18_imagenet_fp16.pth"))
     parser.add_argument("--runs", type=Path, default=Path("runs/fedtab"), help="where run folders are")
     parser.add_argument("--out", type=Path, default=RESULTS, help="where results are written")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so many, between two rounds")
     parser.add_argument("--small", action="store_true", help="tiny runs, to rehearse; needs another --out")
     given = parser.parse_args()
     every = {piece.name: piece for piece in pieces()}
@@ -82,19 +88,29 @@ def main() -> None:
         parser.error(f"no piece {unknown[0]!r}; --list names them")
     if given.small and given.out == RESULTS:
         parser.error("--small is a rehearsal, whose results are not kept: give another --out")
+    clock = StopsAfter(given.minutes)
     for name in every if given.all or given.list else given.pieces:
-        file = given.out / f"{name}.json"
-        found = read_found(file, every[name])
+        found = read_found(every[name], given)
         if given.list:
             print(name, *found["runs"])
             continue
-        for run in given.only or RUNS:
-            if run not in found["runs"]:
-                add_results(play(every[name], run, given.data, given.weights, given.runs, given.small), found)
-                found["runs"].append(run)
-                file.parent.mkdir(parents=True, exist_ok=True)
-                keep(file, found)
+        try:
+            file = given.out / f"{name}.json"
+            run_missing(every[name], found, file, given, clock)
+        except TimeIsUp:
+            print(f"stopped after {given.minutes:g} minutes; the same command goes on")
+            break
         print(json.dumps({name: str(file)}), flush=True)
+
+
+def run_missing(piece: Piece, found: dict[str, Any], file: Path, given: argparse.Namespace, clock: StopsAfter) -> None:
+    """Run what is missing of a piece, and keep what each run found."""
+    for run in given.only or RUNS:
+        if run not in found["runs"]:
+            add_results(play(piece, run, given, clock), found)
+            found["runs"].append(run)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            keep(file, found)
 
 
 if __name__ == "__main__":

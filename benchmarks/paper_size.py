@@ -13,44 +13,21 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 from digits import keep
 from paper_size_pieces import Piece, pieces
+from time_limit import StopsAfter, TimeIsUp
 
 from fedwca import bench
-from fedwca.config.resolve_config import RunPlan
 from fedwca.results.read_run import Run, read_run
-from fedwca.runs.reporter import Progress, RunReporter
 
 RESULTS = Path(__file__).parent / "results" / "paper_size"
 PLACES = ("data", "device", "engine", "kernels", "workers", "trials_at_once")
 """What a configuration says of a machine and not of numbers; the rest is kept."""
-
-
-class TimeIsUp(KeyboardInterrupt):
-    """A run stops as by Ctrl-C: its last round is written down, and it can be continued."""
-
-
-class StopsAfter(RunReporter):
-    """Ends a run with the first round that is done at a time, as ``time.monotonic()`` gives it, or later."""
-
-    def __init__(self, end: float) -> None:
-        self.end = end
-
-    def check(self, *_: Any) -> None:
-        """Raises `TimeIsUp` when it is."""
-        if time.monotonic() >= self.end:
-            raise TimeIsUp
-
-    def watch(self, plan: RunPlan) -> AbstractContextManager[Progress]:
-        """As in the base class."""
-        return nullcontext(Progress(round=self.check, warn=self.warn))
 
 
 def play(piece: Piece, given: argparse.Namespace, clock: StopsAfter) -> None:
@@ -152,7 +129,7 @@ def main() -> int:
     if given.device.startswith("cuda") and not torch.cuda.is_available() and not given.list:
         print("there is no CUDA device here; --device cpu --small --out FOLDER rehearses", file=sys.stderr)
         return 1
-    clock = StopsAfter(time.monotonic() + 60 * given.minutes)
+    clock = StopsAfter(given.minutes)
     for piece in given.chosen:
         if given.list:
             print(f"{piece.name}: {say_state(piece, given.out, given.runs)}")
@@ -164,7 +141,7 @@ def main() -> int:
             if (given.runs / piece.name / "config.json").is_file():
                 given.out.mkdir(parents=True, exist_ok=True)
                 keep(given.out / f"{piece.name}.json", describe(piece, read_run(given.runs / piece.name)))
-            if time.monotonic() >= clock.end:
+            if clock.is_over():
                 break
             print(piece.name, flush=True)
     return 0

@@ -21,6 +21,7 @@ import signature_tables
 import skewed_tables
 import speed_tables
 import upfl_tables
+import wca_or_one_hot_tables
 from readings import noted
 
 from fedwca.results.results_table import COLUMNS, DIFFERENCE, Entry, ResultColumn, results_table
@@ -39,7 +40,10 @@ INTERNALS = (
 )
 PAGES = (
     "README.md",
-    *(f"docs/{name}.md" for name in ("benchmarks", "data", "operate", "several-sources", "new-clients", "fedtab")),
+    *(
+        f"docs/{name}.md"
+        for name in ("benchmarks", "data", "operate", "several-sources", "new-clients", "fedtab", "wca-or-one-hot")
+    ),
     *(f"docs/internals/{name}.md" for name in INTERNALS),
 )
 
@@ -159,12 +163,14 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "by_hand": speed_tables.by_hand,
     "federation-defences": federation_tables.defences,
     "federation-noise": federation_tables.noise,
+    "federation-rounds": federation_tables.rounds,
     **reproduction_tables.BLOCKS,
     **sfda_tables.BLOCKS,
     **upfl_tables.BLOCKS,
     **fedtab_tables.BLOCKS,
     **skewed_tables.BLOCKS,
     **frozen_tables.BLOCKS,
+    **wca_or_one_hot_tables.BLOCKS,
     **signature_tables.BLOCKS,
     **paper_size_tables.BLOCKS,
 }

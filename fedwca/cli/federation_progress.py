@@ -27,6 +27,7 @@ class FederationProgress:
         (server / STATUS).unlink(missing_ok=True)  # of an earlier run
         self.console = make_console(stderr=True)
         self.line: Status | None = None
+        self.ended = False
 
     def __enter__(self) -> Self:
         if self.console.is_terminal:
@@ -40,16 +41,19 @@ class FederationProgress:
             self.line.stop()
 
     def wait(self, seconds: float) -> None:
-        """Look now and then for so many seconds."""
+        """Look now and then for so many seconds, or until the log says that the run has ended."""
         until = time.monotonic() + seconds
         self.look()
         while (left := until - time.monotonic()) > 0:
             time.sleep(min(LOOK, left))
+            if self.ended:
+                return
             self.look()
 
     def look(self) -> None:
         """Say what is new."""
         for line in self.log.lines():
+            self.ended = self.ended or line.is_last
             if self.line is None or line.level != "INFO":  # the line that changes says the same
                 word = {"INFO": "", "": "  "}.get(line.level, f"{line.level.capitalize()}: ")
                 self.console.print(f"{word}{line.text}", soft_wrap=True, highlight=False)

@@ -67,6 +67,20 @@ def write_text_atomically(path: Path, text: str) -> None:
     write_atomically(path, write)
 
 
+def write_secret(path: Path, content: bytes) -> None:
+    """Write a file that its owner alone can read, see `write_atomically`.
+
+    Raises:
+        OSError: as there.
+    """
+
+    def write(file: Path) -> None:
+        file.chmod(0o600)  # it is there already, still empty
+        file.write_bytes(content)
+
+    write_atomically(path, write)
+
+
 def _make_folders(path: Path) -> list[Path]:
     """Make a folder and those above it; returns those that were not there, the innermost first."""
     made = [folder for folder in (path, *path.parents) if not folder.exists()]

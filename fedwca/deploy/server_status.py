@@ -12,6 +12,8 @@ from pathlib import Path
 from fedwca.core.files import write_text_atomically
 
 LOG, STATUS = "federation.log", "status.json"
+COMPLETE, FAILED = "FEDWCA RUN COMPLETE", "the run failed"
+"""How the last line of a run begins."""
 LINE = re.compile(r"\d{4}-\d\d-\d\d [\d:,]+ (?P<level>[A-Z]+) (?P<text>.*)")
 """A line of the log as the server's app writes it."""
 
@@ -64,6 +66,11 @@ class LogLine:
     level: str
     """Of Python's logging; empty for a line that goes on with the one before."""
     text: str
+
+    @property
+    def is_last(self) -> bool:
+        """Whether it says how the run ended."""
+        return self.text.startswith((COMPLETE, FAILED))
 
 
 class LogTail:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from fedwca.core.network import Architecture, Backbone, Drop
 from fedwca.models import register
 from fedwca.models._grouped_convolution import convolve_each
+from fedwca.models._halving_pool import halve_sides
 
 
 class _LeNet(Backbone):
@@ -26,8 +27,8 @@ class _LeNet(Backbone):
         self.drops = (Drop(dropout, (50, 1, 1)),)
 
     def forward(self, x: Tensor, masks: Sequence[Tensor]) -> Tensor:
-        x = F.relu(F.max_pool2d(self.conv1(x), 2))
-        x = F.max_pool2d(self.conv2(x), 2)
+        x = F.relu(halve_sides(self.conv1(x)))
+        x = halve_sides(self.conv2(x))
         # A channel's mask is constant and not negative, so it commutes with pooling: a quarter of the work.
         x = F.relu(x * masks[0] if masks else x)
         return x.flatten(1)
@@ -36,8 +37,8 @@ class _LeNet(Backbone):
         """As `forward`, all channels of all models side by side, so that nothing is moved between two layers."""
         models = len(x)
         x = x.transpose(0, 1).flatten(1, 2)
-        x = F.relu(F.max_pool2d(convolve_each(x, parameters, "conv1"), 2))
-        x = F.max_pool2d(convolve_each(x, parameters, "conv2"), 2)
+        x = F.relu(halve_sides(convolve_each(x, parameters, "conv1")))
+        x = halve_sides(convolve_each(x, parameters, "conv2"))
         x = F.relu(x * masks[0].transpose(0, 1).flatten(1, 2) if masks else x)
         features: Tensor = x.unflatten(1, (models, -1)).transpose(0, 1).flatten(2)
         return features

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fedwca.core.files import TEMPORARY, write_atomically
+from fedwca.core.files import TEMPORARY, write_atomically, write_secret
 
 
 def slow(file: Path) -> None:
@@ -56,3 +56,10 @@ def test_what_cannot_be_written_leaves_what_was_there(tmp_path: Path) -> None:
         write_atomically(path, fail)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_secret_is_its_owners_alone(tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    path.write_text("open to all")
+    write_secret(path, b"hidden")
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"hidden", 0o600)

@@ -176,6 +176,14 @@ def stop(process: subprocess.Popen[bytes], how: signal.Signals) -> None:
         os.killpg(process.pid, how)
 
 
+def app_process(client: subprocess.Popen[bytes]) -> int:
+    """The process that a client's apps are forked from: below `fedwca client` and its SuperNode."""
+    found = client.pid
+    for _ in range(2):
+        (found,) = map(int, Path(f"/proc/{found}/task/{found}/children").read_text().split())
+    return found
+
+
 def commands(folder: Path, clients: int, port: int, *flags: str) -> list[list[str]]:
     server = program("server", str(folder), "--port", str(port), *flags)
     data = [str(folder / "data" / f"client-{k}.npz") for k in range(clients)]

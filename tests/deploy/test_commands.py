@@ -185,7 +185,25 @@ def test_a_federation_that_is_not_there(tmp_path: Path) -> None:
         DeploymentConfig.read(tmp_path / CONFIG_NAME)
 
 
-@pytest.mark.parametrize("module", ["fedwca.cli.client", "fedwca.cli.server", "fedwca.deploy.flower.flwr_cli"])
+def test_keys_are_their_owners_alone(tmp_path: Path) -> None:
+    pytest.importorskip("cryptography")
+    from fedwca.deploy.flower.client_secret import identity
+    from fedwca.deploy.flower.keys import certify, make_key
+
+    make_key(tmp_path / "key")
+    certify(tmp_path, ["fed.example.org"])
+    identity(tmp_path)
+    private = {file.name for file in tmp_path.iterdir() if file.stat().st_mode & 0o077 == 0}
+    assert private == {"key", "server.key", "identity"}
+
+
+WAITING = [
+    *("fedwca.cli.client", "fedwca.cli.server", "fedwca.deploy.flower.flwr_cli"),
+    *("fedwca.deploy.flower.supernode", "fedwca.deploy.flower.app_process"),
+]
+
+
+@pytest.mark.parametrize("module", WAITING)
 def test_processes_that_only_wait_do_not_load_torch(module: str) -> None:
     code = f"import sys, {module}, fedwca.deploy.flower.processes; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

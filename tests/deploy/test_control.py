@@ -97,6 +97,7 @@ def test_a_status_call_that_stalls_or_fails_is_tried_again(
     asked = server(*[STALLS, "no route", STALLS, "no route", RUNNING] * 3, FINISHED)
     assert control.watch_run("7", {}, 1e6) == ("completed", 5, 7)
     assert (len(asked), len(pauses)) == (16, 15)
+    assert pauses == [3, 3, 3, 3, 30] * 3
     assert asked[0] == ["flwr", "list", "--run-id", "7", "fedwca", "--format", "json"]
 
 

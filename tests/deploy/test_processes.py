@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from ..shades import write_shades
 from .processes import (
     LIES,
     PARTS,
+    app_process,
     bent,
     commands,
     laid_out,
@@ -93,6 +96,32 @@ def test_a_client_and_the_server_are_killed_and_the_federation_goes_on(tmp_path:
     assert done.returncode == 0, done.stdout + done.stderr
     rows = load_file(str(kept))["rows"]
     assert bool(torch.isfinite(rows).all())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere Flower starts a program for each message")
+@pytest.mark.timeout(1800)
+def test_app_processes_live_on_and_one_that_is_killed_comes_back(tmp_path: Path, shades: Path) -> None:
+    folder, at = tmp_path / "d", port()
+    # A round in which it is killed is played again, so the numbers are those of a federation without faults.
+    federation = laid_out(folder, shades, "fedavg", "--rounds", "4", "--rule", "least=4")
+    kept = folder / "server" / "server.safetensors"
+    with running(*commands(folder, 4, at), logs=tmp_path) as processes:
+        run = subprocess.Popen(program("deploy", "run", str(folder), "--server", f"127.0.0.1:{at}"))
+        until = time.monotonic() + 900
+        while not kept.exists() and run.poll() is None and time.monotonic() < until:
+            time.sleep(0.2)
+        assert kept.exists(), f"no round was played; deploy run: {run.poll()}"
+        first = [app_process(client) for client in processes[1:]]
+        os.kill(first[0], signal.SIGKILL)
+        assert run.wait(900) == 0
+        last = [app_process(client) for client in processes[1:]]
+    assert last[1:] == first[1:]
+    assert last[0] != first[0]
+    until = time.monotonic() + 30
+    while (left := [pid for pid in last if Path(f"/proc/{pid}").exists()]) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not left
+    require_same(load_file(str(kept))["rows"], federation, folder)
 
 
 @pytest.mark.timeout(1200)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import pytest
 from fedwca.cli import federation_progress
 from fedwca.cli.federation_progress import FederationProgress
 from fedwca.deploy.server_status import (
+    COMPLETE,
+    FAILED,
     LOG,
     STATUS,
     LogLine,
@@ -89,3 +92,12 @@ def test_a_run_is_shown_as_it_goes_on(
     assert ("round 0 is done" in said.err) == (not terminal)
     assert ("0 of 3 rounds done; 4 of 4 clients connected; 4 clients at work" in said.err) == terminal
     assert "round 7" not in said.err
+
+
+@pytest.mark.parametrize("last", [f"{COMPLETE} after 3 rounds", f"{FAILED}: FedwcaError: why"])
+def test_a_run_that_has_ended_is_not_waited_for(tmp_path: Path, log: logging.Logger, last: str) -> None:
+    progress = FederationProgress(tmp_path)
+    log.info(last)
+    began = time.monotonic()
+    progress.wait(60)
+    assert time.monotonic() - began < 30

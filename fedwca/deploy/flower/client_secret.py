@@ -5,17 +5,12 @@ from __future__ import annotations
 import secrets
 from pathlib import Path
 
-from fedwca.core.files import write_atomically
+from fedwca.core.files import write_secret
 
 
 def identity(state: Path) -> str:
     """A secret by which the server knows a client again, whatever number Flower gives its node; kept in its folder."""
     path = state / "identity"
     if not path.exists():
-
-        def draw(file: Path) -> None:
-            file.touch(mode=0o600)
-            file.write_text(secrets.token_hex(16))
-
-        write_atomically(path, draw)
+        write_secret(path, secrets.token_hex(16).encode())
     return path.read_text()

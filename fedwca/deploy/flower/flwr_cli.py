@@ -13,6 +13,9 @@ from typing import Any
 from fedwca.deploy.flower.processes import find_program, flower_environment
 from fedwca.errors import FedwcaError
 
+SELDOM, SOON = 30.0, 3.0
+"""Seconds between two questions how a run stands, and after one without an answer: each question takes seconds of a
+core, which clients on the same machine would lack."""
 MISSES = 5
 """Questions in a row, how a run stands, that may go unanswered before it is given up; ten minutes where each stalls."""
 
@@ -71,7 +74,7 @@ def check_answers(env: dict[str, str]) -> None:
     Raises:
         FedwcaError: it does not answer, or has another certificate.
     """
-    call_flwr(["list", "fedwca"], env, 30)
+    call_flwr(["list", "fedwca"], env, 60)
 
 
 def retry(ask: Callable[[], None], tell: Callable[[str], None] = lambda sentence: None, tries: int = 20) -> None:
@@ -105,7 +108,6 @@ def watch_run(
     run: str,
     env: dict[str, str],
     timeout: float,
-    poll: float = 3.0,
     wait: Callable[[float], None] | None = None,
 ) -> tuple[str, int, int]:
     """Wait for a run to end; returns ``completed``, ``failed`` or ``stopped``, and bytes into and out of the server.
@@ -116,8 +118,7 @@ def watch_run(
         run: its number.
         env: the environment to call Flower's command in.
         timeout: seconds after which it is given up.
-        poll: seconds between two questions.
-        wait: lets so many seconds go by; None: nothing is done in them.
+        wait: lets so many seconds go by, or less where there is something new; None: nothing is done in them.
 
     Raises:
         FedwcaError: it has not ended in ``timeout`` seconds, or `MISSES` questions in a row were not answered.
@@ -139,5 +140,5 @@ def watch_run(
             if status == "finished":
                 traffic = row["network-traffic"]
                 return detail, int(traffic["inbound-bytes"]), int(traffic["outbound-bytes"])
-        (wait or time.sleep)(poll)
+        (wait or time.sleep)(SOON if missed else SELDOM)
     raise FedwcaError(f"run {run} has not ended after {timeout:.0f} s")

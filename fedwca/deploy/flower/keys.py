@@ -13,17 +13,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from fedwca.core.files import write_atomically
+from fedwca.core.files import write_secret, write_text_atomically
 
 DAYS = 365
-
-
-def _write(path: Path, content: bytes, secret: bool = False) -> None:
-    def write(file: Path) -> None:
-        file.touch(mode=0o600 if secret else 0o644)
-        file.write_bytes(content)
-
-    write_atomically(path, write)
 
 
 def _private(key: ec.EllipticCurvePrivateKey, form: serialization.PrivateFormat) -> bytes:
@@ -77,9 +69,9 @@ def certify(folder: Path, hosts: Sequence[str]) -> None:
             (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False),
         ],
     )
-    _write(folder / "ca.crt", root.public_bytes(serialization.Encoding.PEM))
-    _write(folder / "server.pem", leaf.public_bytes(serialization.Encoding.PEM))
-    _write(folder / "server.key", _private(server, serialization.PrivateFormat.PKCS8), secret=True)
+    write_text_atomically(folder / "ca.crt", root.public_bytes(serialization.Encoding.PEM).decode())
+    write_text_atomically(folder / "server.pem", leaf.public_bytes(serialization.Encoding.PEM).decode())
+    write_secret(folder / "server.key", _private(server, serialization.PrivateFormat.PKCS8))
 
 
 def _name(host: str) -> x509.GeneralName:
@@ -93,5 +85,5 @@ def make_key(path: Path) -> None:
     """A node's key pair: ``path`` and ``path.pub``, as ``ssh-keygen -t ecdsa -b 384`` makes them."""
     key = ec.generate_private_key(ec.SECP384R1())
     public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
-    _write(path, _private(key, serialization.PrivateFormat.OpenSSH), secret=True)
-    _write(path.with_name(path.name + ".pub"), public + b"\n")
+    write_secret(path, _private(key, serialization.PrivateFormat.OpenSSH))
+    write_text_atomically(path.with_name(path.name + ".pub"), public.decode() + "\n")

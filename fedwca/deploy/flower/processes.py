@@ -79,7 +79,7 @@ def client_command(client: Path, data: Path, server: str, insecure: bool, settin
     secure = ["--root-certificates", str(client / "ca.crt"), "--auth-supernode-private-key", str(client / "key")]
     config = {"data": str(data.resolve()), "state": str(client.resolve()), **settings}
     return [
-        find_program("flower-supernode"),
+        *(sys.executable, "-m", "fedwca.deploy.flower.supernode"),
         *(["--insecure"] if insecure else secure),
         *("--superlink", server, "--max-wait-time", str(ANSWER), "--port", str(free_port())),
         *("--node-config", " ".join(f"{key}={json.dumps(value)}" for key, value in config.items())),

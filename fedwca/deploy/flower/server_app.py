@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,9 @@ from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
 from flwr.serverapp import Grid, ServerApp
 
 from fedwca.deploy.flower.config import CONFIG_NAME, DeploymentConfig
+from fedwca.deploy.flower.polling import next_pause
 from fedwca.deploy.flower.records import count_bytes, from_record, to_record
-from fedwca.deploy.server_status import LOG, ServerStatus, write_status
+from fedwca.deploy.server_status import COMPLETE, FAILED, LOG, ServerStatus, write_status
 from fedwca.deploy.session import Session
 from fedwca.deploy.state_files import resume_session, save_session
 from fedwca.deploy.wire_messages import Parcel
@@ -43,7 +44,7 @@ def _main(grid: Grid, context: Context) -> None:
     try:
         FlowerServer(grid, DeploymentConfig.read(folder / CONFIG_NAME), folder).run()
     except BaseException as error:
-        log.error("the run failed: %s: %s", type(error).__name__, error)
+        log.error("%s: %s: %s", FAILED, type(error).__name__, error)
         raise
     finally:
         log.removeHandler(handler)
@@ -59,6 +60,21 @@ def wait_for(grid: Grid, count: int, seconds: float, tell: Callable[[int], None]
         if found >= count or time.monotonic() >= until:
             return
         time.sleep(POLL)
+
+
+def exchange(grid: Grid, messages: Sequence[Message], seconds: float) -> Iterator[Message]:
+    """Send, and give each reply as it comes, until all are there or the seconds are over.
+
+    As `Grid.send_and_receive`, which asks for replies every 3 s and gives them all at the end.
+    """
+    began = time.monotonic()
+    missing = set(grid.push_messages(messages))
+    while missing and (waited := time.monotonic() - began) < seconds:
+        for reply in grid.pull_messages(missing):
+            missing.discard(reply.metadata.reply_to_message_id)
+            yield reply
+        if missing:
+            time.sleep(next_pause(waited))
 
 
 class FlowerServer:
@@ -110,7 +126,7 @@ class FlowerServer:
         nodes = self._present()
         last = {client: (nodes[client], parcel) for client, parcel in session.finish().items() if client in nodes}
         self._exchange(last, deployment.rounds)
-        log.info("FEDWCA RUN COMPLETE after %d rounds", session.state.round)
+        log.info("%s after %d rounds", COMPLETE, session.state.round)
 
     def _say(self, **changes: int) -> None:
         """Let who watches the folder know."""
@@ -133,7 +149,7 @@ class FlowerServer:
         wishes: dict[int, int | None] = {}
         names: dict[int, str] = {}
         if asked:
-            for reply in self.grid.send_and_receive(asked, timeout=self.deployment.deadline):
+            for reply in exchange(self.grid, asked, self.deployment.deadline):
                 if not reply.has_error():
                     about = reply.content.config_records.get("hello", ConfigRecord({}))
                     given, node = about.get("seat", -1), reply.metadata.src_node_id
@@ -165,7 +181,7 @@ class FlowerServer:
         up: dict[int, int] = {}
         silent = set(down)
         self._say(asked=len(messages))
-        for reply in self.grid.send_and_receive(messages, timeout=self.deployment.deadline):
+        for reply in exchange(self.grid, messages, self.deployment.deadline):
             client = owners[reply.metadata.src_node_id]
             silent.discard(client)
             if reply.has_error():

@@ -1,0 +1,123 @@
+"""How fast engines usually are beside the hand-written loop, and whether the gate tells a loss from noise.
+
+    python benchmarks/gate_runs.py [loop] [stacked]
+
+First the usual ratio of each engine is measured; then the gate is run as it is, and with losses made on purpose: a
+fifth more CPU seconds, spent on nothing, and channels-first order of images. Writes `gate.json`, of engines that are
+not named the old part. Run it beside other work: the gate is to be right under load.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from digits import keep
+from provenance import provenance
+from test_gate import CLIENTS, FILE, IMAGES, LEAD, MARGIN, MOST, WORKERS, Work, decide, turns
+from torch import Tensor
+
+from fedwca.core.network import Network
+from fedwca.engine.stacked import network as stacked_network
+
+USUAL, RUNS, SLOWED_RUNS, LOSS = 50, 50, 25, 0.2
+
+
+def burning(work: Work) -> Work:
+    """The same with a fifth more CPU seconds."""
+
+    def slowed() -> None:
+        started = time.process_time()
+        work()
+        end = started + (1 + LOSS) * (time.process_time() - started)
+        while time.process_time() < end:
+            pass
+
+    return slowed
+
+
+def channels_first(work: Work) -> Work:
+    """The same on images that lie in memory as ``[N, C, H, W]``."""
+    scaled = Network._scaled
+
+    def planes(network: Network, images: Tensor) -> Tensor:
+        return scaled(network, images).contiguous()
+
+    def slowed() -> None:
+        with (
+            patch.object(Network, "_scaled", planes),
+            patch.object(stacked_network, "channels_last_batch", lambda x: x),
+        ):
+            work()
+
+    return slowed
+
+
+LOSSES: dict[str, tuple[int, Callable[[Work], Work]]] = {
+    "as it is": (RUNS, lambda work: work),
+    "a fifth more CPU seconds": (SLOWED_RUNS, burning),
+    "channels first": (SLOWED_RUNS // 5, channels_first),
+}
+"""How often each is run, and what it makes of a round."""
+
+
+def runs(kind: str, limit: float, count: int, altered: Callable[[Work], Work]) -> dict[str, Any]:
+    """The gate so many times: alarms, turns that each run took, and the median ratio of each."""
+    alarms, taken, ratios, loads, started = 0, list[int](), list[float](), list[float](), time.process_time()
+    for _ in range(count):
+        loads.append(round(os.getloadavg()[0], 1))
+        found = decide(turns(kind, altered), limit)
+        alarms += not found.passes
+        taken.append(len(found.ratios))
+        ratios.append(round(statistics.median(found.ratios), 3))
+    return {
+        "runs": count,
+        "alarms": alarms,
+        "turns": [min(taken), statistics.median(taken), max(taken)],
+        "ratios": [min(ratios), round(statistics.median(ratios), 3), max(ratios)],
+        "load_average": [min(loads), max(loads)],
+        "cpu_seconds_a_run": round((time.process_time() - started) / count, 1),
+    }
+
+
+def measure(kind: str) -> Iterator[dict[str, Any]]:
+    """An engine's part of the file, once more after each of its measurements, so that what is there is kept."""
+    made_on = provenance("cpu")  # now: files may be others by the end
+    usual = list(islice(turns(kind), USUAL))
+    low, middle, high = (round(x, 3) for x in statistics.quantiles(usual, n=4))
+    found: dict[str, Any] = {"ratio": middle, "quarters": [low, high], "environment": made_on}
+    for name, (count, altered) in LOSSES.items():
+        found[name] = runs(kind, MARGIN * middle, count, altered)
+        print(kind, middle, name, found[name], flush=True)
+        yield found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("engines", nargs="*", choices=[*WORKERS, []], help="default: all")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    result = {
+        "what": "CPU seconds of an engine's round over those of hand_written.py, median and quarters of turns; then "
+        "runs of the gate: least, median and most of their turns and of their median ratios",
+        "clients": CLIENTS,
+        "images": IMAGES,
+        "gate": {"margin": MARGIN, "lead": LEAD, "most_turns": MOST},
+        "engines": json.loads(FILE.read_text())["engines"] if given.engines else {},
+    }
+    for kind in given.engines or WORKERS:
+        for found in measure(kind):
+            result["engines"][kind] = found
+            keep(FILE, result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""Where mixing clusters (WCA) pays over keeping them apart (One-hot): FedWCA and the same with One-hot, side by side.
+
+``python benchmarks/wca_or_one_hot.py`` runs what is missing, first every case of one seed, then the next seed;
+``--list`` names the pieces, ``wca_or_one_hot.py PIECE…`` runs those. Run folders are in --runs (default
+runs/wca_or_one_hot), a run that was stopped goes on, and what tables need is written to results/wca_or_one_hot after
+each piece, for ``python benchmarks/tables.py``. A piece is about two minutes of one core;
+``--minutes 9`` stops after so many, between two rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from digits import keep
+from time_limit import StopsAfter, TimeIsUp
+from torch import Tensor
+from wca_or_one_hot_pieces import METHODS, Damage, Piece, damage_clusters, pieces
+
+from fedwca import bench
+from fedwca.clusterers import register
+from fedwca.clusterers.true import TrueDomains
+from fedwca.core.messages import Signatures
+from fedwca.results.read_run import Run, read_run
+
+RESULTS = Path(__file__).parent / "results" / "wca_or_one_hot"
+SMALL: dict[str, Any] = {"samples": 40, "rounds": 2, "epochs": 1, "overrides": {"source_training.epochs": 1}}
+"""To rehearse."""
+
+
+class DamagedDomains(TrueDomains):
+    """True domains that are made wrong on purpose."""
+
+    label = "Damaged"
+    damage: Damage = "merged"
+    """merged: the first two domains are one cluster; split: each domain is two clusters; shuffled: see ``share``."""
+    share: float = 0.5
+    """Clients, in parts of all, that get each other's cluster."""
+
+    def __call__(self, signatures: Signatures) -> Tensor:
+        """A cluster for each client ``[K]``, the same ones in every run."""
+        true = super().__call__(signatures)
+        return torch.as_tensor(damage_clusters(true.tolist(), self.damage, self.share), dtype=true.dtype)
+
+
+def measure(run: Run, piece: Piece) -> dict[str, Any]:
+    """What tables and the picture need of a run: by client where it says so, by round else."""
+    found: dict[str, Any] = {
+        "dataset": piece.dataset,
+        "case": piece.case,
+        "seed": piece.seed,
+        "domains": list(run.domains),
+    }
+    for name, label in run.labels.items():
+        records = run.rounds(name)
+        if label not in METHODS.values():
+            found["source_accuracy"] = records[-1]["accuracy"]
+            continue
+        first = next(record for record in records if record["round"] == 0)
+        found[label] = {
+            "accuracy": records[-1]["accuracy"],
+            "right": [first["pseudo_label_accuracy"], records[-1]["pseudo_label_accuracy"]],
+            "ari": first["clustering"]["ari"],
+        }
+        if label == "FedWCA":
+            mixed = [record for record in records if record.get("alpha")]
+            found["alpha_own"] = [own_share(record["alpha"], first["labels"]) for record in mixed]
+            found["beta_own"] = [statistics.fmean(row[0] for row in record["beta"]) for record in mixed]
+    return found | {"settings": piece.settings(), "environment": run.environment}
+
+
+def own_share(alpha: Sequence[Sequence[float]], labels: Sequence[int]) -> float:
+    """Mean weight of eq. 1 that clients give to their own cluster.
+
+    >>> own_share([[0.75, 0.25], [0.5, 0.5]], [0, 1])
+    0.625
+    """
+    return statistics.fmean(row[label] for row, label in zip(alpha, labels, strict=True))
+
+
+def play(piece: Piece, given: argparse.Namespace, clock: StopsAfter) -> Run:
+    """Run a piece, or what it lacks."""
+    clock.check()
+    at = {} if piece.dataset == "digits_mini" else {"data": str(given.data)}
+    folder, smaller = given.runs / piece.name, SMALL if given.small else {}
+    bench(out=folder, resume=True, keep="none", reporter=clock, **{**piece.settings(), **at, **smaller})
+    return read_run(folder)
+
+
+def is_done(piece: Piece, given: argparse.Namespace) -> bool:
+    """Whether its result is kept, where results are written or among those of the project."""
+    return any((folder / f"{piece.name}.json").exists() for folder in (given.out, *([] if given.small else [RESULTS])))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    parser.add_argument("pieces", nargs="*", help="names of pieces; none: all")
+    parser.add_argument("--list", action="store_true", help="print the names of all pieces and whether they are done")
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder with digit_five")
+    parser.add_argument("--runs", type=Path, default=Path("runs/wca_or_one_hot"), help="where run folders are")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="where results are written")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so many, between two rounds")
+    parser.add_argument("--small", action="store_true", help="tiny runs, to rehearse; needs another --out")
+    given = parser.parse_args()
+    register("damaged_domains")(DamagedDomains)  # for this process alone
+    every = {piece.name: piece for piece in pieces()}
+    if unknown := sorted(set(given.pieces) - set(every)):
+        parser.error(f"no piece {unknown[0]!r}; --list names them")
+    if given.small and given.out == RESULTS:
+        parser.error("--small is a rehearsal, whose results are not kept: give another --out")
+    clock = StopsAfter(given.minutes)
+    for name in given.pieces or every:
+        if given.list:
+            print(name, "done" if is_done(every[name], given) else "")
+        elif not is_done(every[name], given):
+            try:
+                found = measure(play(every[name], given, clock), every[name])
+            except TimeIsUp:
+                print(f"stopped after {given.minutes:g} minutes; the same command goes on")
+                break
+            given.out.mkdir(parents=True, exist_ok=True)
+            keep(given.out / f"{name}.json", found)
+            print(name, flush=True)
+
+
+if __name__ == "__main__":
+    main()

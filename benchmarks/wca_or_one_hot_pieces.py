@@ -1,0 +1,97 @@
+"""What the study of `wca_or_one_hot.py` is made of: its cases and its pieces; no script."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+SEEDS = 5
+SETTINGS: dict[str, Any] = {"clients": 4, "samples": 256, "rounds": 8, "epochs": 3, "lr": 0.003}
+DATASETS = {"digit_five": "synth", "digits_mini": "handwritten"}
+"""The source domain where cases do not say another one."""
+METHODS = {"wca": "FedWCA", "one_hot": "One-hot"}
+Damage = Literal["merged", "split", "shuffled"]
+
+
+def damage_clusters(domains: Sequence[int], damage: Damage, share: float = 0.5) -> list[int]:
+    """Wrong clusters, numbered from 0.
+
+    >>> damage_clusters([0, 0, 1, 1, 2, 2], "merged")
+    [0, 0, 0, 0, 1, 1]
+    >>> damage_clusters([0, 0, 1, 1], "split")
+    [0, 1, 2, 3]
+    >>> sorted(damage_clusters([0, 0, 1, 1], "shuffled", 1.0))
+    [0, 0, 1, 1]
+    """
+    if damage == "merged":
+        return [max(domain - 1, 0) for domain in domains]
+    if damage == "split":
+        seen: dict[int, int] = {}
+        halves = []
+        for domain in domains:
+            seen[domain] = seen.get(domain, -1) + 1
+            halves.append(2 * domain + seen[domain] % 2)
+        return [sorted(set(halves)).index(half) for half in halves]
+    drawn = np.random.default_rng(0).permutation(len(domains))[: round(share * len(domains))]
+    wrong = list(domains)
+    for at, other in zip(drawn, np.roll(drawn, 1), strict=True):
+        wrong[at] = domains[other]
+    return wrong
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "true clusters": {},
+    "two domains merged": {"clusterer": "damaged_domains:damage=merged"},
+    "domains split": {"clusterer": "damaged_domains:damage=split"},
+    "a quarter shuffled": {"clusterer": "damaged_domains:damage=shuffled,share=0.25"},
+    "half shuffled": {"clusterer": "damaged_domains:damage=shuffled,share=0.5"},
+    "all shuffled": {"clusterer": "damaged_domains:damage=shuffled,share=1"},
+    "FINCH": {"clusterer": "finch"},
+    "64 images a client": {"samples": 64},
+    "128 images a client": {"samples": 128},
+    "2 clients a domain": {"clients": 2},
+    "1 client a domain": {"clients": 1},
+}
+SOURCES = {"digit_five": ("mnistm", "mnist", "usps"), "digits_mini": ("photo", "printed", "street", "neon")}
+"""Sources besides the first: from some of them most labels are wrong."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One case of one data set and seed."""
+
+    dataset: str
+    case: str
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """As it is asked for, and its folder is called."""
+        return f"{self.dataset}-{self.case.replace(' ', '_')}-{self.seed}"
+
+    def settings(self) -> dict[str, Any]:
+        """Of its run, but for where the data lie."""
+        case = {"source": self.case.removeprefix("source ")} if self.case.startswith("source ") else CASES[self.case]
+        own = {**SETTINGS, "source": DATASETS[self.dataset], "clusterer": "true", **case}
+        clusterer = own.pop("clusterer")
+        methods = [
+            f"{label}={name}/clusterer={clusterer}" for name, label in (("fedwca", "FedWCA"), ("one_hot", "One-hot"))
+        ]
+        return {
+            **own,
+            "dataset": self.dataset,
+            "seed": self.seed,
+            "baselines": ["source_only", *methods],
+            "composed": False,
+        }
+
+
+def pieces() -> Iterator[Piece]:
+    """All of the study, seed by seed."""
+    for seed in range(SEEDS):
+        for dataset in DATASETS:
+            for case in (*CASES, *(f"source {name}" for name in SOURCES[dataset])):
+                yield Piece(dataset, case, seed)

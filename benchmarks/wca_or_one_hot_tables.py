@@ -1,0 +1,146 @@
+"""The tables of `wca_or_one_hot.py` in docs/wca-or-one-hot.md; no script."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from readings import apart, noted
+from wca_or_one_hot_pieces import METHODS, pieces
+
+from fedwca.results.statistics import paired_difference
+from fedwca.results.tables import MISSING, Table, mean_cell
+
+RESULTS = Path(__file__).resolve().parent / "results" / "wca_or_one_hot"
+NAMES = {"digit_five": "Digit-Five", "digits_mini": "digits-mini"}
+NOTHING = "Not measured yet: `python benchmarks/wca_or_one_hot.py`."
+WCA, ONE_HOT = METHODS.values()
+
+Piece = dict[str, Any]
+ByDomain = dict[tuple[int, str], float]
+"""A number by seed and domain."""
+
+
+def finished() -> list[Piece]:
+    """Pieces that are done, cases in the order in which they are run."""
+    files = [RESULTS / f"{piece.name}.json" for piece in pieces()]
+    return [json.loads(file.read_text()) for file in files if file.exists()]
+
+
+def cases_of(found: Sequence[Piece], dataset: str) -> list[str]:
+    """Cases of a data set that are done, in order."""
+    return list(dict.fromkeys(piece["case"] for piece in found if piece["dataset"] == dataset))
+
+
+def select(found: Sequence[Piece], dataset: str, case: str) -> list[Piece]:
+    """Pieces of one case, by seed."""
+    return [piece for piece in found if (piece["dataset"], piece["case"]) == (dataset, case)]
+
+
+def mean_accuracy(piece: Piece, method: str) -> float:
+    """Mean over clients in percent after the last round."""
+    return statistics.fmean(value for value in piece[method]["accuracy"] if value is not None)
+
+
+def by_seed(found: Sequence[Piece], method: str) -> dict[int, float]:
+    """Mean over clients by seed."""
+    return {piece["seed"]: mean_accuracy(piece, method) for piece in found}
+
+
+def right_labels(piece: Piece, method: str, place: int) -> float:
+    """Share of right labels in percent, mean over clients; place 0 is round 1, place 1 the last."""
+    return statistics.fmean(value for value in piece[method]["right"][place] if value is not None)
+
+
+def by_domain(piece: Piece, values: Sequence[float | None]) -> dict[str, float]:
+    """Mean over the clients of each domain."""
+    own: dict[str, list[float]] = {}
+    for domain, value in zip(piece["domains"], values, strict=True):
+        if value is not None:
+            own.setdefault(domain, []).append(value)
+    return {domain: statistics.fmean(some) for domain, some in own.items()}
+
+
+def cases(dataset: str) -> str:
+    """A row a case: levels, the paired difference, right labels, and what weights the clients used."""
+    found = finished()
+    lines = []
+    for case in cases_of(found, dataset):
+        own = select(found, dataset, case)
+        levels = [mean_cell(statistics.fmean(by_seed(own, method).values())) for method in (WCA, ONE_HOT)]
+        beside = apart(paired_difference(by_seed(own, WCA), by_seed(own, ONE_HOT)))
+        right = [mean_cell(statistics.fmean(right_labels(piece, WCA, place) for piece in own)) for place in (0, 1)]
+        ari = mean_cell(statistics.fmean(piece[WCA]["ari"] for piece in own), digits=2)
+        weights = [statistics.fmean(piece[name][-1] for piece in own) for name in ("alpha_own", "beta_own")]
+        lines.append([case, ari, *levels, beside, *right, *(mean_cell(weight, digits=2) for weight in weights)])
+    if not lines:
+        return NOTHING
+    heads = (
+        "case",
+        "ARI",
+        "FedWCA",
+        "One-hot",
+        "FedWCA minus One-hot",
+        "labels right, round 1",
+        "last round",
+        "α of the own cluster",
+        "β of the own model",
+    )
+    piece = next(piece for piece in found if piece["dataset"] == dataset)
+    setting, machine = piece["settings"], piece["environment"]
+    notes = [
+        "Percent, means over clients and seeds; differences are paired by seed, with their 95 % interval (Student's t)",
+        "and n; **bold** where it excludes 0. Labels, α (eq. 1) and β (eq. 3) are FedWCA's, α and β of the last round.",
+        f"{setting['clients']} clients per target domain, at most {setting['samples']} images each,",
+        f"{setting['rounds']} rounds of {setting['epochs']} epochs, learning rate {setting['lr']}, source",
+        f"{setting['source']}, but for what a case says; {machine['cores']} cores of {machine['cpu']}.",
+        "Configurations: `benchmarks/results/wca_or_one_hot`.",
+    ]
+    return noted(Table("", heads, lines), notes).replace(r"\*\*", "**")  # what is bold in a cell is so on purpose
+
+
+def points(found: Sequence[Piece]) -> list[tuple[str, float, float]]:
+    """Of each domain, seed and source with true clusters: its name, right labels in round 1, FedWCA minus One-hot."""
+    given = []
+    for piece in found:
+        if piece["case"] == "true clusters" or piece["case"].startswith("source "):
+            right = by_domain(piece, piece[WCA]["right"][0])
+            ours, theirs = (by_domain(piece, piece[method]["accuracy"]) for method in (WCA, ONE_HOT))
+            given += [(domain, right[domain], ours[domain] - theirs[domain]) for domain in ours]
+    return given
+
+
+BINS = (0.0, 40.0, 60.0, 80.0, 100.1)
+"""Percent of right labels between which rows of the table of labels are."""
+
+
+def labels() -> str:
+    """FedWCA minus One-hot over how many labels of a domain are right."""
+    found = finished()
+    lines = []
+    for low, high in pairwise(BINS):
+        row: list[Any] = [f"{low:.0f} to {high:.0f} %"]
+        for dataset in NAMES:
+            own = points([piece for piece in found if piece["dataset"] == dataset])
+            within = {place: gain for place, (_, right, gain) in enumerate(own) if low <= right < high}
+            row.append(apart(paired_difference(within, dict.fromkeys(within, 0.0))) if within else MISSING)
+        lines.append(row)
+    if not found:
+        return NOTHING
+    notes = [
+        "FedWCA minus One-hot with true clusters, a value for each domain, source and seed, with its 95 % interval",
+        "(Student's t; values of one run share its source model) and n.",
+    ]
+    heads = ("right labels in round 1", *NAMES.values())
+    return noted(Table("", heads, lines), notes).replace(r"\*\*", "**")
+
+
+BLOCKS: dict[str, Callable[[], str]] = {
+    "wca-or-one-hot-digit_five": lambda: cases("digit_five"),
+    "wca-or-one-hot-digits_mini": lambda: cases("digits_mini"),
+    "wca-or-one-hot-labels": labels,
+}
