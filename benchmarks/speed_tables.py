@@ -135,6 +135,8 @@ def gate() -> str:
         f"Usual ratios: {usual}; limits are a tenth above. A run of the loop takes {seconds} CPU seconds.",
         f"{environment['cores']} cores of {environment['cpu']}, torch {environment['versions']['torch']}.",
     ]
+    if any(isinstance(case, dict) and case.get("undecided") for own in found.values() for case in own.values()):
+        notes.append("A run that was stopped before either side led counts as no alarm.")
     return noted(Table("", columns, lines, heads=2), notes)
 
 
