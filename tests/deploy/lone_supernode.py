@@ -182,7 +182,7 @@ def main(folder: Path, *how: str) -> None:
     config = " ".join(f"{key}={json.dumps(value)}" for key, value in given.items())
     sys.argv = ["flower-supernode", "--insecure", "--port", str(free_port()), "--node-config", config]
     start_client_internal._init_connection = LoneServer(folder, "kill" in how).connection
-    (flower_supernode if "flower" in how else supernode.main)()
+    (flower_supernode if "flower" in how else supernode.run_supernode)()
 
 
 if __name__ == "__main__":
