@@ -1,8 +1,8 @@
 """A client's SuperNode and its apps as they are, and a server in its place: ``python -m tests.deploy.lone_supernode``.
 
 Four clients; the one behind the SuperNode is the first, the others answer within this process. In FOLDER there are
-``report.json`` and ``rows.safetensors`` when it has ended. ``flower`` starts Flower's own SuperNode; ``kill`` kills the
-process that apps are forked from after round 0.
+``report.json`` and ``rows.safetensors`` when it has ended. ``kill`` kills the process that apps are forked from after
+round 0.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, 
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 from flwr.supercore.run import Run
 from flwr.supernode import start_client_internal
-from flwr.supernode.cli.flower_supernode import flower_supernode
 from safetensors.torch import save_file
 
 from fedwca.deploy.flower import supernode
@@ -182,7 +181,7 @@ def main(folder: Path, *how: str) -> None:
     config = " ".join(f"{key}={json.dumps(value)}" for key, value in given.items())
     sys.argv = ["flower-supernode", "--insecure", "--port", str(free_port()), "--node-config", config]
     start_client_internal._init_connection = LoneServer(folder, "kill" in how).connection
-    (flower_supernode if "flower" in how else supernode.run_supernode)()
+    supernode.run_supernode()
 
 
 if __name__ == "__main__":
