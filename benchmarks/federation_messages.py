@@ -1,4 +1,4 @@
-"""Messages that a client answers with Flower's real programs: seconds, CPU seconds and memory (Linux, with Flower)."""
+"""Messages that a client answers with Flower's real programs: CPU seconds and seconds (Linux, with Flower)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from fedwca.deploy.flower.processes import flower_environment
@@ -36,5 +35,4 @@ def measure(runs: int) -> Iterator[dict[str, Any]]:
             **{"run": run, "load": round(os.getloadavg()[0], 1), "start_cpu_seconds": round(float(started.stdout), 2)},
             "seconds": [one["seconds"] for one in later],
             "cpu_seconds": round((later[-1]["cpu_seconds"] - first["cpu_seconds"]) / len(later), 2),
-            **{"held_mb": round(fmean(x["held_mb"] for x in later)), "most_mb": round(told[-1]["most_mb"])},
         }

@@ -140,15 +140,13 @@ def messages() -> str:
     """What a message costs a client: to start a program for it, and to answer it in a fork."""
     result = read("federation_messages")
     lines = [
-        "| Run | CPU seconds to start a program for a message | of a message in a fork | seconds of it | load "
-        "| held between messages, MB | at most, MB |",
-        "|--:|--:|--:|--:|--:|--:|--:|",
+        "| CPU seconds to start a program for a message | of a message in a fork | seconds of it | load |",
+        "|--:|--:|--:|--:|",
     ]
     for line in result["lines"]:
         seconds = f"{min(line['seconds']):.1f} to {max(line['seconds']):.1f}"
         lines.append(
-            f"| {line['run'] + 1} | {line['start_cpu_seconds']:.1f} | {line['cpu_seconds']:.2f} | {seconds} "
-            f"| {line['load']:.0f} | {line['held_mb']} | {line['most_mb']} |"
+            f"| {line['start_cpu_seconds']:.1f} | {line['cpu_seconds']:.2f} | {seconds} | {line['load']:.0f} |"
         )
     environment = result["environment"]
     return "\n".join(

@@ -12,7 +12,6 @@ import json
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -50,8 +49,8 @@ def children() -> list[int]:
     return [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
 
 
-def spent() -> tuple[float, float]:
-    """CPU seconds of all processes below this one so far, and MB they hold, shared pages in equal parts (PSS)."""
+def spent() -> float:
+    """CPU seconds of all processes below this one so far."""
     found = {}
     for entry in Path("/proc").iterdir():
         with suppress(OSError):
@@ -61,12 +60,7 @@ def spent() -> tuple[float, float]:
     tree = {os.getpid()}
     while more := {pid for pid, (parent, _) in found.items() if parent in tree} - tree:
         tree |= more
-    held = 0.0
-    for pid in tree - {os.getpid()}:
-        with suppress(OSError):
-            line = next(x for x in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines() if x.startswith("Pss:"))
-            held += int(line.split()[1]) * 1024 / 1e6
-    return sum(found[pid][1] for pid in tree - {os.getpid()}), held
+    return sum(found[pid][1] for pid in tree - {os.getpid()})
 
 
 class LoneServer:
@@ -86,16 +80,8 @@ class LoneServer:
         self.replies: dict[str, bytes] = {}
         self.reply = ""
         self.told: list[dict[str, Any]] = []
-        self.most = 0.0
-        threading.Thread(target=self.look, daemon=True).start()
         self.script = self.play()
         self.next: Message | None = next(self.script)
-
-    def look(self) -> None:
-        """See now and then what the apps hold."""
-        while True:
-            time.sleep(1)
-            self.most = max(self.most, spent()[1])
 
     def play(self) -> Iterator[Message]:
         """What the node is sent; its answer lies in ``self.replies`` when the next is asked for."""
@@ -121,9 +107,7 @@ class LoneServer:
     def receive(self) -> tuple[Message, Any] | None:
         if self.reply:
             took = round(time.monotonic() - self.begun, 2)
-            cpu, held = spent()
-            about = {"apps": children(), "seconds": took, "cpu_seconds": cpu, "held_mb": held, "most_mb": self.most}
-            self.told.append(about)
+            self.told.append({"apps": children(), "seconds": took, "cpu_seconds": spent()})
             self.next, self.reply = next(self.script, None), ""
             if self.next is None:
                 self.end()
