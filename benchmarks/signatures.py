@@ -11,7 +11,7 @@ import argparse
 import json
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -87,21 +87,24 @@ class Piece:
         return {**own, **SETTINGS[self.dataset], **size, **model, "aggregator": "one_hot"}
 
 
-def pieces() -> Iterator[Piece]:
-    """All of the study, what conclusions need most first."""
-    digits = {
-        (images, seed, lr): [Piece("digit_five", source, seed, images, lr) for source in DIGITS]
-        for images, seed, lr in product(SIZES, SEEDS, RATES)
-    }
+def digits(
+    images: int, rates: Iterable[float] = RATES, seeds: Iterable[int] = SEEDS, sources: Iterable[str] = DIGITS
+) -> list[Piece]:
+    """Pieces of Digit-Five, source models in turn."""
+    return [Piece("digit_five", source, seed, images, lr) for seed, source, lr in product(seeds, sources, rates)]
+
+
+def pieces() -> list[Piece]:
+    """All of the study, what conclusions need first: one seed; then others, and PACS; then all cells of the grid."""
+    usual = (1e-3,)
     art, photo = ([Piece("pacs", s, 0, 256, lr) for lr in (1e-3, 3e-3, 1e-4, 3e-4)] for s in ("art_painting", "photo"))
     few = [Piece("pacs", piece.source, 0, 64, piece.lr) for piece in (*art[:2], *photo[:2])]
-    yield from chain(digits[256, 0, 1e-3], digits[256, 0, 3e-3], art[:1], digits[64, 0, 1e-3])
-    yield from chain(*(digits[256, seed, lr] for lr in (1e-3, 3e-3) for seed in SEEDS[1:]), digits[720, 0, 1e-3])
-    yield from chain(art[1:3], photo[:1], *(digits[256, seed, 3e-4] for seed in SEEDS))
-    yield from chain(
-        *(digits[images, seed, 1e-3] for images in (64, 720) for seed in SEEDS[1:]), photo[1:], art[3:], few
-    )
-    yield from chain(*(digits[images, seed, lr] for images in (64, 720) for seed in SEEDS for lr in (3e-3, 3e-4)))
+    begin = [digits(256, RATES[:2], (0,)), digits(256, usual, (1,), ("synth",)), digits(64, usual, (0,))]
+    # Source models of USPS, which has the fewest images, are made the soonest.
+    seeds = [digits(256, usual, SEEDS[1:], (source,)) for source in ("usps", "synth", "mnist", "mnistm")]
+    then = [art[:1], digits(256, RATES[:1]), digits(720, usual, (0,)), art[1:3], photo[:1], digits(256)]
+    rest = [digits(64, usual), digits(720, usual), photo, art, few, digits(64), digits(720)]
+    return list(dict.fromkeys(chain(*begin, *seeds, *then, *rest)))
 
 
 @contextmanager
@@ -137,7 +140,7 @@ def measure(piece: Piece, data: Path, weights: Path, moments: dict[str, Any] | N
     config, (method, _) = plan.config, plan.methods[-1]
     dataset, domain = images_of(piece.dataset, piece.source, data, weights)
     federation, source = split_trial(config, dataset, domain, 0, 0), source_model(config, dataset, domain, 0)
-    metrics, engine = federation.metrics, SequentialEngine(source.network, federation.clients, workers=1)
+    metrics, engine = federation.metrics, SequentialEngine(source.network, federation.clients)
     server, began = init_server(engine), time.process_time()
     with snapshots(engine) as banks:
         turn = open_round(0, server, method, engine, config.training, Keys(piece.seed), metrics.domain_labels())
