@@ -75,7 +75,7 @@ def measured(every: list[Trials], case: Case) -> dict[str, Any]:
 
 
 def measure_messages(out: Path, runs: int) -> None:
-    """Seconds and memory of a client's messages."""
+    """CPU seconds and seconds of a client's messages."""
     around = describe_environment("cpu")
     around["versions"]["flwr"] = version("flwr")
     lines = []

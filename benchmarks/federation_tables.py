@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import statistics
 from pathlib import Path
 from typing import Any
 
@@ -138,32 +137,25 @@ def cost() -> str:
 
 
 def messages() -> str:
-    """What a message costs a client, by what answers it."""
+    """What a message costs a client: to start a program for it, and to answer it in a fork."""
     result = read("federation_messages")
-    found: dict[str, list[dict[str, Any]]] = {}
-    for line in result["lines"]:
-        found.setdefault(line["what"], []).append(line)
     lines = [
-        "| A message is answered by | CPU seconds | seconds | held between messages, MB | at most, MB |",
-        "|---|--:|--:|--:|--:|",
+        "| CPU seconds to start a program for a message | of a message in a fork | seconds of it | load |",
+        "|--:|--:|--:|--:|",
     ]
-    for what, runs in found.items():
-        seconds = [value for run in runs for value in run["seconds"]]
-        cpu = [run["cpu_seconds"] for run in runs]
-        held, most = (round(statistics.fmean(run[name] for run in runs)) for name in ("held_mb", "most_mb"))
+    for line in result["lines"]:
+        seconds = f"{min(line['seconds']):.1f} to {max(line['seconds']):.1f}"
         lines.append(
-            f"| {what} | {statistics.fmean(cpu):.2f} | {statistics.median(seconds):.1f} "
-            f"({min(seconds):.1f} to {max(seconds):.1f}) | {held} | {most} |"
+            f"| {line['start_cpu_seconds']:.1f} | {line['cpu_seconds']:.2f} | {seconds} | {line['load']:.0f} |"
         )
-    environment, loads = result["environment"], [line["load"] for line in result["lines"]]
+    environment = result["environment"]
     return "\n".join(
         [
             *lines,
             "",
-            f"Messages after the first round, {len(loads) // len(found)} runs each, the SuperNode itself not counted.",
-            f"Load {min(loads):.0f} to {max(loads):.0f} on {environment['cores']} cores of {environment['cpu']},",
-            "so that seconds are several times those of a quiet machine. `benchmarks/federation.py messages`,",
-            "numbers in `benchmarks/results/federation_messages.json`.",
+            f"Messages after the first round; the SuperNode itself is not counted. {environment['cores']} cores of",
+            f"{environment['cpu']}, which that many programs wanted: on a quiet machine seconds are fewer.",
+            "`benchmarks/federation.py messages`, numbers in `benchmarks/results/federation_messages.json`.",
         ]
     )
 

@@ -88,8 +88,8 @@ def ends() -> str:
 
 
 def paired() -> str:
-    """Each signature minus the paper's and minus its update, over sources and source models of 256 images a client."""
-    found = [piece for piece in finished() if piece["images"] == 256]
+    """Each signature minus the paper's and minus its update, over sources and source models."""
+    found = finished()
     columns = [cell for cell in cells(found) if len(by_run(found, PAPER, cell)) > 1]
     if not columns:
         return NOTHING
@@ -101,8 +101,7 @@ def paired() -> str:
                 rows.append([name, base, *(apart(paired_difference(*pair)) for pair in values)])
     notes = [
         "Differences of the adjusted Rand index, paired by source and source model, with their 95 % interval",
-        "(Student's t) and n; **bold** where the interval excludes 0. 256 training images a client, after the 5 epochs",
-        "of round 0.",
+        "(Student's t) and n; **bold** where the interval excludes 0. After the 5 epochs of round 0.",
     ]
     table = noted(Table("", ("signature", "minus", *map(head, columns)), rows, heads=2), notes)
     return table.replace(r"\*\*", "**")  # what is bold in a cell is so on purpose

@@ -1,8 +1,8 @@
 """A client's SuperNode and its apps as they are, and a server in its place: ``python -m tests.deploy.lone_supernode``.
 
 Four clients; the one behind the SuperNode is the first, the others answer within this process. In FOLDER there are
-``report.json`` and ``rows.safetensors`` when it has ended. ``flower`` starts Flower's own SuperNode; ``kill`` kills the
-process that apps are forked from after round 0.
+``report.json`` and ``rows.safetensors`` when it has ended. ``kill`` kills the process that apps are forked from after
+round 0.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import json
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -29,7 +28,6 @@ from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, 
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 from flwr.supercore.run import Run
 from flwr.supernode import start_client_internal
-from flwr.supernode.cli.flower_supernode import flower_supernode
 from safetensors.torch import save_file
 
 from fedwca.deploy.flower import supernode
@@ -51,8 +49,8 @@ def children() -> list[int]:
     return [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
 
 
-def spent() -> tuple[float, float]:
-    """CPU seconds of all processes below this one so far, and MB they hold, shared pages in equal parts (PSS)."""
+def spent() -> float:
+    """CPU seconds of all processes below this one so far."""
     found = {}
     for entry in Path("/proc").iterdir():
         with suppress(OSError):
@@ -62,12 +60,7 @@ def spent() -> tuple[float, float]:
     tree = {os.getpid()}
     while more := {pid for pid, (parent, _) in found.items() if parent in tree} - tree:
         tree |= more
-    held = 0.0
-    for pid in tree - {os.getpid()}:
-        with suppress(OSError):
-            line = next(x for x in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines() if x.startswith("Pss:"))
-            held += int(line.split()[1]) * 1024 / 1e6
-    return sum(found[pid][1] for pid in tree - {os.getpid()}), held
+    return sum(found[pid][1] for pid in tree - {os.getpid()})
 
 
 class LoneServer:
@@ -87,16 +80,8 @@ class LoneServer:
         self.replies: dict[str, bytes] = {}
         self.reply = ""
         self.told: list[dict[str, Any]] = []
-        self.most = 0.0
-        threading.Thread(target=self.look, daemon=True).start()
         self.script = self.play()
         self.next: Message | None = next(self.script)
-
-    def look(self) -> None:
-        """See now and then what the apps hold."""
-        while True:
-            time.sleep(1)
-            self.most = max(self.most, spent()[1])
 
     def play(self) -> Iterator[Message]:
         """What the node is sent; its answer lies in ``self.replies`` when the next is asked for."""
@@ -122,9 +107,7 @@ class LoneServer:
     def receive(self) -> tuple[Message, Any] | None:
         if self.reply:
             took = round(time.monotonic() - self.begun, 2)
-            cpu, held = spent()
-            about = {"apps": children(), "seconds": took, "cpu_seconds": cpu, "held_mb": held, "most_mb": self.most}
-            self.told.append(about)
+            self.told.append({"apps": children(), "seconds": took, "cpu_seconds": spent()})
             self.next, self.reply = next(self.script, None), ""
             if self.next is None:
                 self.end()
@@ -182,7 +165,7 @@ def main(folder: Path, *how: str) -> None:
     config = " ".join(f"{key}={json.dumps(value)}" for key, value in given.items())
     sys.argv = ["flower-supernode", "--insecure", "--port", str(free_port()), "--node-config", config]
     start_client_internal._init_connection = LoneServer(folder, "kill" in how).connection
-    (flower_supernode if "flower" in how else supernode.main)()
+    supernode.run_supernode()
 
 
 if __name__ == "__main__":

@@ -129,6 +129,35 @@ def test_nodes_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(slept) == 3 + 5
 
 
+class Answering:
+    """A grid whose nodes answer after so many seconds each."""
+
+    def __init__(self, after: dict[str, float], clock: list[float]) -> None:
+        self.after, self.clock = after, clock
+
+    def push_messages(self, messages: object) -> list[str]:
+        return list(self.after)
+
+    def pull_messages(self, names: set[str]) -> list[SimpleNamespace]:
+        come = [name for name in names if self.after[name] <= sum(self.clock)]
+        return [SimpleNamespace(metadata=SimpleNamespace(reply_to_message_id=name)) for name in come]
+
+
+def test_answers_are_taken_as_they_come_and_not_after_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(serve, "time", SimpleNamespace(monotonic=lambda: sum(slept), sleep=slept.append))
+    came = {
+        reply.metadata.reply_to_message_id: sum(slept)
+        for reply in serve.exchange(Answering({"a": 0, "b": 1, "c": 20, "d": 1e9}, slept), [], 60)
+    }
+    assert list(came) == ["a", "b", "c"]
+    assert came["a"] == 0
+    # Nobody is heard later than a quarter of its time after it has answered.
+    assert 1 <= came["b"] <= 1.25
+    assert 20 <= came["c"] <= 23
+    assert 60 <= sum(slept) <= 63
+
+
 @pytest.mark.parametrize("name", [*PARTS, "fedpcl_pl"])
 @pytest.mark.timeout(600)
 def test_flowers_simulation_ends_with_the_same_models(tmp_path: Path, shades: Path, name: str) -> None:

@@ -71,7 +71,7 @@ def fork(task: Task) -> int:
         os._exit(code)
 
 
-def main() -> None:
+def serve_supernode() -> None:
     """Serve the SuperNode whose address, and whose secret's file, are given; standard input is the pipe."""
     from flwr.proto.runtime_pb2 import AcquireTaskRequest
     from flwr.supercore.constant import TaskType
@@ -107,4 +107,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    serve_supernode()

@@ -50,7 +50,7 @@ class AppProcess:
             self._process.stdin.write(b".")
 
 
-def main() -> None:
+def run_supernode() -> None:
     """Run until stopped."""
     from flwr.supernode import start_client_internal
     from flwr.supernode.cli.flower_supernode import flower_supernode
@@ -71,4 +71,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_supernode()
