@@ -150,7 +150,8 @@ def main(arguments: list[str] | None = None) -> None:
     result = json.loads(given.out.read_text()) if given.only else {"targets": {}}
     result |= {
         "what": "seconds of a round over those of what it is compared with, medians of pairs; labels are fixed, but in "
-        "FedWCA's",
+        "FedWCA's; the environment is that of the latest",
+        "environment": provenance("cpu"),
     }
     found = contenders(given.clients, given.images)
     for name in given.only or names:

@@ -63,15 +63,6 @@ def test_a_measurement_says_where_it_was_made(file: Path) -> None:
     assert {"fedwca", "torch", "numpy"} <= set(environment["versions"])
 
 
-def test_the_gate_was_measured_twelve_times_for_each_engine() -> None:
-    gate = json.loads((BENCHMARKS / "gate.json").read_text())
-    assert set(gate["engines"]) == set(ENGINES)
-    for entry in gate["engines"].values():
-        assert len(entry["speed_ups"]) == 12
-        assert min(entry["speed_ups"]) > 0
-        assert {"time", "cpu", "cores", "versions"} <= set(entry["environment"])
-
-
 def test_finch_meets_its_target() -> None:
     result = json.loads((RESULTS / "finch_scale.json").read_text())
     target = result["target"]
@@ -96,6 +87,7 @@ def test_cpu_targets_are_judged_by_their_numbers() -> None:
 
 def test_the_gate_alarms_at_losses_alone() -> None:
     result = json.loads((BENCHMARKS / "gate.json").read_text())
+    assert set(result["engines"]) == set(ENGINES)
     assert result["engines"]["loop"]["as it is"]["runs"] >= 50
     for kind, own in result["engines"].items():
         assert own.get("as it is", {"alarms": 0})["alarms"] == 0, kind
