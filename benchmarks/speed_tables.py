@@ -89,6 +89,57 @@ def peers() -> str:
     return noted(Table("", columns, lines), notes)
 
 
+def cpu_targets() -> str:
+    """A row a target, and one for the loop written by hand: the ratio, and on what it was measured."""
+    result = read("cpu_targets")
+    columns = ("over the plain loop, but the last", "target", "measured", "met", "load average", "on")
+    lines = []
+    for name, own in sorted(result["targets"].items(), key=lambda entry: "FedWCA" in entry[0]):
+        met = ["–", str(own["ratio"]), ""]
+        if "target" in own:
+            met = [str(own["target"]), str(own["ratio"]), "yes" if own["met"] else "no"]
+        pairs = f"{own['environment']['cpu']}, {own['clients']} clients, {len(own['seconds'])} pairs"
+        lines.append([name, *met, str(own["load_average"]), pairs])
+    peak = result["share of the peak"]
+    notes = [
+        f"Share of the peak: {peak['mflops_an_image']} million FLOPs an image and epoch, at {peak['gflops']} GFLOPS of "
+        f"{peak['peak_gflops']}, which a product",
+        f"of float32 matrices of 1024² reaches on one core in turns with it: {peak['share']} (median of turns; "
+        f"{peak['environment']['cpu']}).",
+    ]
+    return noted(Table("", columns, lines), notes)
+
+
+def gate() -> str:
+    """A row an engine and a loss: how often the gate alarmed."""
+    found = json.loads((RESULTS.parent / "gate.json").read_text())["engines"]
+    columns = ("engine", "what is measured", "alarms", "ratio, median", "least to most", "turns", "load average")
+    lines = [
+        [
+            kind,
+            name,
+            f"{case['alarms']} of {case['runs']}",
+            f"{case['ratios'][1]:.2f}",
+            f"{case['ratios'][0]:.2f} to {case['ratios'][2]:.2f}",
+            f"{case['turns'][0]} to {case['turns'][2]}",
+            f"{case['load_average'][0]} to {case['load_average'][1]}",
+        ]
+        for kind, own in found.items()
+        for name, case in own.items()
+        if isinstance(case, dict) and "alarms" in case
+    ]
+    usual = ", ".join(f"{own['ratio']:.3f} ({kind})" for kind, own in found.items())
+    seconds = found["loop"]["as it is"]["cpu_seconds_a_run"]
+    environment = found["loop"]["environment"]
+    notes = [
+        f"Usual ratios: {usual}; limits are a tenth above. A run of the loop takes {seconds} CPU seconds.",
+        f"{environment['cores']} cores of {environment['cpu']}, torch {environment['versions']['torch']}.",
+    ]
+    if any(isinstance(case, dict) and case.get("undecided") for own in found.values() for case in own.values()):
+        notes.append("A run that was stopped before either side led counts as no alarm.")
+    return noted(Table("", columns, lines, heads=2), notes)
+
+
 def many_clients() -> str:
     """A row a federation: what a round of the same few clients costs."""
     result = read("many_clients")

@@ -158,6 +158,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "federation-cost": federation_tables.cost,
     "peers": speed_tables.peers,
     "many_clients": speed_tables.many_clients,
+    "cpu_targets": speed_tables.cpu_targets,
+    "gate": speed_tables.gate,
     "kernels": speed_tables.kernels,
     "mixed": speed_tables.mixed,
     "by_hand": speed_tables.by_hand,
