@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +45,11 @@ def test_messages_are_answered_by_one_process_and_what_is_killed_comes_back(tmp_
     before, after = {told[0]["apps"][0], told[1]["apps"][0]}, {one["apps"][0] for one in told[2:]}
     assert len(before) == len(after) == 1
     assert (before == after) == (how != "kill")
-    # None of them outlives its SuperNode.
-    assert not any(Path(f"/proc/{pid}").exists() for pid in before | after)
+    # None of them outlives its SuperNode for long.
+    until = time.monotonic() + 60
+    while any(Path(f"/proc/{pid}").exists() for pid in before | after):
+        assert time.monotonic() < until
+        time.sleep(0.1)
     built = toy()
     session, clients = built.session(), built.clients()
     run_in_process(session, clients, ROUNDS)
