@@ -118,7 +118,7 @@ def gate() -> str:
         [
             kind,
             name,
-            f"{case['alarms']} of {case['runs']}",
+            f"{case['alarms']} of {case['runs']}" + (f", {case['undecided']} open" if case.get("undecided") else ""),
             f"{case['ratios'][1]:.2f}",
             f"{case['ratios'][0]:.2f} to {case['ratios'][2]:.2f}",
             f"{case['turns'][0]} to {case['turns'][2]}",
@@ -136,7 +136,7 @@ def gate() -> str:
         f"{environment['cores']} cores of {environment['cpu']}, torch {environment['versions']['torch']}.",
     ]
     if any(isinstance(case, dict) and case.get("undecided") for own in found.values() for case in own.values()):
-        notes.append("A run that was stopped before either side led counts as no alarm.")
+        notes.append("Open: stopped after 13 turns, most of them over the limit, before a side led by ten.")
     return noted(Table("", columns, lines, heads=2), notes)
 
 

@@ -88,11 +88,12 @@ def test_cpu_targets_are_judged_by_their_numbers() -> None:
 def test_the_gate_alarms_at_losses_alone() -> None:
     result = json.loads((BENCHMARKS / "gate.json").read_text())
     assert set(result["engines"]) == set(ENGINES)
-    assert result["engines"]["loop"]["as it is"]["runs"] >= 50
     for kind, own in result["engines"].items():
-        assert own.get("as it is", {"alarms": 0})["alarms"] == 0, kind
+        assert own["as it is"]["runs"] >= 50
+        assert own["as it is"]["alarms"] == 0, kind
         slowed = own["a fifth more CPU seconds"]
-        assert slowed["alarms"] >= 0.9 * slowed["runs"], kind
+        missed = slowed["runs"] - slowed["alarms"] - slowed.get("undecided", 0)
+        assert missed <= 0.1 * slowed["runs"], kind
         assert own["environment"]["cpu"]
 
 
