@@ -29,4 +29,6 @@ for source in ${SOURCES:-art_painting cartoon photo sketch}; do
     # shellcheck disable=SC2046
     play "$source" "$source" --samples "${IMAGES:-240}" --source-models "${SEEDS:-3}" --rounds "${ROUNDS:-10}" \
         $(printf -- '--baseline %s ' $methods)
+    # Whom FedTAB trusts: its first round alone, of megabytes.
+    grep '"method": "fedtab"' "runs/frozen/$source/rounds.jsonl" | grep '"round": 0,' > "benchmarks/results/frozen/$source/fedtab.jsonl"
 done

@@ -1,4 +1,4 @@
-"""The table of frozen backbones in docs/internals/measured-methods.md, from `benchmarks/frozen.sh`; no script."""
+"""The tables of frozen backbones, from the runs of `benchmarks/frozen.sh`; no script."""
 
 from __future__ import annotations
 
@@ -79,4 +79,18 @@ def whole() -> str:
     return noted(Table("", ("method", "seconds a round"), lines), notes)
 
 
-BLOCKS: dict[str, Callable[[], str]] = {"frozen": frozen, "frozen-whole": whole}
+def trust() -> str:
+    """Whom FedTAB trusts by source, beside what the source model gets right."""
+    lines = []
+    for source, summary in read_summaries().items():
+        records = [json.loads(line) for line in (RUNS / source / "fedtab.jsonl").read_text().splitlines()]
+        values = [value for record in records for value in record["trust"]]
+        trusted = [passes for record in records for passes in record["trusted"]]
+        right = statistics.fmean(by_run({source: summary}, "source_only").values())
+        spread = f"{statistics.fmean(values):.2f} ({min(values):.2f} to {max(values):.2f})"
+        lines.append([source, f"{right:.1f}", spread, f"{sum(trusted)} of {len(trusted)}"])
+    notes = ["PACS at 64 pixels, frozen ResNet-18; clients of three source models (`benchmarks/frozen.sh`)."]
+    return noted(Table("", ("source", "Source Only (%)", "I, mean (least to most)", "trusted"), lines), notes)
+
+
+BLOCKS: dict[str, Callable[[], str]] = {"frozen": frozen, "frozen-whole": whole, "frozen-trust": trust}
