@@ -3,11 +3,12 @@
     python benchmarks/federation.py uploads OUT.json [--clients 2 --samples 120 --rounds 4]
     python benchmarks/federation.py defences OUT.json [--seeds 3]
     python benchmarks/federation.py messages OUT.json [--runs 2]
+    python benchmarks/federation.py rounds OUT.json [--runs 2 --rounds 4]
 
 Eight clients of digits-mini (two for each of four domains); each line is one federation from the same source model, or
 with several seeds one for each, every seed with a source model and a split of its own.
 Lines that OUT.json holds with the same settings are not measured again. Lines with noise need dp-accounting.
-Messages are answered by real processes, see `federation_messages.py`.
+Messages are answered by real processes, see `federation_messages.py`; so are rounds, see `federation_rounds.py`.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
 import federation_messages
+import federation_rounds
 from federation_trials import Case, Trials
 
 from fedwca.deploy.privacy import Privacy
@@ -74,19 +77,19 @@ def measured(every: list[Trials], case: Case) -> dict[str, Any]:
     return {**found[0], **(told if len(every) > 1 else {})}
 
 
-def measure_messages(out: Path, runs: int) -> None:
-    """CPU seconds and seconds of a client's messages."""
+def write_lines(out: Path, found: Iterable[dict[str, Any]]) -> None:
+    """What real processes show, each line as it comes."""
     around = describe_environment("cpu")
     around["versions"]["flwr"] = version("flwr")
     lines = []
-    for line in federation_messages.measure(runs):
+    for line in found:
         lines.append(line)
         out.write_text(json.dumps({"environment": around, "lines": lines}, indent=1) + "\n")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("part", choices=["uploads", "defences", "messages"])
+    parser.add_argument("part", choices=["uploads", "defences", "messages", "rounds"])
     parser.add_argument("out", type=Path)
     parser.add_argument("--clients", type=int, default=2)
     parser.add_argument("--samples", type=int, default=120)
@@ -95,7 +98,10 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=2)
     given = parser.parse_args()
     if given.part == "messages":
-        measure_messages(given.out, given.runs)
+        write_lines(given.out, federation_messages.measure(given.runs))
+        return
+    if given.part == "rounds":
+        write_lines(given.out, federation_rounds.measure(given.runs, given.rounds))
         return
     cases = uploads() if given.part == "uploads" else defences()
     logging.disable(logging.WARNING)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -154,8 +155,32 @@ def messages() -> str:
             *lines,
             "",
             f"Messages after the first round; the SuperNode itself is not counted. {environment['cores']} cores of",
-            f"{environment['cpu']}, which that many programs wanted: on a quiet machine seconds are fewer.",
+            f"{environment['cpu']}, a federation a line.",
             "`benchmarks/federation.py messages`, numbers in `benchmarks/results/federation_messages.json`.",
+        ]
+    )
+
+
+def rounds() -> str:
+    """What a round of a deployment takes, with almost no training."""
+    result = read("federation_rounds")
+    lines = [
+        "| seconds a round, median (least to most) | CPU seconds of all programs | MB of a client |",
+        "|--:|--:|--:|",
+    ]
+    for line in result["lines"]:
+        seconds, held = line["seconds"], line["client_megabytes"]
+        spread = f"{statistics.median(seconds):.1f} ({min(seconds):.1f} to {max(seconds):.1f})"
+        lines.append(f"| {spread} | {line['cpu_seconds']:.1f} | {held['least']} to {held['most']} |")
+    environment, clients = result["environment"], result["lines"][0]["clients"]
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"A federation a line: FedWCA, LeNet, {clients} clients with 30 images, an epoch a round. All programs",
+            f"are on the same {environment['cores']} cores of {environment['cpu']} and share the memory of libraries:",
+            "each is counted its part.",
+            "`benchmarks/federation.py rounds`, numbers in `benchmarks/results/federation_rounds.json`.",
         ]
     )
 

@@ -166,6 +166,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "federation-defences": federation_tables.defences,
     "federation-noise": federation_tables.noise,
     "federation-messages": federation_tables.messages,
+    "federation-rounds": federation_tables.rounds,
     **reproduction_tables.BLOCKS,
     **sfda_tables.BLOCKS,
     **upfl_tables.BLOCKS,

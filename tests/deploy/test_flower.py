@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
@@ -22,6 +23,8 @@ from .conftest import Federation as Composed
 from .processes import PARTS, laid_out, message_by_message, require_same, stacked
 
 pytest.importorskip("flwr")
+
+from flwr.app import Array, ArrayRecord
 
 from fedwca.deploy.flower import server_app as serve
 from fedwca.deploy.flower.processes import QUIET, flower_environment, server_command
@@ -58,9 +61,19 @@ def test_a_parcel_survives_the_wire() -> None:
     assert torch.equal(again.models["model"]["w"], parcel.models["model"]["w"])
     assert torch.equal(again.report["beta"], parcel.report["beta"])
     assert torch.equal(again.extras["o.x"], parcel.extras["o.x"])
-    assert count_bytes(content) == parcel.bytes + 3 * 128  # numpy's header of each array
-    with pytest.raises(FedwcaError, match="holds 420 bytes of arrays; right is at most 100"):
+    files = [record["safetensors"].data for record in content.array_records.values()]
+    headers = [8 + int.from_bytes(file[:8], "little") for file in files]
+    assert count_bytes(content) == parcel.bytes + sum(headers)
+    with pytest.raises(FedwcaError, match=r"holds \d+ bytes of arrays; right is at most 100"):
         from_record(content, 100)
+    content["report"] = ArrayRecord({"beta": Array(np.ones(2))})
+    with pytest.raises(FedwcaError, match=r"an array record has \['beta'\]; right is safetensors alone"):
+        from_record(content)
+    content["report"] = ArrayRecord({"safetensors": Array(np.ones(2))})
+    with pytest.raises(FedwcaError, match="is not of the form of a fedwca message"):
+        from_record(content)
+    content["report"] = to_record(parcel)["report"]
+    from_record(content)
     content.config_records["notes"].pop("fedwca.round")
     with pytest.raises(FedwcaError, match="is not of the form of a fedwca message"):
         from_record(content)

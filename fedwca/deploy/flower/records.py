@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+import safetensors.numpy
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+from torch import Tensor
 
 from fedwca.deploy.wire_messages import Parcel
 from fedwca.errors import FedwcaError
 
 ROUND, KIND, REPORT, EXTRAS = "fedwca.round", "fedwca.kind", "report", "beside"
-FRAMING = 4096
-"""Bytes that an array's own header may add to its values."""
+FILE = "safetensors"
+"""The only array of an array record: all its tensors as one file. Flower moves, checks and stores each array by itself,
+and a model has dozens.
+"""
 
 
 def to_record(parcel: Parcel) -> RecordDict:
     """One array record for each model, for the report and for what objectives exchange; the rest is configuration."""
-    records: dict[str, Any] = {
-        f"model/{name}": ArrayRecord({key: Array(tensor.contiguous().numpy()) for key, tensor in tensors.items()})
-        for name, tensors in parcel.models.items()
-    }
-    for name, values in ((REPORT, parcel.report), (EXTRAS, parcel.extras)):
-        if values:
-            records[name] = ArrayRecord({key: Array(value.contiguous().numpy()) for key, value in values.items()})
+    records: dict[str, Any] = {f"model/{name}": pack(tensors) for name, tensors in parcel.models.items()}
+    records |= {name: pack(values) for name, values in ((REPORT, parcel.report), (EXTRAS, parcel.extras)) if values}
     records["notes"] = ConfigRecord({**parcel.notes, ROUND: parcel.round, KIND: parcel.kind})
     return RecordDict(records)
 
@@ -44,10 +44,7 @@ def from_record(content: RecordDict, most: int | None = None) -> Parcel:
     try:
         notes = dict(content.config_records["notes"])
         number, kind = int(notes.pop(ROUND)), notes.pop(KIND)
-        arrays = {
-            name: {key: torch.from_numpy(array.numpy().copy()) for key, array in record.items()}
-            for name, record in content.array_records.items()
-        }
+        arrays = {name: unpack(record) for name, record in content.array_records.items()}
     except Exception as error:
         raise FedwcaError(f"is not of the form of a fedwca message ({type(error).__name__}: {error})") from error
     report, extras = arrays.pop(REPORT, {}), arrays.pop(EXTRAS, {})
@@ -55,6 +52,19 @@ def from_record(content: RecordDict, most: int | None = None) -> Parcel:
     return Parcel(kind, number, models, report, extras, notes)
 
 
+def pack(tensors: Mapping[str, Tensor]) -> ArrayRecord:
+    """Tensors as the one file of a record."""
+    file = safetensors.numpy.save({name: tensor.contiguous().numpy() for name, tensor in tensors.items()})
+    return ArrayRecord({FILE: Array(dtype="uint8", shape=(len(file),), stype=FILE, data=file)})
+
+
+def unpack(record: ArrayRecord) -> dict[str, Tensor]:
+    """What `pack` packed."""
+    if list(record) != [FILE]:
+        raise ValueError(f"an array record has {sorted(record)}; right is {FILE} alone")
+    return {name: torch.from_numpy(values.copy()) for name, values in safetensors.numpy.load(record[FILE].data).items()}
+
+
 def count_bytes(content: RecordDict) -> int:
-    """Bytes of all arrays as they are on the wire, with each array's own header."""
+    """Bytes of all arrays as they are on the wire, with the header of each file."""
     return sum(len(array.data) for record in content.array_records.values() for array in record.values())
