@@ -55,11 +55,9 @@ def measure(run: Run, piece: Piece) -> dict[str, Any]:
         "seed": piece.seed,
         "domains": list(run.domains),
     }
-    for name, label in run.labels.items():
+    found["source_accuracy"] = run.rounds("source_only")[-1]["accuracy"]
+    for name, label in METHODS.items():
         records = run.rounds(name)
-        if label not in METHODS.values():
-            found["source_accuracy"] = records[-1]["accuracy"]
-            continue
         first = next(record for record in records if record["round"] == 0)
         found[label] = {
             "accuracy": records[-1]["accuracy"],

@@ -12,7 +12,7 @@ SEEDS = 5
 SETTINGS: dict[str, Any] = {"clients": 4, "samples": 256, "rounds": 8, "epochs": 3, "lr": 0.003}
 DATASETS = {"digit_five": "synth", "digits_mini": "handwritten"}
 """The source domain where cases do not say another one."""
-METHODS = {"wca": "FedWCA", "one_hot": "One-hot"}
+METHODS = {"fedwca": "FedWCA", "one_hot": "One-hot"}
 Damage = Literal["merged", "split", "shuffled"]
 
 
@@ -77,9 +77,7 @@ class Piece:
         case = {"source": self.case.removeprefix("source ")} if self.case.startswith("source ") else CASES[self.case]
         own = {**SETTINGS, "source": DATASETS[self.dataset], "clusterer": "true", **case}
         clusterer = own.pop("clusterer")
-        methods = [
-            f"{label}={name}/clusterer={clusterer}" for name, label in (("fedwca", "FedWCA"), ("one_hot", "One-hot"))
-        ]
+        methods = [f"{label}={name}/clusterer={clusterer}" for name, label in METHODS.items()]
         return {
             **own,
             "dataset": self.dataset,
