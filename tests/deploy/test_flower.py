@@ -25,6 +25,7 @@ from .processes import PARTS, laid_out, message_by_message, require_same, stacke
 pytest.importorskip("flwr")
 
 from flwr.app import Array, ArrayRecord
+from flwr.common.constant import SUPERLINK_NODE_ID
 
 from fedwca.deploy.flower import server_app as serve
 from fedwca.deploy.flower.processes import QUIET, flower_environment, server_command
@@ -143,32 +144,60 @@ def test_nodes_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Answering:
-    """A grid whose nodes answer after so many seconds each."""
+    """A grid whose nodes answer after so many seconds each; Flower itself answers for those that are ``lost``, and
+    one whose name is empty cannot be asked.
+    """
 
-    def __init__(self, after: dict[str, float], clock: list[float]) -> None:
-        self.after, self.clock = after, clock
+    def __init__(self, after: dict[str, float], clock: list[float], lost: str = "") -> None:
+        self.after, self.clock, self.lost = after, clock, lost
 
     def push_messages(self, messages: object) -> list[str]:
         return list(self.after)
 
     def pull_messages(self, names: set[str]) -> list[SimpleNamespace]:
-        come = [name for name in names if self.after[name] <= sum(self.clock)]
-        return [SimpleNamespace(metadata=SimpleNamespace(reply_to_message_id=name)) for name in come]
+        assert "" not in names
+        return [self.reply(name) for name in names if self.after[name] <= sum(self.clock)]
+
+    def reply(self, name: str) -> SimpleNamespace:
+        lost = name in self.lost
+        return by(SUPERLINK_NODE_ID if lost else 10 + list(self.after).index(name), name, lost)
+
+
+def by(node: int, name: str, error: bool = False) -> SimpleNamespace:
+    """A reply of a node to the message of that name."""
+    about = SimpleNamespace(reply_to_message_id=name, src_node_id=node)
+    return SimpleNamespace(metadata=about, has_error=lambda: error)
+
+
+def taken(grid: Answering, clock: list[float], monkeypatch: pytest.MonkeyPatch) -> dict[int, float]:
+    """When the answer of each node was taken."""
+    monkeypatch.setattr(serve, "time", SimpleNamespace(monotonic=lambda: sum(clock), sleep=clock.append))
+    asked = [SimpleNamespace(metadata=SimpleNamespace(dst_node_id=10 + node)) for node in range(len(grid.after))]
+    return {node: sum(clock) for node, _ in serve.exchange(grid, asked, 60)}  # type: ignore[arg-type]
 
 
 def test_answers_are_taken_as_they_come_and_not_after_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    slept: list[float] = []
-    monkeypatch.setattr(serve, "time", SimpleNamespace(monotonic=lambda: sum(slept), sleep=slept.append))
-    came = {
-        reply.metadata.reply_to_message_id: sum(slept)
-        for reply in serve.exchange(Answering({"a": 0, "b": 1, "c": 20, "d": 1e9}, slept), [], 60)
-    }
-    assert list(came) == ["a", "b", "c"]
-    assert came["a"] == 0
+    clock: list[float] = []
+    came = taken(Answering({"a": 0, "b": 1, "c": 20, "d": 1e9}, clock), clock, monkeypatch)
+    assert list(came) == [10, 11, 12]
+    assert came[10] == 0
     # Nobody is heard later than a quarter of its time after it has answered.
-    assert 1 <= came["b"] <= 1.25
-    assert 20 <= came["c"] <= 23
-    assert 60 <= sum(slept) <= 63
+    assert 1 <= came[11] <= 1.25
+    assert 20 <= came[12] <= 23
+    assert 60 <= sum(clock) <= 63
+
+
+def test_what_flower_says_of_a_lost_node_is_that_nodes_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock: list[float] = []
+    assert list(taken(Answering({"a": 0, "b": 1, "": 0}, clock, lost="b"), clock, monkeypatch)) == [10, 11]
+
+
+def test_nobody_answers_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock: list[float] = []
+    grid = Answering({"a": 0, "b": 1}, clock)
+    honest = grid.reply("a").metadata.src_node_id
+    monkeypatch.setattr(grid, "reply", lambda name: by(honest, name))
+    assert list(taken(grid, clock, monkeypatch)) == [honest]
 
 
 @pytest.mark.parametrize("name", [*PARTS, "fedpcl_pl"])

@@ -62,18 +62,21 @@ def wait_for(grid: Grid, count: int, seconds: float, tell: Callable[[int], None]
         time.sleep(POLL)
 
 
-def exchange(grid: Grid, messages: Sequence[Message], seconds: float) -> Iterator[Message]:
-    """Send, and give each reply as it comes, until all are there or the seconds are over.
+def exchange(grid: Grid, messages: Sequence[Message], seconds: float) -> Iterator[tuple[int, Message]]:
+    """Send, and give each reply as it comes with the node that was asked, until all are there or the seconds are over.
 
-    As `Grid.send_and_receive`, which asks for replies every 3 s and gives them all at the end.
+    As `Grid.send_and_receive`, which asks for replies every 3 s and gives them all at the end. Where a node or its
+    answer is lost, Flower replies itself, with an error.
     """
     began = time.monotonic()
-    missing = set(grid.push_messages(messages))
-    while missing and (waited := time.monotonic() - began) < seconds:
-        for reply in grid.pull_messages(missing):
-            missing.discard(reply.metadata.reply_to_message_id)
-            yield reply
-        if missing:
+    numbers = grid.push_messages(messages)  # in order; an empty one for who is gone, none at all if they are too large
+    asked = {name: message.metadata.dst_node_id for name, message in zip(numbers, messages, strict=False) if name}
+    while asked and (waited := time.monotonic() - began) < seconds:
+        for reply in grid.pull_messages(set(asked)):
+            node = asked.pop(reply.metadata.reply_to_message_id)
+            if reply.has_error() or reply.metadata.src_node_id == node:
+                yield node, reply
+        if asked:
             time.sleep(next_pause(waited))
 
 
@@ -149,10 +152,10 @@ class FlowerServer:
         wishes: dict[int, int | None] = {}
         names: dict[int, str] = {}
         if asked:
-            for reply in exchange(self.grid, asked, self.deployment.deadline):
+            for node, reply in exchange(self.grid, asked, self.deployment.deadline):
                 if not reply.has_error():
                     about = reply.content.config_records.get("hello", ConfigRecord({}))
-                    given, node = about.get("seat", -1), reply.metadata.src_node_id
+                    given = about.get("seat", -1)
                     wishes[node] = given if isinstance(given, int) and given >= 0 else None
                     # Its hash: what is logged and kept does not let anybody else be this client.
                     names[node] = hashlib.sha256(str(about.get("identity", node)).encode()).hexdigest()[:16]
@@ -181,8 +184,8 @@ class FlowerServer:
         up: dict[int, int] = {}
         silent = set(down)
         self._say(asked=len(messages))
-        for reply in exchange(self.grid, messages, self.deployment.deadline):
-            client = owners[reply.metadata.src_node_id]
+        for node, reply in exchange(self.grid, messages, self.deployment.deadline):
+            client = owners[node]
             silent.discard(client)
             if reply.has_error():
                 log.warning("round %d: client %d failed: %s", number, client, reply.error.reason)
