@@ -10,6 +10,7 @@ each piece, for ``python benchmarks/tables.py``. A piece is about two minutes of
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
@@ -68,6 +69,9 @@ def measure(run: Run, piece: Piece) -> dict[str, Any]:
             mixed = [record for record in records if record.get("alpha")]
             found["alpha_own"] = [own_share(record["alpha"], first["labels"]) for record in mixed]
             found["beta_own"] = [statistics.fmean(row[0] for row in record["beta"]) for record in mixed]
+            parts = run.methods[name]["components"]
+            (tb,) = (part["tb"] for part in parts if part["kind"] == "aggregator")
+            found["density_lead"] = [density_lead(record["beta"], tb) for record in mixed]
     return found | {"settings": piece.settings(), "environment": run.environment}
 
 
@@ -78,6 +82,15 @@ def own_share(alpha: Sequence[Sequence[float]], labels: Sequence[int]) -> float:
     0.625
     """
     return statistics.fmean(row[label] for row, label in zip(alpha, labels, strict=True))
+
+
+def density_lead(beta: Sequence[Sequence[float]], tb: float) -> float:
+    """Density of the own model minus that of the mixed one in nats, mean over clients: what beta of eq. 3 was made of.
+
+    >>> round(density_lead([[0.5, 0.5], [0.7310586, 0.2689414]], 0.05), 6)
+    0.025
+    """
+    return statistics.fmean(tb * math.log(own / mixed) for own, mixed in beta)
 
 
 def play(piece: Piece, given: argparse.Namespace, clock: StopsAfter) -> Run:

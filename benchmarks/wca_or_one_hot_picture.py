@@ -14,21 +14,26 @@ from fedwca.results.statistics import paired_difference
 
 FILE = Path(__file__).resolve().parents[1] / "docs" / "wca-or-one-hot.png"
 CURVES = ("true clusters", "two domains merged", "domains split", "all shuffled")
+WEIGHTS = {
+    "alpha_own": "α, own cluster",
+    "beta_own": "β, own model",
+    "density_lead": "density, own\nminus mixed (nats)",
+}
 LOOKS = dict(zip(NAMES, (style.OWN, style.COLOURS[1]), strict=True))
 
 
 def draw(found: Sequence[Piece], file: Path) -> None:
-    """Differences by case; over right labels; weights of the own cluster and the own model over rounds."""
-    made = style.figure(11, 7.4, "FedWCA minus One-hot, points")
+    """Differences by case; over right labels; weights of own cluster and model, and density, over rounds."""
+    made = style.figure(11, 8.4, "FedWCA minus One-hot, points")
     left, right = made.subfigures(1, 2, width_ratios=(1.25, 1))
     draw_cases(left.subplots(), found)
-    above, alpha, beta = right.subplots(3, 1)
+    above, *curves = right.subplots(1 + len(WEIGHTS), 1)
     draw_labels(above, found)
-    for axis, name, label in ((alpha, "alpha_own", "α, own cluster"), (beta, "beta_own", "β, own model")):
+    for axis, (name, label) in zip(curves, WEIGHTS.items(), strict=True):
         draw_weights(axis, [piece for piece in found if piece["dataset"] == "digit_five"], name)
         axis.set(ylabel=label)
-    beta.set_xlabel("round")
-    alpha.legend(fontsize=7, frameon=False, ncol=2)
+    curves[-1].set_xlabel("round (Digit-Five)")
+    curves[0].legend(fontsize=7, frameon=False, ncol=4, loc="lower left", bbox_to_anchor=(-0.1, 0.98), columnspacing=1)
     style.save(made, file, dpi=100)
 
 

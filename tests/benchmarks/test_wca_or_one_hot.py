@@ -42,7 +42,12 @@ def write(folder: Path) -> None:
         method = {"accuracy": [50.0, 70.0, None], "right": [[30.0, 90.0, None], [40.0, 95.0, None]], "ari": 1.0}
         found = {"dataset": piece.dataset, "case": piece.case, "seed": piece.seed, "domains": ["x", "y", "y"]}
         found |= {"One-hot": method, "FedWCA": {**method, "accuracy": [50.0 + gain, 70.0 + gain, None]}}
-        found |= {"alpha_own": [0.5, 0.75], "beta_own": [0.5, 0.5], "settings": piece.settings()}
+        found |= {
+            "alpha_own": [0.5, 0.75],
+            "beta_own": [0.5, 0.5],
+            "density_lead": [0.0, 0.1],
+            "settings": piece.settings(),
+        }
         found |= {"environment": {"cores": 2, "cpu": "a processor"}}
         (folder / f"{piece.name}.json").write_text(json.dumps(found))
 
@@ -72,4 +77,4 @@ def test_a_piece_is_rehearsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, p
     study.main()
     found = json.loads((tmp_path / "out" / f"{name}.json").read_text())
     assert found["FedWCA"]["ari"] < 1
-    assert len(found["alpha_own"]) == 1
+    assert len(found["alpha_own"]) == len(found["density_lead"]) == 1
