@@ -17,7 +17,7 @@ class Entropy(Adaptation):
     """
 
     label = "TENT"
-    paper = "Wang et al. 2021 (TENT); FedTTA sec. 5"
+    paper = "Wang et al. 2021 (TENT); FedTTA sec. 4.1.2"
 
     def loss(self, logits: Tensor, networks: ExtraNetworks, mask: Tensor | None = None) -> Tensor:
         """The mean entropy."""

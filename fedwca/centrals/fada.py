@@ -152,14 +152,17 @@ def cluster_gap(features: Tensor, clusters: int) -> Tensor:
         clusters: at most; k-means begins at rows that are far from one another, and does not draw.
 
     Returns:
-        ``[]`` in units of the features, at least 0; lower is tighter.
+        ``[]`` in units of the features, at least 0; lower is tighter; 0 with a cluster for each row.
 
     >>> cluster_gap(torch.tensor([[0.0], [2.0], [9.0], [9.0]]), clusters=2)  # 2 · 2 / (2 · 2)
     tensor(1.)
     """
-    distances = torch.cdist(features, features)
+    if clusters >= len(features):
+        return features.new_zeros(())
+    # A matrix product would leave a distance to a row from itself.
+    distances = torch.cdist(features, features, compute_mode="donot_use_mm_for_euclid_dist")
     nearest, chosen = distances[0], [0]
-    for _ in range(min(clusters, len(features)) - 1):
+    for _ in range(clusters - 1):
         chosen.append(int(nearest.argmax()))
         nearest = torch.minimum(nearest, distances[chosen[-1]])
     centres = features[chosen]

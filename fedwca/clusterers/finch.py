@@ -11,6 +11,7 @@ from torch import Tensor
 from fedwca.clusterers import register
 from fedwca.clusterers._signature_clusterer import SignatureClusterer
 from fedwca.core.messages import Signatures
+from fedwca.errors import UsageError
 from fedwca.functional import Metric, finch, finch_levels
 
 
@@ -35,8 +36,18 @@ class Finch(SignatureClusterer):
     """float32 is the naive cosine, which rounding spoils for small updates; here to study that."""
 
     def __call__(self, signatures: Signatures) -> Tensor:
-        """FINCH's partition ``[K]``."""
+        """FINCH's partition ``[K]``.
+
+        Raises:
+            UsageError: the update of a client that did not train is to be compared by its direction.
+        """
         x = self.read(signatures)
+        idle = (x == 0).flatten(1).all(1)
+        if self.reference == "source" and self.metric == "cosine" and idle.any():
+            raise UsageError(
+                f"client {int(idle.nonzero()[0])} did not train in round 0, so its update has no direction; take "
+                "finch:reference=source,metric=euclidean, or reference=none"
+            )
         return finch(x, self.level, backend=self.neighbours, precision=self.precision, metric=self.metric)
 
     @property

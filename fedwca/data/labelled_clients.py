@@ -19,7 +19,7 @@ from fedwca.errors import DataError, UsageError
 TRAINING, NEW = "training clients", "new clients"
 """What records and tables call the two groups."""
 VALIDATION = 0.15
-"""Share of a training client's images that are kept aside to measure it. Source: FedTTA, sec. 5.1 (85:15)."""
+"""Share of a training client's images that are kept aside to measure it. Source: FedTTA, sec. 4.1 (85:15)."""
 MOST_DRAWS = 100
 """Deals of which one has to leave no training client without images."""
 

@@ -20,7 +20,7 @@ class Cifar10(PooledImages):
     """60,000 photographs in one domain, 32×32."""
 
     label = "CIFAR-10"
-    paper = "FedTTA sec. 5.1"
+    paper = "FedTTA sec. 4.1"
     domains = ("cifar10",)
     classes = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
     counts: ClassVar[dict[str, int]] = {"cifar10": 60000}

@@ -18,7 +18,7 @@ class Cifar100(PooledImages):
     """60,000 photographs in one domain, 32×32; units are the 20 superclasses."""
 
     label = "CIFAR-100"
-    paper = "FedTTA sec. 5.1"
+    paper = "FedTTA sec. 4.1"
     domains = ("cifar100",)
     classes = tuple(map(str, range(100)))
     counts: ClassVar[dict[str, int]] = {"cifar100": 60000}

@@ -18,7 +18,7 @@ class FashionMnist(PooledImages):
     """70,000 pictures of clothes in one domain, grey, 28×28."""
 
     label = "Fashion-MNIST"
-    paper = "FedTTA sec. 5.1"
+    paper = "FedTTA sec. 4.1"
     domains = ("fashion_mnist",)
     classes = (
         *("t_shirt", "trouser", "pullover", "dress", "coat"),

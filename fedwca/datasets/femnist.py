@@ -18,7 +18,7 @@ class Femnist(PooledImages):
     """Letters and digits in one domain, grey, 28×28; units are writers. FedTTA takes 185 of LEAF's 3,550 writers."""
 
     label = "FEMNIST"
-    paper = "FedTTA sec. 5.1"
+    paper = "FedTTA sec. 4.1"
     domains = ("femnist",)
     classes = tuple("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
     counts: ClassVar[dict[str, int]] = {"femnist": 805263}

@@ -18,7 +18,7 @@ class Mnist(PooledImages):
     """70,000 handwritten digits in one domain, grey, 28×28."""
 
     label = "MNIST"
-    paper = "FedTTA sec. 5.1"
+    paper = "FedTTA sec. 4.1"
     domains = ("mnist",)
     classes = tuple("0123456789")
     counts: ClassVar[dict[str, int]] = {"mnist": 70000}

@@ -20,7 +20,7 @@ def learned_loss(
 ) -> Tensor:
     """Take the length of an adaptation network's outputs as the loss to be made small; twice differentiable.
 
-    Source: FedTTA, eqs. 3 and 10. The released code takes the mean over batches (``batch``).
+    Source: FedTTA, eqs. 2, 4 and 11. The released code takes the mean over batches (``batch``).
 
     Args:
         outputs: ``[N]`` or ``[N, 1]``, one number a sample.
@@ -94,7 +94,7 @@ def inner_step(
 def least_entropy(entropies: Tensor, patience: int) -> tuple[Tensor, Tensor]:
     """Find the first least of the entropies, read until so many in a row are no lower than the least before them.
 
-    Source: FedTTA++ (sec. 4.3 of the paper): early stopping on the entropy of the outputs.
+    Source: FedTTA++ (sec. 3.3.2 of the paper): early stopping on the entropy of the outputs.
 
     Args:
         entropies: ``[..., E]``, one a step; what is no number counts as infinite.

@@ -42,7 +42,7 @@ def class_centroids(
 def centroid_similarity(sources: Tensor, target: Tensor) -> Tensor:
     """Add up, over classes, the cosines between each source's centroids and the target's.
 
-    Source: SFDA, eqs. 10 and 11.
+    Source: SFDA, eq. 11.
 
     Args:
         sources: ``[K, M, q]``, as `class_centroids` gives them for each source.

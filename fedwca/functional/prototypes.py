@@ -121,8 +121,9 @@ def prototype_similarity(prototypes: Tensor) -> Tensor:
         prototypes: ``[M, q]``.
 
     Returns:
-        ``[]`` in [-1, 1]. With fewer than two classes present it is 0, which `select_labels` reads as "do not
-        normalise". Below 0 is normal: behind a BatchNorm bottleneck it tends to -1/(M-1).
+        ``[]`` in [-1, 1]. With fewer than two classes present it is 0: then ``margin`` of `select_labels` takes that
+        model's similarities as they are, and ``ratio`` those of both models. Below 0 is normal: behind a BatchNorm
+        bottleneck it tends to -1/(M-1).
 
     >>> prototype_similarity(torch.tensor([[1.0, 0.0], [3.0, 4.0], [0.0, 0.0]]))  # the third class is absent
     tensor(0.6000)

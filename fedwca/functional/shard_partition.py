@@ -26,7 +26,7 @@ def shard_partition(
     Classes have alike many shards where the number of shards divides by that of classes; else shards go by the class
     counts, at least one each, by largest remainder. A class is cut evenly, at borders of groups.
 
-    Source: McMahan et al. (FedAvg), AISTATS 2017, sec. 3; FedTTA, sec. 5.1.
+    Source: McMahan et al. (FedAvg), AISTATS 2017, sec. 3; FedTTA, sec. 4.1.
 
     Args:
         labels: ``[N]`` int64.
@@ -62,7 +62,7 @@ def shard_partition(
 def unit_partition(units: NDArray[Any], per_unit: int, random: Generator) -> list[Positions]:
     """Deal the images of each unit (a writer, a superclass) at random to clients of its own.
 
-    Source: FedTTA, sec. 5.1: five clients for each superclass of CIFAR-100.
+    Source: FedTTA, sec. 4.1: five clients for each superclass of CIFAR-100.
 
     Args:
         units: ``[N]`` int64.

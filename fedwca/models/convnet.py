@@ -45,11 +45,11 @@ class _TwoConvolutions(Backbone):
 class ConvNet(SizedArchitecture):
     """Two convolutions, a hidden layer, and the classifier.
 
-    Source: McMahan et al. (FedAvg), AISTATS 2017, sec. 3 (the CNN); FedTTA, sec. 5.1.
+    Source: McMahan et al. (FedAvg), AISTATS 2017, sec. 3 (the CNN); FedTTA, sec. 4.1.
     """
 
     label = "ConvNet"
-    paper = "McMahan et al. 2017; FedTTA sec. 5.1"
+    paper = "McMahan et al. 2017; FedTTA sec. 4.1"
 
     side: Annotated[int, Field(ge=4)] = 32
     """Height and width in pixels of what it reads."""

@@ -41,11 +41,11 @@ class _Perceptron(Backbone):
 class Mlp(SizedArchitecture):
     """Grey pixels, hidden layers of one width with ReLU, and the classifier: 784-200-200-M as it is.
 
-    Source: McMahan et al. (FedAvg), AISTATS 2017, sec. 3 (2NN); FedTTA, sec. 5.1, on MNIST.
+    Source: McMahan et al. (FedAvg), AISTATS 2017, sec. 3 (2NN); FedTTA, sec. 4.1, on MNIST.
     """
 
     label = "MLP"
-    paper = "McMahan et al. 2017 (2NN); FedTTA sec. 5.1"
+    paper = "McMahan et al. 2017 (2NN); FedTTA sec. 4.1"
 
     side: PositiveInt = 28
     """Height and width in pixels of what it reads."""

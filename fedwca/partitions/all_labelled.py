@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 class AllLabelled(Partition):
     """Several labelled sources and no target: they train one model together, and it is tested at home.
 
-    Source: Federated source domain adaptation with MDMGB, sec. 3.5 (domain generalisation).
+    Source: Federated source domain adaptation with MDMGB, sec. 3.2 (domain generalisation).
     """
 
     label = "labelled sources, no target"
-    paper = "SFDA with MDMGB, sec. 3.5"
+    paper = "SFDA with MDMGB, sec. 3.2"
     setting = "sfda"
     usual = "sfda_dg"
     table = "sfda_dg"

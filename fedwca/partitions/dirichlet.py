@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 class Dirichlet(LabelledPartition):
     """Clients' classes are skewed alike, or those of new ones otherwise.
 
-    Source: Hsu et al. 2019 (arXiv 1909.06335); FedTTA, sec. 5.2.
+    Source: Hsu et al. 2019 (arXiv 1909.06335); FedTTA, sec. 4.3.
     """
 
     label = "labelled clients and new ones, Dirichlet classes"
-    paper = "Hsu et al. 2019; FedTTA sec. 5.2"
+    paper = "Hsu et al. 2019; FedTTA sec. 4.3"
 
     alpha: PositiveFloat = 0.1
     """Towards 0 a class goes to one client, towards infinity all clients are alike."""

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 class Shards(LabelledPartition):
     """Every client, training or new, has the same number of shards, each of one class.
 
-    Source: McMahan et al. (FedAvg), AISTATS 2017, sec. 3; FedTTA, sec. 5.1.
+    Source: McMahan et al. (FedAvg), AISTATS 2017, sec. 3; FedTTA, sec. 4.1.
     """
 
     label = "labelled clients and new ones, shards of one class"
-    paper = "McMahan et al. 2017 sec. 3; FedTTA sec. 5.1"
+    paper = "McMahan et al. 2017 sec. 3; FedTTA sec. 4.1"
 
     per_client: PositiveInt = 2
     """Shards of each client."""

@@ -12,11 +12,11 @@ from fedwca.partitions._unit_partition import UnitPartition
 class Superclasses(UnitPartition):
     """Every superclass has clients of its own, training or new, among which its images are dealt at random.
 
-    Source: FedTTA, sec. 5.1, on CIFAR-100.
+    Source: FedTTA, sec. 4.1, on CIFAR-100.
     """
 
     label = "labelled clients and new ones, of one superclass each"
-    paper = "FedTTA sec. 5.1"
+    paper = "FedTTA sec. 4.1"
     unit = "superclasses"
 
     per_unit: PositiveInt = 5

@@ -10,9 +10,9 @@ from fedwca.partitions._unit_partition import UnitPartition
 class Writers(UnitPartition):
     """Every writer is a client, training or new; who trains is drawn.
 
-    Source: Caldas et al. (LEAF), arXiv 1812.01097; FedTTA, sec. 5.1, on FEMNIST.
+    Source: Caldas et al. (LEAF), arXiv 1812.01097; FedTTA, sec. 4.1, on FEMNIST.
     """
 
     label = "labelled clients and new ones, one for each writer"
-    paper = "Caldas et al. 2018; FedTTA sec. 5.1"
+    paper = "Caldas et al. 2018; FedTTA sec. 4.1"
     unit = "writers"

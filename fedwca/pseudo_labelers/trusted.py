@@ -34,7 +34,7 @@ class Trusted(PrototypeLabeler):
     """prototypes: eq. 4's; predicted: the class the start model predicts."""
     untrusted: Literal["stop", "plain"] = "stop"
     """What a client does that is not trusted. stop: no training, BatchNorm's statistics are re-estimated on its images;
-    plain: it trains towards its labels at half weight, which `strong_views` takes for plain images alone."""
+    plain: it trains towards its labels on plain images alone (by half weights, which `strong_views` reads so)."""
 
     @property
     def untrusted_weight(self) -> float:

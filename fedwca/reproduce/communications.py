@@ -1,6 +1,6 @@
 """How often models travel in methods with several labelled sources, and how many bytes a round of them takes.
 
-Source: SFDA with MDMGB, sec. 4.4 and Table 4, which counts a model that goes up or down, for all clients, once. FADA's
+Source: SFDA with MDMGB, sec. 4.6 and Table 4, which counts a model that goes up or down, for all clients, once. FADA's
 count is not derived there; the form here is inferred from its four printed numbers.
 """
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from fedwca.clusterers import clusterers
 from fedwca.clusterers.finch import Finch
 from fedwca.core.interfaces import Clusterer
+from fedwca.errors import UsageError
 
 every = pytest.mark.parametrize("clusterer", [clusterers.build(name) for name in clusterers.names()], ids=str)
 
@@ -155,3 +156,18 @@ def test_a_frozen_layer_is_passed_over() -> None:
     assert notes["layer"] == 3
     assert "layer 1 is the source model's at every client, so layer 3 is compared" in notes["warning"]
     assert Finch(signature=3).notes(frozen) == {"layer": 3, "levels": notes["levels"]}
+
+
+def test_an_update_of_nothing_has_no_direction() -> None:
+    class Idle(FakeSignatures):
+        def layer(self, index: int) -> Tensor:
+            return torch.cat([self.values[:2], self.reference().values, self.values[2:]])
+
+        def reference(self) -> FakeSignatures:
+            return FakeSignatures(torch.ones_like(self.values[:1]), self.truth[:1])
+
+    found = Idle(signatures([0, 0, 1, 1]).values, torch.tensor([0, 0, 0, 1, 1]))
+    with pytest.raises(UsageError, match="client 2 did not train in round 0, so its update has no direction; take"):
+        Finch(reference="source")(found)
+    assert len(Finch(reference="source", metric="euclidean")(found)) == 5
+    assert len(Finch()(found)) == 5

@@ -161,7 +161,7 @@ def test_what_the_released_code_does_otherwise() -> None:
         assert own["candidates"] == ("unadapted" if name == "fedtta_pp" else "adapted")
         assert method.objectives[0].model_dump()["reverse"] == (name != "fedtta")
     assert found["tent"].adaptation is not None
-    assert (found["tent"].adaptation.clip, found["tent"].adaptation.weight_decay) == (10, 1e-4)
+    assert (found["tent"].adaptation.clip, found["tent"].adaptation.weight_decay) == (6.931, 6.931e-5)
 
 
 def test_what_the_released_code_does_otherwise_with_models_of_several_sizes() -> None:
@@ -172,7 +172,9 @@ def test_what_the_released_code_does_otherwise_with_models_of_several_sizes() ->
     assert made.config.components["partition"]["rotations"] == turned
     for method, _ in made.methods:
         assert method.adaptation is not None
-        assert (method.adaptation.clip, method.adaptation.weight_decay) == (10, 1e-4)
+        bits = method.name == "hetero_tent"
+        limits = method.adaptation.clip, method.adaptation.weight_decay
+        assert limits == ((6.931, 6.931e-5) if bits else (10, 1e-4))
         assert method.adaptation.model_dump().get("layers", 3) == 3
         assert method.training is not None
         assert method.training.clip == 10

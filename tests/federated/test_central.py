@@ -358,6 +358,8 @@ def test_gap_of_clusters_by_hand() -> None:
     # Two clusters: {0, 2} with 2 + 2 over 2 · 2, {10, 13} with 3 + 3 over 2 · 2.
     assert cluster_gap(torch.tensor([[0.0], [2.0], [10.0], [13.0]]), 2).item() == pytest.approx(2.5)
     assert cluster_gap(torch.tensor([[0.0], [2.0]]), 5).item() == 0
+    assert cluster_gap(torch.randn(64, 256), 64).item() == 0
+    assert cluster_gap(torch.ones(64, 256).cumsum(1) * 0.3, 8).item() == 0, "rows that are alike are at distance 0"
     assert cluster_gap(torch.zeros(4, 3), 3).item() == 0
 
 
