@@ -151,6 +151,7 @@ def run_deployment(
 ) -> None:
     """Submit the deployment to the running server, say how it goes on until its end, and fail if it failed."""
     need_flower()
+    from fedwca.core.files import hold_alone
     from fedwca.deploy.flower.flwr_cli import (
         check_answers,
         register_clients,
@@ -159,9 +160,15 @@ def run_deployment(
         watch_run,
         write_connection,
     )
+    from fedwca.deploy.server_status import RUNNING
 
     if not (folder / "app" / "pyproject.toml").is_file():
         raise UsageError(f"{folder}: holds no deployment; make one with fedwca deploy init")
+    with hold_alone(folder / "server" / RUNNING) as alone:
+        if not alone:
+            raise UsageError(
+                f"a run of {folder} goes on already: {folder}/server/federation.log; wait until it has ended"
+            )
     env = write_connection(folder, server, insecure)
     retry(lambda: check_answers(env), lambda sentence: say(sentence, err=True))
     if not insecure:

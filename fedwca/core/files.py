@@ -98,6 +98,23 @@ def _held(file: Path) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def hold_alone(file: Path) -> Iterator[bool]:
+    """Whether nobody else is inside this for the same file; a process that dies leaves it. Always where files cannot be
+    locked.
+    """
+    with file.open("ab") as held:
+        try:
+            if fcntl is not None:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        except OSError:  # a file system without locks
+            pass
+        yield True
+
+
 def _remove_abandoned(path: Path) -> None:
     """Remove temporary files for ``path`` that nobody writes any more."""
     names = f".{glob.escape(path.stem)}-{'[0-9a-f]' * 32}{glob.escape(path.suffix)}"

@@ -12,6 +12,9 @@ from fedwca.deploy.wire_messages import MOMENTS, Parcel, tensors_problem, tensor
 from fedwca.engine.parameter_layout import Layout
 from fedwca.federated.upload_checks import ExpectedUpload, Upload, model_problem, upload_problem
 
+LARGEST = 1e15
+"""Of BatchNorm's statistics: their squares are still numbers."""
+
 
 @dataclass(frozen=True)
 class ReceivedAnswer:
@@ -61,7 +64,7 @@ class ExpectedAnswer:
 def answer_problem(parcel: Parcel, expected: ExpectedAnswer) -> str:
     """Why an answer is refused, in a sentence; empty if it is in order."""
     if parcel.kind != "upload":
-        return f"is a {parcel.kind!r}, not an upload"
+        return f"is a {repr(parcel.kind)[:80]}, not an upload"
     if parcel.round != expected.round:
         return f"is for round {parcel.round}; this is round {expected.round}"
     if parcel.notes.get("token") != expected.token:
@@ -71,8 +74,21 @@ def answer_problem(parcel: Parcel, expected: ExpectedAnswer) -> str:
         or _samples_problem(parcel, expected)
         or _trust_problem(parcel, expected)
         or model_problem(_read_model(parcel, expected))
+        or statistics_problem(_read_model(parcel, expected), expected)
         or upload_problem(_read_upload(parcel), expected.upload)
     )
+
+
+def statistics_problem(model: Tensor, expected: ExpectedAnswer) -> str:
+    """Why BatchNorm statistics of a model ``[P]`` are refused: no images have them, and they would spoil every mean."""
+    statistics = model[expected.layout.trained :]
+    if bool((statistics.abs() > LARGEST).any()):
+        return f"has BatchNorm statistics beyond {LARGEST:g}"
+    for slot in expected.layout.statistics:
+        # An update in half precision, or without its small changes, may end a little below 0.
+        if slot.name.endswith("running_var") and bool((slot.of(model) < -0.05 * (1 + slot.of(expected.sent))).any()):
+            return f"{slot.name} has variances below 0"
+    return ""
 
 
 def read_answer(parcel: Parcel, expected: ExpectedAnswer) -> ReceivedAnswer:
@@ -102,7 +118,7 @@ def _samples_problem(parcel: Parcel, expected: ExpectedAnswer) -> str:
     """Why the number of training images is refused; empty if it is in order."""
     samples = parcel.notes.get("samples")
     if not isinstance(samples, int) or not 1 <= samples <= expected.max_samples:
-        return f"names {samples!r} training images; right is 1 to {expected.max_samples}"
+        return f"names {repr(samples)[:80]} training images; right is 1 to {expected.max_samples}"
     if expected.samples and samples != expected.samples:
         return f"names {samples} training images after {expected.samples} in an earlier round"
     return ""
@@ -112,7 +128,7 @@ def _trust_problem(parcel: Parcel, expected: ExpectedAnswer) -> str:
     """Why what it says of its labels is refused; empty if it is in order."""
     said = parcel.notes.get("trusted")
     if expected.trust and said not in (0, 1):
-        return f"says {said!r} of whether it may train; right is 0 or 1"
+        return f"says {repr(said)[:80]} of whether it may train; right is 0 or 1"
     return ""
 
 

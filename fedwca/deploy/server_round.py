@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 
 import torch
@@ -16,7 +16,7 @@ from fedwca.deploy.read_answers import ExpectedAnswer, ReceivedAnswer
 from fedwca.deploy.server_context import ModelSignatures, ServerContext
 from fedwca.deploy.session_state import ClusteredClients, SessionState
 from fedwca.deploy.wire_messages import Parcel, row_to_tensors, tensors_to_row
-from fedwca.errors import UsageError
+from fedwca.errors import FedwcaError, UsageError
 from fedwca.federated.server import (
     Server,
     assign_clusters,
@@ -29,6 +29,7 @@ from fedwca.federated.server import (
     take_server_step,
 )
 from fedwca.federated.trusted_clients import TRUSTED, averaged_clients
+from fedwca.federated.upload_checks import finite_models
 from fedwca.functional import member_distances
 
 
@@ -76,8 +77,8 @@ def make_task(
     notes: dict[str, int | float | str] = {"token": token, "first": int(first), "personal": 1}
     models: dict[str, Mapping[str, Tensor]] = {}
     if not informed:
-        models["source"] = {name: tensor.cpu() for name, tensor in context.network.state_dict().items()}
-        notes |= {"composition": composition.model_dump_json(), "client": client}
+        models["source"], about = describe_session(context, client)
+        notes |= about
     sent = server.source
     if not first and aggregator.travels:
         personal = offer.models.personal[client]
@@ -131,6 +132,16 @@ def assign_late_client(
     return int(distances.argmin())
 
 
+def can_be_compared(context: ServerContext, state: SessionState, answer: ReceivedAnswer) -> bool:
+    """Whether clusters can be made with a client's answer: what is compared is finite, and has a direction if that
+    counts.
+    """
+    moments = None if answer.moments is None else answer.moments[None]
+    signatures = context.signatures(answer.model[None], state.server.source, moments)
+    vectors, metric = compare_clients(context.method.clusterer, signatures)
+    return bool(vectors.isfinite().all()) and (metric != "cosine" or bool(vectors.any()))
+
+
 def close_session_round(
     context: ServerContext, state: SessionState, answers: Mapping[int, ReceivedAnswer], late: Mapping[int, int]
 ) -> SessionState:
@@ -143,7 +154,7 @@ def close_session_round(
         late: clusters of late clients among them, whose models are in no mean yet.
 
     Raises:
-        FedwcaError: round 0 left a client alone in its cluster, and that is refused.
+        FedwcaError: round 0 left a client alone in its cluster, and that is refused; or a mean is not finite.
     """
     method, rules, server, clients = context.method, context.rules, state.server, context.rules.clients
     aggregator, round = method.aggregator, state.round
@@ -170,6 +181,8 @@ def close_session_round(
         rows = context.composition.batch_norm.gather(weights, server.rows, bank, context.layout)
         rows = robust_means(rows, weights, bank, rules.robust)
         rows = take_server_step(aggregator, server.rows, rows, weights, bank, context.layout.trained)
+        if not bool(finite_models(rows).all()):
+            raise FedwcaError(f"round {round}: a mean of the clients' models is not finite; it is not kept")
         shares = mix_shares(weights, state.shares)
     learned = next_state(aggregator, server.state, labels, uploads, present)
     learned = learned if trusted is None else {**learned, TRUSTED: trusted}
@@ -201,8 +214,14 @@ def update_trusted(context: ServerContext, state: SessionState, answers: Mapping
     return trusted
 
 
-def make_final_parcels(context: ServerContext, state: SessionState) -> dict[int, Parcel]:
-    """The model each client ends with.
+def describe_session(context: ServerContext, client: int) -> tuple[dict[str, Tensor], dict[str, int | float | str]]:
+    """What a client is told once: the source model with its classifier, and what is played."""
+    source = {name: tensor.cpu() for name, tensor in context.network.state_dict().items()}
+    return source, {"composition": context.composition.model_dump_json(), "client": client}
+
+
+def make_final_parcels(context: ServerContext, state: SessionState, informed: Set[int]) -> dict[int, Parcel]:
+    """The model each client ends with; who is not informed is told what is played once more.
 
     Raises:
         FedwcaError: it is another client's own, and that is refused.
@@ -218,5 +237,9 @@ def make_final_parcels(context: ServerContext, state: SessionState) -> dict[int,
         if float((weights[client] @ state.shares)[client]) < 1 - 1e-9:
             refuse_single(context, state, client, weights[client][None])
         model = row_to_tensors(context.mix(weights[client], rows), context.layout, context.composition.transport)
-        parcels[client] = Parcel("final", state.round, {"sent-0": model})
+        parcel = Parcel("final", state.round, {"sent-0": model})
+        if client not in informed:
+            source, about = describe_session(context, client)
+            parcel = replace(parcel, models={**parcel.models, "source": source}, notes=about)
+        parcels[client] = parcel
     return parcels

@@ -12,6 +12,8 @@ from pathlib import Path
 from fedwca.core.files import write_text_atomically
 
 LOG, STATUS = "federation.log", "status.json"
+RUNNING = "running"
+"""A file that is locked while a run goes on: two would write the same checkpoint."""
 COMPLETE, FAILED = "FEDWCA RUN COMPLETE", "the run failed"
 """How the last line of a run begins."""
 LINE = re.compile(r"\d{4}-\d\d-\d\d [\d:,]+ (?P<level>[A-Z]+) (?P<text>.*)")

@@ -17,6 +17,7 @@ from fedwca.deploy.read_answers import ExpectedAnswer, ReceivedAnswer, answer_pr
 from fedwca.deploy.server_context import ServerContext
 from fedwca.deploy.server_round import (
     assign_late_client,
+    can_be_compared,
     close_session_round,
     make_final_parcels,
     make_offer,
@@ -142,6 +143,7 @@ class Session:
         assert current is not None
         state, rules = self.state, self.rules
         answers = self._without_outliers(current)
+        self._drop_incomparable(answers)
         late = self._assign_late_clients(answers)
         heard = len(answers) - len(late)
         if heard < min(rules.least, rules.clients):
@@ -152,7 +154,7 @@ class Session:
 
     def finish(self) -> dict[int, Parcel]:
         """The model each client ends with; see `fedwca.deploy.server_round.make_final_parcels`."""
-        return make_final_parcels(self.context, self.state)
+        return make_final_parcels(self.context, self.state, self._informed)
 
     def resume(self, state: SessionState) -> None:
         """Go on from a checkpoint.
@@ -176,6 +178,13 @@ class Session:
             self._log_refusal(client, f"its update is {factor:.3g} times the norm bound")
             del answers[client]
         return answers
+
+    def _drop_incomparable(self, answers: dict[int, ReceivedAnswer]) -> None:
+        """Take out what the first clusters cannot be made with."""
+        if not self.state.round and self.method.aggregator.grouping.needs_clusterer:
+            for client in [k for k, own in answers.items() if not can_be_compared(self.context, self.state, own)]:
+                self._log_refusal(client, "its model cannot be compared with others")
+                del answers[client]
 
     def _assign_late_clients(self, answers: dict[int, ReceivedAnswer]) -> dict[int, int]:
         """Clusters of late clients; answers that cannot be compared are taken out."""

@@ -122,6 +122,8 @@ def report_problem(value: Tensor, declared: Simplex | Bounded | None, shared: in
     """
     if declared is None:
         return "the aggregator declares no such report"
+    if value.dtype not in (torch.float32, torch.float64):
+        return f"is {value.dtype}; right is torch.float32"
     if isinstance(declared, Bounded):
         return extra_problem(value, declared, value.dtype)
     size = shared if declared.size is None else declared.size

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+from fedwca.clusterers.finch import Finch
 from fedwca.deploy.client import Client
 from fedwca.deploy.in_process import run_in_process
 from fedwca.deploy.server_round import assign_late_client
@@ -26,6 +27,7 @@ from .conftest import Federation, composed
 
 Build = Callable[..., Federation]
 FIRST = "backbone.conv1.weight"
+VARIANCE, MEAN = "norm.running_var", "norm.running_mean"
 
 
 def bent(parcel: Parcel, **tensors: torch.Tensor) -> Parcel:
@@ -62,6 +64,16 @@ HOSTILE: dict[str, tuple[Callable[[Parcel], Parcel], str]] = {
     "models": (lambda p: replace(p, models={**p.models, "more": {}}), "holds 2 models"),
     "sum": (lambda p: reported(p, alpha=torch.tensor([0.9, 0.9])), "must sum to 1, not 1.8"),
     "negative": (lambda p: reported(p, beta=torch.tensor([1.5, -0.5])), "must be finite and not negative"),
+    "complex": (
+        lambda p: reported(p, alpha=torch.tensor([1.0, 0.0]).cfloat()),
+        "is torch.complex64; right is torch.float32",
+    ),
+    "unsigned": (
+        lambda p: reported(p, beta=torch.tensor([1, 0]).to(torch.uint16)),
+        "is torch.uint16; right is torch.float32",
+    ),
+    "variance": (lambda p: bent(p, **{VARIANCE: p.models["model"][VARIANCE] * 0 - 1e3}), "has variances below 0"),
+    "mean": (lambda p: bent(p, **{MEAN: p.models["model"][MEAN] * 0 + 1e20}), r"statistics beyond 1e\+15"),
     "size": (lambda p: reported(p, alpha=torch.tensor([1.0])), r"must have shape \(2,\)"),
     "undeclared": (lambda p: reported(p, gamma=torch.tensor([1.0])), "declares no such report"),
     "silent": (lambda p: replace(p, report={}), "reports no alpha, beta"),
@@ -71,6 +83,7 @@ HOSTILE: dict[str, tuple[Callable[[Parcel], Parcel], str]] = {
     "samples": (lambda p: noted(p, samples=10**12), "names 1000000000000 training images"),
     "grown": (lambda p: noted(p, samples=999), "names 999 training images after 20"),
     "text": (lambda p: noted(p, samples="many"), "names 'many' training images"),
+    "long": (lambda p: noted(p, samples="m" * 10**6), r"names 'm{79} training images"),
     "kind": (lambda p: replace(p, kind="done"), "is a 'done', not an upload"),
 }
 
@@ -199,6 +212,41 @@ def test_a_late_model_without_a_direction_is_refused(federation: Build, caplog: 
     )
     assert "round 1: client 3 (client-3) refused: its model cannot be compared with those" in caplog.text
     assert session.state.samples[3] == 0
+
+
+def test_a_first_model_without_a_direction_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    built = Federation(composed("one_hot"), a_network(), some_images(), {})
+    built = replace(built, method=replace(built.method, clusterer=Finch()))
+    session, layer = built.session(alone="warn"), built.network.backbone.state_dict()
+    zeros = {f"backbone.{name}": torch.zeros_like(layer[name]) for name in ("conv1.weight", "conv1.bias")}
+    run_in_process(session, built.clients(), 1, lambda client, parcel: bent(parcel, **zeros) if client == 3 else parcel)
+    assert "round 0: client 3 (client-3) refused: its model cannot be compared with others" in caplog.text
+    assert session.state.round == 1
+
+
+def test_a_mean_that_is_not_finite_is_not_kept(federation: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    built = federation("fedavg")
+    session = built.session()
+    monkeypatch.setattr("fedwca.deploy.server_round.robust_means", lambda rows, *rest: rows * torch.inf)
+    with pytest.raises(FedwcaError, match="round 0: a mean of the clients' models is not finite; it is not kept"):
+        run_in_process(session, built.clients(), 1)
+    assert session.state.round == 0
+
+
+def test_who_lost_its_folder_is_told_again_at_the_end(federation: Build) -> None:
+    built = federation("fedavg")
+    session, clients = built.session(), built.clients()
+    run_in_process(session, clients, 1)
+    fresh = built.clients()[2]
+    parcel = session.finish()[2]
+    assert "source" not in parcel.models
+    lost = fresh.handle(parcel)
+    assert lost.kind == "lost"
+    assert session.receive(2, lost) == "does not know the source model; it is sent again"
+    assert fresh.handle(session.finish()[2]).kind == "done"
+    assert fresh.final is not None
+    assert clients[2].final is not None
+    assert torch.equal(fresh.final, clients[2].final)
 
 
 def test_what_late_clients_are_compared_with_outlives_the_server(federation: Build, tmp_path: Path) -> None:

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 import torch
 
+from fedwca.core.files import hold_alone
 from fedwca.deploy.state_files import read_final
 from fedwca.deploy.wire_messages import Parcel
 from fedwca.engine.parameter_layout import Layout
-from fedwca.errors import FedwcaError
+from fedwca.errors import FedwcaError, UsageError
 from fedwca.objectives.prototype_contrastive import PrototypeContrastive
 
 from ..shades import write_shades
@@ -24,6 +25,7 @@ from .processes import PARTS, laid_out, message_by_message, require_same, stacke
 
 pytest.importorskip("flwr")
 
+import httpx
 from flwr.app import Array, ArrayRecord
 from flwr.common.constant import SUPERLINK_NODE_ID
 
@@ -78,6 +80,22 @@ def test_a_parcel_survives_the_wire() -> None:
     content.config_records["notes"].pop("fedwca.round")
     with pytest.raises(FedwcaError, match="is not of the form of a fedwca message"):
         from_record(content)
+
+
+def test_what_is_beside_arrays_is_bounded_too() -> None:
+    content = to_record(Parcel("upload", 3, notes={"samples": "1" * 20_000}))
+    from_record(content)
+    with pytest.raises(FedwcaError, match=r"holds 20,0.. characters beside arrays; right is at most 10,000"):
+        from_record(content, 10**9)
+
+
+def test_one_run_at_a_time(tmp_path: Path) -> None:
+    context = SimpleNamespace(run_config={"folder": str(tmp_path)})
+    with hold_alone(tmp_path / serve.RUNNING) as alone:
+        assert alone
+        with pytest.raises(UsageError, match=r"another run of .* goes on"):
+            serve._main(SimpleNamespace(), context)  # type: ignore[arg-type]
+    assert not (tmp_path / "federation.log").exists(), "it is the other run's"
 
 
 @pytest.mark.parametrize("method", ["fedavg", "prototypes"])
@@ -164,9 +182,9 @@ class Answering:
 
 
 def by(node: int, name: str, error: bool = False) -> SimpleNamespace:
-    """A reply of a node to the message of that name."""
+    """A reply that says it is a node's, to the message of that name."""
     about = SimpleNamespace(reply_to_message_id=name, src_node_id=node)
-    return SimpleNamespace(metadata=about, has_error=lambda: error)
+    return SimpleNamespace(metadata=about, has_error=lambda: error, has_content=lambda: not error)
 
 
 def taken(grid: Answering, clock: list[float], monkeypatch: pytest.MonkeyPatch) -> dict[int, float]:
@@ -192,12 +210,41 @@ def test_what_flower_says_of_a_lost_node_is_that_nodes_answer(monkeypatch: pytes
     assert list(taken(Answering({"a": 0, "b": 1, "": 0}, clock, lost="b"), clock, monkeypatch)) == [10, 11]
 
 
-def test_nobody_answers_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reply_is_whose_message_it_answers_and_not_whose_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
     clock: list[float] = []
     grid = Answering({"a": 0, "b": 1}, clock)
-    honest = grid.reply("a").metadata.src_node_id
-    monkeypatch.setattr(grid, "reply", lambda name: by(honest, name))
-    assert list(taken(grid, clock, monkeypatch)) == [honest]
+    monkeypatch.setattr(grid, "reply", lambda name: by(99, "other"))
+    assert list(taken(grid, clock, monkeypatch)) == [10, 11]
+
+
+@pytest.mark.parametrize("error", [KeyError("x"), IndexError(), AttributeError("x")])
+def test_a_reply_that_cannot_be_read_takes_no_other_with_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    clock: list[float] = []
+    grid = Answering({"a": 0, "b": 1, "c": 1}, clock)
+    honest = grid.reply
+
+    def reply(name: str) -> SimpleNamespace:
+        if name == "b":
+            raise error
+        return honest(name)
+
+    monkeypatch.setattr(grid, "reply", reply)
+    assert list(taken(grid, clock, monkeypatch)) == [10, 12]
+    assert f"node 11: its message cannot be read ({type(error).__name__})" in caplog.text
+
+
+def test_a_server_that_does_not_answer_is_not_a_clients_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock: list[float] = []
+    grid = Answering({"a": 0}, clock)
+
+    def gone(names: set[str]) -> list[SimpleNamespace]:
+        raise httpx.ConnectError("gone")
+
+    monkeypatch.setattr(grid, "pull_messages", gone)
+    with pytest.raises(httpx.ConnectError):
+        taken(grid, clock, monkeypatch)
 
 
 @pytest.mark.parametrize("name", [*PARTS, "fedpcl_pl"])

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from fedwca.core.files import hold_alone
 from fedwca.deploy.flower.processes import STEADY, check_reachable, run_with_restarts
+from fedwca.deploy.server_status import RUNNING
 from fedwca.errors import FedwcaError, UsageError
 
 from ..cli.conftest import call
@@ -43,6 +45,20 @@ def test_a_folder_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert why in run.err
     assert time.monotonic() - begun < 10
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_second_run_of_a_deployment(tmp_path: Path) -> None:
+    for name in ("app", "server"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "app" / "pyproject.toml").touch()
+    with hold_alone(tmp_path / "server" / RUNNING), hold_alone(tmp_path / "server" / RUNNING) as second:
+        assert not second
+        run = call("deploy", "run", str(tmp_path))
+    assert run.code == 2
+    assert "goes on already: " in run.err
+    with hold_alone(tmp_path / "server" / RUNNING) as later:
+        assert later
 
 
 @pytest.mark.usefixtures("installed")

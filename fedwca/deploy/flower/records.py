@@ -19,6 +19,9 @@ FILE = "safetensors"
 and a model has dozens.
 """
 
+NOTES = 10_000
+"""Characters that a client's answer may have beside its arrays: some numbers and a token."""
+
 
 def to_record(parcel: Parcel) -> RecordDict:
     """One array record for each model, for the report and for what objectives exchange; the rest is configuration."""
@@ -38,9 +41,10 @@ def from_record(content: RecordDict, most: int | None = None) -> Parcel:
     Raises:
         FedwcaError: there are more bytes, or a record is not of the form.
     """
-    size = count_bytes(content)
-    if most is not None and size > most:
+    if most is not None and (size := count_bytes(content)) > most:
         raise FedwcaError(f"holds {size:,} bytes of arrays; right is at most {most:,}")
+    if most is not None and (size := count_notes(content)) > NOTES:
+        raise FedwcaError(f"holds {size:,} characters beside arrays; right is at most {NOTES:,}")
     try:
         notes = dict(content.config_records["notes"])
         number, kind = int(notes.pop(ROUND)), notes.pop(KIND)
@@ -68,3 +72,8 @@ def unpack(record: ArrayRecord) -> dict[str, Tensor]:
 def count_bytes(content: RecordDict) -> int:
     """Bytes of all arrays as they are on the wire, with the header of each file."""
     return sum(len(array.data) for record in content.array_records.values() for array in record.values())
+
+
+def count_notes(content: RecordDict) -> int:
+    """Characters of everything else."""
+    return sum(len(repr(value)) for record in content.config_records.values() for value in record.values())

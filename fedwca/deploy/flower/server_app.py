@@ -11,20 +11,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
 from flwr.serverapp import Grid, ServerApp
 
+from fedwca.core.files import hold_alone
+from fedwca.core.printable import printable
 from fedwca.deploy.flower.config import CONFIG_NAME, DeploymentConfig
 from fedwca.deploy.flower.polling import next_pause
 from fedwca.deploy.flower.records import count_bytes, from_record, to_record
-from fedwca.deploy.server_status import COMPLETE, FAILED, LOG, ServerStatus, write_status
+from fedwca.deploy.server_status import COMPLETE, FAILED, LOG, RUNNING, ServerStatus, write_status
 from fedwca.deploy.session import Session
 from fedwca.deploy.state_files import resume_session, save_session
 from fedwca.deploy.wire_messages import Parcel
-from fedwca.errors import FedwcaError
+from fedwca.errors import FedwcaError, UsageError
 
 log = logging.getLogger("fedwca.deploy")
 POLL = 1.0
+DELIVERIES = 3
+"""Times that a client is sent the model it ends with, until it says that it has it."""
 
 
 def server_app() -> ServerApp:
@@ -36,7 +41,14 @@ def server_app() -> ServerApp:
 
 def _main(grid: Grid, context: Context) -> None:
     folder = Path(str(context.run_config["folder"]))
-    # Flower keeps what an app prints to itself; who was refused, and why a run failed, belongs where one looks.
+    with hold_alone(folder / RUNNING) as alone:
+        if not alone:
+            raise UsageError(f"another run of {folder} goes on")  # its log is not written to
+        _play(grid, folder)
+
+
+def _play(grid: Grid, folder: Path) -> None:
+    """One run, and a log of it: Flower keeps what an app prints to itself."""
     handler = logging.FileHandler(folder / LOG)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     log.addHandler(handler)
@@ -66,16 +78,27 @@ def exchange(grid: Grid, messages: Sequence[Message], seconds: float) -> Iterato
     """Send, and give each reply as it comes with the node that was asked, until all are there or the seconds are over.
 
     As `Grid.send_and_receive`, which asks for replies every 3 s and gives them all at the end. Where a node or its
-    answer is lost, Flower replies itself, with an error.
+    answer is lost, Flower replies itself, with an error. A reply that cannot be read is logged.
     """
     began = time.monotonic()
     numbers = grid.push_messages(messages)  # in order; an empty one for who is gone, none at all if they are too large
     asked = {name: message.metadata.dst_node_id for name, message in zip(numbers, messages, strict=False) if name}
     while asked and (waited := time.monotonic() - began) < seconds:
-        for reply in grid.pull_messages(set(asked)):
-            node = asked.pop(reply.metadata.reply_to_message_id)
-            if reply.has_error() or reply.metadata.src_node_id == node:
-                yield node, reply
+        for name, node in list(asked.items()):
+            # One by one: what a node sends may be such that reading it fails, and others' replies would go with it.
+            # Flower knows whose reply this is; what the reply says of that is the node's word.
+            try:
+                replies = list(grid.pull_messages({name}))
+            except httpx.HTTPError:  # of the server itself
+                raise
+            except Exception as error:
+                log.warning("node %d: its message cannot be read (%s)", node, type(error).__name__)
+                del asked[name]
+                continue
+            for reply in replies[:1]:
+                del asked[name]
+                if reply.has_error() or reply.has_content():
+                    yield node, reply
         if asked:
             time.sleep(next_pause(waited))
 
@@ -126,10 +149,20 @@ class FlowerServer:
             if tries > deployment.patience:
                 raise FedwcaError(f"round {number} got too few answers {tries} times; see the log for who was refused")
             time.sleep(POLL)
-        nodes = self._present()
-        last = {client: (nodes[client], parcel) for client, parcel in session.finish().items() if client in nodes}
-        self._exchange(last, deployment.rounds)
+        self._deliver()
         log.info("%s after %d rounds", COMPLETE, session.state.round)
+
+    def _deliver(self) -> None:
+        """Give each client the model it ends with, once more to who was away for a moment or has lost its folder."""
+        missing = set(self.session.finish())
+        for _ in range(DELIVERIES):
+            nodes, parcels = self._present(), self.session.finish()
+            last = {client: (nodes[client], parcels[client]) for client in missing & set(nodes)}
+            if not last:
+                break
+            missing -= self._exchange(last, self.deployment.rounds)
+        if missing:
+            log.warning("clients %s have not got their model; another run gives it to them", sorted(missing))
 
     def _say(self, **changes: int) -> None:
         """Let who watches the folder know."""
@@ -171,8 +204,9 @@ class FlowerServer:
         here = {node: self._numbers.get(node) for node in online}
         return {client: node for node, client in here.items() if client is not None}
 
-    def _exchange(self, parcels: dict[int, tuple[int, Parcel]], number: int) -> None:
-        """Send, wait until the deadline, hand the answers to the session."""
+    def _exchange(self, parcels: dict[int, tuple[int, Parcel]], number: int) -> set[int]:
+        """Send, wait until the deadline, hand the answers to the session. Returns who is done."""
+        done: set[int] = set()
         owners = {node: client for client, (node, _) in parcels.items()}
         messages, down = [], {}
         for client, (node, parcel) in parcels.items():
@@ -180,7 +214,7 @@ class FlowerServer:
             down[client] = count_bytes(content)
             messages.append(Message(content, dst_node_id=node, message_type=MessageType.TRAIN, group_id=str(number)))
         if not messages:
-            return
+            return done
         up: dict[int, int] = {}
         silent = set(down)
         self._say(asked=len(messages))
@@ -188,20 +222,23 @@ class FlowerServer:
             client = owners[node]
             silent.discard(client)
             if reply.has_error():
-                log.warning("round %d: client %d failed: %s", number, client, reply.error.reason)
+                log.warning("round %d: client %d failed: %s", number, client, printable(reply.error.reason[:500]))
                 continue
             up[client] = count_bytes(reply.content)
             try:
                 answer = from_record(reply.content, self.session.context.max_answer_bytes)
             except FedwcaError as error:
-                log.warning("round %d: client %d refused: %s", number, client, error)
+                log.warning("round %d: client %d refused: %s", number, client, printable(str(error)[:500]))
                 continue
-            if answer.kind != "done":
+            if answer.kind == "done":
+                done.add(client)
+            else:
                 self.session.receive(client, answer)
         for client in sorted(silent):
             log.warning("round %d: client %d did not answer in time", number, client)
         self._say(asked=0)
         self._count(number, down, up)
+        return done
 
     def _count(self, number: int, down: dict[int, int], up: dict[int, int]) -> None:
         """Append what went over the wire, by client and direction, to ``wire.jsonl``."""
