@@ -143,7 +143,9 @@ def _check_host(name: str) -> None:
 @app.command("run")
 def run_deployment(
     folder: Folder,
-    server: Annotated[str, typer.Option("--server", help="Where the server is.")] = f"127.0.0.1:{PORT}",
+    server: Annotated[
+        str, typer.Option("--server", help="Where the server listens, on this machine.")
+    ] = f"127.0.0.1:{PORT}",
     timeout: Annotated[
         float, typer.Option("--timeout", min=1, callback=refuse_infinite, help="Seconds after which it is given up.")
     ] = 86_400.0,

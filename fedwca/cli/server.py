@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import Annotated
 
 import typer
@@ -25,12 +26,14 @@ def command(
 
     arguments = server_command(folder / "server", host, port, insecure)
 
-    def begun() -> None:
+    def begun(process: subprocess.Popen[bytes]) -> None:
         if not insecure:
             here = "127.0.0.1" if host == "0.0.0.0" else host
             env = write_connection(folder, f"{here}:{port}", insecure)
 
             def let_in() -> None:
+                if process.poll() is not None:
+                    raise typer.Exit(process.returncode or 1)  # it has said why
                 check_answers(env)
                 count = register_clients(folder, env)
                 say(f"{count} client keys are let in; add one to {folder}/server/keys and start again for more")

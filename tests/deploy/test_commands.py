@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -16,7 +17,8 @@ from PIL import Image
 from fedwca.config.baselines import baseline_names
 from fedwca.deploy.client_images import read_images
 from fedwca.deploy.flower.config import CONFIG_NAME, DeploymentConfig
-from fedwca.errors import DataError, InvalidConfig
+from fedwca.deploy.flower.processes import client_command, toml_string
+from fedwca.errors import DataError, InvalidConfig, UsageError
 
 from ..cli.conftest import call
 from ..shades import write_shades
@@ -89,6 +91,43 @@ def test_the_lines_that_init_prints_work_as_they_stand(
     data, state = folder / "data" / "client-0.npz", folder / "clients" / "0"
     assert settings == f'data={json.dumps(str(data))} state={json.dumps(str(state))} device="cpu" seat=0'
     assert [("--insecure" in command) for command in begun] == [insecure, insecure]
+
+
+@pytest.mark.parametrize("name", ["plain", "Bilder für später", "a 😀", "it's = here", "back\\slash", "\x7f\ttab"])
+def test_a_path_reaches_flower_as_it_is(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    given = {"device": "cpu", "seat": 3, "clip": 0.5}
+    command = client_command(tmp_path / name, tmp_path / name, "here:1", True, given)
+    settings = command[command.index("--node-config") + 1]
+    # As Flower takes it apart.
+    pairs = re.findall(r"(\S+?)=(\'[^\']*\'|\"[^\"]*\"|\S+)", settings)
+    read = tomllib.loads("\n".join(f"{key} = {value}" for key, value in pairs))
+    path = str((tmp_path / name).resolve())
+    assert read == {"data": path, "state": path, **given}
+
+
+@pytest.mark.parametrize(("name", "why"), [('a "b"', "has a double quote"), ("caf\udce9", "is not UTF-8")])
+def test_a_path_that_flower_cannot_be_told_is_refused(tmp_path: Path, name: str, why: str) -> None:
+    try:
+        (tmp_path / name).mkdir()
+    except (OSError, UnicodeError):
+        pytest.skip("this file system has no such names")
+    with pytest.raises(UsageError, match=f"{why}.*; rename the file or folder"):
+        client_command(tmp_path, tmp_path / name, "here:1", True, {})
+
+
+@pytest.mark.parametrize("text", ["plain", 'a "b"', "a 😀 für", "\x7f\x01\n\\", ""])
+def test_a_string_is_read_from_toml_as_it_was(text: str) -> None:
+    assert tomllib.loads(f"folder = {toml_string(text)}") == {"folder": text}
+
+
+@pytest.mark.usefixtures("flower")
+def test_a_deployment_in_a_folder_of_any_name(tmp_path: Path, shades: Path) -> None:
+    folder = tmp_path / 'a 😀 "b"'
+    run = call("deploy", "init", str(folder), "--data", str(shades), "--clients", "2", *SMALL)
+    assert run.code == 0, run.err
+    app = tomllib.loads((folder / "app" / "pyproject.toml").read_text(encoding="utf-8"))
+    assert app["tool"]["flwr"]["app"]["config"] == {"folder": str((folder / "server").resolve())}
 
 
 @pytest.mark.usefixtures("flower")

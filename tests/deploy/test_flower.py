@@ -136,7 +136,7 @@ def test_packages_are_installed_at_run_time_where_that_is_asked_for(
     if asked_for:
         monkeypatch.setenv(name, "0")
     monkeypatch.setenv(name, flower_environment(tmp_path)[name])
-    arguments = server_command(tmp_path, "127.0.0.1", 1, insecure=True)[1:]
+    arguments = server_command(tmp_path, "127.0.0.1", 1, insecure=True)[3:]
     assert _parse_args_run_superlink().parse_args(arguments).runtime_dependency_install is asked_for
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from fedwca.core.files import write_atomically
 from fedwca.core.network import Network
 from fedwca.core.tensor_files import write_tensors
 from fedwca.deploy.flower.config import CONFIG_NAME, DeploymentConfig
+from fedwca.deploy.flower.processes import toml_string
 from fedwca.errors import UsageError
 
 PACKAGE = "fedwca_app"
@@ -64,8 +64,8 @@ def write_deployment(
     app, server = folder / "app", folder / "server"
     if (server / CONFIG_NAME).exists():
         raise UsageError(f"{folder} holds a deployment already; name another folder or remove it")
-    # What a literal path means is decided where the server runs; JSON's strings are TOML's.
-    _write(app / "pyproject.toml", PYPROJECT.format(folder=json.dumps(str(server.resolve()))))
+    # What a literal path means is decided where the server runs.
+    _write(app / "pyproject.toml", PYPROJECT.format(folder=toml_string(str(server.resolve()))))
     for name, text in APP_FILES.items():
         _write(app / PACKAGE / name, text)
     write_tensors(server / "source.safetensors", network.state_dict())
@@ -84,6 +84,6 @@ def write_deployment(
 
 def _write(path: Path, text: str) -> None:
     def write(file: Path) -> None:
-        file.write_text(text)
+        file.write_text(text, encoding="utf-8")
 
     write_atomically(path, write)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fedwca.deploy.flower.processes import find_program, flower_environment
+from fedwca.deploy.flower.processes import ELSEWHERE, find_program, flower_environment, toml_string
 from fedwca.errors import FedwcaError
 
 SELDOM, SOON = 30.0, 3.0
@@ -24,12 +24,12 @@ def write_connection(folder: Path, address: str, insecure: bool) -> dict[str, st
     """Tell Flower's command where the server is; returns the environment to call it in."""
     home = folder / "flwr"
     found = flower_environment(home)
-    certificate = json.dumps(str((folder / "server" / "certs" / "ca.crt").resolve()))
+    certificate = toml_string(str((folder / "server" / "certs" / "ca.crt").resolve()))
     how = "insecure = true" if insecure else f"root-certificates = {certificate}"
-    text = f'[superlink]\ndefault = "fedwca"\n\n[superlink.fedwca]\naddress = {json.dumps(address)}\n{how}\n'
+    text = f'[superlink]\ndefault = "fedwca"\n\n[superlink.fedwca]\naddress = {toml_string(address)}\n{how}\n'
     # The server and a run that is submitted both write it, perhaps while the other's command reads it.
     fresh = home / f".config-{os.getpid()}.toml"
-    fresh.write_text(text)
+    fresh.write_text(text, encoding="utf-8")
     fresh.replace(home / "config.toml")
     return found
 
@@ -86,13 +86,15 @@ def retry(ask: Callable[[], None], tell: Callable[[str], None] = lambda sentence
         tries: how often; a minute or so, and longer on a machine that is busy.
 
     Raises:
-        FedwcaError: it never answered; that of the last try.
+        FedwcaError: it never answered, that of the last try; or it answers its own machine alone.
     """
     for left in reversed(range(1, tries)):
         try:
             ask()
             return
-        except FedwcaError:
+        except FedwcaError as error:
+            if ELSEWHERE in str(error):
+                raise
             if left == tries - 1:
                 tell("The server does not answer yet; trying again")
             time.sleep(2)

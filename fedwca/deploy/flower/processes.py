@@ -33,6 +33,10 @@ ends at the first attempt that fails later than that, after one to two minutes w
 more: below `STEADY`. Without it, it would ask for ever."""
 
 
+ELSEWHERE = "the server takes runs and orders from its own machine alone; submit runs there"
+"""What a server answers to whoever asks for more than a client does, and comes from another machine."""
+
+
 def find_program(name: str) -> str:
     """Path of one of Flower's programs, beside this Python.
 
@@ -54,7 +58,10 @@ def flower_environment(home: Path) -> dict[str, str]:
 
 
 def server_command(server: Path, host: str, port: int, insecure: bool) -> list[str]:
-    """The long-lived server process (SuperLink); TLS and node authentication unless ``insecure``."""
+    """The long-lived server process (SuperLink); TLS and node authentication unless ``insecure``.
+
+    Its own launcher keeps submitting runs to this machine; ``flower-superlink`` would take them from everyone.
+    """
     certs = server / "certs"
     if not insecure and not (certs / "server.pem").exists():
         raise UsageError(f"{certs} holds no certificates; make them by fedwca deploy init, or say --insecure")
@@ -63,7 +70,7 @@ def server_command(server: Path, host: str, port: int, insecure: bool) -> list[s
         *("--ssl-keyfile", str(certs / "server.key"), "--enable-supernode-auth"),
     ]
     return [
-        find_program("flower-superlink"),
+        *(sys.executable, "-m", "fedwca.deploy.flower.superlink"),
         *(["--insecure"] if insecure else secure),
         *("--host", host, "--port", str(port)),
     ]
@@ -82,8 +89,28 @@ def client_command(client: Path, data: Path, server: str, insecure: bool, settin
         *(sys.executable, "-m", "fedwca.deploy.flower.supernode"),
         *(["--insecure"] if insecure else secure),
         *("--superlink", server, "--max-wait-time", str(ANSWER), "--port", str(free_port())),
-        *("--node-config", " ".join(f"{key}={json.dumps(value)}" for key, value in config.items())),
+        *("--node-config", " ".join(f"{key}={_setting(value)}" for key, value in config.items())),
     ]
+
+
+def _setting(value: Any) -> str:
+    if isinstance(value, str) and '"' in value:
+        # Flower cuts a string at the first one, escaped or not.
+        raise UsageError(f"{value} has a double quote, which Flower cannot be told; rename the file or folder")
+    return toml_string(value) if isinstance(value, str) else json.dumps(value)
+
+
+def toml_string(text: str) -> str:
+    """A string as TOML writes it: JSON's escapes, except that what is beyond them stands for itself.
+
+    Raises:
+        UsageError: it is no Unicode, as a path may be whose bytes are not UTF-8.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{text!a} is not UTF-8; rename the file or folder") from None
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def free_port() -> int:
@@ -93,18 +120,22 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def run_until_stopped(command: list[str], env: dict[str, str], started: Callable[[], None] = lambda: None) -> int:
+def run_until_stopped(
+    command: list[str],
+    env: dict[str, str],
+    started: Callable[[subprocess.Popen[bytes]], None] = lambda process: None,
+) -> int:
     """Run a program until it ends or Ctrl-C; it is never left behind. Returns its exit code.
 
     Args:
         command: what to run.
         env: its environment.
-        started: called once it runs.
+        started: called with it once it runs.
     """
     process = subprocess.Popen(command, env=env)
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        started()
+        started(process)
         return process.wait()
     finally:
         signal.signal(signal.SIGTERM, before)
