@@ -34,6 +34,9 @@ from fedwca.runs.run_request import RunRequest
 from fedwca.runs.source_models import source_model
 from fedwca.runs.split_trials import split_trial
 
+SIMULATED_DEADLINE = 11 * 3600.0
+"""Seconds of a simulated round, whose clients share this machine's cores; Flower gives a message up after 12 hours."""
+
 
 @dataclass(frozen=True)
 class DeployRequest:
@@ -122,8 +125,8 @@ def simulate_deployment(request: RunRequest) -> SimulatedDeployment:
 
     began = time.perf_counter()
     folder = request.out or new_run_path("flower")
-    # Nobody's model goes anywhere, so one that is alone does no harm.
-    rules, more = [("alone", "warn")], {"join": 120.0}
+    # Nobody's model goes anywhere, so one that is alone does no harm; every client that is asked must answer anyway.
+    rules, more = [("alone", "warn"), ("least", "1")], {"join": 120.0, "deadline": SIMULATED_DEADLINE}
     make_deployment(DeployRequest(folder, request, dealt=True, rules=rules, more=more, insecure=True))
     federation = DeploymentConfig.read(folder / "server" / CONFIG_NAME)
     ready = time.perf_counter()

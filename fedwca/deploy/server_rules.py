@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field, PositiveInt, ValidationInfo, field_validator
 
 from fedwca.deploy.defences import Robust
+from fedwca.federated.participation import count_sampled
 from fedwca.registry import UserValues
 
 
@@ -34,3 +35,17 @@ class Rules(UserValues):
         if clients is not None and least > clients:
             raise ValueError(f"is more than the {clients} clients that there are")
         return least
+
+    @field_validator("participation")
+    @classmethod
+    def _is_enough(cls, participation: float, info: ValidationInfo) -> float:
+        if "clients" not in info.data or "least" not in info.data:
+            return participation
+        clients, least = info.data["clients"], info.data["least"]
+        asked = count_sampled(clients, participation)
+        # Nor would another try do: a round that is played again asks the same clients.
+        if asked < min(least, clients):
+            raise ValueError(
+                f"asks {asked} of {clients} clients in a round, and by rule least={least} it needs {least}"
+            )
+        return participation

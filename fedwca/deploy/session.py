@@ -27,7 +27,7 @@ from fedwca.deploy.server_round import (
 from fedwca.deploy.server_rules import Rules
 from fedwca.deploy.session_state import Names, SessionState
 from fedwca.deploy.wire_messages import Parcel
-from fedwca.errors import UsageError
+from fedwca.errors import FedwcaError, UsageError
 from fedwca.federated.method import Method
 from fedwca.federated.participation import sample_clients
 from fedwca.federated.server import Server
@@ -52,6 +52,9 @@ class Session:
         composition: what clients are told.
         rules: how clients are treated.
 
+    Attributes:
+        everybody: whether a client without an answer ends the run, as where clients are simulated: nobody is away.
+
     Raises:
         UsageError: the method cannot be deployed, or a rule does not fit it; says why.
     """
@@ -67,6 +70,7 @@ class Session:
         source, clients = self.layout.read(network), rules.clients
         shares = torch.zeros(1, clients, dtype=torch.float64)
         self.state = SessionState(0, Server(source[None], {}, source), shares, ("",) * clients, (0,) * clients)
+        self.everybody = False
         self._informed: set[int] = set()
         self._round: _OpenRound | None = None
 
@@ -100,8 +104,8 @@ class Session:
         Raises:
             FedwcaError: a model of a single client would be handed on, and that is refused.
         """
-        state, rules, aggregator = self.state, self.rules, self.method.aggregator
-        sampled = sample_clients(state.round, rules.clients, rules.participation, self.context.keys)
+        state, aggregator = self.state, self.method.aggregator
+        sampled = self._sampled()
         offer = make_offer(self.context, state)
         reused = bool(aggregator.reports) and state.round > 0 and not aggregator.expected(state.round)
         parcels, self._round = {}, _OpenRound()
@@ -137,13 +141,15 @@ class Session:
         """End the round with what has come; False where that is too little and the round is to be played again.
 
         Raises:
-            FedwcaError: round 0 left a client alone in its cluster, and that is refused.
+            FedwcaError: round 0 left a client alone in its cluster, and that is refused; or see ``everybody``.
         """
         current, self._round = self._round, None
         assert current is not None
         state, rules = self.state, self.rules
         answers = self._without_outliers(current)
         self._drop_incomparable(answers)
+        if self.everybody:
+            self._require_everybody(answers)
         late = self._assign_late_clients(answers)
         heard = len(answers) - len(late)
         if heard < min(rules.least, rules.clients):
@@ -169,6 +175,15 @@ class Session:
             )
         # Nobody is taken to know the source model: clients that do lose nothing but a download.
         self.state, self._informed, self._round = state, set(), None
+
+    def _sampled(self) -> list[int]:
+        """Clients that take part in the next round."""
+        return sample_clients(self.state.round, self.rules.clients, self.rules.participation, self.context.keys)
+
+    def _require_everybody(self, answers: Mapping[int, ReceivedAnswer]) -> None:
+        if missing := [client for client in self._sampled() if client not in answers]:
+            where = f"round {self.state.round}: there is no answer of client {missing[0]} that counts"
+            raise FedwcaError(f"{where}; the warning before this says why")
 
     def _without_outliers(self, current: _OpenRound) -> dict[int, ReceivedAnswer]:
         """The answers whose models moved no more than the norm bound allows."""

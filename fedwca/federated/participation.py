@@ -11,5 +11,14 @@ def sample_clients(round: int, clients: int, participation: float, keys: Keys) -
     """Clients that take part in a round: all in round 0, where clusters are made, then a drawn share of them."""
     if round == 0 or participation == 1:
         return list(range(clients))
-    number = max(1, builtins.round(participation * clients))
+    number = count_sampled(clients, participation)
     return sorted(permutation(keys(round, -1, "participation"), clients)[:number].tolist())
+
+
+def count_sampled(clients: int, participation: float) -> int:
+    """How many clients take part in each round after the first.
+
+    >>> [count_sampled(10, share) for share in (0.01, 0.3, 1.0)]
+    [1, 3, 10]
+    """
+    return max(1, builtins.round(participation * clients))

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from fedwca.deploy.flower import polling
+from fedwca.deploy.flower.app_process import follow
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere Flower starts a program for each message")
 
@@ -111,6 +112,44 @@ def test_it_ends_with_whoever_has_tasks_and_so_does_what_it_is_doing(
     process.stdin.close()
     assert process.wait(30) == 0
     until(lambda: not runs(own))
+
+
+TIDY = """
+import signal
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, lambda *_: say("told", 1))
+say("ready", 1)
+while True:
+    time.sleep(60)
+"""
+"""A task that would end its own way, as Flower's do."""
+
+
+@pytest.mark.parametrize("how", ["killed", "stopped", "left"])
+def test_no_task_outlives_it_or_ends_its_own_way(
+    serving: Callable[..., subprocess.Popen[bytes]], tmp_path: Path, how: str
+) -> None:
+    process = serving("a:" + TIDY)
+    tell(process)
+    own, _ = read(tmp_path / "a")
+    read(tmp_path / "ready")
+    if how == "left":
+        assert process.stdin is not None
+        process.stdin.close()
+    else:
+        process.send_signal(signal.SIGKILL if how == "killed" else signal.SIGTERM)
+    process.wait(30)
+    until(lambda: not runs(own), 5)
+    # Flower would be told that the app ends, and would never answer its message.
+    assert not (tmp_path / "told").exists()
+
+
+def test_a_task_whose_parent_has_ended_before_does_not_begin() -> None:
+    child = os.fork()
+    if not child:
+        follow(os.getpid())  # not its parent's number
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
 
 
 def test_it_ends_after_long_without_a_task_but_not_while_there_is_one(

@@ -5,17 +5,20 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from pydantic import ValidationError
 
 from fedwca.clusterers.finch import Finch
 from fedwca.deploy.client import Client
 from fedwca.deploy.in_process import run_in_process
 from fedwca.deploy.server_round import assign_late_client
+from fedwca.deploy.server_rules import Rules
 from fedwca.deploy.session_state import ClusteredClients
 from fedwca.deploy.state_files import resume_client, resume_session, save_client, save_session
 from fedwca.deploy.wire_messages import Parcel
@@ -326,6 +329,43 @@ def test_a_client_that_starts_anew_goes_on(federation: Build, tmp_path: Path, ke
     run_in_process(session, clients, 2)
     assert ("lost" in asked) is not kept
     assert torch.allclose(session.state.server.rows, built.simulated(2).rows, atol=1e-5)
+
+
+@pytest.mark.parametrize("away", ["silent", "refused", "unreachable"])
+def test_where_nobody_is_away_a_client_without_an_answer_ends_the_run(federation: Build, away: str) -> None:
+    built = federation()
+    session = built.session(least=1)
+    session.everybody = True
+
+    def wire(client: int, parcel: Parcel) -> Parcel | None:
+        if (client, parcel.round) != (2, 1) or away == "unreachable":
+            return parcel
+        return noted(parcel, token="0") if away == "refused" else None
+
+    def here(round: int) -> list[int]:
+        return [0, 1, 3] if round and away == "unreachable" else [0, 1, 2, 3]
+
+    with pytest.raises(FedwcaError, match="round 1: there is no answer of client 2 that counts"):
+        run_in_process(session, built.clients(), 2, wire, here)
+    whole = built.session(least=1, participation=0.25, alone="warn")
+    whole.everybody = True
+    run_in_process(whole, built.clients(), 3)
+    assert whole.state.round == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"clients": 4, "participation": 0.25}, "asks 1 of 4 clients in a round, and by rule least=2 it needs 2"),
+        ({"clients": 4, "participation": 0.5, "least": 3}, "asks 2 of 4 clients in a round, and by rule least=3"),
+        ({"clients": 4, "participation": 0.5}, ""),
+        ({"clients": 4, "participation": 0.25, "least": 1}, ""),
+        ({"clients": 1, "participation": 0.1}, ""),
+    ],
+)
+def test_more_answers_are_not_waited_for_than_are_asked_for(given: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValidationError, match=sentence) if sentence else nullcontext():
+        Rules(**given)
 
 
 def test_one_clients_model_is_not_handed_on(federation: Build, caplog: pytest.LogCaptureFixture) -> None:

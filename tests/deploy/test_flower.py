@@ -21,15 +21,16 @@ from fedwca.objectives.prototype_contrastive import PrototypeContrastive
 
 from ..shades import write_shades
 from .conftest import Federation as Composed
-from .processes import PARTS, laid_out, message_by_message, require_same, stacked
+from .processes import PARTS, call, laid_out, message_by_message, require_same, stacked
 
 pytest.importorskip("flwr")
 
 import httpx
-from flwr.app import Array, ArrayRecord
+from flwr.app import DEFAULT_TTL, Array, ArrayRecord
 from flwr.common.constant import SUPERLINK_NODE_ID
 
 from fedwca.deploy.flower import server_app as serve
+from fedwca.deploy.flower.config import CONFIG_NAME, DeploymentConfig
 from fedwca.deploy.flower.processes import QUIET, flower_environment, server_command
 from fedwca.deploy.flower.records import count_bytes, from_record, to_record
 from fedwca.deploy.flower.simulation import simulate
@@ -259,6 +260,20 @@ def test_flowers_simulation_ends_with_the_same_models(tmp_path: Path, shades: Pa
         layout = Layout.of(session.network)
         found = torch.stack([read_final(tmp_path / "d" / "server" / f"client-{k}", layout) for k in range(4)])
     require_same(found, federation, tmp_path / "d")
+
+
+@pytest.mark.timeout(600)
+def test_a_client_that_diverges_ends_flowers_simulation(tmp_path: Path, shades: Path) -> None:
+    pytest.importorskip("ray")
+    size = ["--clients", "2", "--samples", "30", "--rounds", "2", "--preset", "default", "--lr", "1e30"]
+    method = ["--aggregator", "fedavg", "--set", "model.bottleneck=8", "--set", "source_training.epochs=1"]
+    where = ["--data", str(shades), "--backend", "flower", "--out", str(tmp_path / "d")]
+    done = call("bench", *size, *method, *where, timeout=500)
+    assert done.returncode == 1
+    assert "a lower learning rate may help" in done.stderr
+    assert "there is no answer of client" in done.stderr
+    federation = DeploymentConfig.read(tmp_path / "d" / "server" / CONFIG_NAME)
+    assert 10 * 3600 < federation.deadline < DEFAULT_TTL
 
 
 @pytest.mark.timeout(600)

@@ -6,6 +6,7 @@ with it. Both stay so. What is forked has read nothing yet but libraries.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import importlib
 import logging
@@ -21,6 +22,8 @@ from pathlib import Path
 
 IDLE = 600.0
 """Seconds without a message after which the process ends, for there may be none for days."""
+DIES_WITH_PARENT = 1
+"""Linux' ``PR_SET_PDEATHSIG``."""
 LIBRARIES = "fedwca.deploy.flower.client_app"
 """What is imported before a fork, with all that it imports."""
 Task = Callable[[], None]
@@ -47,14 +50,16 @@ def serve_tasks(wake: int, take: Callable[[], Task | None], idle: float = IDLE) 
                 forks.add(fork(task))
     finally:
         for pid in forks:
-            os.kill(pid, signal.SIGTERM)
+            os.kill(pid, signal.SIGKILL)  # see `follow`
 
 
 def fork(task: Task) -> int:
     """Begin a task in a process of its own; returns its number."""
+    parent = os.getpid()
     child = os.fork()
     if child:
         return child
+    follow(parent)
     code = 1
     try:
         task()
@@ -69,6 +74,17 @@ def fork(task: Task) -> int:
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(code)
+
+
+def follow(parent: int) -> None:
+    """Have this process killed as soon as its parent ends, or the parent's thread that forked it.
+
+    On SIGINT or SIGTERM an app tells Flower that it ends, and the message is never answered. For an app that is killed
+    Flower answers within a minute.
+    """
+    ctypes.CDLL(None).prctl(DIES_WITH_PARENT, ctypes.c_ulong(signal.SIGKILL))
+    if os.getppid() != parent:  # it ended before
+        os._exit(1)
 
 
 def serve_supernode() -> None:
@@ -95,7 +111,7 @@ def serve_supernode() -> None:
             return None
         if not found.token:
             return None
-        return partial(run_clientapp, address, found.token, True, parent_pid=os.getpid())
+        return partial(run_clientapp, address, found.token, True)  # without Flower's own watch, which sends SIGINT
 
     # Before a task is taken, whose time then runs. What cannot be imported fails in a fork too, and Flower says so.
     with suppress(Exception):

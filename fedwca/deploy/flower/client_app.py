@@ -16,7 +16,8 @@ from fedwca.deploy.flower.client_secret import identity
 from fedwca.deploy.flower.records import from_record, to_record
 from fedwca.deploy.privacy import Privacy
 from fedwca.deploy.state_files import resume_client, save_client, save_final
-from fedwca.errors import CheckpointError, FedwcaError, UsageError
+from fedwca.deploy.wire_messages import Parcel
+from fedwca.errors import CheckpointError, DataError, FedwcaError, UsageError
 
 log = logging.getLogger("fedwca.deploy")
 UNKNOWN = 0
@@ -59,14 +60,41 @@ def _answer(message: Message, given: dict[str, Any]) -> Message:
     privacy = Privacy(clip, float(given.get("noise", 0))) if clip else None
     client = Client(lambda side: read_images(data, side), str(given.get("device", "cpu")), privacy)
     kept, parcel = state / "client.safetensors", from_record(message.content)
-    if kept.exists():
-        try:
-            resume_client(client, kept)
-        except CheckpointError:
-            kept.unlink()  # answered by "lost", unless all it has to know comes with this message
+    resumed = not kept.exists() or _resume(client, kept, parcel)
     answer = client.handle(parcel)
+    if not resumed:
+        _set_aside(kept)
     if parcel.kind == "final" and client.final is not None:
         save_final(client, state)
     else:
         save_client(client, kept)
     return Message(to_record(answer), reply_to=message)
+
+
+def _resume(client: Client, kept: Path, parcel: Parcel) -> bool:
+    """Take up what is kept; False where it is of no use and the client begins afresh.
+
+    Raises:
+        FedwcaError: it cannot be taken up now, and nothing to begin with comes with this message.
+    """
+    try:
+        resume_client(client, kept)
+    except DataError:
+        raise  # the images are at fault
+    except CheckpointError as error:
+        log.warning("%s", error)
+        return False  # answered by "lost", unless all it has to know comes with this message
+    except FedwcaError as error:
+        # Of an earlier deployment, say, which --clip does not fit.
+        if "source" not in parcel.models:
+            raise
+        log.warning("%s: %s", kept, error)
+        return False
+    return True
+
+
+def _set_aside(kept: Path) -> None:
+    """Keep a file that is of no use here, for a model of the client's own may be in it."""
+    old = kept.with_name(f"{kept.name}.old")
+    kept.replace(old)
+    log.warning("this client begins afresh; what it had kept is now %s", old)

@@ -40,7 +40,7 @@ def simulate(federation: DeploymentConfig, folder: Path, data: Path, cores: int 
         cores: CPU cores for each node; as many nodes run at once as there are cores for.
 
     Raises:
-        FedwcaError: the run failed.
+        FedwcaError: the run failed; so it does when a client does, as in `fedwca bench`.
     """
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
@@ -61,6 +61,7 @@ def simulate(federation: DeploymentConfig, folder: Path, data: Path, cores: int 
     def main(grid: Grid, context: Context) -> None:
         try:
             served = FlowerServer(grid, federation, folder)
+            served.session.everybody = True
             served.run()
             ended.append(served.session)
         except BaseException as error:

@@ -1,0 +1,120 @@
+"""A client whose folder holds what it kept of another deployment; in an environment that has Flower."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedwca.deploy.state_files import CLIENT_FORMAT, read_state, write_state
+from fedwca.deploy.wire_messages import Parcel
+
+from .conftest import Federation
+
+pytest.importorskip("flwr")
+
+from flwr.app import Context, Message, RecordDict
+from flwr.supercore.task_identity import TaskIdentity
+
+from fedwca.deploy.flower.client_app import client_app
+from fedwca.deploy.flower.records import from_record, to_record
+
+Build = Callable[..., Federation]
+
+
+@pytest.fixture(autouse=True)
+def task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages are made where a task is known."""
+    for name in ("_task_id", "_run_id", "_node_id"):
+        monkeypatch.setattr(TaskIdentity, name, 1)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, federation: Build) -> Path:
+    """A client's folder, with its images in it."""
+    images = federation().images[0].train.permute(0, 2, 3, 1).contiguous().numpy()
+    np.savez(tmp_path / "images.npz", images=images)
+    return tmp_path
+
+
+def asked(built: Federation) -> Parcel:
+    """What client 0 is sent in round 0: all that it has to know."""
+    session = built.session(alone="warn")
+    session.admit("client-0", 0)
+    return session.open([0])[0]
+
+
+def answered(folder: Path, parcel: Parcel, **more: Any) -> Message:
+    """The app's reply, as a process of its own gives it."""
+    config: Mapping[str, Any] = {"data": str(folder / "images.npz"), "state": str(folder), **more}
+    context = Context(1, 2, dict(config), RecordDict(), {})
+    message = Message(to_record(parcel), dst_node_id=2, message_type="train")
+    reply = client_app()(message, context)
+    assert isinstance(reply, Message)
+    return reply
+
+
+def kind(reply: Message) -> str:
+    assert not reply.has_error(), reply.error.reason
+    return from_record(reply.content).kind
+
+
+def kept(folder: Path, name: str = "client.safetensors") -> str:
+    """The composition in a file of a client."""
+    return str(read_state(folder / name, CLIENT_FORMAT)[1]["composition"])
+
+
+def test_what_another_deployment_left_keeps_nobody_out(
+    folder: Path, federation: Build, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert kind(answered(folder, asked(federation("wca:ta=1,tb=1")))) == "upload"
+    before = kept(folder)
+    # Clipping does not cover wca, and goes with fedavg.
+    assert kind(answered(folder, asked(federation("fedavg")), clip=1.0)) == "upload"
+    assert kept(folder) != before
+    assert kept(folder, "client.safetensors.old") == before
+    assert "this client begins afresh; what it had kept is now" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("now", "then"),
+    [('"name":"lenet"', '"name":"gone"'), ('"trial":0', '"trial":0,"gone":1')],
+    ids=["component", "field"],
+)
+def test_what_a_newer_version_does_not_know_keeps_nobody_out(
+    folder: Path, federation: Build, now: str, then: str
+) -> None:
+    parcel, file = asked(federation("fedavg")), folder / "client.safetensors"
+    assert kind(answered(folder, parcel)) == "upload"
+    tensors, notes = read_state(file, CLIENT_FORMAT)
+    gone = notes["composition"].replace(now, then)
+    assert gone != notes["composition"]
+    write_state(file, tensors, {**notes, "composition": gone}, CLIENT_FORMAT)
+    assert kind(answered(folder, parcel)) == "upload"
+    assert kept(folder, "client.safetensors.old") == gone
+
+
+def test_a_damaged_file_is_kept_aside_and_all_is_asked_for_again(folder: Path, federation: Build) -> None:
+    parcel = asked(federation("fedavg"))
+    (folder / "client.safetensors").write_bytes(b"damaged")
+    later = Parcel("train", 1, {}, {}, {}, {"token": "t", "first": 0, "personal": 1})
+    assert kind(answered(folder, later)) == "lost"
+    assert (folder / "client.safetensors.old").read_bytes() == b"damaged"
+    assert kind(answered(folder, parcel)) == "upload"
+
+
+@pytest.mark.parametrize("fault", ["clip", "images"])
+def test_what_a_client_kept_stays_where_it_is_not_at_fault(folder: Path, federation: Build, fault: str) -> None:
+    parcel = asked(federation("wca:ta=1,tb=1"))
+    assert kind(answered(folder, parcel)) == "upload"
+    before = kept(folder)
+    if fault == "images":
+        (folder / "images.npz").rename(folder / "away.npz")
+    reply = answered(folder, parcel, **({"clip": 1.0} if fault == "clip" else {}))
+    assert reply.has_error()
+    assert ("--clip" if fault == "clip" else "does not exist") in reply.error.reason
+    assert kept(folder) == before
+    assert not (folder / "client.safetensors.old").exists()
