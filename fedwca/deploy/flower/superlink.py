@@ -95,15 +95,15 @@ class GuardedUvicorn:
     def run(self, app: Application, **settings: Any) -> None:
         """As ``uvicorn.run``. The peer's address is the connection's own, whatever a header says."""
         if not callable(app):
-            raise FedwcaError(unknown())
+            raise FedwcaError(refusal_of_version())
         self._run(FleetForOthers(app), **{**settings, "proxy_headers": False})
 
     def __getattr__(self, name: str) -> Any:
         # Another way to serve would go round what is here.
-        raise FedwcaError(unknown())
+        raise FedwcaError(refusal_of_version())
 
 
-def unknown() -> str:
+def refusal_of_version() -> str:
     """Why a server is not started."""
     return (
         f"in Flower {version('flwr')} it is not known how to keep the server's control to its own machine, "
@@ -126,7 +126,7 @@ def guard(command: Any) -> None:
     """
     found = getattr(command, "uvicorn", None)
     if not version("flwr").startswith(READ) or not callable(getattr(found, "run", None)):
-        raise FedwcaError(unknown())
+        raise FedwcaError(refusal_of_version())
     command.uvicorn = GuardedUvicorn(found)
     # Each would open Flower's former interface on a port of its own, the first without any keys.
     for name in ("FLWR_INTERNAL_GRPC_CONTROL_API", "FLWR_INTERNAL_GRPC_FLEET_API"):
@@ -144,7 +144,7 @@ def find_command() -> Any:
     except ModuleNotFoundError as error:
         if not str(error.name).startswith("flwr."):
             raise
-        raise FedwcaError(unknown()) from None
+        raise FedwcaError(refusal_of_version()) from None
 
 
 def run_superlink() -> None:
