@@ -50,6 +50,7 @@ CASES: dict[str, dict[str, Any]] = {
     "half shuffled": {"clusterer": "damaged_domains:damage=shuffled,share=0.5"},
     "all shuffled": {"clusterer": "damaged_domains:damage=shuffled,share=1"},
     "FINCH": {"clusterer": "finch"},
+    "FINCH on moments": {"clusterer": "ada_bn"},
     "64 images a client": {"samples": 64},
     "128 images a client": {"samples": 128},
     "2 clients a domain": {"clients": 2},

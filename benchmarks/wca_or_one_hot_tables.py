@@ -103,6 +103,26 @@ def cases(dataset: str) -> str:
     return noted(Table("", heads, lines), notes).replace(r"\*\*", "**")  # what is bold in a cell is so on purpose
 
 
+def beside_first_layers() -> str:
+    """What FedWCA and One-hot gain when clusters are others than FINCH's on first layers, paired by seed."""
+    found = finished()
+    lines = []
+    for case in ("FINCH on moments", "true clusters"):
+        row: list[Any] = [case]
+        for dataset in NAMES:
+            ours, theirs = (select(found, dataset, name) for name in (case, "FINCH"))
+            both = {piece["seed"] for piece in ours} & {piece["seed"] for piece in theirs}
+            for method in (WCA, ONE_HOT):
+                own, other = (
+                    by_seed([piece for piece in some if piece["seed"] in both], method) for some in (ours, theirs)
+                )
+                row.append(apart(paired_difference(own, other)) if both else MISSING)
+        lines.append(row)
+    heads = ("clusters", *(f"{name}, {method}" for name in NAMES.values() for method in (WCA, ONE_HOT)))
+    notes = ["Minus the same method in FINCH's clusters of first layers; as above."]
+    return noted(Table("", heads, lines), notes).replace(r"\*\*", "**")
+
+
 def points(found: Sequence[Piece]) -> list[tuple[str, float, float]]:
     """Of each domain, seed and source with true clusters: its name, right labels in round 1, FedWCA minus One-hot."""
     given = []
@@ -142,5 +162,6 @@ def labels() -> str:
 BLOCKS: dict[str, Callable[[], str]] = {
     "wca-or-one-hot-digit_five": lambda: cases("digit_five"),
     "wca-or-one-hot-digits_mini": lambda: cases("digits_mini"),
+    "wca-or-one-hot-clusters": beside_first_layers,
     "wca-or-one-hot-labels": labels,
 }

@@ -20,7 +20,7 @@ class AdaBN(Clusterer):
     Source: ours; the statistics are those of AdaBN (Li et al., 2017), the grouping is Sarfraz et al., CVPR 2019.
     """
 
-    label = "AdaBN"
+    label = "moments"
     paper = "not published; AdaBN (Li et al. 2017) and FINCH (Sarfraz et al. 2019)"
 
     layers: NormLayers = "bottleneck"

@@ -38,6 +38,8 @@ from fedwca.registry import Component, canonical_name, describe_problems
 
 T = TypeVar("T", bound=Training)
 
+USUAL_CLUSTERER = "finch"
+"""Where the aggregator is given clusters and nobody names a clusterer."""
 LONGEST_NAME = 220
 """Letters of a method's name as checkpoints' folders have it, percent-encoded; file systems end at 255."""
 
@@ -62,10 +64,14 @@ def assemble(
     """
     aggregator = component("aggregator", parts.aggregator, fields)
     check_clusterer_is_used(aggregator, clusterer)
-    found = component("clusterer", clusterer or "finch", fields) if aggregator.grouping.needs_clusterer else None
+    needed = aggregator.grouping.needs_clusterer
+    found = component("clusterer", clusterer or USUAL_CLUSTERER, fields) if needed else None
     shown = label or name
     if found is not None and found.oracle:
         shown = f"{shown}, {found.label or found.name} (ORACLE)"
+    elif found is not None and found.name != USUAL_CLUSTERER and isinstance(parts, RunConfig) and not parts.name:
+        # Named after its aggregator, whose paper takes the usual clusters.
+        shown = f"{shown}, {found.label or found.name}"
     labeler = component("pseudo_labeler", parts.pseudo_labeler, fields)
     objectives = tuple(component("objective", objective, fields) for objective in parts.objectives)
     finish = tuple(component("objective", objective, fields) for objective in parts.finish)

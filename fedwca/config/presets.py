@@ -7,10 +7,11 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 
 from fedwca.config.baselines import settings
-from fedwca.config.run_config import Layer, lay_over, merge, spell_out
+from fedwca.config.component_registries import registry_of
+from fedwca.config.run_config import Layer, RunConfig, lay_over, merge, spell_out
 from fedwca.core.files import toml_names
 from fedwca.errors import InvalidConfig
-from fedwca.partitions import partitions
+from fedwca.partitions import Partition, partitions
 from fedwca.partitions.domains import Domains
 from fedwca.registry import canonical_name, describe_unknown
 
@@ -55,6 +56,34 @@ def preset(name: str, dataset: str, domain: str | None, setting: str = Domains.s
     if setting not in tables and not (setting == Domains.setting and usual):
         raise InvalidConfig(f"preset {name} is for another setting than {setting}; take --preset default")
     return spell_out(lay_over(lay_over(layer, tables.get(setting, {})), by_setting.get(setting, {})))
+
+
+def without_idle_clusterer(layer: Layer, asked: Layer, partition: type[Partition]) -> Layer:
+    """A preset's layer less the clusterer that it names, where a run cannot use it; what a user names is refused there.
+
+    Args:
+        layer: the preset's.
+        asked: values that stand over it.
+        partition: of the run.
+
+    Raises:
+        UsageError: no such aggregator or model.
+    """
+    if layer.get("clusterer") is None:
+        return layer
+    values = merge(layer, asked)
+    usual = {name: RunConfig.model_fields[name].default for name in ("aggregator", "model", "composed")}
+    aggregator, model, composed = (values.get(name, default) for name, default in usual.items())
+    given = values.get("components", {}).get("model", {}).get(canonical_name(model), {})
+    head = given.get("head", registry_of("model").get(model).model_fields["head"].default)
+    reads = registry_of("clusterer").build({"name": layer["clusterer"]}).norm_layers
+    usable = (
+        composed
+        and not partition.whole  # there nobody has trained the weights that clients start from
+        and registry_of("aggregator").get(aggregator).grouping.needs_clusterer
+        and (reads is None or head == "bottleneck")
+    )
+    return layer if usable else {key: value for key, value in layer.items() if key != "clusterer"}
 
 
 def named_by_preset(name: str, field: str, dataset: str | None = None) -> str | None:

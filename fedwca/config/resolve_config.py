@@ -9,7 +9,14 @@ from typing import Any
 
 from fedwca.config.baselines import how_to_have
 from fedwca.config.component_registries import registry_of
-from fedwca.config.compose_methods import compose, describe_method, partition_of, unused_fields, unused_values
+from fedwca.config.compose_methods import (
+    USUAL_CLUSTERER,
+    compose,
+    describe_method,
+    partition_of,
+    unused_fields,
+    unused_values,
+)
 from fedwca.config.method_values import MethodValues, leave_out
 from fedwca.config.partition_and_domain import (
     chosen_partition,
@@ -18,7 +25,7 @@ from fedwca.config.partition_and_domain import (
     fill_in_meanings,
     name_domain,
 )
-from fedwca.config.presets import named_by_preset, preset
+from fedwca.config.presets import named_by_preset, preset, without_idle_clusterer
 from fedwca.config.read_config_file import read_file
 from fedwca.config.run_config import KINDS, Components, Layer, RunConfig, merge, resolve, spell_out
 from fedwca.config.set_options import parse_set_options
@@ -101,8 +108,10 @@ def resolve_plan(
         asked = (top.get(partition.named) if partition.named else None) or domain
         table = partition.table or partition.setting
         base = preset(preset_name, asked_dataset, None if asked is None else str(asked), table)
+        base = without_idle_clusterer(base, top, partition)
         chosen = chosen_names(merge(base, top))
         own = merge(merge(given, parse_set_options(pairs, chosen)), parse_set_options(tried, chosen))
+        base = without_idle_clusterer(base, merge(top, own), partition)
         return {f"preset {preset_name}": base, "config": written, "CLI": own}
 
     found = layers(domain)
@@ -256,8 +265,9 @@ def without_values(config: RunConfig, keys: Sequence[str]) -> RunConfig:
 
 def chosen_names(values: Layer) -> dict[str, list[str]]:
     """Names of the chosen components by kind, with the defaults filled in."""
-    defaults = {"clusterer": "finch", **{k: f.default for k, f in RunConfig.model_fields.items() if k in KINDS}}
-    names = {kind: [canonical_name(str(values.get(kind) or defaults.get(kind) or "finch"))] for kind in KINDS[:-1]}
+    defaults = {k: f.default for k, f in RunConfig.model_fields.items() if k in KINDS}
+    named = {kind: values.get(kind) or defaults.get(kind) or USUAL_CLUSTERER for kind in KINDS[:-1]}
+    names = {kind: [canonical_name(str(name))] for kind, name in named.items()}
     objectives = values.get("objectives") or RunConfig.model_fields["objectives"].default
     names["central"] = []  # several methods of a run may have one each
     names["adaptation"] = [canonical_name(str(values["adaptation"]))] if values.get("adaptation") else []

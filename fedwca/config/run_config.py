@@ -64,7 +64,7 @@ class RunConfig(UserValues):
     model: str = "lenet"
     """Architecture."""
     clusterer: str | None = None
-    """How clients are grouped. Unset: finch where the aggregator takes a given partition."""
+    """How the composed method groups clients. Unset: what the preset names, or finch, where the aggregator needs it."""
     aggregator: str = "wca"
     """How models are combined; fields as in wca:ta=0.05."""
     pseudo_labeler: str = "two_model"

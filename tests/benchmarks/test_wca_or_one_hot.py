@@ -61,6 +61,9 @@ def test_tables_and_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         "| domains split | 1.00 | 62.2 | 60.0 | **+2.20 (+2.00 to +2.40)**, n = 5 | 60.0 | 67.5 | 0.75 | 0.50 |" in page
     )
     assert "4 clients per target domain, at most 256 images each" in page
+    page = tables.beside_first_layers()
+    assert "| true clusters | " in page
+    assert page.count("n = 5") == 8
     page = tables.labels()
     assert "| 0 to 40 % | **+0.20 (" in page
     assert "| 40 to 60 % | – | – |" in page

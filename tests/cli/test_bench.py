@@ -40,7 +40,7 @@ def test_the_table(plain: Run) -> None:
         "Source Only",
         "Local",
         "FedAvg",
-        "FedWCA",
+        "FedWCA, moments",
     ]
     for part in ("Source Only", "Local", "FedAvg", "FedWCA", "brass", "coral", "mean", "to FedAvg", "n = 1 run"):
         assert part in plain.out
@@ -64,7 +64,7 @@ def test_the_run_folder(plain: Run) -> None:
     assert list(config["methods"]) == METHODS
     assert config["origins"]["training.lr"] == "CLI"
     parts = config["methods"]["wca"]["components"]
-    assert {"kind": "clusterer", "name": "finch"}.items() <= parts[0].items()
+    assert {"kind": "clusterer", "name": "ada_bn"}.items() <= parts[0].items()
     environment = json.loads((plain.folder / "environment.json").read_text())
     assert environment["device"] == "cpu"
     assert {"time", "python", "cpu", "cores", "versions"} <= set(environment)
@@ -98,9 +98,10 @@ def test_a_line_for_every_round(plain: Run) -> None:
         sent = 1 + max(line["labels"]) + 1 if wca else 1
         classifier = 0 if later else 2 * 8 + 2
         reported = max(line["labels"]) + 1 + 2 if wca else 0
+        moments = 2 * 8 * len(line["labels"]) if line["method"] == "wca" and not later else 0
         travels = line["method"] != "local"
         assert line["bytes_down"] == 4 * values * (sent * models + classifier) * (travels or not later)
-        assert line["bytes_up"] == 4 * values * (models + reported) * travels
+        assert line["bytes_up"] == 4 * (values * (models + reported) + moments) * travels
         assert ("alpha" in line) == wca
         given, true = map(sum, zip(*line["pseudo_label_counts"], strict=True))
         assert given == true > 0
@@ -171,7 +172,7 @@ def test_bars_fit_a_narrow_terminal(bench: Bench, monkeypatch: pytest.MonkeyPatc
     assert "round 2: " in run.err
     assert "…" not in run.err
     assert "clients/s" not in run.err
-    assert "FedWCA, run 2 of 2 " in run.err
+    assert "FedWCA, moments, run 2 of 2 " in run.err
 
 
 def test_a_dry_run_says_what_it_would_be_and_leaves_nothing(bench: Bench, tmp_path: Path) -> None:
@@ -317,7 +318,7 @@ def test_a_checkpoint_of_ones_own(bench: Bench, plain: Run, private_cache: Path)
         (["--checkpoint", "nowhere.pt"], 1, "nowhere.pt: no such file; --checkpoint takes"),
         (["--dataset", "shades"], 2, "no dataset 'shades': it is neither a folder in"),
         (["--data", "nowhere"], 1, "the folder nowhere does not exist"),
-        (["--set", "clusterer.signature=9"], 2, "signature 9: this model has 3 layers with weights"),
+        (["--clusterer", "finch:signature=9"], 2, "signature 9: this model has 3 layers with weights"),
         (["--dataset", "pacs", "--data", "nowhere"], 1, "--data PATH"),
         (["--column", "wrost"], 2, "--column wrost: no column 'wrost'; did you mean 'worst'?"),
         (["--lr", "1e30"], 1, "model has values that are not finite; a lower --lr may help"),

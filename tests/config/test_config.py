@@ -38,7 +38,45 @@ def test_defaults() -> None:
     assert made.config.dataset == "digits_mini"
     assert set(made.origins.values()) <= {"preset default"}
     own = made.methods[-1][0]
-    assert (own.clusterer and own.clusterer.name, own.pseudo_labeler.name) == ("finch", "two_model")
+    assert (own.clusterer and own.clusterer.name, own.pseudo_labeler.name) == ("ada_bn", "two_model")
+    assert own.label == "FedWCA, moments"
+
+
+@pytest.mark.parametrize(
+    ("layer", "pairs", "preset_name", "clusterer"),
+    [
+        ({}, [], "default", "ada_bn"),
+        ({"dataset": "digit_five", "source": "synth", "aggregator": "one_hot"}, [], "default", "ada_bn"),
+        ({"clusterer": "finch"}, [("clusterer.signature", "2")], "default", "finch"),
+        ({}, [("clusterer.layers", "all")], "default", "ada_bn"),
+        # No BatchNorm in front of the classifier, no source model, no clusters, or nothing composed.
+        ({"model": "mlp"}, [], "default", None),
+        ({"model": "lenet:head=hidden"}, [], "default", None),
+        ({}, [("model.head", "direct")], "default", None),
+        ({"target": "neon"}, [], "default", None),
+        ({"partition": "shards"}, [], "default", None),
+        ({"aggregator": "fedavg", "baselines": ["fedwca"]}, [("clusterer.signature", "2")], "default", None),
+        ({"composed": False, "baselines": ["fedwca"]}, [], "default", None),
+        ({"dataset": "digit_five", "source": "synth"}, [], "paper", "finch"),
+        ({"dataset": "digit_five", "source": "synth", "aggregator": "fedavg"}, [], "paper", None),
+    ],
+    ids=str,
+)
+def test_a_presets_clusterer_is_taken_where_it_is_of_use(
+    layer: dict[str, Any], pairs: list[tuple[str, str]], preset_name: str, clusterer: str | None
+) -> None:
+    plan = resolve_plan(layer, pairs, preset_name)
+    assert plan.config.clusterer == clusterer
+    wca = [method for method, _ in plan.methods if method.name in ("wca", "fedwca", "one_hot")]
+    assert [method.clusterer and method.clusterer.name for method in wca] == [clusterer or "finch"] * len(wca)
+
+
+def test_an_older_run_keeps_its_clusters(tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({"config": {"clusterer": None, "rounds": 3}}))
+    (method, _) = resolve_plan({}, file=file).methods[-1]
+    assert method.clusterer
+    assert (method.clusterer.name, method.label) == ("finch", "FedWCA")
 
 
 def test_each_layer_wins_over_those_below(tmp_path: Path) -> None:

@@ -36,7 +36,9 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("frozen", [False, True])
 def test_a_folder_alone_is_enough(photos: Path, frozen: bool) -> None:
-    made = resolve_plan({**RUN, "data": photos, "model": f"resnet18:side=32,weights=none,frozen={frozen}"})
+    made = resolve_plan(
+        {**RUN, "data": photos, "model": f"resnet18:side=32,weights=none,frozen={frozen}", "clusterer": "finch"}
+    )
     dataset, source = load(made.config)
     assert dataset.domains["fog"].images.shape == (16, 37, 37, 3)
     with warnings.catch_warnings(record=True) as caught:

@@ -58,7 +58,7 @@ def test_the_bank_is_that_of_the_last_round(run: Path) -> None:
 def test_an_unfinished_method_opens_at_its_latest_round(run: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(run, tmp_path / "copy"))
     (copy / "checkpoints/0-0-wca/000002.safetensors").unlink()
-    with pytest.warns(UserWarning, match="FedWCA is unfinished; 1 of 2 rounds are done"):
+    with pytest.warns(UserWarning, match="FedWCA, moments is unfinished; 1 of 2 rounds are done"):
         found = open_run(copy)
     assert (found.round, found.finished) == (0, False)
     (copy / "checkpoints/0-0-wca/000001.safetensors").unlink()
