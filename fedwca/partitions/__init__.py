@@ -6,12 +6,31 @@ A setting is a partition. Everything else asks it, or the federation it makes, a
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from fedwca.registry import Component, Registry
 
 if TYPE_CHECKING:
     from fedwca.data import FederatedDataset, Federation
+
+
+@dataclass(frozen=True)
+class ClientSettings:
+    """What a run says of its clients and their images."""
+
+    clients: int
+    """That train, at least 1; per domain where domains differ."""
+    samples: int | None
+    """Most images per client; None: as many as there are."""
+    seed: int
+    """0 or more."""
+    published: bool = False
+    """Whether the published training and test parts are taken, where the data say them."""
+    new_clients: int | None = None
+    """Those that training never meets, where there are any; None: as the partition says."""
+    validation: float | None = None
+    """Share of a training client's images that are kept aside to measure it; None: likewise."""
 
 
 class Partition(Component):
@@ -42,29 +61,13 @@ class Partition(Component):
         return False
 
     @abstractmethod
-    def __call__(
-        self,
-        dataset: FederatedDataset,
-        domain: str | None,
-        *,
-        clients: int,
-        samples: int | None,
-        seed: int,
-        published: bool = False,
-        new_clients: int | None = None,
-        validation: float | None = None,
-    ) -> Federation:
+    def __call__(self, dataset: FederatedDataset, domain: str | None, asked: ClientSettings) -> Federation:
         """The federation of a trial.
 
         Args:
             dataset: the labelled data; its images are copied.
             domain: the one domain that is unlike the others; None where there is none.
-            clients: that train, at least 1; per domain where domains differ.
-            samples: most images per client; None: as many as there are.
-            seed: 0 or more.
-            published: take the published training and test parts, where the data say them.
-            new_clients: those that training never meets, where there are any; None: as the partition says.
-            validation: share of a training client's images that are kept aside to measure it; None: likewise.
+            asked: how many clients and images.
 
         Raises:
             UsageError: no such domain, or too few domains or images.

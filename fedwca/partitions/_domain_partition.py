@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fedwca.partitions import Partition
+from fedwca.partitions import ClientSettings, Partition
 
 if TYPE_CHECKING:
     from numpy.random import Generator
@@ -24,24 +24,21 @@ class DomainPartition(Partition):
     usual = "fedwca"
     named = "source"
 
-    def __call__(
-        self,
-        dataset: FederatedDataset,
-        domain: str | None,
-        *,
-        clients: int,
-        samples: int | None,
-        seed: int,
-        published: bool = False,
-        new_clients: int | None = None,
-        validation: float | None = None,
-    ) -> Federation:
+    def __call__(self, dataset: FederatedDataset, domain: str | None, asked: ClientSettings) -> Federation:
         """See `fedwca.data.partition.partition`."""
         from fedwca.data.partition import partition
 
         assert domain is not None
         deal = self.deal if self.uneven else None
-        return partition(dataset, domain, clients=clients, samples=samples, seed=seed, published=published, deal=deal)
+        return partition(
+            dataset,
+            domain,
+            clients=asked.clients,
+            samples=asked.samples,
+            seed=asked.seed,
+            published=asked.published,
+            deal=deal,
+        )
 
     def deal(self, domain: Domain, clients: int, random: Generator) -> Sequence[Integers]:
         """Who has which images of a target, where clients are `uneven`; see `fedwca.data.partition.DealDomain`."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import AfterValidator, BeforeValidator, Field, NonNegativeInt, field_validator
 
 from fedwca.errors import UsageError
-from fedwca.partitions import Partition
+from fedwca.partitions import ClientSettings, Partition
 from fedwca.registry import split_numbers
 
 if TYPE_CHECKING:
@@ -56,22 +56,11 @@ class LabelledPartition(Partition):
     kept: Shares = (1.0,)
     """Share of its images that a new client keeps; several, as 0.1+0.5+1, make a group of new clients each."""
 
-    def __call__(
-        self,
-        dataset: FederatedDataset,
-        domain: str | None,
-        *,
-        clients: int,
-        samples: int | None,
-        seed: int,
-        published: bool = False,
-        new_clients: int | None = None,
-        validation: float | None = None,
-    ) -> Federation:
+    def __call__(self, dataset: FederatedDataset, domain: str | None, asked: ClientSettings) -> Federation:
         """See `fedwca.data.labelled_clients.labelled_clients`."""
         from fedwca.data.labelled_clients import labelled_clients
 
-        if published:
+        if asked.published:
             raise UsageError(
                 f"--split published: partition {self.name} pools training and test parts and deals them anew; leave "
                 "it out"
@@ -79,11 +68,11 @@ class LabelledPartition(Partition):
         return labelled_clients(
             dataset,
             self.deal,
-            clients=clients,
-            new_clients=new_clients,
-            samples=samples,
-            seed=seed if self.seed is None else self.seed,
-            validation=validation,
+            clients=asked.clients,
+            new_clients=asked.new_clients,
+            samples=asked.samples,
+            seed=asked.seed if self.seed is None else self.seed,
+            validation=asked.validation,
             public=self.public,
             kept=self.kept,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fedwca.partitions import Partition, register
+from fedwca.partitions import ClientSettings, Partition, register
 
 if TYPE_CHECKING:
     from fedwca.data import FederatedDataset, Federation
@@ -24,22 +24,13 @@ class AllLabelled(Partition):
     table = "sfda_dg"
     whole = True
 
-    def __call__(
-        self,
-        dataset: FederatedDataset,
-        domain: str | None,
-        *,
-        clients: int,
-        samples: int | None,
-        seed: int,
-        published: bool = False,
-        new_clients: int | None = None,
-        validation: float | None = None,
-    ) -> Federation:
+    def __call__(self, dataset: FederatedDataset, domain: str | None, asked: ClientSettings) -> Federation:
         """See `fedwca.data.partition.label_all`."""
         from fedwca.data.partition import label_all
 
-        return label_all(dataset, clients=clients, samples=samples, seed=seed, published=published)
+        return label_all(
+            dataset, clients=asked.clients, samples=asked.samples, seed=asked.seed, published=asked.published
+        )
 
     def describe(self, dataset: FederatedDataset, domain: str | None, clients: int) -> str:
         """Sources."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fedwca.partitions import Partition, register
+from fedwca.partitions import ClientSettings, Partition, register
 
 if TYPE_CHECKING:
     from fedwca.data import FederatedDataset, Federation
@@ -25,23 +25,14 @@ class LeaveOneOut(Partition):
     whole = True
     guests = True
 
-    def __call__(
-        self,
-        dataset: FederatedDataset,
-        domain: str | None,
-        *,
-        clients: int,
-        samples: int | None,
-        seed: int,
-        published: bool = False,
-        new_clients: int | None = None,
-        validation: float | None = None,
-    ) -> Federation:
+    def __call__(self, dataset: FederatedDataset, domain: str | None, asked: ClientSettings) -> Federation:
         """See `fedwca.data.partition.leave_one_out`."""
         from fedwca.data.partition import leave_one_out
 
         assert domain is not None
-        return leave_one_out(dataset, domain, clients=clients, samples=samples, seed=seed, published=published)
+        return leave_one_out(
+            dataset, domain, clients=asked.clients, samples=asked.samples, seed=asked.seed, published=asked.published
+        )
 
     def describe(self, dataset: FederatedDataset, domain: str | None, clients: int) -> str:
         """Target and sources."""

@@ -7,6 +7,7 @@ from fedwca.config.run_config import RunConfig
 from fedwca.data.dataset import FederatedDataset
 from fedwca.data.partition import Federation
 from fedwca.engine.randomness import fold_key
+from fedwca.partitions import ClientSettings
 
 
 def split_trial(config: RunConfig, dataset: FederatedDataset, domain: str | None, index: int, trial: int) -> Federation:
@@ -16,11 +17,11 @@ def split_trial(config: RunConfig, dataset: FederatedDataset, domain: str | None
         UsageError: more clients than images.
     """
     seed = fold_key([config.seed + index, trial, "partition"]) >> 1
-    deal = component("partition", config.partition, config.components)
     published = config.split == "published"
-    who = {"clients": config.clients, "samples": config.samples}
-    later = {"new_clients": config.new_clients, "validation": config.validation} if deal.newcomers else {}
-    found: Federation = deal(dataset, domain, **who, **later, seed=seed, published=published)
+    asked = ClientSettings(
+        config.clients, config.samples, seed, published, new_clients=config.new_clients, validation=config.validation
+    )
+    found: Federation = component("partition", config.partition, config.components)(dataset, domain, asked)
     return found
 
 

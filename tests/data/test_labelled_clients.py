@@ -12,7 +12,7 @@ from torch import Tensor
 from fedwca.data.dataset import Domain, FederatedDataset
 from fedwca.data.partition import Federation
 from fedwca.errors import DataError, UsageError
-from fedwca.partitions import partitions
+from fedwca.partitions import ClientSettings, partitions
 
 
 def numbered(images: int, classes: int = 4, domains: int = 2, groups: bool = False) -> FederatedDataset:
@@ -34,7 +34,7 @@ def numbers(images: Tensor) -> list[int]:
 
 def deal(spec: str = "shards", dataset: FederatedDataset | None = None, **given: Any) -> Federation:
     asked = {"clients": 4, "samples": None, "seed": 0, "new_clients": 3, "validation": None} | given
-    found: Federation = partitions.build(spec)(dataset or numbered(70), None, **asked)
+    found: Federation = partitions.build(spec)(dataset or numbered(70), None, ClientSettings(**asked))
     return found
 
 

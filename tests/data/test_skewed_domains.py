@@ -12,7 +12,7 @@ import pytest
 from fedwca.data import FederatedDataset, read_domains
 from fedwca.data.partition import Federation
 from fedwca.errors import DataError, FedwcaError, InvalidConfig, UsageError
-from fedwca.partitions import partitions
+from fedwca.partitions import ClientSettings, partitions
 
 from .examples import dataset, domain, write_images
 from .test_partition import all_numbers
@@ -20,7 +20,7 @@ from .test_partition import all_numbers
 
 def deal(spec: str, data: FederatedDataset, clients: int = 4, samples: int | None = None, seed: int = 0) -> Federation:
     built = partitions.build(spec)
-    return built(built.choose_images(data, "a"), "a", clients=clients, samples=samples, seed=seed)
+    return built(built.choose_images(data, "a"), "a", ClientSettings(clients, samples, seed))
 
 
 def counts(found: Federation) -> np.ndarray:
