@@ -14,7 +14,7 @@ from fedwca.cli.terminal import say
 def command(
     folder: Folder,
     host: Annotated[
-        str, typer.Option("--host", help="Address to listen on; 0.0.0.0 for other machines.")
+        str, typer.Option("--host", help="Address to listen on; 0.0.0.0 or :: for other machines.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=1, max=65_535, help="Port to listen on.")] = PORT,
     insecure: Insecure = False,
@@ -22,14 +22,13 @@ def command(
     """Start the server of a deployment (Flower's SuperLink) until Ctrl-C; with TLS and node keys unless --insecure."""
     need_flower()
     from fedwca.deploy.flower.flwr_cli import check_answers, register_clients, retry, write_connection
-    from fedwca.deploy.flower.processes import flower_environment, run_until_stopped, server_command
+    from fedwca.deploy.flower.processes import flower_environment, local_address, run_until_stopped, server_command
 
     arguments = server_command(folder / "server", host, port, insecure)
 
     def begun(process: subprocess.Popen[bytes]) -> None:
         if not insecure:
-            here = "127.0.0.1" if host == "0.0.0.0" else host
-            env = write_connection(folder, f"{here}:{port}", insecure)
+            env = write_connection(folder, local_address(host, port), insecure)
 
             def let_in() -> None:
                 if process.poll() is not None:

@@ -57,7 +57,7 @@ def certify(folder: Path, hosts: Sequence[str]) -> None:
         authority,
         [(x509.BasicConstraints(True, 0), True), (usage, True)],
     )
-    names = [_name(host) for host in dict.fromkeys(["localhost", "127.0.0.1", *hosts])]
+    names = [_name(host) for host in dict.fromkeys(["localhost", "127.0.0.1", "::1", *hosts])]
     leaf = _signed(
         "fedwca server",
         server,

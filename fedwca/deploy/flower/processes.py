@@ -151,6 +151,16 @@ def _interrupt(number: int, frame: object) -> None:
     raise KeyboardInterrupt
 
 
+def local_address(host: str, port: int) -> str:
+    """HOST:PORT at which this machine reaches its own server, which may listen on all addresses.
+
+    >>> local_address("0.0.0.0", 8000), local_address("::", 8000), local_address("fe80::1", 8000)
+    ('127.0.0.1:8000', '[::1]:8000', '[fe80::1]:8000')
+    """
+    here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"[{here}]:{port}" if ":" in here else f"{here}:{port}"
+
+
 def check_reachable(server: str, timeout: float = 10.0) -> None:
     """See that somebody listens where a server should be; Flower's own program would ask for ever.
 
