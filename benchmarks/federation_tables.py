@@ -21,6 +21,62 @@ def read(name: str) -> dict[str, Any]:
     return found
 
 
+def epsilon(noise: float, delta: float = 1e-5) -> float:
+    """Differential privacy of one release with Gaussian noise, in units of the clip, when all images are replaced.
+
+    Source: Balle and Wang, ICML 2018, theorem 8; two values of norm at most the clip are up to twice that apart.
+
+    >>> round(epsilon(1.0), 2), round(epsilon(2.0), 2)
+    (10.02, 4.38)
+    """
+
+    def excess(bound: float) -> float:
+        apart = 2 / noise
+        tails = [math.erfc((bound / apart + sign * apart / 2) / math.sqrt(2)) / 2 for sign in (-1, 1)]
+        # Both tails are tiny where the bound is large: the second is left out where it underflows.
+        return tails[0] - (math.exp(bound + math.log(tails[1])) if tails[1] > 0 else 0.0) - delta
+
+    low, high = 0.0, 1.0
+    while excess(high) > 0:
+        low, high = high, 2 * high
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if excess(middle) > 0 else (low, middle)
+    return high
+
+
+def moment_noise() -> str:
+    """How well FINCH finds domains in moments with noise, by clients a domain."""
+    result = read("moment_noise")
+    rows = result["rows"]
+    counts = sorted({row["clients"] for row in rows})
+    lines = [
+        "| `--noise-moments` | ε | " + " | ".join(f"{count} clients a domain" for count in counts) + " |",
+        "|--:|--:|" + "--:|" * len(counts),
+    ]
+    for noise in rows[0]["ari"]:
+        cells = []
+        for count in counts:
+            found = [row["ari"][noise] for row in rows if row["clients"] == count]
+            cells.append(f"{statistics.fmean(found):.2f} ({min(found):.2f} to {max(found):.2f})")
+        value = float(noise)
+        bound = f"{float(f'{epsilon(value):.2g}'):,.0f}" if value else "∞"
+        lines.append(f"| {value:g} | {bound} | {' | '.join(cells)} |")
+    norms = [norm for row in rows for norm in row["norms"]]
+    return "\n".join(
+        [
+            *lines,
+            "",
+            "Adjusted Rand index of FINCH's clusters against the true domains, mean (least to most) over sources",
+            f"{', '.join(dict.fromkeys(row['source'] for row in rows))}, of {result['draws']} draws each. "
+            f"`--clip-moments {result['clip']:g}`;",
+            f"norms are {min(norms):.0f} to {max(norms):.0f}. Digit-Five files, one source model each, at most "
+            f"{result['images']} training images a client. ε at δ = 1e-5 for",
+            "replacing all images of a client. `python benchmarks/moment_noise.py`.",
+        ]
+    )
+
+
 def megabytes(sizes: list[int]) -> str:
     """Bytes by round in MB; one number where all are alike."""
     shown = [f"{size / 1e6:.2f}" if size > 1e5 else f"{size / 1e6:.3f}" for size in sizes]

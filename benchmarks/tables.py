@@ -165,6 +165,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "by_hand": speed_tables.by_hand,
     "federation-defences": federation_tables.defences,
     "federation-noise": federation_tables.noise,
+    "federation-moment-noise": federation_tables.moment_noise,
     "federation-messages": federation_tables.messages,
     "federation-rounds": federation_tables.rounds,
     **reproduction_tables.BLOCKS,

@@ -28,16 +28,26 @@ def command(
     noise: Annotated[
         float, typer.Option("--noise", min=0, callback=refuse_infinite, help="Noise on updates, in units of --clip.")
     ] = 0.0,
+    clip_moments: Annotated[
+        float | None,
+        typer.Option(
+            "--clip-moments", min=0, callback=refuse_infinite, help="Largest L2 norm of moments to be grouped by."
+        ),
+    ] = None,
+    noise_moments: Annotated[
+        float,
+        typer.Option(
+            "--noise-moments", min=0, callback=refuse_infinite, help="Noise on them, in units of --clip-moments."
+        ),
+    ] = 0.0,
     tries: Annotated[
         int, typer.Option("--tries", min=1, max=1_000_000, help="Failed starts in a row before it gives up.")
     ] = 120,
     insecure: Insecure = False,
 ) -> None:
     """Start a client (Flower's SuperNode) until Ctrl-C. Its images never leave it; see docs/deploy.md for what does."""
-    if clip == 0:
-        raise UsageError("--clip 0 leaves nothing of an update; a norm above 0 is needed, or none for no clipping")
-    if noise and not clip:
-        raise UsageError("--noise is in units of --clip, which is not given")
+    check_clipping("", "an update", clip, noise)
+    check_clipping("-moments", "moments", clip_moments, noise_moments)
     need_flower()
     from fedwca.deploy.flower.processes import (
         check_reachable,
@@ -51,7 +61,21 @@ def command(
         settings["seat"] = seat
     if clip:
         settings |= {"clip": clip, "noise": noise}
+    if clip_moments:
+        settings |= {"clip_moments": clip_moments, "noise_moments": noise_moments}
     arguments = client_command(folder, data, server, insecure, settings)
     env = flower_environment(folder / "flwr")
     told = partial(say, err=True)
     raise typer.Exit(run_with_restarts(arguments, env, tries, told, lambda: check_reachable(server)))
+
+
+def check_clipping(of: str, what: str, clip: float | None, noise: float) -> None:
+    """See that a norm and the noise in its units go together.
+
+    Raises:
+        UsageError: they do not.
+    """
+    if clip == 0:
+        raise UsageError(f"--clip{of} 0 leaves nothing of {what}; a norm above 0 is needed, or none for no clipping")
+    if noise and not clip:
+        raise UsageError(f"--noise{of} is in units of --clip{of}, which is not given")

@@ -33,10 +33,17 @@ class Client:
         images: training images uint8 ``[N, 3, side, side]`` for the side the model needs.
         device: where to train.
         privacy: what is done to updates before they leave; None: nothing.
+        moment_privacy: the same of the moments that clients may be grouped by.
     """
 
-    def __init__(self, images: Callable[[int], Tensor], device: str = "cpu", privacy: Privacy | None = None) -> None:
-        self.images, self.device, self.privacy = images, device, privacy
+    def __init__(
+        self,
+        images: Callable[[int], Tensor],
+        device: str = "cpu",
+        privacy: Privacy | None = None,
+        moment_privacy: Privacy | None = None,
+    ) -> None:
+        self.images, self.device, self.privacy, self.moment_privacy = images, device, privacy, moment_privacy
         self.composition: Composition | None = None
         self.index = -1
         self.final: Tensor | None = None
@@ -60,7 +67,8 @@ class Client:
                 that would be uploaded.
         """
         if self.privacy is not None:
-            require_covered(composition)
+            with_noise = self.moment_privacy is not None and (self.moment_privacy.noise > 0 or not self.privacy.noise)
+            require_covered(composition, with_noise)
         model = composition.architecture()
         network = model.build(composition.classes, pretrained=False)
         wanted = {name: tensor.shape for name, tensor in network.state_dict().items()}
@@ -152,8 +160,8 @@ class Client:
             clamp_variances(row, self.engine.layout)
         report = {name: value[0].float().cpu() for name, value in blend.report.items()}
         if first and composition.moments is not None:
-            found = measure_moments(self.engine.network, self.engine.images[0], composition.moments)
-            extras = {**extras, MOMENTS: found.float().cpu()}
+            found = measure_moments(self.engine.network, self.engine.images[0], composition.moments).float().cpu()
+            extras = {**extras, MOMENTS: found if self.moment_privacy is None else self.moment_privacy(found)}
         if blend.labels is not None:
             report["label"] = blend.labels.cpu()
         return Parcel(

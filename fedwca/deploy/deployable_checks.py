@@ -155,8 +155,12 @@ def require_defences(rules: Rules, method: Method, composition: Composition) -> 
         raise UsageError(f"{where} takes variances by coordinate, which --batch-norm pooled does not; take mixed")
 
 
-def require_covered(composition: Composition) -> None:
-    """Refuse clipping and noise where the model is not all that a client computes of its images and uploads.
+def require_covered(composition: Composition, moments: bool = False) -> None:
+    """Refuse clipping and noise where they do not cover all that a client computes of its images and uploads.
+
+    Args:
+        composition: that is to be taken part in.
+        moments: whether moments get theirs too.
 
     Raises:
         UsageError: says what would leave as it is.
@@ -172,8 +176,11 @@ def require_covered(composition: Composition) -> None:
         uncovered, source = ["more than a model"], f"objective {uploading[0].name!r}"
     if labeler.selects_clients:
         uncovered, source = ["whether its labels are trusted"], f"pseudo-labeler {labeler.name!r}"
-    if composition.moments is not None:
-        uncovered, source = ["moments to be grouped by"], "this clusterer"
+    if composition.moments is not None and not moments and not uncovered:
+        raise UsageError(
+            "--clip and --noise cover the model alone, and with this clusterer a client also uploads moments to be "
+            "grouped by, computed from its images; give --clip-moments and --noise-moments too, or leave them out"
+        )
     if uncovered:
         raise UsageError(
             f"--clip and --noise cover the model alone, and with {source} a client also uploads "

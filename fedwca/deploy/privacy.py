@@ -1,4 +1,4 @@
-"""Privacy of a client's update: it is clipped and noise is added before anything leaves the client."""
+"""Privacy of a client's update and of its moments: they are clipped and get noise before anything leaves the client."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from fedwca.engine.parameter_layout import Layout
 
 @dataclass(frozen=True)
 class Privacy:
-    """Clipping and noise on the update, added by the client before anything leaves it."""
+    """Clipping and noise, added by the client before anything leaves it."""
 
     clip: float
-    """Largest L2 norm of the update, trained parameters and BatchNorm statistics together."""
+    """Largest L2 norm; of an update, trained parameters and BatchNorm statistics together."""
     noise: float = 0.0
     """Standard deviation of the Gaussian noise in units of ``clip``."""
 
-    def __call__(self, update: Tensor) -> Tensor:
-        """The update ``[P]`` clipped, with noise that nobody else can draw again."""
-        shrunk = update * min(1.0, self.clip / max(float(update.norm()), 1e-12))
+    def __call__(self, values: Tensor) -> Tensor:
+        """Numbers ``[P]`` clipped together, with noise that nobody else can draw again."""
+        shrunk = values * min(1.0, self.clip / max(float(values.norm()), 1e-12))
         # Not the run's keys: whoever knows the seed could take such noise away again.
         generator = torch.Generator().manual_seed(secrets.randbits(63))
-        return shrunk + torch.randn(update.shape, generator=generator) * (self.noise * self.clip)
+        return shrunk + torch.randn(values.shape, generator=generator) * (self.noise * self.clip)
 
 
 def clamp_variances(row: Tensor, layout: Layout) -> None:

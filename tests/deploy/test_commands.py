@@ -189,6 +189,9 @@ def test_clipping_to_nothing_is_a_mistake(tmp_path: Path) -> None:
     run = call("client", str(tmp_path), "--data", str(tmp_path), "--clip", "0", "--noise", "1", "--insecure")
     assert run.code == 2
     assert "--clip 0 leaves nothing of an update" in run.err
+    run = call("client", str(tmp_path), "--data", str(tmp_path), "--clip", "1", "--noise-moments", "1", "--insecure")
+    assert run.code == 2
+    assert "--noise-moments is in units of --clip-moments, which is not given" in run.err
 
 
 def test_images_of_any_folder(tmp_path: Path) -> None:

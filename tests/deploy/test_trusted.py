@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -10,8 +11,10 @@ import torch
 from fedwca.clusterers.ada_bn import AdaBN
 from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
+from fedwca.deploy.client import Client
 from fedwca.deploy.deployable_checks import require_covered
 from fedwca.deploy.in_process import run_in_process
+from fedwca.deploy.privacy import Privacy
 from fedwca.deploy.state_files import resume_session, save_session
 from fedwca.deploy.wire_messages import MOMENTS, Parcel
 from fedwca.errors import UsageError
@@ -89,9 +92,43 @@ def test_a_client_does_not_change_what_it_said(gated: Federation) -> None:
     assert int(session.state.server.state["trusted"].sum()) == 2
 
 
-def test_noise_does_not_cover_moments(gated: Federation) -> None:
-    with pytest.raises(UsageError, match="with this clusterer a client also uploads moments to be grouped by"):
-        require_covered(gated.session(alone="warn").composition)
+def test_noise_on_the_model_does_not_cover_moments(gated: Federation) -> None:
+    built = replace(gated, method=replace(gated.method, pseudo_labeler=composed("one_hot").pseudo_labeler))
+    session = built.session(alone="warn")
+    session.admit("client-0", 0)
+    images, opened = gated.clients()[0].images, session.open([0])[0]
+    for clients in ({}, {"moment_privacy": Privacy(1.0)}):
+        with pytest.raises(
+            UsageError, match=r"moments to be grouped by.*; give --clip-moments and --noise-moments too"
+        ):
+            Client(images, privacy=Privacy(1.0, 0.5), **clients).handle(opened)
+    answer = Client(images, privacy=Privacy(1.0, 0.5), moment_privacy=Privacy(1.0, 0.5)).handle(opened)
+    assert session.receive(0, answer) == ""
+    clipped = Client(images, privacy=Privacy(1.0), moment_privacy=Privacy(1.0)).handle(opened)
+    assert float(clipped.extras[MOMENTS].norm()) == pytest.approx(1.0)
+
+
+def test_moments_get_noise_alone(gated: Federation) -> None:
+    session = gated.session(alone="warn")
+    clients = [Client(client.images, moment_privacy=Privacy(2.0, 0.01)) for client in gated.clients()]
+    up: list[Parcel] = []
+    run_in_process(session, clients, 2, lambda client, parcel: up.append(parcel) or parcel)  # type: ignore[func-returns-value]
+    sent = torch.stack([parcel.extras[MOMENTS] for parcel in up[:4]])
+    plain = torch.stack([client.handle(opened).extras[MOMENTS] for client, opened in opened_by(gated)])
+    shrunk = plain * (2.0 / plain.norm(dim=1, keepdim=True)).clamp_max(1)
+    assert 0.01 < float((sent - shrunk).std()) < 0.03
+    assert int(session.state.server.state["trusted"].sum()) == 2
+
+
+def opened_by(gated: Federation) -> Iterator[tuple[Client, Parcel]]:
+    """Clients without noise, each with what opens round 0."""
+    session = gated.session(alone="warn")
+    for number in range(4):
+        session.admit(f"client-{number}", number)
+    yield from zip(gated.clients(), session.open(range(4)).values(), strict=True)
+
+
+def test_noise_does_not_cover_who_is_trusted(gated: Federation) -> None:
     method = replace(composed("fedavg"), pseudo_labeler=Trusted())
     alone = Federation(method, gated.network, gated.images, {})
     with pytest.raises(UsageError, match="with pseudo-labeler 'trusted' a client also uploads whether"):

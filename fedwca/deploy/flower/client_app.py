@@ -56,9 +56,10 @@ def _answer(message: Message, given: dict[str, Any]) -> Message:
         if needed not in given:
             raise UsageError(f"this node's configuration names no {needed!r}; start it by fedwca client")
     data, state = Path(str(given["data"])), Path(str(given["state"]))
-    clip = float(given.get("clip", 0))
-    privacy = Privacy(clip, float(given.get("noise", 0))) if clip else None
-    client = Client(lambda side: read_images(data, side), str(given.get("device", "cpu")), privacy)
+    device = str(given.get("device", "cpu"))
+    client = Client(
+        lambda side: read_images(data, side), device, _read_privacy(given, ""), _read_privacy(given, "_moments")
+    )
     kept, parcel = state / "client.safetensors", from_record(message.content)
     resumed = not kept.exists() or _resume(client, kept, parcel)
     answer = client.handle(parcel)
@@ -69,6 +70,11 @@ def _answer(message: Message, given: dict[str, Any]) -> Message:
     else:
         save_client(client, kept)
     return Message(to_record(answer), reply_to=message)
+
+
+def _read_privacy(given: dict[str, Any], of: str) -> Privacy | None:
+    clip = float(given.get(f"clip{of}", 0))
+    return Privacy(clip, float(given.get(f"noise{of}", 0))) if clip else None
 
 
 def _resume(client: Client, kept: Path, parcel: Parcel) -> bool:
