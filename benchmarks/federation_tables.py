@@ -27,7 +27,7 @@ def epsilon(noise: float, delta: float = 1e-5) -> float:
     Source: Balle and Wang, ICML 2018, theorem 8; two values of norm at most the clip are up to twice that apart.
 
     >>> round(epsilon(1.0), 2), round(epsilon(2.0), 2)
-    (10.02, 4.38)
+    (10.0, 4.38)
     """
 
     def excess(bound: float) -> float:

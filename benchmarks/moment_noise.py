@@ -56,4 +56,4 @@ if __name__ == "__main__":
     parser.add_argument("--out", type=Path, default=RESULT, help="file to write")
     given = parser.parse_args()
     rows = [measure(source, clients, given.data) for clients in CLIENTS for source in DIGITS]
-    keep(given.out, {"clip": CLIP, "images": IMAGES, "draws": DRAWS, "rows": rows, **provenance("cpu")})
+    keep(given.out, {"clip": CLIP, "images": IMAGES, "draws": DRAWS, "rows": rows, "environment": provenance("cpu")})
