@@ -50,21 +50,26 @@ def read_found(piece: Piece, given: argparse.Namespace) -> dict[str, Any]:
 
 
 def add_results(run: Run, found: dict[str, Any]) -> None:
-    """Add what a run found: by method accuracies of clients in percent, bytes and seconds; trust by round 0."""
+    """Add what a run found: by method accuracies of clients in percent, bytes, seconds of the clock; trust by round 0.
+
+    A method that diverged has no accuracy: it is named in ``diverged``.
+    """
     found["domains"] = list(run.domains)
-    found["environment"] = run.environment
+    found.setdefault("environment", run.environment)
     for name, label in run.labels.items():
         records = run.rounds(name)
+        if run.diverged.get(name):
+            found.setdefault("diverged", []).append(label)
+            continue
         found["methods"][label] = {
             "accuracy": records[-1]["accuracy"],
             "bytes": sum(r.get("bytes_down", 0) + r.get("bytes_up", 0) for r in records),
             "seconds": sum(r.get("seconds", {}).get("round", 0.0) for r in records),
+            "commit": run.environment.get("commit"),
         }
-        first = next((r for r in records if r["round"] == 0), {})
         if name == "fedtab":
+            first = next(r for r in records if r["round"] == 0)
             found |= {"trust": first["trust"], "trusted": first["trusted"]}
-        if name == "fedavg":  # its first labels are those that the gate lets pass or not: FedTAB's, for every client
-            found["right"] = first["pseudo_label_accuracy"]
 
 
 def main() -> None:

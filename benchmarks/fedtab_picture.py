@@ -1,4 +1,4 @@
-"""The picture of `fedtab.py`, docs/trust.png: ``python benchmarks/fedtab_picture.py``."""
+"""The picture of `fedtab_gate.py`, docs/trust.png: ``python benchmarks/fedtab_picture.py``."""
 
 from __future__ import annotations
 
@@ -6,29 +6,25 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from fedtab_gate_tables import LEAST, NAMES, Found, by_domain, decisions, measured
 from fedtab_pieces import DIGIT_SOURCES, EMBEDDED_SOURCES, PACS_SOURCES
-from fedtab_tables import Found, by_domain, every_piece, gate_errors
 
 from fedwca.results.pictures import style
 
 FILE = Path(__file__).resolve().parents[1] / "docs" / "trust.png"
-KINDS = {
-    "digits": ("Digit-Five", DIGIT_SOURCES),
-    "embedded": ("digits-mini", EMBEDDED_SOURCES),
-    "pacs": ("PACS", PACS_SOURCES),
-}
-LEAST = 0.5
-"""I at which a client is trusted."""
+SOURCES = {"digits": DIGIT_SOURCES, "embedded": EMBEDDED_SOURCES, "pacs": PACS_SOURCES, "skewed": DIGIT_SOURCES}
 
 
 def draw(found: Sequence[Found], file: Path) -> None:
-    """A panel for each data set there is; skewed clients are left out, whose I is bounded by their classes."""
-    shown = [kind for kind in KINDS if any(piece["kind"] == kind for piece in found)]
-    made = style.figure(1 + 4.2 * len(shown), 4.2, "What the source model says, and what it gets right")
-    for axis, kind in zip(made.subplots(1, len(shown), squeeze=False)[0], shown, strict=True):
-        # I and right labels are the source model's: no rate of later training changes them.
-        pieces = {(p["source"], p["seed"]): p for p in found if p["kind"] == kind}
-        draw_panel(axis, list(pieces.values()), *KINDS[kind])
+    """A panel for each data set there is, at most two beside each other."""
+    shown = [kind for kind in NAMES if any(piece["kind"] == kind for piece in found)]
+    columns, rows = min(2, len(shown)), -(-len(shown) // 2)
+    made = style.figure(1 + 4.2 * columns, 0.4 + 3.9 * rows, "What the source model says, and what it gets right")
+    panels = made.subplots(rows, columns, squeeze=False).flatten()
+    for panel, kind in zip(panels, shown, strict=False):
+        draw_panel(panel, [piece for piece in found if piece["kind"] == kind], NAMES[kind], SOURCES[kind])
+    for panel in panels[len(shown) :]:
+        panel.set_axis_off()
     style.save(made, file, dpi=100)
 
 
@@ -45,8 +41,9 @@ def draw_panel(axis: Any, pieces: Sequence[Found], name: str, sources: Sequence[
             axis.scatter([], [], s=32, color=colour, marker=marker, label=f"from {source}")
     axis.axvline(LEAST, color="#666666", linewidth=1)
     axis.axhline(50, color="#666666", linewidth=1)
-    wrong, pairs, _ = gate_errors(pieces)
-    axis.set_title(f"{name}: wrong in {wrong} of {pairs} pairs", fontsize=9)
+    made = decisions(pieces, "trust")
+    wrong = sum(passes != right for passes, right in made)
+    axis.set_title(f"{name}: wrong in {wrong} of {len(made)} pairs", fontsize=9)
     axis.text(LEAST + 0.01, 2, "trusted", fontsize=8, color="#666666")
     axis.text(LEAST - 0.01, 2, "not trusted", fontsize=8, color="#666666", ha="right")
     axis.set(xlim=(0, 1), ylim=(0, 100), xlabel="I of the untouched source model", ylabel="right labels (%)")
@@ -55,4 +52,4 @@ def draw_panel(axis: Any, pieces: Sequence[Found], name: str, sources: Sequence[
 
 
 if __name__ == "__main__":
-    draw(every_piece(), FILE)
+    draw(measured(), FILE)

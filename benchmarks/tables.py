@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import federation_tables
+import fedtab_gate_tables
 import fedtab_tables
 import frozen_tables
 import paper_size_tables
@@ -172,6 +173,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     **sfda_tables.BLOCKS,
     **upfl_tables.BLOCKS,
     **fedtab_tables.BLOCKS,
+    **fedtab_gate_tables.BLOCKS,
     **skewed_tables.BLOCKS,
     **frozen_tables.BLOCKS,
     **wca_or_one_hot_tables.BLOCKS,

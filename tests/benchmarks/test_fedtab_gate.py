@@ -1,0 +1,75 @@
+"""The gate of FedTAB: what is measured is what a run's gate decides on, and the table follows the rule."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fedwca import bench
+from fedwca.results.read_run import read_run
+
+from .scripts import script
+
+gate = script("fedtab_gate")
+tables = script("fedtab_gate_tables")
+picture = script("fedtab_picture")
+
+
+def test_pieces() -> None:
+    every = gate.distinct()
+    assert len(every) == 20 + 25 + 12 + 20
+    assert {"digits-usps-14", "embedded-neon-110", "pacs-sketch-12", "skewed-synth-10"} <= set(every)
+
+
+def test_it_is_what_the_gate_of_a_run_decides_on(tmp_path: Path, private_cache: Path) -> None:
+    own = gate.distinct()["embedded-handwritten-110"]
+    small = {"clients": 2, "samples": 60, "rounds": 1, "epochs": 1, "source_training": {"epochs": 2}}
+    own = replace(own, settings={**own.settings, **small})
+    bench(out=tmp_path / "run", keep="none", **{**own.runs()["main"], "baselines": ["fedtab", "fedavg"]})
+    run = read_run(tmp_path / "run")
+    (first,) = (record for record in run.rounds("fedtab") if record["round"] == 0)
+    (whole,) = (record for record in run.rounds("fedavg") if record["round"] == 0)
+    found = gate.measure(own, tmp_path, tmp_path)
+    assert found["domains"] == list(run.domains)
+    assert torch.allclose(torch.tensor(found["trust"]), torch.tensor(first["trust"]), atol=1e-4)
+    assert found["right"] == whole["pseudo_label_accuracy"], "labels of the source model, of every client"
+    assert found["clusters"] == first["labels"]
+
+
+def test_pooled_information() -> None:
+    # Two clients of one class each, sure of it: together they have two classes, of which the outputs say all.
+    sure = [torch.tensor([[50.0, 0.0]] * 3), torch.tensor([[0.0, 50.0]]), torch.tensor([[0.0, 0.0]])]
+    found = gate.pool_information(sure, [0, 0, 1])
+    assert torch.allclose(torch.stack(found), torch.tensor([1.0, 1.0, 0.0]), atol=1e-6)
+
+
+def piece(kind: str, source: str, trust: list[float], right: list[float]) -> dict[str, Any]:
+    own = {"kind": kind, "source": source, "seed": 10, "domains": ["x", "x", "y", "y"], "trust": trust, "right": right}
+    return own | {"pooled": [1.0] * 4, "confidence": [0.0] * 4}
+
+
+def test_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "RESULT", tmp_path / "gate.json")
+    assert tables.gate() == tables.NOTHING
+    made = {
+        "a": piece("digits", "synth", [0.9, 0.4, 0.3, 0.2], [80.0, 70.0, 20.0, 60.0]),
+        "b": piece("pacs", "photo", [0.1, 0.1, 0.6, 0.7], [80.0, 70.0, 20.0, 30.0]),
+        "c": piece("skewed", "usps", [0.1] * 4, [90.0] * 4),
+    }
+    (tmp_path / "gate.json").write_text(json.dumps({"pieces": made}))
+    page = tables.gate()
+    assert "| Digit-Five | I | 2 | 1 | 0 | 0 | 2 of 4 |" in page
+    assert "| Digit-Five | I, pooled over clusters | 2 | 2 | 0 | 1 | 1 of 4 |" in page
+    assert "| PACS | I | 2 | 1 | 1 | 1 | 4 of 4 |" in page
+    assert "| PACS | confidence | 2 | 0 | 1 | 0 | 2 of 4 |" in page
+    assert "| Digit-Five, classes by Dirichlet(0.3) | I | 2 | 0 | 2 | 0 | 4 of 4 |" in page
+    assert "By I the gate is wrong in 2 of 4 pairs of domains, 50 %; more than 10 % would refute it." in page
+    assert "55 of 57 source models are not measured yet." in page
+    assert "On PACS with ResNet-18 it stops 1 of 2 pairs." in page
+    picture.draw(tables.measured(), tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
