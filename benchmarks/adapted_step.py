@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from beside import cpu, images
-from digits import keep
+from keep import keep
 from provenance import provenance
 
 from fedwca import Keys, Method, Training, init_server, run_round

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from digits import keep
+from keep import keep
 from provenance import provenance
 
 from fedwca.engine.stacked.tuning.benchmark import Candidate

@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from digits import keep, layer
+from digits import layer
+from keep import keep
 
 from fedwca import bench
 

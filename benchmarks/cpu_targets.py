@@ -22,8 +22,8 @@ from typing import Any
 import torch
 from beside import cpu, engine, plain, wall
 from counts import Setting
-from digits import keep
 from hand_written import loop
+from keep import keep
 from provenance import provenance
 from torch.utils.flop_counter import FlopCounterMode
 

@@ -17,8 +17,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from digits import keep
 from fedtab_pieces import RUNS, SMALL, Piece, pieces
+from keep import keep
 from time_limit import StopsAfter, TimeIsUp
 
 from fedwca import bench

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from digits import keep
 from fedtab_pieces import Piece, pieces
+from keep import keep
 from provenance import provenance
 from torch import Tensor
 

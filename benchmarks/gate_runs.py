@@ -20,7 +20,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-from digits import keep
+from keep import keep
 from provenance import provenance
 from test_gate import CLIENTS, FILE, IMAGES, LEAD, MARGIN, MOST, WORKERS, Work, decide, turns
 from torch import Tensor

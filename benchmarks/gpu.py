@@ -13,10 +13,10 @@ import time
 from pathlib import Path
 
 import torch
-from digits import keep
 from gpu_checks import beside_plain, by_hand, kernels, matrix, memory, parity, waits
 from gpu_runs import digit_five, pacs, trials
 from gpu_setting import Place
+from keep import keep
 from provenance import provenance
 
 OUT = Path(__file__).parent / "results" / "gpu"

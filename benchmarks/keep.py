@@ -9,9 +9,25 @@ import json
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
+
+from fedwca.core.files import write_atomically
 
 RESULTS = Path(__file__).parent / "results"
 FILES = ("config.json", "environment.json", "rounds.jsonl", "summary.json", "overview.png")
+PLACES = {"places", "command"}
+
+
+def keep(path: Path, result: dict[str, Any]) -> None:
+    """Write a result file, whole or not at all."""
+    text = json.dumps(without_places(result), indent=2, ensure_ascii=False) + "\n"
+    write_atomically(path, lambda file: file.write_text(text, encoding="utf-8") and None)
+
+
+def without_places(record: dict[str, Any]) -> dict[str, Any]:
+    """A record without what names folders of the machine that it was made on."""
+    parts = {part: without_places(record[part]) for part in ("config", "environment") if part in record}
+    return {key: value for key, value in record.items() if key not in PLACES} | parts
 
 
 def main() -> None:
@@ -19,13 +35,10 @@ def main() -> None:
     target = RESULTS / name
     target.mkdir(parents=True, exist_ok=True)
     for file in files or FILES:
-        shutil.copyfile(run / file, target / file)
-    for file in {"config.json", "environment.json", "summary.json"} & set(files or FILES):
-        content = json.loads((run / file).read_text())
-        content.pop("places", None)
-        content.get("config", {}).pop("places", None)
-        content.pop("command", None)
-        (target / file).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+        if file.endswith(".json"):
+            keep(target / file, json.loads((run / file).read_text(encoding="utf-8")))
+        else:
+            shutil.copyfile(run / file, target / file)
     print(f"kept {run} as {target}")
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from digits import keep
+from keep import keep
 from provenance import provenance
 
 from fedwca import bench

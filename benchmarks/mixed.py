@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from digits import SIZES, TRAINING, keep, layer
+from digits import SIZES, TRAINING, layer
+from keep import keep
 from provenance import provenance
 
 import fedwca

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from digits import keep
+from keep import keep
 from provenance import provenance
 from signatures import DIGITS, Piece, images_of
 

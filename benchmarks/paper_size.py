@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from digits import keep
+from keep import keep
 from paper_size_pieces import Piece, pieces
 from time_limit import StopsAfter, TimeIsUp
 
@@ -46,7 +46,7 @@ def describe(piece: Piece, run: Run) -> dict[str, Any]:
         "domains": run.domains,
         "methods": {name: describe_method(run, name) for name in ended},
         "config": kept_settings(run.config),
-        "environment": {key: value for key, value in run.environment.items() if key != "command"},
+        "environment": run.environment,
     }
 
 

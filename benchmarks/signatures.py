@@ -21,7 +21,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-from digits import keep
+from keep import keep
 from provenance import provenance
 from signature_picture import draw
 from torch import Tensor

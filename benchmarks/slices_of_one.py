@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 from beside import Fixed, cpu
-from digits import keep
+from keep import keep
 from provenance import provenance
 
 from fedwca import Keys, Method, Training, init_server, run_round

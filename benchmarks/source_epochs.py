@@ -6,7 +6,8 @@ import statistics
 import sys
 from pathlib import Path
 
-from digits import keep, layer
+from digits import layer
+from keep import keep
 
 from fedwca import SequentialEngine, init_server
 from fedwca.config.resolve_config import resolve_plan

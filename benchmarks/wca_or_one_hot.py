@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from digits import keep
+from keep import keep
 from time_limit import StopsAfter, TimeIsUp
 from torch import Tensor
 from wca_or_one_hot_pieces import METHODS, Damage, Piece, damage_clusters, pieces

@@ -60,3 +60,13 @@ def test_every_python_that_the_package_claims_is_tested() -> None:
 @pytest.mark.parametrize("name", UNIT)
 def test_a_part_of_the_unit_ring_is_there(name: str) -> None:
     assert (HERE / name).exists()
+
+
+def test_no_record_or_page_names_a_place_of_the_machine_it_was_made_on() -> None:
+    place = re.compile(r"(?<![\w.])/(?:tmp|home|root|work|private|Users|var)/\S*")
+    kinds = {".json", ".jsonl", ".md", ".csv", ".log", ".svg", ".sh", ".toml", ".ipynb"}
+    files = [ROOT / "README.md", ROOT / "CHANGELOG.md", HERE / "docs" / "commands.json"]
+    for room in ("baselines", "benchmarks", "docs"):
+        files += [file for file in (ROOT / room).rglob("*") if file.suffix in kinds]
+    named = {str(file.relative_to(ROOT)): place.findall(file.read_text()) for file in files}
+    assert {file: places for file, places in named.items() if places} == {}

@@ -17,6 +17,7 @@ from .scripts import BENCHMARKS, script
 
 RESULTS = BENCHMARKS / "results"
 run = script("peers/run")
+keep = script("keep")
 FILES = sorted(RESULTS.rglob("*"))
 MEASURED = [file for file in FILES if file.suffix == ".json" and file.parent == RESULTS]
 ids = [str(file.relative_to(RESULTS)) for file in FILES]
@@ -61,6 +62,14 @@ def test_a_measurement_says_where_it_was_made(file: Path) -> None:
     environment = values["environment"]
     assert {"time", "python", "system", "cpu", "cores", "device", "versions"} <= set(environment)
     assert {"fedwca", "torch", "numpy"} <= set(environment["versions"])
+
+
+def test_what_is_kept_names_no_folder_of_the_machine(tmp_path: Path) -> None:
+    environment = {"cpu": "one", "command": "fedtab.py --data /here/data"}
+    record = {"places": {"directory": "/here"}, "config": {"places": {}, "seed": 0}, "environment": environment}
+    keep.keep(tmp_path / "x.json", record | {"rounds": [{"places": 0.4}]})
+    kept = json.loads((tmp_path / "x.json").read_text())
+    assert kept == {"config": {"seed": 0}, "environment": {"cpu": "one"}, "rounds": [{"places": 0.4}]}
 
 
 def test_finch_meets_its_target() -> None:
