@@ -18,27 +18,28 @@ from fedwca import bench
 
 RUNS = Path("runs/choices")
 RESULT = Path(__file__).parent / "results" / "choices.json"
+FINCH = {"clusterer": "finch"}
 FEDAVG = {"aggregator": "fedavg", "pseudo_labeler": "prototype"}
 SMALL: dict[str, Any] = {"clients": 3, "samples": 200, "training": {"lr": 3e-3, "epochs": 3}}
 UNEQUAL = {"samples": 500, "rounds": 6}
 """Weights by samples differ from uniform ones only where clients do: SVHN has 246 images for each of its three."""
 # Reading: (open question, what it is compared with, what the run changes).
 READINGS: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "default": ("", "", {}),
-    "ratio": ("A13", "default", {"pseudo_labeler": "two_model:selection=ratio"}),
-    "row": ("A16", "default", {"aggregator": "wca:direction=row"}),
-    "weight norm": ("A5", "default", {"model": "lenet:classifier=wn"}),
-    "BatchNorm pooled": ("A7", "default", {"batch_norm": "pooled"}),
-    "BatchNorm local": ("A7", "default", {"batch_norm": "local"}),
-    "BatchNorm recalibrated": ("A7", "default", {"batch_norm": "recalibrated"}),
+    "default": ("", "", FINCH),
+    "ratio": ("A13", "default", {**FINCH, "pseudo_labeler": "two_model:selection=ratio"}),
+    "row": ("A16", "default", {**FINCH, "aggregator": "wca:direction=row"}),
+    "weight norm": ("A5", "default", {**FINCH, "model": "lenet:classifier=wn"}),
+    "BatchNorm pooled": ("A7", "default", {**FINCH, "batch_norm": "pooled"}),
+    "BatchNorm local": ("A7", "default", {**FINCH, "batch_norm": "local"}),
+    "BatchNorm recalibrated": ("A7", "default", {**FINCH, "batch_norm": "recalibrated"}),
     "clusters by update": ("A20", "default", {"clusterer": "finch:reference=source"}),
     "FedAvg by samples": ("", "", {**FEDAVG, **UNEQUAL}),
     "FedAvg uniform": ("A23", "FedAvg by samples", {**FEDAVG, **UNEQUAL, "aggregator": "fedavg:weighting=uniform"}),
-    "default, unequal clients": ("", "", UNEQUAL),
+    "default, unequal clients": ("", "", {**FINCH, **UNEQUAL}),
     "cluster means by samples": (
         "A23",
         "default, unequal clients",
-        {**UNEQUAL, "aggregator": "wca:weighting=samples"},
+        {**FINCH, **UNEQUAL, "aggregator": "wca:weighting=samples"},
     ),
 }
 

@@ -39,7 +39,7 @@ def parcels(model: str) -> list[Parcel]:
     built = registry_of("model").build({"name": model})
     network = built.build(CLASSES, pretrained=False)
     layout = Layout.of(network)
-    method = resolve_plan({"aggregator": "wca", "baselines": []}).methods[-1][0]
+    method = resolve_plan({"aggregator": "wca", "clusterer": "finch", "baselines": []}).methods[-1][0]
     composition = Composition.of(method, built, CLASSES, training=Training(epochs=1))
     about = {"composition": composition.model_dump_json(), "client": 0}
     row = layout.read(network)

@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from fedwca.config.resolve_config import resolve_plan
+from fedwca.aggregators import aggregators
+from fedwca.config.resolve_config import RunPlan, resolve_plan
 from fedwca.core.mean import mean
 from fedwca.deploy.client import Client
 from fedwca.deploy.composition import Composition
@@ -87,7 +88,7 @@ class Trials:
 
     def __init__(self, clients: int, samples: int, rounds: int, seed: int = 0) -> None:
         self.layer = {"clients": clients, "samples": samples, "rounds": rounds, "baselines": [], "seed": seed}
-        self.config = resolve_plan(self.layer).config
+        self.config = self.plan("wca").config
         self.dataset, source = load(self.config)
         self.dealt = split_trial(self.config, self.dataset, source, 0, 0)
         self.network = source_model(self.config, self.dataset, source, 0).network
@@ -97,6 +98,11 @@ class Trials:
             # Seed, data, source and model as resolved; each line names its own aggregator.
             "config": self.config.model_copy(update={"source": source}).model_dump(mode="json"),
         }
+
+    def plan(self, aggregator: str) -> RunPlan:
+        """What the bench would run; clusters are those of the paper."""
+        needs = aggregators.build(aggregator).grouping.needs_clusterer
+        return resolve_plan({**self.layer, "aggregator": aggregator, **({"clusterer": "finch"} if needs else {})})
 
     def accuracy(self, weights: torch.Tensor, rows: torch.Tensor, without: int = 0) -> float:
         """Mean over clients in percent, the first few left out."""
@@ -110,7 +116,7 @@ class Trials:
 
     def measure(self, case: Case) -> dict[str, Any]:
         """One federation."""
-        method, rounds = resolve_plan({**self.layer, "aggregator": case.aggregator}).methods[-1]
+        method, rounds = self.plan(case.aggregator).methods[-1]
         composition = Composition.of(
             method,
             architecture(self.config),
@@ -145,7 +151,7 @@ class Trials:
 
     def predicted(self, aggregator: str) -> dict[str, list[int]]:
         """Bytes to and from one client in each round, as the bench records them."""
-        method, rounds = resolve_plan({**self.layer, "aggregator": aggregator}).methods[-1]
+        method, rounds = self.plan(aggregator).methods[-1]
         loop = SequentialEngine(self.network, self.dealt.clients, "cpu", 1)
         server, metrics, found = init_server(loop), self.dealt.metrics, []
         for number in range(rounds):
@@ -158,7 +164,7 @@ class Trials:
 
     def clusterings(self) -> dict[str, dict[str, Any]]:
         """Clusters after round 0 from uploads of which the first layer is rounded or thinned like the rest."""
-        method = resolve_plan({**self.layer, "aggregator": "wca"}).methods[-1][0]
+        method = self.plan("wca").methods[-1][0]
         assert method.clusterer is not None
         loop, metrics = SequentialEngine(self.network, self.dealt.clients, "cpu", 1), self.dealt.metrics
         keys, server = Keys(self.config.seed), init_server(loop)

@@ -25,7 +25,7 @@ from fedwca.config.run_config import layer_from_words
 from fedwca.core.network import Network
 from fedwca.data.partition import Federation
 from fedwca.engine.input_moments import measure_moments
-from fedwca.functional import finch, mutual_information, prototype_labels
+from fedwca.functional import finch, mutual_information, prediction_entropy, prototype_labels
 from fedwca.runs.load_data import load
 from fedwca.runs.source_models import source_model
 from fedwca.runs.split_trials import split_trial
@@ -37,7 +37,7 @@ CHUNK = 500
 
 def distinct() -> dict[str, Piece]:
     """Pieces by kind, source and seed: rates at which clients train change nothing of a source model."""
-    return {f"{piece.kind}-{piece.source}-{piece.seed}": piece for piece in reversed(list(pieces()))}
+    return {f"{piece.kind}-{piece.source}-{piece.seed}": piece for piece in pieces()}
 
 
 def measure(piece: Piece, data: Path, weights: Path) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def pool_information(logits: Iterable[Tensor], clusters: list[int]) -> list[Tens
     """
     own = list(logits)
     means = [rows.softmax(-1).mean(0) for rows in own]
-    entropies = [torch.special.entr(rows.softmax(-1)).sum(-1).mean() for rows in own]
+    entropies = [prediction_entropy(rows) for rows in own]
     found = []
     for cluster in clusters:
         members = [k for k, other in enumerate(clusters) if other == cluster]

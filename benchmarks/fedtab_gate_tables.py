@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import statistics
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from domain_means import mean_by_domain
 from fedtab_pieces import pieces
 
 from fedwca.results.tables import Table
@@ -33,20 +32,12 @@ def measured() -> list[Found]:
     return list(json.loads(RESULT.read_text())["pieces"].values()) if RESULT.exists() else []
 
 
-def by_domain(piece: Found, values: Sequence[float]) -> dict[str, float]:
-    """Mean over the clients of each domain."""
-    own: dict[str, list[float]] = defaultdict(list)
-    for domain, value in zip(piece["domains"], values, strict=True):
-        own[domain].append(value)
-    return {domain: statistics.fmean(some) for domain, some in own.items()}
-
-
 def decisions(found: Sequence[Found], measure: str) -> list[tuple[bool, bool]]:
     """For each pair of source and target domain and seed: whether most clients pass, and most labels are right."""
     made = []
     for piece in found:
-        passes = by_domain(piece, [value >= LEAST for value in piece[measure]])
-        right = by_domain(piece, piece["right"])
+        passes = mean_by_domain(piece["domains"], [value >= LEAST for value in piece[measure]])
+        right = mean_by_domain(piece["domains"], piece["right"])
         made += [(passes[domain] >= 0.5, right[domain] >= 50) for domain in right]
     return made
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fedtab_gate_tables import LEAST, NAMES, Found, by_domain, decisions, measured
+from domain_means import mean_by_domain
+from fedtab_gate_tables import LEAST, NAMES, Found, decisions, measured
 from fedtab_pieces import DIGIT_SOURCES, EMBEDDED_SOURCES, PACS_SOURCES
 
 from fedwca.results.pictures import style
@@ -34,7 +35,7 @@ def draw_panel(axis: Any, pieces: Sequence[Found], name: str, sources: Sequence[
         own = [piece for piece in pieces if piece["source"] == source]
         colour, marker = style.COLOURS[place], style.MARKERS[place]
         for piece in own:
-            trust, right = by_domain(piece, piece["trust"]), by_domain(piece, piece["right"])
+            trust, right = (mean_by_domain(piece["domains"], piece[what]) for what in ("trust", "right"))
             axis.scatter(piece["trust"], piece["right"], s=5, color=colour, alpha=0.35, linewidths=0)
             axis.scatter([trust[d] for d in right], list(right.values()), s=32, color=colour, marker=marker, alpha=0.8)
         if own:

@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from domain_means import mean_by_domain
 from fedtab_pieces import EMBEDDED_SOURCES, PACS_SOURCES, pieces
 
-from fedwca.results.statistics import interval
-from fedwca.results.tables import Table
+from fedwca.results.statistics import Difference, paired_difference
+from fedwca.results.tables import Table, difference_cell
 
 RESULTS = Path(__file__).resolve().parent / "results" / "fedtab"
 NOTHING = "Nothing is shown yet: `python benchmarks/fedtab.py --all`."
@@ -58,15 +59,6 @@ def whole_seeds(found: Sequence[Found]) -> dict[int, list[Found]]:
     return {seed: some for seed, some in sorted(seeds.items()) if {piece["source"] for piece in some} == wanted}
 
 
-def by_domain(piece: Found, values: Sequence[float | None]) -> dict[str, float]:
-    """Mean over the clients of each domain."""
-    own: dict[str, list[float]] = defaultdict(list)
-    for domain, value in zip(piece["domains"], values, strict=True):
-        if value is not None and value == value:
-            own[domain].append(value)
-    return {domain: statistics.fmean(some) for domain, some in own.items()}
-
-
 def measured(found: Sequence[Found]) -> list[str]:
     """Methods that every piece has; ablations may come after what is claimed."""
     return [name for name in found[0]["methods"] if all(name in piece["methods"] for piece in found)]
@@ -77,21 +69,23 @@ def mean_of(piece: Found, method: str) -> float:
     return statistics.fmean(v for v in piece["methods"][method]["accuracy"] if v is not None)
 
 
-def by_seed(seeds: Mapping[int, Sequence[Found]], method: str) -> list[float]:
+def by_seed(seeds: Mapping[int, Sequence[Found]], method: str) -> dict[int, float]:
     """Mean over sources of each seed: what is compared."""
-    return [statistics.fmean(mean_of(piece, method) for piece in some) for some in seeds.values()]
+    return {seed: statistics.fmean(mean_of(piece, method) for piece in some) for seed, some in seeds.items()}
 
 
-def differences(seeds: Mapping[int, Sequence[Found]], method: str) -> list[float]:
-    """FedTAB minus a method, by seed."""
-    return [a - b for a, b in zip(by_seed(seeds, OWN), by_seed(seeds, method), strict=True)]
+def difference(seeds: Mapping[int, Sequence[Found]], method: str, base: str) -> Difference:
+    """A method minus another, paired by seed."""
+    found = paired_difference(by_seed(seeds, method), by_seed(seeds, base))
+    assert found is not None
+    return found
 
 
 def harmed(seeds: Mapping[int, Sequence[Found]], method: str) -> float:
     """Share of (seed, source, domain) that end below the source model with re-estimated statistics."""
     below = []
     for piece in (piece for some in seeds.values() for piece in some):
-        own, base = (by_domain(piece, piece["methods"][name]["accuracy"]) for name in (method, HARM))
+        own, base = (mean_by_domain(piece["domains"], piece["methods"][name]["accuracy"]) for name in (method, HARM))
         below += [own[domain] < base[domain] for domain in own]
     return statistics.fmean(below)
 
@@ -99,7 +93,7 @@ def harmed(seeds: Mapping[int, Sequence[Found]], method: str) -> float:
 def worst(seeds: Mapping[int, Sequence[Found]], method: str) -> float:
     """Mean over pieces of the least accurate domain's mean."""
     every = (piece for some in seeds.values() for piece in some)
-    return statistics.fmean(min(by_domain(p, p["methods"][method]["accuracy"]).values()) for p in every)
+    return statistics.fmean(min(mean_by_domain(p["domains"], p["methods"][method]["accuracy"]).values()) for p in every)
 
 
 def table(seeds: Mapping[int, Sequence[Found]]) -> str:
@@ -107,15 +101,12 @@ def table(seeds: Mapping[int, Sequence[Found]]) -> str:
     lines = []
     every = [piece for some in seeds.values() for piece in some]
     for method in measured(every):
-        ends = None if method == OWN else interval(differences(seeds, method))
-        apart = "" if method == OWN else f"{statistics.fmean(differences(seeds, method)):+.1f}"
-        shown = apart if ends is None else f"{apart} ({ends[0]:+.1f} to {ends[1]:+.1f})"
         cost = [statistics.fmean(piece["methods"][method][what] for piece in every) for what in ("bytes", "seconds")]
         lines.append(
             [
                 method,
-                f"{statistics.fmean(by_seed(seeds, method)):.1f}",
-                shown,
+                f"{statistics.fmean(by_seed(seeds, method).values()):.1f}",
+                "" if method == OWN else difference_cell(difference(seeds, OWN, method)),
                 f"{worst(seeds, method):.1f}",
                 f"{100 * harmed(seeds, method):.0f}",
                 f"{cost[0] / 1e6:.0f}",
@@ -134,8 +125,8 @@ def lost_seeds(seeds: Mapping[int, Sequence[Found]]) -> int:
     for some in seeds.values():
         gaps = []
         for piece in some:
-            own, base = (by_domain(piece, piece["methods"][name]["accuracy"]) for name in (OWN, HARM))
-            passes = by_domain(piece, piece["trusted"])
+            own, base = (mean_by_domain(piece["domains"], piece["methods"][name]["accuracy"]) for name in (OWN, HARM))
+            passes = mean_by_domain(piece["domains"], piece["trusted"])
             gaps += [base[domain] - own[domain] for domain in own if passes[domain] > 0]
         lost += max(gaps, default=0.0) > 2
     return lost
@@ -147,17 +138,14 @@ def moved(seeds: Mapping[int, Sequence[Found]], method: str, sources: Sequence[s
     return statistics.fmean(mean_of(piece, method) - mean_of(piece, OWN) for piece in every)
 
 
-def shown_difference(values: Sequence[float]) -> str:
-    """Mean and interval of differences by seed."""
-    ends = interval(values)
-    mean = f"{statistics.fmean(values):+.1f}"
-    return mean if ends is None else f"{mean} ({ends[0]:+.1f} to {ends[1]:+.1f})"
-
-
 def is_above(seeds: Mapping[int, Sequence[Found]], method: str) -> bool:
     """Whether FedTAB is above a method with an interval that excludes 0."""
-    ends = interval(differences(seeds, method))
-    return ends is not None and ends[0] > 0
+    return excludes_zero(difference(seeds, OWN, method))
+
+
+def excludes_zero(found: Difference) -> bool:
+    """Whether an interval is above 0."""
+    return found.low is not None and found.low > 0
 
 
 def verdict(kind: str, seeds: Mapping[int, Sequence[Found]]) -> str:
@@ -191,7 +179,7 @@ def sentences(kind: str, seeds: Mapping[int, Sequence[Found]]) -> list[str]:
         f"{'; more than one refutes' if lost > 1 else ''}."
     )
     if set(EQUAL_COMPUTE) <= set(rows):
-        near = [name for name in EQUAL_COMPUTE if statistics.fmean(differences(seeds, name)) < 1]
+        near = [name for name in EQUAL_COMPUTE if difference(seeds, OWN, name).mean < 1]
         said.append(f"At twice the epochs within a point or above: {', '.join(near) or 'none'}.{missing}")
     else:
         said.append("Twice the epochs: not run yet.")
@@ -207,11 +195,11 @@ def sentences(kind: str, seeds: Mapping[int, Sequence[Found]]) -> list[str]:
     )
     for name, part in PARTS.items():
         told = "needed" if is_above(seeds, name) else "not shown to be needed"
-        said.append(f"FedTAB minus {name}: {shown_difference(differences(seeds, name))}: {part} {told}.{missing}")
-    gain = [-value for value in differences(seeds, PLAIN)]
-    ends = interval(gain)
-    kept = "" if ends is not None and ends[0] > 0 else "not "
-    said.append(f"Untrusted clients on plain images minus FedTAB: {shown_difference(gain)}: {kept}shown to be better.")
+        said.append(f"FedTAB minus {name}: {difference_cell(difference(seeds, OWN, name))}: {part} {told}.{missing}")
+    gain = difference(seeds, PLAIN, OWN)
+    kept = "" if excludes_zero(gain) else "not "
+    told = difference_cell(gain)
+    said.append(f"Untrusted clients on plain images minus FedTAB: {told}: {kept}shown to be better.")
     return said
 
 

@@ -49,7 +49,7 @@ def signatures() -> Tensor:
     from fedwca.runs.split_trials import split_trial
 
     layer = {"clients": TRAINED // 4, "samples": IMAGES, "training": {"epochs": 2}, "baselines": [], "seed": SEED}
-    decided = resolve_plan({**layer, "aggregator": "one_hot", "source_training": {"epochs": 3}})
+    decided = resolve_plan({**layer, "aggregator": "one_hot", "clusterer": "finch", "source_training": {"epochs": 3}})
     config = decided.config
     dataset, source = load(config)
     federation = split_trial(config, dataset, source, 0, 0)

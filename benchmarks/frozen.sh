@@ -16,7 +16,7 @@ play() {  # play NAME SOURCE ARGUMENT...: a run, or what it lacks
         fedwca resume "$folder"
     else
         fedwca bench --data "$data" --dataset pacs --source "$2" --clients 3 --out "$folder" \
-            --model "resnet18:side=64,weights=$weights,frozen=true,augment=false" "${@:3}"
+            --model "resnet18:side=64,weights=$weights,frozen=true,augment=false" --clusterer finch "${@:3}"
     fi
     python benchmarks/keep.py "$folder" "frozen/$1" config.json environment.json summary.json
 }

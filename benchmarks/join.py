@@ -57,6 +57,7 @@ def measure(given: argparse.Namespace, seed: int) -> list[dict[str, Any]]:
         "samples": given.samples,
         "rounds": given.rounds,
         "seed": seed,
+        "clusterer": "finch",
         "baselines": [],
         "device": "cpu",
     }

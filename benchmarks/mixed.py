@@ -21,7 +21,14 @@ import fedwca
 from fedwca.engine.stacked.client_batch import TrialBatch
 from fedwca.engine.stacked.mini_batches import StepSchedule
 
-SETTINGS = {"engine": "stacked", "rounds": 5, "source_models": 1, "baselines": ["source_only"], **TRAINING}
+SETTINGS = {
+    "clusterer": "finch",
+    "engine": "stacked",
+    "rounds": 5,
+    "source_models": 1,
+    "baselines": ["source_only"],
+    **TRAINING,
+}
 
 
 def main() -> None:

@@ -42,8 +42,8 @@ DIGITS = (
     f"{SIZE} --clients 2 --samples 30 --seed 1 --set model.bottleneck=16 --set clusterer.reference=source "
     "--set aggregator.ta=0.2 --set aggregator.tb=0.2"
 )
-BENCH = f"bench {DIGITS} --quiet --json"
-RESIDUAL = f"bench {SIZE} --data {IMAGES} --source day --clients 1 --baseline none --quiet --json"
+BENCH = f"bench {DIGITS} --clusterer finch --quiet --json"
+RESIDUAL = f"bench {SIZE} --clusterer finch --data {IMAGES} --source day --clients 1 --baseline none --quiet --json"
 PARTS = [
     *("ladd:start=1", "ifca:clusters=3", "fedavg:weighting=uniform", "fedwca:direction=row"),
     *(f"fedwca/clusterer={name}" for name in ("kmeans", "true", "each")),

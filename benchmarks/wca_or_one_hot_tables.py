@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from domain_means import mean_by_domain
 from readings import apart, noted
 from wca_or_one_hot_pieces import METHODS, pieces
 
@@ -54,15 +55,6 @@ def by_seed(found: Sequence[Piece], method: str) -> dict[int, float]:
 def right_labels(piece: Piece, method: str, place: int) -> float:
     """Share of right labels in percent, mean over clients; place 0 is round 1, place 1 the last."""
     return statistics.fmean(value for value in piece[method]["right"][place] if value is not None)
-
-
-def by_domain(piece: Piece, values: Sequence[float | None]) -> dict[str, float]:
-    """Mean over the clients of each domain."""
-    own: dict[str, list[float]] = {}
-    for domain, value in zip(piece["domains"], values, strict=True):
-        if value is not None:
-            own.setdefault(domain, []).append(value)
-    return {domain: statistics.fmean(some) for domain, some in own.items()}
 
 
 def cases(dataset: str) -> str:
@@ -128,8 +120,8 @@ def points(found: Sequence[Piece]) -> list[tuple[str, float, float]]:
     given = []
     for piece in found:
         if piece["case"] == "true clusters" or piece["case"].startswith("source "):
-            right = by_domain(piece, piece[WCA]["right"][0])
-            ours, theirs = (by_domain(piece, piece[method]["accuracy"]) for method in (WCA, ONE_HOT))
+            right = mean_by_domain(piece["domains"], piece[WCA]["right"][0])
+            ours, theirs = (mean_by_domain(piece["domains"], piece[method]["accuracy"]) for method in (WCA, ONE_HOT))
             given += [(domain, right[domain], ours[domain] - theirs[domain]) for domain in ours]
     return given
 

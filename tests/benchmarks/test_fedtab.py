@@ -94,7 +94,7 @@ def test_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, 60.0, 55.0)
     page = tables.results()
     assert "**Digits, learning rate 0.003**, n = 5 of 5 seeds" in page
-    assert "| FedWCA | 55.0 | +7.1 (+7.1 to +7.1) | 55.0 | 0 | 2 | 3 |" in page
+    assert "| FedWCA | 55.0 | +7.1 \\[+7.1, +7.1\\] | 55.0 | 0 | 2 | 3 |" in page
     assert "Primary comparison: above FedWCA and FedSCAl, both intervals exclude 0." in page
     assert "at both learning rates: not decided yet." in page
     assert "within a point or above: none." in page
@@ -144,6 +144,6 @@ def test_ablations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         file.write_text(json.dumps(found))
     page = tables.results()
     assert "Threshold 0.4 by +0.0, 0.6 by -2.5 points on sources not seen before (usps): over 2." in page
-    assert "FedTAB minus gated FedAvg: +0.1 (-0.1 to +0.3): clusters are not shown to be needed." in page
-    assert "FedTAB minus gated FedSCAl: +3.0 (+2.8 to +3.2): strong views and clusters, beside the gate, are" in page
-    assert "Untrusted clients on plain images minus FedTAB: +1.0 (+0.8 to +1.2): shown to be better." in page
+    assert "FedTAB minus gated FedAvg: +0.1 [-0.1, +0.3]: clusters are not shown to be needed." in page
+    assert "FedTAB minus gated FedSCAl: +3.0 [+2.8, +3.2]: strong views and clusters, beside the gate, are" in page
+    assert "Untrusted clients on plain images minus FedTAB: +1.0 [+0.8, +1.2]: shown to be better." in page
