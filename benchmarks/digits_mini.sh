@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The run behind "digits-mini" in docs/benchmarks.md: the default bench on three seeds that did not design it.
+# The run behind the table in README.md: `fedwca bench` on three seeds that did not design it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 fedwca bench --seed 100 --source-models 3 --out runs/digits_mini
