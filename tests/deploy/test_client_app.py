@@ -79,6 +79,17 @@ def test_what_another_deployment_left_keeps_nobody_out(
     assert "this client begins afresh; what it had kept is now" in caplog.text
 
 
+def test_what_was_learned_in_another_deployment_is_kept_aside(folder: Path, federation: Build) -> None:
+    other, file = asked(federation("one_hot")), folder / "client.safetensors"
+    assert kind(answered(folder, asked(federation("wca:ta=1,tb=1")))) == "upload"
+    learned = file.read_bytes()
+    assert kind(answered(folder, other)) == "upload"
+    aside = folder / "client.safetensors.old"
+    assert aside.read_bytes() == learned
+    assert kind(answered(folder, other)) == "upload"  # a server that was restarted tells everything again
+    assert aside.read_bytes() == learned
+
+
 @pytest.mark.parametrize(
     ("now", "then"),
     [('"name":"lenet"', '"name":"gone"'), ('"trial":0', '"trial":0,"gone":1')],

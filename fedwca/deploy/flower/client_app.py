@@ -61,9 +61,9 @@ def _answer(message: Message, given: dict[str, Any]) -> Message:
         lambda side: read_images(data, side), device, _read_privacy(given, ""), _read_privacy(given, "_moments")
     )
     kept, parcel = state / "client.safetensors", from_record(message.content)
-    resumed = not kept.exists() or _resume(client, kept, parcel)
+    held = client.engine if kept.exists() and _resume(client, kept, parcel) else None
     answer = client.handle(parcel)
-    if not resumed:
+    if kept.exists() and (held is None or client.engine is not held):
         _set_aside(kept)
     if parcel.kind == "final" and client.final is not None:
         save_final(client, state)
