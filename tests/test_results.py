@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from fedwca.errors import FedwcaError, UsageError
-from fedwca.results.run_schemas import read_records
+from fedwca.results.read_run_files import read_records
 from fedwca.results.table_rows import paired_differences, summarise, table_rows
 from fedwca.results.write_run import RunFolder, to_plain
 

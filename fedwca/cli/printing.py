@@ -18,7 +18,7 @@ from fedwca.errors import Diverged, FedwcaError
 from fedwca.results.diverged_runs import divergence_notes
 from fedwca.results.last_phase_notes import last_phase_notes
 from fedwca.results.phase_seconds import PHASES
-from fedwca.results.run_schemas import read_configuration
+from fedwca.results.read_run_files import read_configuration
 from fedwca.results.tables import Table, comma_separated
 from fedwca.results.write_run import to_plain
 from fedwca.runs.finished_run import FinishedRun

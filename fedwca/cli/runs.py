@@ -215,7 +215,7 @@ def tag_run(
     """
     from fedwca.results.change_notes import change_notes
     from fedwca.results.find_runs import find_run
-    from fedwca.results.run_schemas import read_notes
+    from fedwca.results.read_run_files import read_notes
 
     path = find_run(run, context.obj)
     changes = bool(add or remove) or note is not None
@@ -255,8 +255,8 @@ def export_run(
 ) -> None:
     """Write a run's rounds as one flat table: a row per method, source model, trial, round and client."""
     from fedwca.results.find_runs import find_run
+    from fedwca.results.read_run_files import read_configuration, read_records
     from fedwca.results.rounds_as_table import export_table, flatten_records
-    from fedwca.results.run_schemas import read_configuration, read_records
 
     path = find_run(run, context.obj)
     target = out or path / f"rounds.{to}"

@@ -18,7 +18,7 @@ from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import DataError, UsageError
 from fedwca.newcomers.join import JoinedClient
 from fedwca.results.read_run import run_identity
-from fedwca.results.run_schemas import read_records
+from fedwca.results.read_run_files import read_records
 from fedwca.results.table_rows import accuracy_of_all
 
 if TYPE_CHECKING:

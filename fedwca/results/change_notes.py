@@ -11,7 +11,7 @@ from typing import Any
 from fedwca.core.files import write_text_atomically
 from fedwca.core.printable import printable
 from fedwca.errors import FedwcaError, UsageError
-from fedwca.results.run_schemas import read_notes
+from fedwca.results.read_run_files import read_notes
 
 
 def check_tags(tags: Sequence[str]) -> list[str]:

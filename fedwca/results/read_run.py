@@ -16,7 +16,7 @@ from fedwca.core.printable import printable
 from fedwca.errors import FedwcaError
 from fedwca.results.diverged_runs import Divergence, ended_rounds, find_divergences
 from fedwca.results.lock import is_locked
-from fedwca.results.run_schemas import read_configuration, read_environment, read_notes, read_records, read_summary
+from fedwca.results.read_run_files import read_configuration, read_environment, read_notes, read_records, read_summary
 from fedwca.results.table_rows import Record, Row, summarise, table_rows
 from fedwca.results.write_run import to_plain
 

@@ -16,7 +16,8 @@ from filelock import FileLock
 from fedwca.core.files import TEMPORARY, write_text_atomically
 from fedwca.errors import FedwcaError, UsageError
 from fedwca.results import lock
-from fedwca.results.run_schemas import SCHEMA, is_set_up, read_configuration, read_lines, read_records
+from fedwca.results.read_run_files import is_set_up, read_configuration, read_lines, read_records
+from fedwca.results.run_schemas import SCHEMA
 
 NEEDED = 64 * 2**20
 """Bytes that must be free before a run begins."""

@@ -12,9 +12,9 @@ from fedwca.errors import UsageError
 from fedwca.results.change_notes import change_notes
 from fedwca.results.pictures.catalogue import PICTURES, PictureRequest, check_unit, find_pictures
 from fedwca.results.read_run import read_run, shown_round, special_domain
+from fedwca.results.read_run_files import read_records
 from fedwca.results.results_table import COLUMNS, narrow_columns, requested_columns, results_table
 from fedwca.results.rounds_as_table import flatten_records
-from fedwca.results.run_schemas import read_records
 from fedwca.results.table_rows import Row
 from fedwca.results.tables import Table, mean_cell
 from fedwca.runs.cached_predictions import predictions_when_asked

@@ -34,7 +34,7 @@ from fedwca.results.checkpoints import Checkpoints, SavedCheckpoint, SelectedRou
 from fedwca.results.diverged_runs import describe_divergence
 from fedwca.results.find_runs import find_run
 from fedwca.results.read_run import data_name, read_run, run_identity
-from fedwca.results.run_schemas import read_configuration, trained_clients
+from fedwca.results.read_run_files import read_configuration, trained_clients
 from fedwca.runs.checkpointer import RoundState, read_round_state
 from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.load_data import architecture, build_network

@@ -12,7 +12,7 @@ from fedwca.data.dataset import canonical_domain
 from fedwca.errors import CheckpointError, UsageError
 from fedwca.results.checkpoints import SavedCheckpoint
 from fedwca.results.compare_runs import differing_settings
-from fedwca.results.run_schemas import is_set_up, read_configuration
+from fedwca.results.read_run_files import is_set_up, read_configuration
 from fedwca.runs.load_data import load
 from fedwca.runs.reporter import RunReporter
 

@@ -11,7 +11,7 @@ from fedwca.config.resolve_config import RunPlan
 from fedwca.config.run_config import RunConfig, restore_config
 from fedwca.errors import UsageError
 from fedwca.results.read_run import Run, data_name, read_run
-from fedwca.results.run_schemas import is_set_up, read_configuration
+from fedwca.results.read_run_files import is_set_up, read_configuration
 from fedwca.results.write_run import RunFolder
 from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.execute_run import execute_run

@@ -12,7 +12,7 @@ from fedwca.errors import FedwcaError, InvalidConfig
 from fedwca.loggers import Logger
 from fedwca.results.change_notes import change_notes, check_tags
 from fedwca.results.checkpoints import RetentionPolicy
-from fedwca.results.run_schemas import is_set_up, read_configuration
+from fedwca.results.read_run_files import is_set_up, read_configuration
 from fedwca.results.write_run import RunFolder, to_plain
 from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.execute_run import execute_run

@@ -22,7 +22,7 @@ from fedwca.cli import main, terminal
 from fedwca.config.run_config import restore_config
 from fedwca.results.class_scores import macro_f1
 from fedwca.results.phase_seconds import PHASES
-from fedwca.results.run_schemas import read_notes
+from fedwca.results.read_run_files import read_notes
 from fedwca.runs.load_data import load
 from fedwca.runs.split_trials import split_trial
 

@@ -13,7 +13,8 @@ from fedwca.results.class_scores import macro_f1
 from fedwca.results.find_runs import find_run
 from fedwca.results.lock import hold_lock
 from fedwca.results.read_run import read_run
-from fedwca.results.run_schemas import SCHEMA, read_records
+from fedwca.results.read_run_files import read_records
+from fedwca.results.run_schemas import SCHEMA
 
 from .conftest import Run, call
 

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from fedwca.loggers import Logger, LogSession, RunEnd, loggers, series
-from fedwca.results.run_schemas import read_records
+from fedwca.results.read_run_files import read_records
 from fedwca.runs.log_to import log_records
 
 from ..cli.conftest import SMALL, Run, call

@@ -14,9 +14,9 @@ from fedwca.results import environment
 from fedwca.results.change_notes import change_notes, check_tags
 from fedwca.results.environment import command_line, commit_of
 from fedwca.results.read_run import began_with, read_run, run_identity
+from fedwca.results.read_run_files import read_notes
 from fedwca.results.report.page import page
 from fedwca.results.report.text_report import document
-from fedwca.results.run_schemas import read_notes
 from fedwca.results.write_run import RunFolder
 
 from ..cli.conftest import call

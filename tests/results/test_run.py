@@ -11,7 +11,8 @@ import pytest
 
 from fedwca.errors import FedwcaError
 from fedwca.results.read_run import Run, read_run
-from fedwca.results.run_schemas import SCHEMA, read_records
+from fedwca.results.read_run_files import read_records
+from fedwca.results.run_schemas import SCHEMA
 from fedwca.results.table_rows import NUMBERS
 
 from .runs import write_run

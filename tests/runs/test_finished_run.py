@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 import fedwca
 from fedwca.errors import FedwcaError, UsageError
-from fedwca.results.run_schemas import read_notes
+from fedwca.results.read_run_files import read_notes
 from fedwca.runs.finished_run import FinishedRun
 
 from ..shades import write_shades

@@ -11,7 +11,7 @@ import torch
 
 from fedwca.core.mean import mean
 from fedwca.errors import CheckpointError, FedwcaError, UsageError
-from fedwca.results.run_schemas import read_records
+from fedwca.results.read_run_files import read_records
 from fedwca.runs.open_run import open_run
 from fedwca.runs.round_record import count_accuracies
 
