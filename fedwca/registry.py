@@ -220,7 +220,7 @@ class Registry(Generic[T]):
         ``"timm:resnet18"`` where the component has a `Component.leading` field.
         """
         if isinstance(spec, Component):
-            return spec.name, {field: getattr(spec, field) for field in spec.model_fields_set}
+            return self._name_of(type(spec)), {field: getattr(spec, field) for field in spec.model_fields_set}
         if isinstance(spec, dict):
             fields = dict(spec)
             name = fields.pop("name", None)
@@ -244,6 +244,16 @@ class Registry(Generic[T]):
                 raise InvalidConfig(f"{self.kind} {spec!r}: {key!r} is given twice")
             fields[key] = value
         return canonical_name(name), fields
+
+    def _name_of(self, cls: type[Component]) -> str:
+        """The name of a class; that of a plugin which nobody has looked up yet is said by its entry point."""
+        if not cls.name:
+            place = f"{cls.__module__}:{cls.__qualname__}"
+            named = [name for name, point in self._plugins().items() if point.value.replace(" ", "") == place]
+            if not named:
+                raise InvalidConfig(f"{self.kind} {cls.__qualname__} has no name; put @register(NAME) above the class")
+            self.get(named[0])
+        return cls.name
 
     def _leading(self, name: str) -> str:
         name = canonical_name(name)

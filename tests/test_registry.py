@@ -225,6 +225,24 @@ def test_an_installed_plugin_is_listed_and_runs(site: Path, tmp_path: Path) -> N
     assert rounds[-1]["weights"] == [[1.0], [1.0]]
 
 
+def test_an_instance_of_a_plugin_needs_no_look_at_it_before(site: Path) -> None:
+    text = (
+        "from blended import HalfAndHalf\n"
+        "from fedwca.aggregators import aggregators\n"
+        "print(aggregators.parse(HalfAndHalf(share=0.25)))"
+    )
+    done = python("-c", text, path=site)
+    assert done.stdout.strip() == "('half_and_half', {'share': 0.25})", done.stderr
+
+
+def test_an_instance_of_a_class_without_a_name_is_told_how_to_get_one() -> None:
+    class Nameless(WCA):
+        name = ""
+
+    with pytest.raises(InvalidConfig, match=r"Nameless has no name; put @register\(NAME\) above the class"):
+        aggregators.parse(Nameless())
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "sentence"),
     [

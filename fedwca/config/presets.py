@@ -58,32 +58,48 @@ def preset(name: str, dataset: str, domain: str | None, setting: str = Domains.s
     return spell_out(lay_over(lay_over(layer, tables.get(setting, {})), by_setting.get(setting, {})))
 
 
-def without_idle_clusterer(layer: Layer, asked: Layer, partition: type[Partition]) -> Layer:
-    """A preset's layer less the clusterer that it names, where a run cannot use it; what a user names is refused there.
+def without_idle_clusterer(
+    layer: Layer, written: Layer, given: Layer, partition: type[Partition]
+) -> tuple[Layer, Layer]:
+    """A preset's layer and a file's, less the clusterer that the preset names, where a run cannot use it.
+
+    What a user names is refused there; a run's file repeats what its preset named.
 
     Args:
         layer: the preset's.
-        asked: values that stand over it.
+        written: values of a file, which stand over it.
+        given: values that stand over both.
         partition: of the run.
 
     Raises:
         UsageError: no such aggregator or model.
     """
-    if layer.get("clusterer") is None:
-        return layer
-    values = merge(layer, asked)
-    usual = {name: RunConfig.model_fields[name].default for name in ("aggregator", "model", "composed")}
-    aggregator, model, composed = (values.get(name, default) for name, default in usual.items())
-    given = values.get("components", {}).get("model", {}).get(canonical_name(model), {})
-    head = given.get("head", registry_of("model").get(model).model_fields["head"].default)
-    reads = registry_of("clusterer").build({"name": layer["clusterer"]}).norm_layers
-    usable = (
-        composed
+    usual = layer.get("clusterer")
+    if usual is None or _reads_clusterer(merge(merge(layer, written), given), usual, partition):
+        return layer, written
+    repeated = written.get("clusterer") == usual
+    kept = {key: value for key, value in written.items() if not (repeated and key == "clusterer")}
+    return {key: value for key, value in layer.items() if key != "clusterer"}, kept
+
+
+def _reads_clusterer(values: Layer, clusterer: str, partition: type[Partition]) -> bool:
+    """Whether a run with these values, which nobody has checked yet, can use a clusterer."""
+    fields = RunConfig.model_fields
+    aggregator, model = (values.get(name, fields[name].default) for name in ("aggregator", "model"))
+    if not isinstance(aggregator, str) or not isinstance(model, str):
+        return True  # refused where values are checked
+    about = values.get("components") or {}
+    for key in ("model", canonical_name(model)):
+        about = about.get(key) or {} if isinstance(about, dict) else {}
+    head = about.get("head") if isinstance(about, dict) else None
+    head = head or registry_of("model").get(model).model_fields["head"].default
+    reads = registry_of("clusterer").build({"name": clusterer}).norm_layers
+    return bool(
+        values.get("composed", fields["composed"].default)
         and not partition.whole  # there nobody has trained the weights that clients start from
         and registry_of("aggregator").get(aggregator).grouping.needs_clusterer
         and (reads is None or head == "bottleneck")
     )
-    return layer if usable else {key: value for key, value in layer.items() if key != "clusterer"}
 
 
 def named_by_preset(name: str, field: str, dataset: str | None = None) -> str | None:

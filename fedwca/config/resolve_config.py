@@ -108,11 +108,11 @@ def resolve_plan(
         asked = (top.get(partition.named) if partition.named else None) or domain
         table = partition.table or partition.setting
         base = preset(preset_name, asked_dataset, None if asked is None else str(asked), table)
-        base = without_idle_clusterer(base, top, partition)
-        chosen = chosen_names(merge(base, top))
+        base, file_values = without_idle_clusterer(base, written, given, partition)
+        chosen = chosen_names(merge(base, merge(file_values, given)))
         own = merge(merge(given, parse_set_options(pairs, chosen)), parse_set_options(tried, chosen))
-        base = without_idle_clusterer(base, merge(top, own), partition)
-        return {f"preset {preset_name}": base, "config": written, "CLI": own}
+        base, file_values = without_idle_clusterer(base, file_values, own, partition)
+        return {f"preset {preset_name}": base, "config": file_values, "CLI": own}
 
     found = layers(domain)
     config, origins = resolve(found)
@@ -127,7 +127,7 @@ def resolve_plan(
     refuse_newcomers(config)
     if config.checkpoint is not None:
         config, origins = without_training(config, origins, base)
-    methods = compose(config)
+    methods = _compose(config, origins.get("clusterer", ""))
     idle = unused_fields(config, methods)
     for key in idle:
         kind, name, _ = key.split(".")
@@ -140,6 +140,18 @@ def resolve_plan(
             raise UsageError(f"methods.{key} is given, but no method of this run is called so and reads it")
         del origins[f"methods.{key}"]
     return RunPlan(type_components(without_values(without(config, idle), lost)), methods, origins)
+
+
+def _compose(config: RunConfig, clusterer_from: str) -> list[tuple[Method, int]]:
+    """The methods of a configuration; whoever did not name the clusterer is told who did, if that is what is wrong."""
+    try:
+        return compose(config)
+    except UsageError as error:
+        if not str(error).startswith("clusterer ") or not clusterer_from.startswith("preset "):
+            raise
+        raise UsageError(
+            f"{error}; {clusterer_from} takes clusterer {config.clusterer}, --clusterer another, such as finch"
+        ) from None
 
 
 def idle_tables(partition: type[Partition]) -> tuple[str, ...]:
@@ -275,12 +287,18 @@ def chosen_names(values: Layer) -> dict[str, list[str]]:
     return names
 
 
+COMPOSED = {"aggregator", "clusterer", "pseudo_labeler", "objectives", "adaptation", "finish", "name"}
+"""Fields that are parts of the composed method: where there is none, a file may hold them, and nothing reads them."""
+
+
 def provenance(plan: RunPlan) -> dict[str, list[str]]:
     """``key = value`` of everything that was set, by the layer it came from, the strongest first."""
     values = dict(flatten_keys(plan.config.model_dump(mode="json")))
     defaults = dict(flatten_keys(RunConfig().model_dump(mode="json")))
     found: dict[str, list[str]] = {}
     for key, origin in plan.origins.items():
+        if not plan.config.composed and key.split(".")[0] in COMPOSED:
+            continue
         # A run's config.json says everything; what it repeats of the defaults is not news.
         if key in values and not (origin == "config" and key in defaults and values[key] == defaults[key]):
             found.setdefault(origin, []).append(f"{key.removeprefix('components.')} = {_shown(values[key])}")

@@ -14,7 +14,7 @@ from fedwca.core.network import Network
 from fedwca.engine.input_moments import measure_moments
 from fedwca.engine.parameter_layout import Layout, Slot
 from fedwca.engine.randomness import permutation
-from fedwca.errors import InvalidConfig
+from fedwca.errors import InvalidConfig, UsageError
 from fedwca.functional import amplitude_style
 
 
@@ -93,7 +93,7 @@ class BankSignatures:
     def domains(self) -> Tensor:
         """The true domains, for oracles."""
         if self.truth is None:
-            raise PermissionError("true domains are only shown to a clusterer that is marked oracle = True")
+            raise UsageError("true domains are only shown to a clusterer that is marked oracle = True")
         return self.truth
 
     def _take(self, slots: list[Slot] | tuple[Slot, ...]) -> Tensor:

@@ -93,7 +93,7 @@ class FinishedRun:
         return pandas.DataFrame(rows, index=pandas.Index(list(entries), name="name"))
 
     def plot(self, name: str = "accuracy", method: str | None = None) -> Any:
-        """Draw a picture of the run, one of ``fedwca plot --list``.
+        """Draw a picture of the run, one of ``fedwca plot RUN --list``.
 
         Args:
             name: of the picture.

@@ -50,6 +50,8 @@ def bench(
         KeyboardInterrupt: the run was stopped; what was done is kept, and `resume` continues it.
     """
     refuse_several_ranks("bench", "fedwca bench")
+    if out is not None and not str(out):
+        raise UsageError("out is empty; leave it out for a new folder in runs/")
     request = RunRequest(
         layer_from_words(settings),
         list((overrides or {}).items()),

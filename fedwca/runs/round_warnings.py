@@ -53,10 +53,13 @@ class WarnOnce:
             self._once(f"clusterer {method.name}", f"{method.label}: {warning}")
         if record["round"] == 0 and method.aggregator.grouping.needs_clusterer and len(outcome.labels) > 1:
             if int(outcome.labels.max()) == 0:
+                # Only models that were trained can differ more after more training.
+                trained = method.clusterer is not None and method.clusterer.neighbour_metric is not None
+                why = " (too little training in round 0 leaves first layers nearly equal; raise --samples or --epochs)"
                 self._once(
                     f"one {method.name}",
-                    f"{method.label}: all clients are in one cluster, so this is an average of everybody "
-                    "(too little training in round 0 leaves first layers nearly equal; raise --samples or --epochs)",
+                    f"{method.label}: all clients are in one cluster, so this is an average of everybody"
+                    f"{why if trained else ''}",
                 )
             alone = int((outcome.labels.bincount() == 1).sum())
             if alone and alone < len(outcome.labels):

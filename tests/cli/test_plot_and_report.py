@@ -64,7 +64,7 @@ def test_what_cannot_be_drawn_fails_where_it_was_asked_for(plain: Run, tmp_path:
     for name in ("config.json", "summary.json", "environment.json"):
         shutil.copy(plain.folder / name, tmp_path)
     done = call("plot", str(tmp_path), "accuracy")
-    assert (done.code, done.err.strip()) == (1, "Error: rounds.jsonl is not in the folder")
+    assert (done.code, done.err.strip()) == (1, "Error: rounds.jsonl is not in the folder, or holds no whole line")
     done = call("plot", str(tmp_path))
     assert done.code == 0
     assert "not drawn: confusion" in done.out

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fedwca.config.baselines import baseline, baseline_names
-from fedwca.config.resolve_config import RunPlan, resolve_plan
-from fedwca.errors import InvalidConfig
+from fedwca.config.resolve_config import RunPlan, provenance, resolve_plan
+from fedwca.errors import InvalidConfig, UsageError
 from fedwca.runs.load_data import architecture
 
 # data set, source, lr, lambda, mu, T_a, T_b, rounds, clients
@@ -157,3 +159,49 @@ def test_the_runs_fields_reach_baselines_but_do_not_change_what_they_are() -> No
     assert made["fedavg"].pseudo_labeler.model_dump()["refine"] == 2
     fixed = {m.name: m for m, _ in resolve_plan({}, [("pseudo_labeler.prototype.renew", "round")]).methods}
     assert fixed["local"].pseudo_labeler.renew == "epoch"
+
+
+@pytest.mark.parametrize("change", [{"aggregator": "fedavg"}, {"model": "mlp"}])
+def test_a_runs_file_repeats_the_presets_clusterer_and_does_not_ask_for_it(
+    change: dict[str, str], tmp_path: Path
+) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(resolve_plan({}).described()))
+    assert resolve_plan({}, file=file).config.clusterer == "ada_bn"
+    assert resolve_plan(change, file=file).config.clusterer is None
+    assert resolve_plan({"clusterer": "kmeans"}, file=file).config.clusterer == "kmeans"
+    if "aggregator" in change:
+        with pytest.raises(UsageError, match="clusterer 'ada_bn' is not used"):
+            resolve_plan({**change, "clusterer": "ada_bn"}, file=file)
+
+
+@pytest.mark.parametrize(
+    ("values", "key"),
+    [
+        ({"aggregator": None}, "aggregator"),
+        ({"model": None}, "model"),
+        ({"components": {"model": None}}, "components.model"),
+        ({"components": {"model": {"lenet": 3}}}, "components.model.lenet"),
+    ],
+)
+def test_values_of_a_wrong_kind_are_named(values: dict[str, Any], key: str, tmp_path: Path) -> None:
+    (tmp_path / "c.json").write_text(json.dumps(values))
+    with pytest.raises(InvalidConfig, match=rf"^{key}: Input should be a valid"):
+        resolve_plan({}, file=tmp_path / "c.json")
+
+
+def test_who_named_the_clusterer_is_said_where_a_field_is_not_its_own() -> None:
+    with pytest.raises(UsageError, match="preset default takes clusterer ada_bn, --clusterer another, such as finch"):
+        resolve_plan({}, [("clusterer.signature", "2")])
+
+
+def test_methods_with_one_label_are_told_apart_by_name() -> None:
+    made = resolve_plan({"composed": False, "baselines": ["fedavg", "fedwca", "wca"]})
+    assert [method.label for method, _ in made.methods] == ["FedAvg", "FedWCA (fedwca)", "FedWCA (wca)"]
+
+
+def test_parts_of_a_composed_method_are_no_news_where_there_is_none(tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(resolve_plan({"aggregator": "one_hot", "pseudo_labeler": "argmax"}).described()))
+    told = provenance(resolve_plan({"composed": False, "baselines": ["fedavg"], "rounds": 3}, file=file))
+    assert not any(line.startswith(("aggregator", "clusterer", "pseudo")) for lines in told.values() for line in lines)

@@ -5,7 +5,7 @@ from fedwca.core.network import Network
 from fedwca.engine.client_signatures import BankSignatures
 from fedwca.engine.parameter_layout import Layout, mix_rows
 from fedwca.engine.sequential.replica import Replica
-from fedwca.errors import CheckpointError, InvalidConfig
+from fedwca.errors import CheckpointError, InvalidConfig, UsageError
 from fedwca.models.lenet import LeNet
 
 
@@ -61,5 +61,5 @@ def test_signatures(network: Network) -> None:
     assert torch.equal(signatures.reference().layer(1), bank[:1, :1520])
     with pytest.raises(InvalidConfig, match="3 layers"):
         signatures.layer(4)
-    with pytest.raises(PermissionError):
+    with pytest.raises(UsageError):
         signatures.domains()

@@ -63,7 +63,7 @@ def need_rounds(run: Run) -> None:
         NotDrawn: there is none.
     """
     if not run.records:
-        raise style.NotDrawn("rounds.jsonl is not in the folder")
+        raise style.NotDrawn("rounds.jsonl is not in the folder, or holds no whole line")
     if all(record["round"] < 0 for record in run.records):
         raise style.NotDrawn(f"no round was run, only the {run.first_model} was measured")
 

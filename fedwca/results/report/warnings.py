@@ -27,7 +27,10 @@ def run_warnings(run: Run) -> list[str]:
             "rounds.jsonl lacks rounds that were run, so the table is that of summary.json, and curves end early."
         )
     if not run.records and run.results:
-        found.append("rounds.jsonl is not in the folder, so there is nothing here about single rounds or clients.")
+        found.append(
+            "rounds.jsonl is not in the folder, or holds no whole line, so there is nothing here about single rounds "
+            "or clients."
+        )
     told = {str(about["label"]): run.diverged.get(name, {}) for name, about in run.methods.items()}
     found += [f"{sentence}. No number of the table is of it." for sentence in divergence_notes(told)]
     found += [f"{sentence}." for sentence in last_phase_notes(run.records, run.labels)]
@@ -101,8 +104,7 @@ def _alone(records: Sequence[Record]) -> Iterator[str]:
     elif grouped and (number := sizes.count(1)):
         yield f"{number} of {len(sizes)} clusters have a single client, whose model is handed on as it is."
     elif grouped and (number := sum(len(record["clustering"]["sizes"]) == 1 for record in grouped)):
-        one = f"all clients are in one cluster in {number} of {len(grouped)} runs: there it averages everybody"
-        yield f"{one}; with more --samples or --epochs their models may tell them apart."
+        yield f"all clients are in one cluster in {number} of {len(grouped)} runs: there it averages everybody."
     absent = 0
     for record in records if grouped else ():
         rows = record.get("weights", ())
