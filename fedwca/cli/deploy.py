@@ -185,7 +185,7 @@ def run_deployment(
     if ended != "completed":
         raise FedwcaError(f"run {number} has {ended}; {folder}/server/federation.log says why")
     say(f"{up:,} bytes came into the server and {down:,} went out of it, as Flower counts them")
-    say(f"Run {number} is complete; each client's model is model.safetensors in its folder, with a card beside it")
+    say(f"Run {number} is complete; who was there at the end has model.safetensors and its card in its folder")
 
 
 @app.command("key")
@@ -194,7 +194,8 @@ def key(path: Annotated[Path, typer.Argument(help="File of the private key; the 
     need_flower()
     from fedwca.deploy.flower.keys import make_key
 
-    if path.exists():
-        raise UsageError(f"{path} exists; a key is not overwritten")
+    for file in (path, path.with_name(f"{path.name}.pub")):
+        if file.exists():
+            raise UsageError(f"{file} exists; a key is not overwritten")
     make_key(path)
     say(f"Wrote {path} and {path}.pub; give the second to the server, into its folder server/keys")

@@ -51,5 +51,5 @@ def command(
     measured = (
         "accuracy not measured" if about.accuracy is None else f"{about.accuracy:.1f} % of {about.images} test images"
     )
-    say(f"{about.label}, {about.holder}, {about.domain}: {measured}")
+    say(f"{', '.join(filter(None, (about.label, about.holder, about.domain)))}: {measured}")
     say(f"wrote {out} ({kind}; its outputs were compared with the model's) and {card}")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from fedwca.deploy.session import Session
 from fedwca.deploy.session_state import ClusteredClients, SessionState
 from fedwca.deploy.wire_messages import row_to_tensors, tensors_to_row
 from fedwca.engine.parameter_layout import Layout
-from fedwca.errors import CheckpointError
+from fedwca.errors import CheckpointError, FedwcaError
 from fedwca.export.card import model_card
 from fedwca.federated.server import Server
 from fedwca.registry import Registry
@@ -46,7 +47,23 @@ def read_state(path: Path, version: str) -> tuple[dict[str, Tensor], dict[str, A
     about = file.metadata
     if about.get("format") != version:
         raise CheckpointError(f"{path}: of version {about.get('format')!r}; this fedwca reads {version!r}")
-    return file.tensors(), json.loads(about["notes"])
+    with _damage_named(path):
+        return file.tensors(), dict(json.loads(about["notes"]))
+
+
+@contextmanager
+def _damage_named(path: Path) -> Iterator[None]:
+    """A file that lacks something, or whose values do not fit one another, is damaged.
+
+    Raises:
+        CheckpointError: names the file.
+    """
+    try:
+        yield
+    except FedwcaError:
+        raise
+    except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:
+        raise CheckpointError(f"{path}: is damaged ({type(error).__name__}: {error})") from None
 
 
 def save_session(session: Session, path: Path) -> None:
@@ -79,23 +96,24 @@ def resume_session(session: Session, path: Path) -> None:
         UsageError: it is of a federation of another size.
     """
     tensors, notes = read_state(path, SESSION_FORMAT)
-    if notes["composition"] != session.composition.model_dump_json():
-        raise CheckpointError(f"{path}: of another composition or seed; remove it, or run what it was made by")
-    state = {name.removeprefix("state/"): t for name, t in tensors.items() if name.startswith("state/")}
-    clustered = None
-    if "metric" in notes:
-        clustered = ClusteredClients(tensors["clustered/numbers"], tensors["clustered/vectors"], notes["metric"])
-    session.resume(
-        SessionState(
-            round=notes["round"],
-            server=Server(tensors["rows"], state, tensors["source"]),
-            shares=tensors["shares"],
-            names=tuple(notes["seats"]),
-            samples=tuple(notes["samples"]),
-            clustered=clustered,
-            waiting=frozenset(notes["waiting"]),
+    with _damage_named(path):
+        if notes["composition"] != session.composition.model_dump_json():
+            raise CheckpointError(f"{path}: of another composition or seed; remove it, or run what it was made by")
+        state = {name.removeprefix("state/"): t for name, t in tensors.items() if name.startswith("state/")}
+        clustered = None
+        if "metric" in notes:
+            clustered = ClusteredClients(tensors["clustered/numbers"], tensors["clustered/vectors"], notes["metric"])
+        session.resume(
+            SessionState(
+                round=notes["round"],
+                server=Server(tensors["rows"], state, tensors["source"]),
+                shares=tensors["shares"],
+                names=tuple(notes["seats"]),
+                samples=tuple(notes["samples"]),
+                clustered=clustered,
+                waiting=frozenset(notes["waiting"]),
+            )
         )
-    )
 
 
 def save_client(client: Client, path: Path) -> None:
@@ -119,11 +137,13 @@ def resume_client(client: Client, path: Path) -> None:
     """
     tensors, notes = read_state(path, CLIENT_FORMAT)
     source = {name.removeprefix("source/"): t for name, t in tensors.items() if name.startswith("source/")}
-    client.set_up(Composition.read(notes["composition"]), notes["client"], source)
-    client.engine.bank[0] = tensors["own"].to(client.engine.device)
-    client.residual = tensors.get("left")
-    if "began" in notes:
-        client.round_start = (notes["began"], tensors["began"].to(client.engine.device), tensors.get("left before"))
+    with _damage_named(path):
+        client.set_up(Composition.read(notes["composition"]), notes["client"], source)
+        device = client.engine.device
+        client.engine.bank[0] = tensors["own"].to(device)
+        client.residual = tensors.get("left")
+        if "began" in notes:
+            client.round_start = (notes["began"], tensors["began"].to(device), tensors.get("left before"))
 
 
 def save_final(client: Client, folder: Path) -> None:

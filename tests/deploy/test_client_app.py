@@ -117,6 +117,44 @@ def test_a_damaged_file_is_kept_aside_and_all_is_asked_for_again(folder: Path, f
     assert kind(answered(folder, parcel)) == "upload"
 
 
+@pytest.mark.parametrize("lost", ["composition", "own"])
+def test_a_file_that_lacks_something_is_kept_aside(folder: Path, federation: Build, lost: str) -> None:
+    parcel, file = asked(federation("fedavg")), folder / "client.safetensors"
+    assert kind(answered(folder, parcel)) == "upload"
+    tensors, notes = read_state(file, CLIENT_FORMAT)
+    for values in (tensors, notes):
+        values.pop(lost, None)
+    write_state(file, tensors, notes, CLIENT_FORMAT)
+    assert kind(answered(folder, parcel)) == "upload"
+    assert (folder / "client.safetensors.old").exists()
+
+
+def test_the_server_is_not_told_names_of_files(
+    folder: Path, federation: Build, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "images.npz").rename(folder / "patient.npz")
+    (folder / "images.npz").write_bytes(b"damaged")
+    reply = answered(folder, asked(federation("fedavg")))
+    assert reply.error.reason == "its images cannot be used; its own log says why"
+    assert "images.npz" in caplog.text
+    (folder / "images.npz").unlink()
+    (folder / "patient.npz").rename(folder / "images.npz")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device", str(folder))
+
+    monkeypatch.setattr("fedwca.deploy.flower.client_app.save_client", full)
+    assert answered(folder, asked(federation("fedavg"))).error.reason == "OSError; its own log says why"
+    assert f"{folder}" in caplog.text
+
+
+def test_noise_on_moments_that_are_not_asked_for_is_said_to_do_nothing(
+    folder: Path, federation: Build, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert kind(answered(folder, asked(federation("fedavg")), clip_moments=20.0, noise_moments=0.01)) == "upload"
+    assert "--clip-moments and --noise-moments do nothing here" in caplog.text
+
+
 @pytest.mark.parametrize("fault", ["clip", "images"])
 def test_what_a_client_kept_stays_where_it_is_not_at_fault(folder: Path, federation: Build, fault: str) -> None:
     parcel = asked(federation("wca:ta=1,tb=1"))
@@ -126,6 +164,6 @@ def test_what_a_client_kept_stays_where_it_is_not_at_fault(folder: Path, federat
         (folder / "images.npz").rename(folder / "away.npz")
     reply = answered(folder, parcel, **({"clip": 1.0} if fault == "clip" else {}))
     assert reply.has_error()
-    assert ("--clip" if fault == "clip" else "does not exist") in reply.error.reason
+    assert ("--clip" if fault == "clip" else "its own log says why") in reply.error.reason
     assert kept(folder) == before
     assert not (folder / "client.safetensors.old").exists()

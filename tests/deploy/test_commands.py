@@ -58,6 +58,9 @@ def test_a_deployment_is_written(tmp_path: Path, shades: Path) -> None:
     assert app["tool"]["flwr"]["app"]["config"] == {"folder": str((folder / "server").resolve())}
     with np.load(folder / "data" / "client-3.npz") as archive:
         assert archive.files == ["images"]
+    alone = ["deploy", "init", str(tmp_path / "one"), "--data", str(shades), "--clients", "1", *SMALL]
+    assert call(*alone, "--aggregator", "fedavg").code == 0
+    assert DeploymentConfig.read(tmp_path / "one" / "server" / CONFIG_NAME).rules.clients == 1
     assert call(*arguments).code == 2
 
 

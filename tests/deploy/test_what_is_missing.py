@@ -79,8 +79,9 @@ def test_a_server_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_what_is_tried_again() -> None:
-    with pytest.raises(UsageError, match="--server here: not of the form HOST:PORT"):
-        check_reachable("here")
+    for given in ("here", "127.0.0.1:99999", "http://127.0.0.1:8199"):
+        with pytest.raises(UsageError, match=f"--server {given}: not of the form HOST:PORT"):
+            check_reachable(given)
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()

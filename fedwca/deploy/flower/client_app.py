@@ -42,9 +42,13 @@ def client_app(settings: Settings = lambda given: given) -> ClientApp:
         try:
             return _answer(message, settings(dict(context.node_config)))
         except FedwcaError as error:
-            # A sentence at both ends; a traceback would say no more.
+            # A sentence; a traceback would say no more. What names files of this client is not the server's to know.
             log.error("this client does not take part: %s", error)
-            return Message(Error(UNKNOWN, str(error)), reply_to=message)
+            said = "its images cannot be used; its own log says why" if isinstance(error, DataError) else str(error)
+            return Message(Error(UNKNOWN, said), reply_to=message)
+        except Exception as error:
+            log.exception("this client does not take part")
+            return Message(Error(UNKNOWN, f"{type(error).__name__}; its own log says why"), reply_to=message)
 
     app.query()(hello)
     app.train()(train)
@@ -63,6 +67,9 @@ def _answer(message: Message, given: dict[str, Any]) -> Message:
     kept, parcel = state / "client.safetensors", from_record(message.content)
     held = client.engine if kept.exists() and _resume(client, kept, parcel) else None
     answer = client.handle(parcel)
+    asked = client.composition
+    if "source" in parcel.models and client.moment_privacy and asked is not None and asked.moments is None:
+        log.warning("--clip-moments and --noise-moments do nothing here: clients of this method upload no moments")
     if kept.exists() and (held is None or client.engine is not held):
         _set_aside(kept)
     if parcel.kind == "final" and client.final is not None:

@@ -169,7 +169,7 @@ def check_reachable(server: str, timeout: float = 10.0) -> None:
         FedwcaError: nobody listens there.
     """
     host, colon, port = server.rpartition(":")
-    if not colon or not port.isdigit():
+    if not colon or not port.isdigit() or int(port) > 65_535 or "/" in host:
         raise UsageError(f"--server {server}: not of the form HOST:PORT, such as 127.0.0.1:8000")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout).close()

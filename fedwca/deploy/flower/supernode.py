@@ -12,8 +12,10 @@ import secrets
 import subprocess
 import sys
 import time
+import traceback
 from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
 from fedwca.core.files import write_secret
 from fedwca.deploy.flower.polling import SuperNodePauses
@@ -70,5 +72,28 @@ def run_supernode() -> None:
     flower_supernode()
 
 
+def run_supernode_and_exit() -> NoReturn:
+    """Run until stopped, and end then.
+
+    Flower leaves a thread behind that never ends when the server was away for long; whoever waits for this process to
+    start it anew would wait for ever.
+    """
+    code = 1
+    try:
+        run_supernode()
+        code = 0
+    except SystemExit as left:
+        code = left.code if isinstance(left.code, int) else int(left.code is not None)
+    except KeyboardInterrupt:
+        code = 130
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code)
+
+
 if __name__ == "__main__":
-    run_supernode()
+    run_supernode_and_exit()
