@@ -80,8 +80,7 @@ def run_supernode_and_exit() -> NoReturn:
     """
     code = 1
     try:
-        run_supernode()
-        code = 0
+        run_supernode()  # comes back where the server is lost; who is stopped by a signal leaves by SystemExit
     except SystemExit as left:
         code = left.code if isinstance(left.code, int) else int(left.code is not None)
     except KeyboardInterrupt:
