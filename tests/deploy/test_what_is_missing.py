@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fedwca.core.files import hold_alone
+from fedwca.deploy.flower.flwr_cli import register_clients
 from fedwca.deploy.flower.processes import STEADY, check_reachable, run_with_restarts
 from fedwca.deploy.server_status import RUNNING
 from fedwca.errors import FedwcaError, UsageError
@@ -117,3 +118,15 @@ def test_a_server_that_listens_and_never_answers(tmp_path: Path, monkeypatch: py
     assert len(started) == 2
     wait = started[0][started[0].index("--max-wait-time") + 1]
     assert 0 < float(wait) <= STEADY / 2
+
+
+def test_a_key_that_is_none_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "server" / "keys").mkdir(parents=True)
+    (tmp_path / "server" / "keys" / "zz.pub").write_text("not a key")
+
+    def call(*_: object) -> None:
+        raise FedwcaError("flwr supernode register failed: Unsupported key type")
+
+    monkeypatch.setattr("fedwca.deploy.flower.flwr_cli.call_flwr", call)
+    with pytest.raises(FedwcaError, match=r"zz\.pub: is not let in; flwr supernode register failed"):
+        register_clients(tmp_path, {})

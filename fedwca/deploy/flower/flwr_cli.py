@@ -64,7 +64,7 @@ def register_clients(folder: Path, env: dict[str, str]) -> int:
             new += 1
         except FedwcaError as error:
             if "already" not in str(error) and "in use" not in str(error):
-                raise
+                raise FedwcaError(f"{key}: is not let in; {error}") from None
     return new
 
 
