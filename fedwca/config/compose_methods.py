@@ -136,7 +136,7 @@ def compose(config: RunConfig) -> list[tuple[Method, int]]:
     if not config.composed:
         if not methods:
             raise UsageError("no method is left to run; name at least one, such as fedavg")
-        return [_with_rounds(config, *entry) for entry in with_own_labels(methods)]
+        return _finish(config, methods)
     own = _compose_own(config, partition)
     check_name_length(own.name)
     if own.name in names:
@@ -148,17 +148,17 @@ def compose(config: RunConfig) -> list[tuple[Method, int]]:
         if describe_method(methods.pop(index)[0]) != describe_method(own):
             own = replace(own, label=f"{own.label} (composed)")
     methods.append((own, None))
-    return [_with_rounds(config, *entry) for entry in with_own_labels(methods)]
+    return _finish(config, methods)
 
 
-def with_own_labels(methods: Sequence[tuple[Method, int | None]]) -> list[tuple[Method, int | None]]:
-    """The methods with a label each: those that share one have their name behind it."""
+def _finish(config: RunConfig, methods: Sequence[tuple[Method, int | None]]) -> list[tuple[Method, int]]:
+    """The methods with their rounds, and a label each: those that share one have their name behind it."""
     labels = [method.label for method, _ in methods]
-    shared = {label for label in labels if labels.count(label) > 1}
-    return [
-        (replace(method, label=f"{method.label} ({method.name})") if method.label in shared else method, rounds)
-        for method, rounds in methods
-    ]
+    found = []
+    for method, rounds in methods:
+        label = f"{method.label} ({method.name})" if labels.count(method.label) > 1 else method.label
+        found.append(_with_rounds(config, replace(method, label=label), rounds))
+    return found
 
 
 def _compose_own(config: RunConfig, partition: type[Partition]) -> Method:

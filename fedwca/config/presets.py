@@ -9,6 +9,7 @@ from importlib.resources.abc import Traversable
 from fedwca.config.baselines import settings
 from fedwca.config.component_registries import registry_of
 from fedwca.config.run_config import Layer, RunConfig, lay_over, merge, spell_out
+from fedwca.core.dotted_keys import flatten_keys
 from fedwca.core.files import toml_names
 from fedwca.errors import InvalidConfig
 from fedwca.partitions import Partition, partitions
@@ -88,10 +89,7 @@ def _reads_clusterer(values: Layer, clusterer: str, partition: type[Partition]) 
     aggregator, model = (values.get(name, fields[name].default) for name in ("aggregator", "model"))
     if not isinstance(aggregator, str) or not isinstance(model, str):
         return True  # refused where values are checked
-    about = values.get("components") or {}
-    for key in ("model", canonical_name(model)):
-        about = about.get(key) or {} if isinstance(about, dict) else {}
-    head = about.get("head") if isinstance(about, dict) else None
+    head = dict(flatten_keys(values)).get(f"components.model.{canonical_name(model)}.head")
     head = head or registry_of("model").get(model).model_fields["head"].default
     reads = registry_of("clusterer").build({"name": clusterer}).norm_layers
     return bool(

@@ -30,11 +30,14 @@ from fedwca.config.read_config_file import read_file
 from fedwca.config.run_config import KINDS, Components, Layer, RunConfig, merge, resolve, spell_out
 from fedwca.config.set_options import parse_set_options
 from fedwca.core.dotted_keys import flatten_keys
-from fedwca.errors import UsageError
+from fedwca.errors import InvalidConfig, UsageError
 from fedwca.federated.method import Method
 from fedwca.federated.source_model import SourceTraining
 from fedwca.partitions import Partition
 from fedwca.registry import canonical_name
+
+COMPOSED = {"aggregator", "clusterer", "pseudo_labeler", "objectives", "adaptation", "finish", "name"}
+"""Fields that are parts of the composed method: where there is none, a file may hold them, and nothing reads them."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +130,8 @@ def resolve_plan(
     refuse_newcomers(config)
     if config.checkpoint is not None:
         config, origins = without_training(config, origins, base)
-    methods = _compose(config, origins.get("clusterer", ""))
+    refuse_fields_of_another_clusterer(config, origins.get("clusterer", ""))
+    methods = compose(config)
     idle = unused_fields(config, methods)
     for key in idle:
         kind, name, _ = key.split(".")
@@ -142,16 +146,26 @@ def resolve_plan(
     return RunPlan(type_components(without_values(without(config, idle), lost)), methods, origins)
 
 
-def _compose(config: RunConfig, clusterer_from: str) -> list[tuple[Method, int]]:
-    """The methods of a configuration; whoever did not name the clusterer is told who did, if that is what is wrong."""
-    try:
-        return compose(config)
-    except UsageError as error:
-        if not str(error).startswith("clusterer ") or not clusterer_from.startswith("preset "):
-            raise
-        raise UsageError(
-            f"{error}; {clusterer_from} takes clusterer {config.clusterer}, --clusterer another, such as finch"
-        ) from None
+def refuse_fields_of_another_clusterer(config: RunConfig, named_by: str) -> None:
+    """Refuse fields that the clusterer has not which a preset names; who gives them may not know that it does.
+
+    Args:
+        config: says the fields.
+        named_by: the layer that names the clusterer.
+
+    Raises:
+        UsageError: names the field.
+    """
+    name = config.clusterer
+    if name is None or not named_by.startswith("preset "):
+        return
+    known = registry_of("clusterer").get(name).model_fields
+    for field in config.components.get("clusterer", {}).get(name, {}):
+        if field not in known:
+            raise InvalidConfig(
+                f"clusterer {name}.{field}: there is no such field; {named_by} takes clusterer {name}, --clusterer "
+                "another, such as finch"
+            )
 
 
 def idle_tables(partition: type[Partition]) -> tuple[str, ...]:
@@ -285,10 +299,6 @@ def chosen_names(values: Layer) -> dict[str, list[str]]:
     names["adaptation"] = [canonical_name(str(values["adaptation"]))] if values.get("adaptation") else []
     names["objective"] = [canonical_name(str(name)) for name in objectives]
     return names
-
-
-COMPOSED = {"aggregator", "clusterer", "pseudo_labeler", "objectives", "adaptation", "finish", "name"}
-"""Fields that are parts of the composed method: where there is none, a file may hold them, and nothing reads them."""
 
 
 def provenance(plan: RunPlan) -> dict[str, list[str]]:

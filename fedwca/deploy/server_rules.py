@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field, PositiveInt, ValidationInfo, field_validator
+from pydantic import Field, PositiveInt, ValidationInfo, field_validator, model_validator
 
 from fedwca.deploy.defences import Robust
 from fedwca.federated.participation import count_sampled
@@ -17,7 +17,7 @@ class Rules(UserValues):
     clients: PositiveInt
     """K, places; a client that joins late takes a free one."""
     least: PositiveInt = 2
-    """Fewest uploads that make a round; with less it is played again."""
+    """Fewest uploads that make a round; with less it is played again. Of a single client one, unless it is given."""
     participation: float = Field(1.0, gt=0, le=1)
     """Share of the clients asked in each round after the first."""
     alone: Literal["refuse", "warn"] = "refuse"
@@ -27,11 +27,17 @@ class Rules(UserValues):
     robust: Robust = "mean"
     """Cluster means: plain, by coordinate the median, or trimmed by a quarter on each side."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in_least(cls, values: Any) -> Any:
+        if isinstance(values, dict) and values.get("clients") == 1:
+            return {"least": 1, **values}
+        return values
+
     @field_validator("least")
     @classmethod
     def _can_be_reached(cls, least: int, info: ValidationInfo) -> int:
         clients = info.data.get("clients")
-        # Without a word of the user's, a deployment of one client waits for one.
         if clients is not None and least > clients:
             raise ValueError(f"is more than the {clients} clients that there are")
         return least
@@ -44,7 +50,7 @@ class Rules(UserValues):
         clients, least = info.data["clients"], info.data["least"]
         asked = count_sampled(clients, participation)
         # Nor would another try do: a round that is played again asks the same clients.
-        if asked < min(least, clients):
+        if asked < least:
             raise ValueError(
                 f"asks {asked} of {clients} clients in a round, and by rule least={least} it needs {least}"
             )

@@ -152,7 +152,7 @@ class Session:
             self._require_everybody(answers)
         late = self._assign_late_clients(answers)
         heard = len(answers) - len(late)
-        if heard < min(rules.least, rules.clients):
+        if heard < rules.least:
             log.warning("round %d: %d uploads are too few; it is played again", state.round, heard)
             return False
         self.state = close_session_round(self.context, state, answers, late)

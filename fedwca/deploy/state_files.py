@@ -62,7 +62,7 @@ def _damage_named(path: Path) -> Iterator[None]:
         yield
     except FedwcaError:
         raise
-    except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:
+    except (LookupError, ValueError, TypeError) as error:
         raise CheckpointError(f"{path}: is damaged ({type(error).__name__}: {error})") from None
 
 
@@ -138,12 +138,16 @@ def resume_client(client: Client, path: Path) -> None:
     tensors, notes = read_state(path, CLIENT_FORMAT)
     source = {name.removeprefix("source/"): t for name, t in tensors.items() if name.startswith("source/")}
     with _damage_named(path):
-        client.set_up(Composition.read(notes["composition"]), notes["client"], source)
-        device = client.engine.device
-        client.engine.bank[0] = tensors["own"].to(device)
-        client.residual = tensors.get("left")
-        if "began" in notes:
-            client.round_start = (notes["began"], tensors["began"].to(device), tensors.get("left before"))
+        composition, index = Composition.read(notes["composition"]), int(notes["client"])
+        own, left = tensors["own"], tensors.get("left")
+        began = (int(notes["began"]), tensors["began"], tensors.get("left before")) if "began" in notes else None
+    client.set_up(composition, index, source)
+    bank = client.engine.bank
+    if any(row.shape != bank[0].shape for row in (own, *([began[1]] if began else []))):
+        raise CheckpointError(f"{path}: is damaged (a model in it is not of the size that its composition says)")
+    bank[0], client.residual = own.to(bank), left
+    if began is not None:
+        client.round_start = (began[0], began[1].to(bank), began[2])
 
 
 def save_final(client: Client, folder: Path) -> None:

@@ -145,6 +145,10 @@ def test_the_server_is_not_told_names_of_files(
 
     monkeypatch.setattr("fedwca.deploy.flower.client_app.save_client", full)
     assert answered(folder, asked(federation("fedavg"))).error.reason == "OSError; its own log says why"
+    (folder / "identity").mkdir()
+    hello = Message(RecordDict(), dst_node_id=2, message_type="query")
+    reply = client_app()(hello, Context(1, 2, {"data": "x", "state": str(folder)}, RecordDict(), {}))
+    assert str(folder) not in reply.error.reason
     assert f"{folder}" in caplog.text
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -130,3 +132,13 @@ def test_a_key_that_is_none_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("fedwca.deploy.flower.flwr_cli.call_flwr", call)
     with pytest.raises(FedwcaError, match=r"zz\.pub: is not let in; flwr supernode register failed"):
         register_clients(tmp_path, {})
+
+
+def test_a_client_that_lost_its_server_ends_whatever_flower_leaves_running() -> None:
+    text = (
+        "import threading, time\n"
+        "from fedwca.deploy.flower import supernode\n"
+        "supernode.run_supernode = lambda: threading.Thread(target=time.sleep, args=(600,)).start()\n"
+        "supernode.run_supernode_and_exit()"
+    )
+    assert subprocess.run([sys.executable, "-c", text], timeout=60, check=False).returncode == 1

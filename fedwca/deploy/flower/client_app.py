@@ -22,7 +22,9 @@ from fedwca.errors import CheckpointError, DataError, FedwcaError, UsageError
 log = logging.getLogger("fedwca.deploy")
 UNKNOWN = 0
 """Flower's code for an error that is none of its own."""
+OWN_LOG = "its own log says why"
 Settings = Callable[[dict[str, Any]], dict[str, Any]]
+Handler = Callable[[Message, dict[str, Any]], Message]
 
 
 def client_app(settings: Settings = lambda given: given) -> ClientApp:
@@ -33,26 +35,37 @@ def client_app(settings: Settings = lambda given: given) -> ClientApp:
     """
     app = ClientApp()
 
-    def hello(message: Message, context: Context) -> Message:
-        given = settings(dict(context.node_config))
-        about = ConfigRecord({"seat": int(given.get("seat", -1)), "identity": identity(Path(str(given["state"])))})
-        return Message(RecordDict({"hello": about}), reply_to=message)
+    def answer(handle: Handler) -> Callable[[Message, Context], Message]:
+        def answered(message: Message, context: Context) -> Message:
+            given = settings(dict(context.node_config))
+            try:
+                return handle(message, given)
+            except Exception as error:
+                return Message(Error(UNKNOWN, _tell_failure(error, given)), reply_to=message)
 
-    def train(message: Message, context: Context) -> Message:
-        try:
-            return _answer(message, settings(dict(context.node_config)))
-        except FedwcaError as error:
-            # A sentence; a traceback would say no more. What names files of this client is not the server's to know.
-            log.error("this client does not take part: %s", error)
-            said = "its images cannot be used; its own log says why" if isinstance(error, DataError) else str(error)
-            return Message(Error(UNKNOWN, said), reply_to=message)
-        except Exception as error:
-            log.exception("this client does not take part")
-            return Message(Error(UNKNOWN, f"{type(error).__name__}; its own log says why"), reply_to=message)
+        return answered
 
-    app.query()(hello)
-    app.train()(train)
+    app.query()(answer(_introduce))
+    app.train()(answer(_answer))
     return app
+
+
+def _tell_failure(error: Exception, given: dict[str, Any]) -> str:
+    """Log what went wrong; returns what the server is told of it, which names no file of this client."""
+    if not isinstance(error, FedwcaError):
+        log.error("this client does not take part", exc_info=error)
+        return f"{type(error).__name__}; {OWN_LOG}"
+    # A sentence; a traceback would say no more.
+    log.error("this client does not take part: %s", error)
+    if isinstance(error, DataError):
+        return f"its images cannot be used; {OWN_LOG}"
+    named = any(str(given[place]) in str(error) for place in ("data", "state") if place in given)
+    return OWN_LOG if named else str(error)
+
+
+def _introduce(message: Message, given: dict[str, Any]) -> Message:
+    about = ConfigRecord({"seat": int(given.get("seat", -1)), "identity": identity(Path(str(given["state"])))})
+    return Message(RecordDict({"hello": about}), reply_to=message)
 
 
 def _answer(message: Message, given: dict[str, Any]) -> Message:

@@ -62,10 +62,7 @@ class DeploymentConfig(UserValues):
 
     def text(self) -> str:
         """As JSON."""
-        values = self.model_dump(mode="json")
-        if "least" not in self.rules.model_fields_set:
-            del values["rules"]["least"]  # which nobody asked for, and which a single client cannot keep
-        return json.dumps(values, indent=2) + "\n"
+        return json.dumps(self.model_dump(mode="json"), indent=2) + "\n"
 
     @property
     def rounds(self) -> int:
