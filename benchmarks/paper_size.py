@@ -2,10 +2,11 @@
 
 ``python benchmarks/paper_size.py --all --minutes 60`` goes on with all pieces, ``--device cuda`` with those of the
 paper's own size (100 rounds, five source models, three trials); names of pieces take those. A piece is a source and a
-source model, with all methods, in one run folder of --runs. It stops after --minutes, between two rounds, and the same
-command goes on there, as `fedwca resume` of the run folder does. When a piece ends or stops, what tables need of the
-methods that ended is written to results/paper_size, with configuration and hardware; then ``python
-benchmarks/tables.py``. ``--list`` says what is done; ``--small --out FOLDER`` rehearses the first piece of each kind.
+source model, with all methods, each in a run folder of its own under --runs. It stops after --minutes, between two
+rounds, and the same command goes on there, as `fedwca resume` of that folder does. What tables need of a method that
+ended is written to results/paper_size, with configuration and hardware, and is not run again, wherever --out is and
+even where its run folder is gone; then ``python benchmarks/tables.py``. ``--list`` says what is done;
+``--small --out FOLDER`` rehearses the first piece of each kind.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from paper_size_pieces import Piece, pieces
 from time_limit import StopsAfter, TimeIsUp
 
 from fedwca import bench
+from fedwca.config.method_spec import parse_method
 from fedwca.results.read_run import Run, read_run
 
 RESULTS = Path(__file__).parent / "results" / "paper_size"
@@ -30,24 +32,52 @@ PLACES = ("data", "device", "engine", "kernels", "workers", "trials_at_once")
 """What a configuration says of a machine and not of numbers; the rest is kept."""
 
 
-def play(piece: Piece, given: argparse.Namespace, clock: StopsAfter) -> None:
-    """Run what is missing of a piece."""
+def play(piece: Piece, method: str, given: argparse.Namespace, clock: StopsAfter) -> Run:
+    """Run what is missing of one method of a piece."""
     clock.check()
-    settings = piece.settings(given.data, given.weights, given.device, given.small)
+    settings = {**piece.settings(given.data, given.weights, given.device, given.small), "baselines": [method]}
     quick = {"source_training.epochs": 1} if given.small else {}
-    bench(out=given.runs / piece.name, resume=True, keep="none", overrides=quick, reporter=clock, **settings)
+    folder = run_folder(piece, method, given.runs)
+    bench(out=folder, resume=True, keep="none", overrides=quick, reporter=clock, **settings)
+    return read_run(folder)
 
 
-def describe(piece: Piece, run: Run) -> dict[str, Any]:
-    """What a piece came to by now: of the methods that ended, accuracies in percent by trial, and how they came."""
-    ended = [name for name, about in run.methods.items() if run.done(name) == [about["rounds"]] * run.count]
-    return {
-        **{"kind": piece.kind.name, "source": piece.source, "seed": piece.seed, "complete": run.complete},
-        "domains": run.domains,
-        "methods": {name: describe_method(run, name) for name in ended},
-        "config": kept_settings(run.config),
-        "environment": run.environment,
-    }
+def run_folder(piece: Piece, method: str, runs: Path) -> Path:
+    """Where a method of a piece is run."""
+    return runs / piece.name / parse_method(method).name.replace(" ", "_")
+
+
+def read_found(piece: Piece, given: argparse.Namespace) -> dict[str, Any]:
+    """What is known of a piece by now."""
+    for folder in (given.out, *([] if given.small else [RESULTS])):
+        if (file := folder / f"{piece.name}.json").exists():
+            return dict(json.loads(file.read_text()))
+    return {"kind": piece.kind.name, "source": piece.source, "seed": piece.seed, "complete": False, "methods": {}}
+
+
+def missing_methods(piece: Piece, found: Mapping[str, Any]) -> list[str]:
+    """Methods of which no result is kept, in the order in which they are run."""
+    return [method for method in piece.kind.methods if parse_method(method).name not in found["methods"]]
+
+
+def run_missing(piece: Piece, given: argparse.Namespace, clock: StopsAfter) -> None:
+    """Run what is missing of a piece, and keep what each method came to."""
+    found = read_found(piece, given)
+    for method in missing_methods(piece, found):
+        add_results(play(piece, method, given, clock), found)
+        found["complete"] = not missing_methods(piece, found)
+        found["config"]["baselines"] = list(piece.kind.methods)
+        given.out.mkdir(parents=True, exist_ok=True)
+        keep(given.out / f"{piece.name}.json", found)
+
+
+def add_results(run: Run, found: dict[str, Any]) -> None:
+    """Add what a method came to: accuracies in percent by trial, and how they came."""
+    found["domains"] = run.domains
+    for name in run.methods:
+        found["methods"][name] = describe_method(run, name)
+    found["config"] = kept_settings(run.config)
+    found.setdefault("environment", run.environment)
 
 
 def describe_method(run: Run, name: str) -> dict[str, Any]:
@@ -61,6 +91,7 @@ def describe_method(run: Run, name: str) -> dict[str, Any]:
         "clusters": [{key: r["clustering"][key] for key in ("ari", "sizes")} for r in first if "clustering" in r],
         "seconds": round(sum(r.get("seconds", {}).get("round", 0.0) for own in trials for r in own), 1),
         "bytes": sum(r.get("bytes_down", 0) + r.get("bytes_up", 0) for own in trials for r in own),
+        "commit": run.environment.get("commit"),
     }
 
 
@@ -78,21 +109,18 @@ def kept_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     return {key: kept_settings(value) if isinstance(value, Mapping) else value for key, value in kept.items()}
 
 
-def is_done(piece: Piece, out: Path) -> bool:
-    """Whether all of it is kept."""
-    file = out / f"{piece.name}.json"
-    return file.exists() and bool(json.loads(file.read_text())["complete"])
-
-
-def say_state(piece: Piece, out: Path, runs: Path) -> str:
-    """What is done of a piece: all, nothing, or rounds by method."""
-    if is_done(piece, out):
+def say_state(piece: Piece, given: argparse.Namespace) -> str:
+    """What is done of a piece: all, nothing, or how many methods and of which one some rounds."""
+    missing = missing_methods(piece, read_found(piece, given))
+    ended = len(piece.kind.methods) - len(missing)
+    if not missing:
         return "done"
-    if not (runs / piece.name / "config.json").is_file():
-        return "nothing"
-    run = read_run(runs / piece.name)
-    counts = {name: (sum(run.done(name)), about["rounds"] * run.count) for name, about in run.methods.items()}
-    return ", ".join(f"{name} {done}/{every}" for name, (done, every) in counts.items())
+    begun = [method for method in missing if (run_folder(piece, method, given.runs) / "config.json").is_file()]
+    parts = [f"{ended} of {len(piece.kind.methods)} methods"] if ended or begun else ["nothing"]
+    for method in begun:
+        run = read_run(run_folder(piece, method, given.runs))
+        parts += [f"{name} {sum(run.done(name))}/{about['rounds'] * run.count}" for name, about in run.methods.items()]
+    return ", ".join(parts)
 
 
 def parse() -> argparse.Namespace:
@@ -132,18 +160,14 @@ def main() -> int:
     clock = StopsAfter(given.minutes)
     for piece in given.chosen:
         if given.list:
-            print(f"{piece.name}: {say_state(piece, given.out, given.runs)}")
-        elif not is_done(piece, given.out):
-            try:
-                play(piece, given, clock)
-            except TimeIsUp:
-                print(f"stopped after {given.minutes:g} minutes; the same command goes on")
-            if (given.runs / piece.name / "config.json").is_file():
-                given.out.mkdir(parents=True, exist_ok=True)
-                keep(given.out / f"{piece.name}.json", describe(piece, read_run(given.runs / piece.name)))
-            if clock.is_over():
-                break
-            print(piece.name, flush=True)
+            print(f"{piece.name}: {say_state(piece, given)}")
+            continue
+        try:
+            run_missing(piece, given, clock)
+        except TimeIsUp:
+            print(f"stopped after {given.minutes:g} minutes; the same command goes on")
+            break
+        print(piece.name, flush=True)
     return 0
 
 

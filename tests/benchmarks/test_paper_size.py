@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
@@ -82,6 +83,18 @@ def test_a_run_stops_with_a_round_that_is_done() -> None:
         clock.end = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
             progress.round(2, 50.0)
+
+
+def test_a_method_that_is_kept_is_not_run_again(data: Path, tmp_path: Path) -> None:
+    (piece,) = (piece for piece in pieces.pieces(data) if piece.name == "digits-synth-20")
+    given = argparse.Namespace(out=tmp_path, runs=tmp_path / "runs", small=True)
+    assert paper_size.say_state(piece, given) == "nothing"
+    found = paper_size.read_found(piece, given)
+    found["methods"] = {"source_only": {}, "fedwca by update": {}}
+    (tmp_path / "digits-synth-20.json").write_text(json.dumps(found))
+    missing = paper_size.missing_methods(piece, paper_size.read_found(piece, given))
+    assert missing == [method for method in pieces.MAIN if method != "source_only" and "by update" not in method]
+    assert paper_size.say_state(piece, given) == "2 of 10 methods"
 
 
 def test_what_is_kept_of_a_configuration_names_no_place() -> None:
