@@ -10,8 +10,10 @@ import difflib
 import fnmatch
 import importlib
 import pkgutil
+import sys
 from collections.abc import Callable, Iterable
-from importlib.metadata import EntryPoint, entry_points
+from functools import lru_cache
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
@@ -135,6 +137,12 @@ def _shortened(given: object) -> str:
     return text if len(text) <= 100 else f"{text[:100]}…"
 
 
+@lru_cache
+def _installed(group: str, places: tuple[str, ...]) -> EntryPoints:
+    """Entry points of a group; looking for them takes 10 ms, and a run asks for a dozen components."""
+    return entry_points(group=group)
+
+
 def _has(cls: type, method: str) -> bool:
     """Whether a class, not its metaclass, has a method that is more than a kind's abstract one."""
     found = next((vars(base)[method] for base in cls.__mro__ if method in vars(base)), None)
@@ -183,6 +191,22 @@ class Registry(Generic[T]):
     def _plugins(self) -> dict[str, EntryPoint]:
         return {canonical_name(point.name): point for point in entry_points(group=self.package)}
 
+    def _check_is_one(self, name: str) -> None:
+        """Refuse a name that two packages have: which of them a run would take, nobody could see.
+
+        Raises:
+            UsageError: they do; says which.
+        """
+        points = _installed(self.package, tuple(sys.path))
+        named = [point for point in points if canonical_name(point.name) == name]
+        owners = sorted({point.dist.name if point.dist else point.value for point in named})
+        owners = [*(["fedwca"] if name in self._files() else []), *owners]
+        if len(owners) > 1:
+            raise UsageError(
+                f"{self.kind} {name!r} is of {' and of '.join(owners)}; uninstall one, or give its entry point another "
+                "name"
+            )
+
     def _files(self) -> set[str]:
         modules = pkgutil.iter_modules(importlib.import_module(self.package).__path__)
         return {module.name for module in modules if not module.name.startswith("_")}
@@ -196,10 +220,11 @@ class Registry(Generic[T]):
 
         Raises:
             UnknownComponent: no component of this kind has that name.
-            UsageError: a plugin could not be loaded or lacks a method.
+            UsageError: a plugin could not be loaded, lacks a method, or has the name of another component.
         """
         name = canonical_name(name)
         if name not in self._classes:
+            self._check_is_one(name)
             if name in self._files():
                 importlib.import_module(f"{self.package}.{name}")
             elif point := self._plugins().get(name):

@@ -188,6 +188,7 @@ POINTS = """
 half-and-half = blended:HalfAndHalf
 bare = bare:Bare
 broken = broken:Broken
+WCA = blended:HalfAndHalf
 
 [fedwca.objectives]
 mute = mute:Mute
@@ -260,6 +261,15 @@ def test_a_plugin_that_does_not_fit_is_told_why(
     with pytest.raises(UsageError) as caught:
         registry_of(kind).get(name)
     assert sentence in str(caught.value)
+
+
+def test_a_plugin_with_a_name_that_is_taken_is_not_left_out_in_silence(site: Path) -> None:
+    result = python("-m", "fedwca", "bench", "--aggregator", "wca", path=site)
+    assert result.returncode == 2
+    said = (
+        "Error: aggregator 'wca' is of fedwca and of fedwca-extras; uninstall one, or give its entry point another name"
+    )
+    assert result.stderr == f"{said}\n"
 
 
 def test_a_plugin_that_does_not_load_leaves_the_others_alone(site: Path) -> None:

@@ -80,6 +80,8 @@ def command(
 
     columns, layer = check_columns(column or ()), dict(asked.layer)
     if baseline is not None:
+        if "none" in baseline and len(baseline) > 1:
+            raise UsageError("--baseline none stands alone; leave it out beside others, which replace the default ones")
         layer["baselines"] = [word for word in baseline if word != "none"]
     if name is not None:
         layer["name"] = name

@@ -51,7 +51,7 @@ def _field_option(name: str, panel: str) -> Any:
     """The annotation of an option that is None unless given; its type, help and default are those of the field."""
     field = (Training if name in TRAINING_WORDS else RunConfig).model_fields[name]
     text, kind = " ".join((field.description or "").split()), COMPLETED.get(name)
-    if field.default is not None:
+    if field.default not in (None, ()):
         text += f" Default: {_shown(field.default)}."
     more = {"autocompletion": complete.complete_names(kind)} if kind else {}
     words = option(
@@ -88,7 +88,8 @@ OPTIONS: dict[str, Any] = {
         str,
         typer.Option(
             "--preset",
-            help="Values below the command line and --config: default, or paper (Table 9 by data set and source).",
+            help="Values below the command line and --config: default, paper (Table 9 by data set and source), or "
+            "another that fedwca list presets names.",
             rich_help_panel=KEEP,
             autocompletion=complete.presets,
         ),

@@ -14,6 +14,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fedwca.core.describe_value import describe_value
 from fedwca.core.messages import State
 from fedwca.errors import FedwcaError
 
@@ -154,9 +155,10 @@ def check_labels(labels: Tensor, clients: int, name: str) -> Tensor:
     Raises:
         FedwcaError: they are not.
     """
-    right = labels.shape == (clients,) and labels.dtype == torch.int64
+    right = isinstance(labels, Tensor) and labels.shape == (clients,) and labels.dtype == torch.int64
     if not right or labels.unique().tolist() != list(range(int(labels.max()) + 1)):
+        given = labels.tolist() if isinstance(labels, Tensor) else describe_value(labels)
         raise FedwcaError(
-            f"clusterer {name!r} gave {labels.tolist()}; right would be {clients} int64 labels, 0 to C-1 without gaps"
+            f"clusterer {name!r} gave {given}; right would be {clients} int64 labels, 0 to C-1 without gaps"
         )
-    return labels
+    return labels.cpu()

@@ -22,6 +22,7 @@ from fedwca.engine.interface import ClientWork, SingleStep
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.errors import DataError, Diverged, FedwcaError
+from fedwca.federated.aggregator_weights import blend_mixtures
 from fedwca.federated.trusted_clients import find_trusted
 from fedwca.federated.upload_checks import model_problem
 
@@ -147,7 +148,7 @@ class Client:
         task, told = replace(task, trusted=trusted), {} if asked is None else {"trusted": int(trusted)}
 
         def adapt(work: ClientWork) -> list[tuple[Blend, dict[str, Tensor]]]:
-            blend = Blend(work.own) if first else aggregator.blend(parcel.round, work)
+            blend = Blend(work.own) if first else blend_mixtures(aggregator, parcel.round, work)
             return [(blend, work.collect(work.train(blend))[0])]
 
         ((blend, extras),) = self.engine.run(SingleStep(offer, rows, lambda _: task, [0], adapt))

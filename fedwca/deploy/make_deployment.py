@@ -22,6 +22,7 @@ from fedwca.deploy.state_files import read_final
 from fedwca.engine.precision import matmul_precision
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.errors import InvalidConfig, UsageError
+from fedwca.federated.aggregator_weights import deliver_mixtures
 from fedwca.registry import describe_problems
 from fedwca.results.table_rows import Row, summarise
 from fedwca.results.write_run import to_plain
@@ -138,7 +139,7 @@ def simulate_deployment(request: RunRequest) -> SimulatedDeployment:
         session.network, dealt.clients, resolve_device(config.device), config.workers, config.batch_norm
     )
     if session.method.aggregator.travels:
-        weights, rows = session.method.aggregator.deliver(server.state, len(server.rows)), server.rows
+        weights, rows = deliver_mixtures(session.method.aggregator, server.state, len(server.rows)), server.rows
     else:
         # Models stay where they are: each client has written its own.
         weights = torch.eye(len(dealt.clients), dtype=torch.float64)

@@ -17,6 +17,7 @@ from fedwca.deploy.server_context import ModelSignatures, ServerContext
 from fedwca.deploy.session_state import ClusteredClients, SessionState
 from fedwca.deploy.wire_messages import Parcel, row_to_tensors, tensors_to_row
 from fedwca.errors import FedwcaError, UsageError
+from fedwca.federated.aggregator_weights import deliver_mixtures, gather_mixtures
 from fedwca.federated.server import (
     Server,
     assign_clusters,
@@ -176,7 +177,7 @@ def close_session_round(
     if aggregator.travels:
         sizes = torch.tensor([max(1, number) for number in samples])
         counted = averaged_clients(labels, present, trusted)
-        weights = aggregator.gather(server.state, labels, sizes, counted, len(rows))
+        weights = gather_mixtures(aggregator, server.state, labels, sizes, counted, len(rows))
         weights = drop_single_means(context, state, weights)
         rows = context.composition.batch_norm.gather(weights, server.rows, bank, context.layout)
         rows = robust_means(rows, weights, bank, rules.robust)
@@ -231,7 +232,7 @@ def make_final_parcels(context: ServerContext, state: SessionState, informed: Se
     if not aggregator.travels:
         # Each has gone on from its own model, and ends with it.
         return {client: Parcel("final", state.round) for client in here}
-    weights = aggregator.deliver(state.server.state, len(rows))
+    weights = deliver_mixtures(aggregator, state.server.state, len(rows))
     parcels = {}
     for client in here:
         if float((weights[client] @ state.shares)[client]) < 1 - 1e-9:

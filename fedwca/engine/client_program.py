@@ -9,9 +9,11 @@ from functools import reduce
 import torch
 from torch import Tensor
 
+from fedwca.core.describe_value import describe_value
 from fedwca.core.interfaces import Objective
 from fedwca.core.messages import Batch, Blend, Predictions, Targets
 from fedwca.engine.client_task import Task
+from fedwca.errors import FedwcaError
 
 
 def teacher_names(objectives: Sequence[Objective]) -> list[str]:
@@ -82,7 +84,8 @@ def make_targets(
         trusted: whether the client is, bool ``[]`` or ``[1]``; None: it is.
     """
     if labels is None:
-        targets = task.labeler({name: predictions[name] for name in task.labeler.models}, draws)
+        found = task.labeler({name: predictions[name] for name in task.labeler.models}, draws)
+        targets = check_targets(found, len(draws), task.labeler.name)
         if trusted is not None:
             whole = torch.ones_like(targets.weights)
             factor = torch.where(trusted, whole, task.labeler.untrusted_weight * whole)
@@ -90,6 +93,38 @@ def make_targets(
     else:
         targets = Targets.of_labels(labels)
     return targets, observe(task.objectives, predictions["start"]) if observes(task.objectives) else {}
+
+
+def check_targets(targets: Targets, images: int, name: str) -> Targets:
+    """What a labeler gave, if it is a value for each of a client's images.
+
+    Raises:
+        FedwcaError: it is not.
+    """
+    if not isinstance(targets, Targets):
+        raise FedwcaError(f"pseudo-labeler {name!r} gave {describe_value(targets)}; right are Targets")
+    for field in ("labels", "weights", "partners", "mix", "matched"):
+        value = getattr(targets, field)
+        whole = field not in ("labels", "partners") or getattr(value, "dtype", None) == torch.int64
+        if not isinstance(value, Tensor) or value.shape != (images,) or not whole:
+            kind = "int64" if field in ("labels", "partners") else "numbers"
+            shown = f"{field} {describe_value(value)}"
+            raise FedwcaError(f"pseudo-labeler {name!r} gave {shown}; right are {kind} of shape ({images},)")
+    return targets
+
+
+def measure_loss(objective: Objective, batch: Batch) -> Tensor:
+    """An objective's value ``[]``, in nats.
+
+    Raises:
+        FedwcaError: it is no single number, but for example one for each image.
+    """
+    value = objective(batch)
+    if not isinstance(value, Tensor) or value.dim():
+        raise FedwcaError(
+            f"objective {objective.name!r} gave {describe_value(value)}; right is one number, as a tensor"
+        )
+    return value
 
 
 def loss_of_all(
@@ -124,12 +159,12 @@ def loss_of_all(
         shared,
         found.logits if adapts(task.objectives) else None,
     )
-    return torch.stack([objective(batch) for objective in task.objectives]).sum()
+    return torch.stack([measure_loss(objective, batch) for objective in task.objectives]).sum()
 
 
 def batch_loss(objectives: Sequence[Objective], batch: Batch) -> Tensor:
     """What a training step descends ``[]``: the objectives added up, in nats."""
-    return reduce(torch.add, [objective(batch) for objective in objectives])
+    return reduce(torch.add, [measure_loss(objective, batch) for objective in objectives])
 
 
 def penalty(objectives: Sequence[Objective], parameters: Tensor, anchors: Mapping[str, Tensor]) -> Tensor | None:

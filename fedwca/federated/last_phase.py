@@ -13,6 +13,7 @@ from fedwca.core.messages import Offer
 from fedwca.engine.client_task import Task
 from fedwca.engine.interface import ClientWork, Engine, SingleStep
 from fedwca.engine.randomness import Keys
+from fedwca.federated.aggregator_weights import deliver_mixtures
 from fedwca.federated.method import Method
 from fedwca.federated.round import OpenRound, Outcome, expect_simulated
 from fedwca.federated.server import Server, find_guests
@@ -60,7 +61,9 @@ def open_last_phase(
 def offer_delivered(method: Method, server: Server) -> Offer:
     """The model each client ends the rounds with, as its only one."""
     rows = len(server.rows)
-    return Offer(method.aggregator.deliver(server.state, rows)[:, None], torch.zeros(0, rows, dtype=torch.float64))
+    return Offer(
+        deliver_mixtures(method.aggregator, server.state, rows)[:, None], torch.zeros(0, rows, dtype=torch.float64)
+    )
 
 
 def close_last_phase(turn: OpenRound, uploads: Sequence[SimulatedUpload]) -> tuple[Server, Outcome]:
@@ -89,7 +92,7 @@ def final_models(method: Method, server: Server, engine: Engine, finished: bool)
         engine: its bank holds adapted models.
         finished: whether the last phase is over.
     """
-    models = engine.deliver(method.aggregator.deliver(server.state, len(server.rows)), server.rows)
+    models = engine.deliver(deliver_mixtures(method.aggregator, server.state, len(server.rows)), server.rows)
     if finished:
         guests = find_guests(engine.labels).to(models.device)
         models[guests] = engine.bank[guests]

@@ -16,6 +16,7 @@ from fedwca.engine.client_signatures import BankSignatures
 from fedwca.engine.client_task import Task, Training, client_draws
 from fedwca.engine.interface import ClientWork, Engine
 from fedwca.engine.randomness import Keys
+from fedwca.federated.aggregator_weights import blend_mixtures, check_starts, gather_mixtures, regather_mixtures
 from fedwca.federated.gather_evidence import Evidence, gather_evidence
 from fedwca.federated.method import Method
 from fedwca.federated.participation import sample_clients
@@ -135,7 +136,7 @@ class OpenRound:
         """Where clients start, by what they find in their own images."""
         with work.clock("evidence"):
             if (self.round or self.method.aggregator.from_start) and not self.last_phase:
-                return self.method.aggregator.blend(self.round, work)
+                return blend_mixtures(self.method.aggregator, self.round, work)
             if self.last_phase or any(own is not None for own in work.labels):
                 return Blend(work.own)
             with torch.no_grad():  # the pass that labels are made by, which is not made twice
@@ -204,18 +205,19 @@ def close_round(turn: OpenRound, uploads: Sequence[SimulatedUpload]) -> tuple[Se
     by_client = dict(zip(turn.clients, uploads, strict=True))
     present = present_clients(by_client, len(engine.images))
     validate_uploads(engine.bank, by_client, expect_simulated(turn))
+    check_starts(aggregator, [upload.weights for upload in uploads])
     signatures = read_signatures(turn)
     labels, notes = assign_clusters(round, method, server.state, by_client, present, lambda: signatures, turn.keys)
     grouped = time.perf_counter()
     counted = averaged_clients(labels, present, turn.trusted)
     known = {**server.state, **({"moved": measure_reach(turn)} if aggregator.infers_gradients else {})}
-    gather = aggregator.gather(known, labels, engine.sizes, counted, len(server.rows))
+    gather = gather_mixtures(aggregator, known, labels, engine.sizes, counted, len(server.rows))
     rows, evidence = engine.gather(gather, server.rows), None
     if aggregator.asks and bool(turn.guests.any()):  # the fresh mean is judged before it is final
         evidence = gather_evidence(turn.task, aggregator, engine, labels, rows, present | turn.guests)
         heard, guests = evidence.counts(present), evidence.counts(turn.guests)
         if bool(heard.any()) and bool(guests.any()):
-            gather = aggregator.regather(evidence.answers, gather, heard, guests)
+            gather = regather_mixtures(aggregator, evidence.answers, gather, heard, guests)
             rows = engine.gather(gather, server.rows)
     rows = take_server_step(aggregator, server.rows, rows, gather, engine.bank, engine.layout.trained)
     rows = keep_layers(aggregator, rows, engine.bank, engine.layout)

@@ -13,12 +13,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedwca.core.describe_value import describe_value
 from fedwca.core.grouping import GroupingInput, check_labels
 from fedwca.core.interfaces import Aggregator, Clusterer, Objective
 from fedwca.core.messages import Bounded, Offer, Signatures, State
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.randomness import Keys, uniform
 from fedwca.errors import FedwcaError
+from fedwca.federated.aggregator_weights import offer_mixtures
 from fedwca.federated.method import Method
 from fedwca.federated.upload_checks import ExpectedUpload, Upload
 from fedwca.functional import Metric
@@ -72,7 +74,7 @@ def offer_models(round: int, server: Server, aggregator: Aggregator, clients: in
         trained: trained parameters of a row, which come first.
     """
     if round or aggregator.from_start:
-        return aggregator.offer(server.state, round, server.rows[:, :trained])
+        return offer_mixtures(aggregator, server.state, round, server.rows[:, :trained])
     return offer_source(clients) if len(server.rows) == 1 else offer_own(clients)
 
 
@@ -135,7 +137,7 @@ def assign_clusters(
         nonlocal notes
         assert clusterer is not None
         found, labels = signatures(), torch.zeros(clients, dtype=torch.int64)
-        labels[present] = check_labels(clusterer(found).cpu(), int(present.sum()), clusterer.name)
+        labels[present] = check_labels(clusterer(found), int(present.sum()), clusterer.name)
         notes = clusterer.notes(found)
         return labels
 
@@ -217,10 +219,13 @@ def next_state(
         present: clients whose models and reports count ``[K]`` bool; each has an upload.
 
     Raises:
-        FedwcaError: see `remember_extras`.
+        FedwcaError: the aggregator's part is no mapping of tensors; or see `remember_extras`.
     """
     counted = {client: upload for client, upload in uploads.items() if bool(present[client])}
     learned = aggregator.learn(state, labels, stack_reports(counted, len(present)), present)
+    if not isinstance(learned, Mapping) or not all(isinstance(value, Tensor) for value in learned.values()):
+        shown = describe_value(learned)
+        raise FedwcaError(f"aggregator {aggregator.name!r}: learn gave {shown}; right is a mapping of names to tensors")
     return {**learned, **remember_extras(state, uploads, len(present))}
 
 

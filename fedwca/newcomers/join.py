@@ -18,6 +18,7 @@ from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.sequential.worker import ClientWorker
 from fedwca.engine.test_time_adaptation import AdaptedModel
 from fedwca.errors import UsageError
+from fedwca.federated.aggregator_weights import blend_mixtures, offer_mixtures
 from fedwca.newcomers.choose_cluster import (
     By,
     ClusterAssignment,
@@ -140,12 +141,12 @@ def receive_model(
     """
     method, server = standing.method, standing.server
     rows = server.rows.to(engine.device)
-    offer = method.aggregator.offer(server.state, 1, rows[:, : engine.layout.trained])
+    offer = offer_mixtures(method.aggregator, server.state, 1, rows[:, : engine.layout.trained])
     choice = choose_cluster(standing, engine, offer, rows, by, done)
     sent = Offer(offer.personal[choice.member][None], offer.shared)
 
     def settle(desk: ClientWorker) -> list[tuple[Tensor, Blend]]:
-        blend = method.aggregator.blend(1, desk)
+        blend = blend_mixtures(method.aggregator, 1, desk)
         if epochs:
             desk.train(blend)
         else:

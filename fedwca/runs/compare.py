@@ -14,6 +14,7 @@ from fedwca.errors import UsageError
 from fedwca.registry import canonical_name, describe_unknown
 from fedwca.results.comparison import Comparison
 from fedwca.results.reference_method import reference_among
+from fedwca.runs.check_several import check_several
 from fedwca.runs.load_data import load
 from fedwca.runs.reporter import SILENT, RunReporter
 from fedwca.runs.reuse_runs import collect_runs, dataset_name
@@ -42,7 +43,7 @@ def run_comparison(
     Raises:
         FedwcaError: what is wrong, in a sentence.
     """
-    names = [parse_method(method).name for method in methods]
+    names = [parse_method(method).name for method in check_several("methods", methods)]
     base = parse_method(reference).name if reference else reference_among(names)
     if reference and base not in names:
         raise UsageError(f"--reference {reference}: is not one of the methods {', '.join(names)}")

@@ -26,6 +26,7 @@ from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.interface import Engine
 from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import CheckpointError, FedwcaError, InvalidConfig, UnknownComponent, UsageError
+from fedwca.federated.aggregator_weights import deliver_mixtures
 from fedwca.federated.extra_networks import grow_network
 from fedwca.federated.method import Method
 from fedwca.federated.server import Server
@@ -196,7 +197,7 @@ class OpenedRun:
         """What the server sends each client at the end ``[K, P]``."""
         rows, delivery = self.server.rows, self.point.delivery
         if delivery is None:  # kept by an earlier release
-            delivery = self.method.aggregator.deliver(self.server.state, len(rows))
+            delivery = deliver_mixtures(self.method.aggregator, self.server.state, len(rows))
         if BatchNormPolicy(self.config.batch_norm) is BatchNormPolicy.RECALIBRATED:
             return self.engine.deliver(delivery, rows)
         none = torch.zeros(0, 3, self.architecture.stored, self.architecture.stored, dtype=torch.uint8)

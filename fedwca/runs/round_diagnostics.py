@@ -17,6 +17,7 @@ from fedwca.engine.client_signatures import BankSignatures
 from fedwca.engine.client_task import Task, Training
 from fedwca.engine.interface import ClientWork, Engine, SingleStep
 from fedwca.engine.randomness import Keys
+from fedwca.federated.aggregator_weights import deliver_mixtures
 from fedwca.federated.method import Method
 from fedwca.federated.server import Server
 
@@ -62,7 +63,11 @@ def measure_evidence(
         (nats; less is better, and least for a model that always says the same); each one value a client.
     """
     rows = server.rows if models is None else models
-    weights = method.aggregator.deliver(server.state, len(rows)) if models is None else torch.eye(len(rows)).double()
+    weights = (
+        deliver_mixtures(method.aggregator, server.state, len(rows))
+        if models is None
+        else torch.eye(len(rows)).double()
+    )
     labelled = [own is not None for own in engine.labels]
     nothing = torch.zeros(0, len(rows), dtype=torch.float64)
     offer = Offer(weights[:, None], nothing)

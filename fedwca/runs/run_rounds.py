@@ -15,6 +15,7 @@ from fedwca.data.metrics import Metrics
 from fedwca.engine.interface import Engine, TrialsInTurn
 from fedwca.engine.randomness import Keys
 from fedwca.errors import Diverged
+from fedwca.federated.aggregator_weights import deliver_mixtures
 from fedwca.federated.last_phase import close_last_phase, final_models, measure_shift, open_last_phase
 from fedwca.federated.method import Method
 from fedwca.federated.public_images import learn_from_predictions, upload_predictions
@@ -151,7 +152,7 @@ def run_rounds(
             record = record_round(config, rounds, turns[i], server, outcome, trials[i])
             record["seconds"]["round"] = spent_here
             caution(record, outcome, method)
-            delivery = method.aggregator.deliver(server.state, len(server.rows))
+            delivery = deliver_mixtures(method.aggregator, server.state, len(server.rows))
             points[i] = RoundState(number, server, outcome.labels, delivery, turns[i].guests if last_phase else None)
             accuracies_here.append(mean(record["accuracy"]))
             yield i, record, points[i]
@@ -207,7 +208,10 @@ def record_round(
     metrics, began = trial.metrics, time.perf_counter()
     asked = list(outcome.uploads)
     local = dict(zip(asked, engine.predict_tests(clients=asked), strict=True))
-    delivery, lr = method.aggregator.deliver(server.state, len(server.rows)), step_size(method, config.training, number)
+    delivery, lr = (
+        deliver_mixtures(method.aggregator, server.state, len(server.rows)),
+        step_size(method, config.training, number),
+    )
     own = measure_delivered(method, engine, metrics, delivery, server.rows, lr)
     if turn.last_phase:  # who adapted has a model of its own
         own = DeliveredModels([local.get(k, said) for k, said in enumerate(own.said)])

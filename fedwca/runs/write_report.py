@@ -14,6 +14,7 @@ from fedwca.results.read_run import Run, read_run
 from fedwca.results.report.page import page
 from fedwca.results.report.text_report import document
 from fedwca.runs.cached_predictions import predictions_when_asked
+from fedwca.runs.check_several import check_several
 
 Form = Literal["html", "md", "latex"]
 SUFFIXES: dict[str, Form] = {".html": "html", ".htm": "html", ".md": "md", ".tex": "latex"}
@@ -29,9 +30,9 @@ def render_report(runs: Sequence[str | Path], form: Form = "html", columns: Sequ
 
     Raises:
         FedwcaError: a run is not there or damaged.
-        UsageError: there is no such column.
+        UsageError: no run is named, or there is no such column.
     """
-    found = [read_run(find_run(run)) for run in runs]
+    found = [read_run(find_run(run)) for run in check_several("runs", runs)]
     names = distinct_names([str(run) for run in runs], [run.name for run in found])
     if form == "html":
         return page(found, names, columns, _predict)
@@ -54,7 +55,7 @@ def write_report(
 
     Raises:
         FedwcaError: a run is not there or damaged, or the file cannot be written.
-        UsageError: there is no such column.
+        UsageError: no run is named, or there is no such column.
     """
     text = render_report(runs, form or (SUFFIXES.get(Path(out).suffix.lower(), "html") if out else "html"), columns)
     file = Path(out) if out else (read_run(find_run(runs[0])).path if len(runs) == 1 else Path()) / "report.html"

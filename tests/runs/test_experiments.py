@@ -128,6 +128,13 @@ def test_mistakes_are_one_sentence(settings: dict[str, Any], tmp_path: Path, mon
         fedwca.bench(epoch=1)
     with pytest.raises(UsageError, match="did you mean 'fedavg'"):
         fedwca.compare(["fedavgg"], out=tmp_path / "out", **settings)
+    with pytest.raises(UsageError, match=r"methods needs a list, such as \['fedavg'\], not 'fedavg'"):
+        fedwca.compare("fedavg", out=tmp_path / "out", **settings)
+    with pytest.raises(UsageError, match="methods is empty; name at least one"):
+        fedwca.compare([], out=tmp_path / "out", **settings)
+    for runs, said in (([], "runs is empty"), (str(tmp_path), "runs needs a list"), (tmp_path, "runs needs a list")):
+        with pytest.raises(UsageError, match=said):
+            fedwca.write_report(runs, tmp_path / "page.md")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="no such run"):
         fedwca.resume(tmp_path / "nowhere")
     monkeypatch.setenv("WORLD_SIZE", "2")
