@@ -21,7 +21,7 @@ def command(
     seat: Annotated[
         int | None, typer.Option("--seat", min=0, help="Number of this client, where numbers matter.")
     ] = None,
-    device: Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1.")] = "cpu",
+    device: Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1; auto: a GPU where there is one.")] = "cpu",
     clip: Annotated[
         float | None, typer.Option("--clip", min=0, callback=refuse_infinite, help="Largest L2 norm of an update.")
     ] = None,
@@ -49,14 +49,18 @@ def command(
     check_clipping("", "an update", clip, noise)
     check_clipping("-moments", "moments", clip_moments, noise_moments)
     need_flower()
+    from fedwca.core.files import hold_alone
+    from fedwca.deploy.flower.client_device import find_device
+    from fedwca.deploy.flower.client_secret import identity, name_of
     from fedwca.deploy.flower.processes import (
         check_reachable,
         client_command,
         flower_environment,
         run_with_restarts,
     )
+    from fedwca.deploy.server_status import RUNNING
 
-    settings: dict[str, Any] = {"device": device}
+    settings: dict[str, Any] = {"device": find_device(device)}
     if seat is not None:
         settings["seat"] = seat
     if clip:
@@ -64,9 +68,12 @@ def command(
     if clip_moments:
         settings |= {"clip_moments": clip_moments, "noise_moments": noise_moments}
     arguments = client_command(folder, data, server, insecure, settings)
-    env = flower_environment(folder / "flwr")
-    told = partial(say, err=True)
-    raise typer.Exit(run_with_restarts(arguments, env, tries, told, lambda: check_reachable(server)))
+    env, tell = flower_environment(folder / "flwr"), partial(say, err=True)
+    with hold_alone(folder / RUNNING) as alone:
+        if not alone:
+            raise UsageError(f"a client runs in {folder} already; give each client a folder of its own")
+        tell(f"The server's log calls this client {name_of(identity(folder))}")
+        raise typer.Exit(run_with_restarts(arguments, env, tries, tell, lambda: check_reachable(server)))
 
 
 def check_clipping(of: str, what: str, clip: float | None, noise: float) -> None:

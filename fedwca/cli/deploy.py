@@ -21,6 +21,8 @@ app = typer.Typer(help="Run a composition on real machines, over Flower.", no_ar
 Folder = Annotated[Path, typer.Argument(help="Folder of the deployment.", show_default=False)]
 Insecure = Annotated[bool, typer.Option("--insecure", help="No TLS and no node keys; for one machine alone.")]
 PORT = 8000
+LOCAL = f"127.0.0.1:{PORT}"
+Server = Annotated[str, typer.Option("--server", help="Where the server listens, on this machine.")]
 NOT_DEPLOYED = ("participation", "source_models", "trials", "trials_at_once", "engine", "kernels", "workers")
 """Options of a run that say how many clients are simulated, or take part: a deployment has rules for that."""
 
@@ -143,9 +145,7 @@ def _check_host(name: str) -> None:
 @app.command("run")
 def run_deployment(
     folder: Folder,
-    server: Annotated[
-        str, typer.Option("--server", help="Where the server listens, on this machine.")
-    ] = f"127.0.0.1:{PORT}",
+    server: Server = LOCAL,
     timeout: Annotated[
         float, typer.Option("--timeout", min=1, callback=refuse_infinite, help="Seconds after which it is given up.")
     ] = 86_400.0,
@@ -154,6 +154,7 @@ def run_deployment(
     """Submit the deployment to the running server, say how it goes on until its end, and fail if it failed."""
     need_flower()
     from fedwca.core.files import hold_alone
+    from fedwca.deploy.flower.deployment_folder import point_app_here
     from fedwca.deploy.flower.flwr_cli import (
         check_answers,
         register_clients,
@@ -164,8 +165,7 @@ def run_deployment(
     )
     from fedwca.deploy.server_status import RUNNING
 
-    if not (folder / "app" / "pyproject.toml").is_file():
-        raise UsageError(f"{folder}: holds no deployment; make one with fedwca deploy init")
+    check_is_deployment(folder)
     with hold_alone(folder / "server" / RUNNING) as alone:
         if not alone:
             raise UsageError(
@@ -178,14 +178,47 @@ def run_deployment(
     from fedwca.cli.federation_progress import FederationProgress
 
     progress = FederationProgress(folder / "server")
+    point_app_here(folder)
     number = submit_run(folder, env)
     say(f"Run {number} is submitted; what happens is logged in {folder}/server/federation.log")
-    with progress:
-        ended, up, down = watch_run(number, env, timeout, wait=progress.wait)
+    try:
+        with progress:
+            ended, up, down = watch_run(number, env, timeout, wait=progress.wait)
+    except KeyboardInterrupt:
+        flags = ("" if server == LOCAL else f" --server {server}") + (" --insecure" if insecure else "")
+        say(f"Run {number} goes on at the server; fedwca deploy stop {quote(str(folder))}{flags} ends it", err=True)
+        raise
+    if ended == "stopped":
+        raise FedwcaError(f"run {number} was stopped; another one goes on after its last finished round")
     if ended != "completed":
         raise FedwcaError(f"run {number} has {ended}; {folder}/server/federation.log says why")
     say(f"{up:,} bytes came into the server and {down:,} went out of it, as Flower counts them")
     say(f"Run {number} is complete; who was there at the end has model.safetensors and its card in its folder")
+
+
+@app.command("stop")
+def stop(
+    folder: Folder,
+    server: Server = LOCAL,
+    insecure: Insecure = False,
+) -> None:
+    """End the run that goes on; another `deploy run` takes it up after its last finished round."""
+    need_flower()
+    from fedwca.deploy.flower.flwr_cli import stop_runs, write_connection
+
+    check_is_deployment(folder)
+    stopped = stop_runs(write_connection(folder, server, insecure))
+    say(f"Stopped run {', '.join(stopped)}" if stopped else "No run goes on")
+
+
+def check_is_deployment(folder: Path) -> None:
+    """See that a folder is one.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if not (folder / "app" / "pyproject.toml").is_file():
+        raise UsageError(f"{folder}: holds no deployment; make one with fedwca deploy init")
 
 
 @app.command("key")

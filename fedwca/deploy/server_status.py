@@ -14,7 +14,7 @@ from fedwca.core.files import write_text_atomically
 LOG, STATUS = "federation.log", "status.json"
 RUNNING = "running"
 """A file that is locked while a run goes on: two would write the same checkpoint."""
-COMPLETE, FAILED = "FEDWCA RUN COMPLETE", "the run failed"
+COMPLETE, FAILED, STOPPED = "FEDWCA RUN COMPLETE", "the run failed", "the run was stopped"
 """How the last line of a run begins."""
 LINE = re.compile(r"\d{4}-\d\d-\d\d [\d:,]+ (?P<level>[A-Z]+) (?P<text>.*)")
 """A line of the log as the server's app writes it."""
@@ -72,7 +72,7 @@ class LogLine:
     @property
     def is_last(self) -> bool:
         """Whether it says how the run ended."""
-        return self.text.startswith((COMPLETE, FAILED))
+        return self.text.startswith((COMPLETE, FAILED, STOPPED))
 
 
 class LogTail:

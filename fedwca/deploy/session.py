@@ -83,7 +83,7 @@ class Session:
         """The number of the client called ``name``, from now on its own; see `assign_number`."""
         number = assign_number(self.state.names, name, wish)
         if number is None:
-            log.warning("client %s is turned away: no free place", name)
+            log.warning("client %s is turned away: %s", name, _why_no_place(self.state.names, wish))
         else:
             self.state = replace(self.state, names=set_name(self.state.names, number, name))
         return number
@@ -236,6 +236,14 @@ def assign_number(names: Names, name: str, wish: int | None = None) -> int | Non
     if wish is not None:
         free = [number for number in free if number == wish]
     return free[0] if free else None
+
+
+def _why_no_place(names: Names, wish: int | None) -> str:
+    if wish is None:
+        return f"all {len(names)} places are taken"
+    if wish >= len(names):
+        return f"it asks for place {wish} (--seat); the last is {len(names) - 1}"
+    return f"it asks for place {wish} (--seat), which is client {names[wish]}'s"
 
 
 def set_name(names: Names, number: int, name: str) -> Names:

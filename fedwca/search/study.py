@@ -170,5 +170,7 @@ def tabulate_tries(wanted: Search, found: list[dict[str, Any]]) -> Table:
     method = wanted.request.layer["baselines"][0]
     when = "in the best round" if by_validation else "after the last round"
     title = f"{method}: {wanted.criterion} {when} ({better} is better), the best first"
-    notes = [f"{labels} Mean over clients and runs.", f"The best: {best}"]
+    alike = sum(entry[wanted.criterion] == found[0][wanted.criterion] for entry in found)
+    shown = "The best" if alike == 1 else f"{alike} tries are equally good; the first"
+    notes = [f"{labels} Mean over clients and runs.", f"{shown}: {best}"]
     return Table(title, tuple(found[0]), lines, notes)

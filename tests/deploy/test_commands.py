@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -17,6 +18,7 @@ from PIL import Image
 from fedwca.config.baselines import baseline_names
 from fedwca.deploy.client_images import read_images
 from fedwca.deploy.flower.config import CONFIG_NAME, DeploymentConfig
+from fedwca.deploy.flower.deployment_folder import point_app_here
 from fedwca.deploy.flower.processes import client_command, toml_string
 from fedwca.errors import DataError, InvalidConfig, UsageError
 
@@ -56,6 +58,10 @@ def test_a_deployment_is_written(tmp_path: Path, shades: Path) -> None:
     assert session.composition.aggregator["ta"] == 0.5
     app = tomllib.loads((folder / "app" / "pyproject.toml").read_text())
     assert app["tool"]["flwr"]["app"]["config"] == {"folder": str((folder / "server").resolve())}
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    point_app_here(copy)
+    app = tomllib.loads((copy / "app" / "pyproject.toml").read_text())
+    assert app["tool"]["flwr"]["app"]["config"] == {"folder": str((copy / "server").resolve())}
     with np.load(folder / "data" / "client-3.npz") as archive:
         assert archive.files == ["images"]
     alone = ["deploy", "init", str(tmp_path / "one"), "--data", str(shades), "--clients", "1", *SMALL]
@@ -131,6 +137,10 @@ def test_a_deployment_in_a_folder_of_any_name(tmp_path: Path, shades: Path) -> N
     assert run.code == 0, run.err
     app = tomllib.loads((folder / "app" / "pyproject.toml").read_text(encoding="utf-8"))
     assert app["tool"]["flwr"]["app"]["config"] == {"folder": str((folder / "server").resolve())}
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    point_app_here(copy)
+    app = tomllib.loads((copy / "app" / "pyproject.toml").read_text())
+    assert app["tool"]["flwr"]["app"]["config"] == {"folder": str((copy / "server").resolve())}
 
 
 @pytest.mark.usefixtures("flower")

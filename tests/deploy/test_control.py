@@ -6,6 +6,7 @@ import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -116,3 +117,16 @@ def test_a_server_that_never_says_how_a_run_stands(
         control.watch_run("7", {}, 1e6)
     assert why in str(raised.value)
     assert (len(asked), len(pauses)) == (6, 5)
+
+
+def test_runs_that_have_not_ended_are_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{"run-id": 7, "status": "running"}, {"run-id": 8, "status": "finished:completed"}]
+    asked: list[list[str]] = []
+
+    def answer(arguments: list[str], env: dict[str, str]) -> dict[str, Any]:
+        asked.append(arguments)
+        return {"success": True, "runs": [*rows, {"run-id": 9, "status": "pending"}]}
+
+    monkeypatch.setattr(control, "call_flwr", answer)
+    assert control.stop_runs({}) == ["7", "9"]
+    assert asked == [["list", "fedwca"], ["stop", "7", "fedwca"], ["stop", "9", "fedwca"]]

@@ -269,12 +269,18 @@ def test_what_late_clients_are_compared_with_outlives_the_server(federation: Bui
     assert before.vectors.shape == (4, first)
 
 
-def test_places_are_limited_and_kept(federation: Build) -> None:
+def test_places_are_limited_and_kept(federation: Build, caplog: pytest.LogCaptureFixture) -> None:
     session = federation().session()
     assert [session.admit(name) for name in "abcab"] == [0, 1, 2, 0, 1]
     assert session.admit("d", 1) is None
     assert session.admit("d", 3) == 3
     assert session.admit("e") is None
+    assert session.admit("f", 4) is None
+    assert [record.getMessage() for record in caplog.records] == [
+        "client d is turned away: it asks for place 1 (--seat), which is client b's",
+        "client e is turned away: all 4 places are taken",
+        "client f is turned away: it asks for place 4 (--seat); the last is 3",
+    ]
 
 
 def test_a_server_restarts_from_its_checkpoint(federation: Build, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from fedwca.core.files import hold_alone
+from fedwca.deploy.server_status import ServerStatus
 from fedwca.deploy.state_files import read_final
 from fedwca.deploy.wire_messages import Parcel
 from fedwca.engine.parameter_layout import Layout
@@ -26,10 +27,11 @@ from .processes import PARTS, call, laid_out, message_by_message, require_same, 
 pytest.importorskip("flwr")
 
 import httpx
-from flwr.app import DEFAULT_TTL, Array, ArrayRecord
+from flwr.app import DEFAULT_TTL, Array, ArrayRecord, ConfigRecord, RecordDict
 from flwr.common.constant import SUPERLINK_NODE_ID
 
 from fedwca.deploy.flower import server_app as serve
+from fedwca.deploy.flower.client_secret import name_of
 from fedwca.deploy.flower.config import CONFIG_NAME, DeploymentConfig
 from fedwca.deploy.flower.processes import QUIET, flower_environment, server_command
 from fedwca.deploy.flower.records import count_bytes, from_record, to_record
@@ -246,6 +248,61 @@ def test_a_server_that_does_not_answer_is_not_a_clients_fault(monkeypatch: pytes
     monkeypatch.setattr(grid, "pull_messages", gone)
     with pytest.raises(httpx.ConnectError):
         taken(grid, clock, monkeypatch)
+
+
+class Reply:
+    """What a node says of itself, or why it cannot."""
+
+    def __init__(self, config: dict[str, str | int] | None = None, why: str = "") -> None:
+        self.content = RecordDict({"hello": ConfigRecord(config)} if config is not None else {})
+        self.error = SimpleNamespace(reason=why)
+
+    def has_error(self) -> bool:
+        """Whether it cannot."""
+        return bool(self.error.reason)
+
+
+def bare_server(tmp_path: Path, nodes: list[int], admitted: list[tuple[str, int | None]]) -> serve.FlowerServer:
+    """A server without a method, whose session lets everybody in."""
+
+    def admit(name: str, wish: int | None) -> int:
+        admitted.append((name, wish))
+        return len(admitted) - 1
+
+    server = object.__new__(serve.FlowerServer)
+    server.grid = SimpleNamespace(get_node_ids=lambda: nodes)  # type: ignore[assignment]
+    server.deployment = SimpleNamespace(deadline=5.0, rejoin=False)  # type: ignore[assignment]
+    server.session = SimpleNamespace(admit=admit, context=SimpleNamespace(max_answer_bytes=10**6))  # type: ignore[assignment]
+    server.folder, server.status = tmp_path, ServerStatus(3, len(nodes))
+    server._numbers, server._names = {}, {}
+    return server
+
+
+def test_who_does_not_say_who_it_is_is_in_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    replies = {11: Reply({"seat": 2, "identity": "secret"}), 12: Reply(why="its folder cannot be written")}
+    monkeypatch.setattr(serve, "Message", lambda *_, **__: None)
+    monkeypatch.setattr(serve, "exchange", lambda *_: iter(replies.items()))
+    admitted: list[tuple[str, int | None]] = []
+    assert bare_server(tmp_path, [11, 12, 13], admitted)._present() == {0: 11}
+    assert admitted == [(name_of("secret"), 2)]
+    assert "secret" not in caplog.text
+    assert "node 12 does not say who it is: its folder cannot be written" in caplog.text
+    assert "node 13 did not say in time who it is" in caplog.text
+
+
+@pytest.mark.parametrize(("kind", "done"), [("final", {0}), ("adapt", set())])
+def test_who_says_that_it_is_done_with_a_task_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, done: set[int]
+) -> None:
+    answer = SimpleNamespace(content=to_record(Parcel("done", 3)), has_error=lambda: False)
+    monkeypatch.setattr(serve, "Message", lambda *_, **__: None)
+    monkeypatch.setattr(serve, "exchange", lambda *_: iter({11: answer}.items()))
+    server, received = bare_server(tmp_path, [11], []), []
+    server.session.receive = lambda client, parcel: received.append((client, parcel.kind)) or ""  # type: ignore[method-assign]
+    assert server._exchange({0: (11, Parcel(kind, 3))}, 3) == done
+    assert received == ([] if done else [(0, "done")])
 
 
 @pytest.mark.parametrize("name", [*PARTS, "fedpcl_pl"])

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from fedwca.core.files import hold_alone
+from fedwca.deploy.flower.client_device import find_device
 from fedwca.deploy.flower.flwr_cli import register_clients
 from fedwca.deploy.flower.processes import STEADY, check_reachable, run_with_restarts
 from fedwca.deploy.server_status import RUNNING
@@ -76,6 +77,7 @@ def test_a_server_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert run.code == 1
     assert f"--server {server}: no server can be reached there" in run.err
     assert "trying again" not in run.err
+    assert "; given up after 1 try" in run.err
     again = call("client", *given, "--tries", "3")
     assert again.code == 1
     assert again.err.count("trying again") == 2
@@ -116,7 +118,8 @@ def test_a_server_that_listens_and_never_answers(tmp_path: Path, monkeypatch: py
         given = ["--data", str(tmp_path), "--server", server, "--insecure", "--tries", "2"]
         run = call("client", str(tmp_path), *given)
     assert run.code == 1
-    assert "trying again" in run.err
+    assert "The server does not let this client in, or is not there; trying again in 0 s" in run.err
+    assert "Error: the server does not let this client in, or is not there; given up after 2 tries" in run.err
     assert len(started) == 2
     wait = started[0][started[0].index("--max-wait-time") + 1]
     assert 0 < float(wait) <= STEADY / 2
@@ -132,6 +135,47 @@ def test_a_key_that_is_none_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("fedwca.deploy.flower.flwr_cli.call_flwr", call)
     with pytest.raises(FedwcaError, match=r"zz\.pub: is not let in; flwr supernode register failed"):
         register_clients(tmp_path, {})
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_second_client_in_one_folder(tmp_path: Path) -> None:
+    with hold_alone(tmp_path / RUNNING):
+        run = call("client", str(tmp_path), "--data", str(tmp_path), "--insecure", "--tries", "1")
+    assert run.code == 2
+    assert run.err == f"Error: a client runs in {tmp_path} already; give each client a folder of its own\n"
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize(
+    ("device", "why"), [("cuda:99", "this machine has"), ("abacus", "no such device; take auto, cpu, cuda or cuda:1")]
+)
+def test_a_device_that_is_not_there(tmp_path: Path, device: str, why: str) -> None:
+    run = call("client", str(tmp_path), "--data", str(tmp_path), "--insecure", "--tries", "1", "--device", device)
+    assert run.code == 2
+    assert f"Error: --device {device}: {why}" in run.err
+
+
+def test_a_device_that_is() -> None:
+    assert find_device("cpu") == "cpu"
+    assert find_device("auto").partition(":")[0] in ("cpu", "cuda")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody tells a process that its parent was killed")
+def test_who_is_killed_leaves_no_program_behind(tmp_path: Path) -> None:
+    text = (
+        "import os, sys\n"
+        "from fedwca.deploy.flower.processes import run_until_stopped\n"
+        "run_until_stopped(['sleep', '600'], dict(os.environ), lambda p: print(p.pid, flush=True))"
+    )
+    with subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True) as waiting:
+        assert waiting.stdout is not None
+        child = Path("/proc") / waiting.stdout.readline().strip()
+        assert (child / "status").is_file()
+        waiting.kill()
+    until = time.monotonic() + 20
+    while child.exists() and "State:\tZ" not in (child / "status").read_text() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert time.monotonic() < until
 
 
 def test_a_client_that_lost_its_server_ends_whatever_flower_leaves_running() -> None:

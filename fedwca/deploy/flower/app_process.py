@@ -76,13 +76,13 @@ def fork(task: Task) -> int:
         os._exit(code)
 
 
-def follow(parent: int) -> None:
-    """Have this process killed as soon as its parent ends, or the parent's thread that forked it.
+def follow(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
+    """Have this process signalled as soon as its parent ends, or the parent's thread that forked it.
 
     On SIGINT or SIGTERM an app tells Flower that it ends, and the message is never answered. For an app that is killed
     Flower answers within a minute.
     """
-    ctypes.CDLL(None).prctl(DIES_WITH_PARENT, ctypes.c_ulong(signal.SIGKILL))
+    ctypes.CDLL(None).prctl(DIES_WITH_PARENT, ctypes.c_ulong(number))
     if os.getppid() != parent:  # it ended before
         os._exit(1)
 

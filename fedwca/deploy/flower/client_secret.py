@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from pathlib import Path
 
@@ -14,3 +15,8 @@ def identity(state: Path) -> str:
     if not path.exists():
         write_secret(path, secrets.token_hex(16).encode())
     return path.read_text()
+
+
+def name_of(secret: str) -> str:
+    """What the server calls a client in its log: a hash, which does not let anybody else be this client."""
+    return hashlib.sha256(secret.encode()).hexdigest()[:16]

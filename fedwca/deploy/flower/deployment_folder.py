@@ -64,8 +64,7 @@ def write_deployment(
     app, server = folder / "app", folder / "server"
     if (server / CONFIG_NAME).exists():
         raise UsageError(f"{folder} holds a deployment already; name another folder or remove it")
-    # What a literal path means is decided where the server runs.
-    _write(app / "pyproject.toml", PYPROJECT.format(folder=toml_string(str(server.resolve()))))
+    point_app_here(folder)
     for name, text in APP_FILES.items():
         _write(app / PACKAGE / name, text)
     write_tensors(server / "source.safetensors", network.state_dict())
@@ -80,6 +79,16 @@ def write_deployment(
         for number in range(federation.rules.clients):
             _write(folder / "clients" / str(number) / "ca.crt", (server / "certs" / "ca.crt").read_text())
     _write(server / CONFIG_NAME, federation.text())
+
+
+def point_app_here(folder: Path) -> None:
+    """Tell the app where the server's files are: in this folder, which may have been moved or copied since.
+
+    Args:
+        folder: of the deployment.
+    """
+    # A literal path, since the server's process may be started anywhere.
+    _write(folder / "app" / "pyproject.toml", PYPROJECT.format(folder=toml_string(str((folder / "server").resolve()))))
 
 
 def _write(path: Path, text: str) -> None:

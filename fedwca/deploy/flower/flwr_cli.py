@@ -106,6 +106,19 @@ def submit_run(folder: Path, env: dict[str, str]) -> str:
     return str(call_flwr(["run", str(folder / "app"), "fedwca"], env)["run-id"])
 
 
+def stop_runs(env: dict[str, str]) -> list[str]:
+    """End all runs of a server that have not ended; returns their numbers.
+
+    Raises:
+        FedwcaError: the server does not answer, or not to this machine.
+    """
+    rows = call_flwr(["list", "fedwca"], env)["runs"]
+    going = [str(row["run-id"]) for row in rows if not str(row["status"]).startswith("finished")]
+    for number in going:
+        call_flwr(["stop", number, "fedwca"], env)
+    return going
+
+
 def watch_run(
     run: str,
     env: dict[str, str],

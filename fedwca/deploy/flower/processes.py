@@ -13,9 +13,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from fedwca.deploy.flower.app_process import follow
 from fedwca.errors import FedwcaError, UsageError
 
 QUIET = {
@@ -125,14 +127,17 @@ def run_until_stopped(
     env: dict[str, str],
     started: Callable[[subprocess.Popen[bytes]], None] = lambda process: None,
 ) -> int:
-    """Run a program until it ends or Ctrl-C; it is never left behind. Returns its exit code.
+    """Run a program until it ends or Ctrl-C; it is never left behind, on Linux not even by a process that is killed.
+
+    Returns its exit code.
 
     Args:
         command: what to run.
         env: its environment.
         started: called with it once it runs.
     """
-    process = subprocess.Popen(command, env=env)
+    ends_with = partial(follow, os.getpid(), signal.SIGTERM) if sys.platform == "linux" else None
+    process = subprocess.Popen(command, env=env, preexec_fn=ends_with)
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         started(process)
@@ -196,7 +201,7 @@ def run_with_restarts(
         check: raises what speaks against a start; that counts as one that failed.
 
     Raises:
-        FedwcaError: the last try was none, see ``check``.
+        FedwcaError: the last try failed as well.
     """
     failures = 0
     while True:
@@ -209,10 +214,11 @@ def run_with_restarts(
         except FedwcaError as error:
             why = error
         failures = failures + 1 if time.monotonic() - started < STEADY else 1
-        if code == 0 or failures >= tries:
-            if why is not None:
-                raise why
+        reason = why or "the server does not let this client in, or is not there"
+        if code == 0:
             return code
-        reason = why or "The server does not let this client in, or is not there"
-        tell(f"{reason}; trying again in {PAUSE:.0f} s")
+        if failures >= tries:
+            raise FedwcaError(f"{reason}; given up after {tries} {'try' if tries == 1 else 'tries'}")
+        said = str(reason)
+        tell(f"{said[:1].upper()}{said[1:]}; trying again in {PAUSE:.0f} s")
         time.sleep(PAUSE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import time
@@ -17,10 +16,11 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedwca.core.files import hold_alone
 from fedwca.core.printable import printable
+from fedwca.deploy.flower.client_secret import name_of
 from fedwca.deploy.flower.config import CONFIG_NAME, DeploymentConfig
 from fedwca.deploy.flower.polling import next_pause
 from fedwca.deploy.flower.records import count_bytes, from_record, to_record
-from fedwca.deploy.server_status import COMPLETE, FAILED, LOG, RUNNING, ServerStatus, write_status
+from fedwca.deploy.server_status import COMPLETE, FAILED, LOG, RUNNING, STOPPED, ServerStatus, write_status
 from fedwca.deploy.session import Session
 from fedwca.deploy.state_files import resume_session, save_session
 from fedwca.deploy.wire_messages import Parcel
@@ -55,6 +55,9 @@ def _play(grid: Grid, folder: Path) -> None:
     log.setLevel(logging.INFO)
     try:
         FlowerServer(grid, DeploymentConfig.read(folder / CONFIG_NAME), folder).run()
+    except SystemExit:  # by Flower, on SIGTERM
+        log.warning("%s; another one goes on after its last finished round", STOPPED)
+        raise
     except BaseException as error:
         log.error("%s: %s: %s", FAILED, type(error).__name__, error)
         raise
@@ -184,14 +187,18 @@ class FlowerServer:
         asked = [Message(RecordDict(), dst_node_id=node, message_type=MessageType.QUERY) for node in fresh]
         wishes: dict[int, int | None] = {}
         names: dict[int, str] = {}
-        if asked:
-            for node, reply in exchange(self.grid, asked, self.deployment.deadline):
-                if not reply.has_error():
-                    about = reply.content.config_records.get("hello", ConfigRecord({}))
-                    given = about.get("seat", -1)
-                    wishes[node] = given if isinstance(given, int) and given >= 0 else None
-                    # Its hash: what is logged and kept does not let anybody else be this client.
-                    names[node] = hashlib.sha256(str(about.get("identity", node)).encode()).hexdigest()[:16]
+        silent = set(fresh)
+        for node, reply in exchange(self.grid, asked, self.deployment.deadline) if asked else ():
+            silent.discard(node)
+            if reply.has_error():
+                log.warning("node %d does not say who it is: %s", node, printable(reply.error.reason[:500]))
+                continue
+            about = reply.content.config_records.get("hello", ConfigRecord({}))
+            given = about.get("seat", -1)
+            wishes[node] = given if isinstance(given, int) and given >= 0 else None
+            names[node] = name_of(str(about.get("identity", node)))
+        for node in sorted(silent):
+            log.warning("node %d did not say in time who it is", node)
         for node in sorted(wishes):
             wish = wishes[node]
             self._names[node] = names[node]
@@ -230,7 +237,7 @@ class FlowerServer:
             except FedwcaError as error:
                 log.warning("round %d: client %d refused: %s", number, client, printable(str(error)[:500]))
                 continue
-            if answer.kind == "done":
+            if answer.kind == "done" and parcels[client][1].kind == "final":
                 done.add(client)
             else:
                 self.session.receive(client, answer)
