@@ -45,6 +45,9 @@ def find_domains(folder: Path) -> dict[str, Path]:
 
     Args:
         folder: of domains; an archive is one domain.
+
+    Raises:
+        DataError: two archives, or two folders, are of one domain.
     """
     found: dict[str, Path] = {}
     for path in sorted(
@@ -53,7 +56,10 @@ def find_domains(folder: Path) -> dict[str, Path]:
         if is_hidden(path):
             continue
         if path.suffix == ".npz" or (path.is_dir() and any(inner.is_dir() for inner in path.iterdir())):
-            found[canonical_domain(printable(path.stem if path.suffix == ".npz" else path.name))] = path
+            name = canonical_domain(printable(path.stem if path.suffix == ".npz" else path.name))
+            if name in found and found[name].is_dir() == path.is_dir():
+                raise DataError(f"{found[name]} and {path.name} are both the domain {name!r}; rename or remove one")
+            found[name] = path
     return dict(sorted(found.items()))
 
 

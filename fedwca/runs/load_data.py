@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
+
+import numpy as np
 
 from fedwca.config.component_registries import registry_of
 from fedwca.config.compose_methods import component, partition_of
 from fedwca.config.partition_and_domain import domain_of
 from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Architecture, Network
-from fedwca.data.dataset import FederatedDataset
+from fedwca.data.dataset import DatasetWarning, FederatedDataset
 from fedwca.datasets import find_dataset
 from fedwca.engine.memory import free_bytes, human_size
 from fedwca.errors import UsageError
@@ -23,6 +26,9 @@ def load(config: RunConfig) -> tuple[FederatedDataset, str | None]:
         DatasetMissing, DataError: see `fedwca.data`.
         CheckpointError: the model's pre-trained weights are not there or do not fit.
         UsageError: the source, or the target, is not a domain of it, or its images do not fit into memory.
+
+    Warns:
+        DatasetWarning: the source has no image of a class, and a source model is to be trained.
     """
     files = find_dataset(config.dataset, config.data, config.components.get("dataset", {}).get(config.dataset))
     model = architecture(config)
@@ -37,7 +43,31 @@ def load(config: RunConfig) -> tuple[FederatedDataset, str | None]:
     if named is None:
         return chosen.choose_images(dataset, None), None
     name = dataset.domain(domain_of(config) or files.default_source or next(iter(dataset.domains))).name
+    if named == "source" and config.checkpoint is None:
+        warn_of_absent_classes(dataset, name)
     return chosen.choose_images(dataset, name), name
+
+
+def warn_of_absent_classes(dataset: FederatedDataset, source: str) -> None:
+    """Say which classes a source model cannot learn.
+
+    Args:
+        dataset: all domains.
+        source: name of the one with labels.
+
+    Warns:
+        DatasetWarning: the source has no image of a class.
+    """
+    has = np.bincount(dataset.domain(source).labels, minlength=len(dataset.classes)) > 0
+    absent = [name for name, known in zip(dataset.classes, has, strict=True) if not known]
+    if absent:
+        shown = ", ".join(absent[:5]) + (", …" if len(absent) > 5 else "")
+        warnings.warn(
+            f"source {source!r} has no image of {len(absent)} of {len(has)} classes ({shown}): a model that is trained "
+            "on it never predicts them",
+            DatasetWarning,
+            stacklevel=2,
+        )
 
 
 def architecture(config: RunConfig) -> Architecture:

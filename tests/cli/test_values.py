@@ -12,6 +12,7 @@ from safetensors.torch import save_file
 
 from fedwca.models.lenet import LeNet
 
+from ..shades import write_shades
 from .conftest import Run, call
 
 HUGE = "9" * 25
@@ -183,3 +184,16 @@ def test_a_cache_that_is_a_file_is_refused(tmp_path: Path, monkeypatch: pytest.M
 def test_a_deployment_of_odd_values_is_refused(tmp_path: Path, arguments: list[str], words: list[str]) -> None:
     refused(call("deploy", "init", str(tmp_path / "x"), *arguments), *words)
     assert not (tmp_path / "x").exists()
+
+
+def test_a_source_without_a_class_is_said(tmp_path: Path) -> None:
+    folder = write_shades(tmp_path / "shades", images=16)
+    with np.load(folder / "amber.npz") as whole:
+        kept = whole["labels"] == 0
+        np.savez(folder / "amber.npz", images=whole["images"][kept], labels=whole["labels"][kept])
+    small = ["--clients", "1", "--rounds", "1", "--epochs", "1", "--set", "source_training.epochs=1", "--dry-run"]
+    said = "source 'amber' has no image of 1 of 2 classes (1): a model that is trained on it never predicts them"
+    done = call("bench", "--data", str(folder), "--source", "amber", *small)
+    assert done.code == 0
+    assert said in " ".join(done.err.split())
+    assert "has no image of" not in call("bench", "--data", str(folder), "--source", "brass", *small).err

@@ -109,6 +109,16 @@ def test_root_alone_holds_the_domains(tmp_path: Path) -> None:
     assert read.domains["b"].images.shape == (3, 6, 6, 3)
 
 
+def test_two_archives_of_one_domain_are_refused(tmp_path: Path) -> None:
+    for name in ("my-photos.npz", "My_Photos.npz"):
+        write_npz(tmp_path / name, labels=np.arange(4) % 2)
+    with pytest.raises(DataError, match=r"My_Photos.npz and my-photos.npz are both the domain 'my_photos'; rename or"):
+        read_domains(tmp_path)
+    write_images(tmp_path / "folders", {"a": {"x": 1}, "A": {"x": 1}})
+    with pytest.raises(DataError, match="are both the domain 'a'"):
+        read_domains(tmp_path / "folders")
+
+
 def test_classes_that_differ_are_listed(tmp_path: Path) -> None:
     write_images(tmp_path, {"a": {"cat": 1, "dog": 1}, "b": {"cat": 1, "cow": 1}})
     with pytest.raises(DataError, match="a lacks cow; b lacks dog"):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from fedwca.config.resolve_config import resolve_plan
 from fedwca.errors import UsageError
+from fedwca.runs.run_request import RunRequest
 from fedwca.search.criteria import CRITERIA, judge
 from fedwca.search.space import Options, Range, check_taken, grid, grids, parse_space, resolve_grid
+from fedwca.search.study import Search, tabulate_tries
 
 
 def test_spans_and_lists() -> None:
@@ -82,3 +86,13 @@ def test_what_is_tried_is_put_over_what_is_set() -> None:
     asked = [("aggregator.ta", "0.2"), ("aggregator.tb", "0.3")]
     decided = resolve_plan({"baselines": ["fedwca"], "composed": False}, asked, tried=[("aggregator.wca.ta", "0.01")])
     assert decided.config.components["aggregator"]["wca"] == {"ta": 0.01, "tb": 0.3}
+
+
+@pytest.mark.parametrize(
+    ("second", "said"), [(1.5, "2 tries are equally good; the first"), (1.25, "The best")], ids=["alike", "one best"]
+)
+def test_the_best_of_equal_tries_is_not_called_the_best(tmp_path: Path, second: float, said: str) -> None:
+    request = RunRequest({"baselines": ["fedwca"]}, [], "default", None)
+    wanted = Search(request, [], "density", 3, tmp_path)
+    found = [{"try": 0, "training.lr": 0.1, "density": 1.5}, {"try": 1, "training.lr": 0.2, "density": second}]
+    assert f"{said}: --set training.lr=0.1" in tabulate_tries(wanted, found).markdown()
