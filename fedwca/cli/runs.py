@@ -136,7 +136,7 @@ def _line(run: Run) -> dict[str, Any]:
     Raises:
         FedwcaError: a file of it is damaged.
     """
-    from fedwca.results.read_run import data_name, special_domain
+    from fedwca.results.describe_run import data_name, special_domain
 
     config = run.config
     data = data_name(config["dataset"], config.get("data"))

@@ -10,7 +10,7 @@ from fedwca.config.resolve_config import RunPlan
 from fedwca.config.run_config import RunConfig
 from fedwca.datasets import datasets
 from fedwca.reproduce.definitions import read_toml
-from fedwca.results.read_run import count_of
+from fedwca.results.describe_run import count_of
 from fedwca.runs.load_data import architecture
 
 

@@ -20,7 +20,7 @@ from fedwca.reproduce.definitions import (
     published_table,
     quick_settings,
 )
-from fedwca.results.read_run import count_of
+from fedwca.results.describe_run import count_of
 from fedwca.runs.compare import chosen_domains
 from fedwca.runs.reporter import RunReporter
 from fedwca.runs.reuse_runs import dataset_name, sort_methods

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from fedwca.results.describe_run import first_model, shown_round
 from fedwca.results.diverged_runs import NOTE, Divergence, mark_divergence
-from fedwca.results.read_run import first_model, shown_round
 from fedwca.results.results_table import ON_REQUEST, check_columns
 from fedwca.results.statistics import FEWEST, Difference, Sample, paired_difference, sample_of
 from fedwca.results.table_rows import NUMBERS, Row

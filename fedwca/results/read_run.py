@@ -12,8 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from fedwca.core.printable import printable
 from fedwca.errors import FedwcaError
+from fedwca.results.describe_run import count_of, data_name, first_model, run_title, special_domain
 from fedwca.results.diverged_runs import Divergence, ended_rounds, find_divergences
 from fedwca.results.lock import is_locked
 from fedwca.results.read_run_files import read_configuration, read_environment, read_notes, read_records, read_summary
@@ -227,58 +227,6 @@ def began_with(run: Run) -> dict[str, str]:
         "Commit": around.get("commit"),
     }
     return {what: said for what, said in found.items() if said}
-
-
-def count_of(number: int, what: str) -> str:
-    """``1 round``, ``2 rounds``."""
-    return f"{number} {what}" + ("" if number == 1 else "s")
-
-
-def special_domain(config: Mapping[str, Any]) -> str:
-    """The one domain of a run that is unlike the others, and what it is; the partition, where domains do not differ.
-
-    >>> special_domain({"source": "mnist"}), special_domain({"source": None, "target": "usps"})
-    ('source mnist', 'target usps')
-    >>> special_domain({"source": None, "partition": "shards"})
-    'partition shards'
-    """
-    if config.get("target"):
-        return f"target {config['target']}"
-    return f"source {config['source']}" if config.get("source") else f"partition {config.get('partition', 'domains')}"
-
-
-def first_model(config: Mapping[str, Any]) -> str:
-    """What a run's clients begin with: a source model that was trained at the server, or one that nobody has trained.
-
-    >>> first_model({"source": "mnist"}), first_model({"source": None, "target": "usps"})
-    ('source model', 'untrained model')
-    """
-    return "source model" if config.get("source") else "untrained model"
-
-
-def shown_round(chosen: bool, last: str = "last round") -> str:
-    """Which round's accuracies tables show.
-
-    Args:
-        chosen: whether it is one that training clients were best in, see `fedwca.results.table_rows.shown_records`.
-        last: how the last one is called.
-
-    >>> shown_round(False), shown_round(True)
-    ('after the last round', "in the round that was best on training clients' validation images")
-    """
-    return "in the round that was best on training clients' validation images" if chosen else f"after the {last}"
-
-
-def run_title(dataset: str, special: str, clients: int, rounds: int, seed: int) -> str:
-    """What was run, in a line; ``special`` is what `special_domain` says."""
-    domain = " per target domain" if special.startswith("source") else " per domain"
-    who = count_of(clients, "client") + ("" if special.startswith("partition") else domain)
-    return f"{dataset}, {special}, {who}, {count_of(rounds, 'round')}, seed {seed}"
-
-
-def data_name(dataset: str, data: str | Path | None) -> str:
-    """What tables, titles and folders call the data: its name, or that of the folder of domains."""
-    return printable((Path(data).name if dataset == "folder" and data else "") or dataset)
 
 
 def read_run(run: Path) -> Run:

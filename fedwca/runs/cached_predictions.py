@@ -13,8 +13,8 @@ from fedwca.engine.classified import classify_logits
 from fedwca.engine.cpu_cores import limit_to_one_thread
 from fedwca.engine.sequential.replica import Replica
 from fedwca.errors import FedwcaError
+from fedwca.results.describe_run import special_domain
 from fedwca.results.pictures.models import Models
-from fedwca.results.read_run import special_domain
 from fedwca.runs.open_run import open_run
 
 

@@ -10,8 +10,9 @@ from typing import Any, Literal
 from fedwca.config.run_config import RunConfig
 from fedwca.errors import UsageError
 from fedwca.results.change_notes import change_notes
+from fedwca.results.describe_run import shown_round, special_domain
 from fedwca.results.pictures.catalogue import PICTURES, PictureRequest, check_unit, find_pictures
-from fedwca.results.read_run import read_run, shown_round, special_domain
+from fedwca.results.read_run import read_run
 from fedwca.results.read_run_files import read_records
 from fedwca.results.results_table import COLUMNS, narrow_columns, requested_columns, results_table
 from fedwca.results.rounds_as_table import flatten_records

@@ -32,9 +32,10 @@ from fedwca.federated.method import Method
 from fedwca.federated.server import Server
 from fedwca.registry import canonical_name, describe_unknown
 from fedwca.results.checkpoints import Checkpoints, SavedCheckpoint, SelectedRound, Unit
+from fedwca.results.describe_run import data_name
 from fedwca.results.diverged_runs import describe_divergence
 from fedwca.results.find_runs import find_run
-from fedwca.results.read_run import data_name, read_run, run_identity
+from fedwca.results.read_run import read_run, run_identity
 from fedwca.results.read_run_files import read_configuration, trained_clients
 from fedwca.runs.checkpointer import RoundState, read_round_state
 from fedwca.runs.choose_device import resolve_device

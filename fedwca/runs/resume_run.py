@@ -10,7 +10,8 @@ from fedwca.config.compose_methods import compose
 from fedwca.config.resolve_config import RunPlan
 from fedwca.config.run_config import RunConfig, restore_config
 from fedwca.errors import UsageError
-from fedwca.results.read_run import Run, data_name, read_run
+from fedwca.results.describe_run import data_name
+from fedwca.results.read_run import Run, read_run
 from fedwca.results.read_run_files import is_set_up, read_configuration
 from fedwca.results.write_run import RunFolder
 from fedwca.runs.choose_device import resolve_device

@@ -12,9 +12,10 @@ from fedwca.config.method_spec import parse_method
 from fedwca.config.resolve_config import RunPlan, type_components
 from fedwca.config.run_config import RunConfig, validate
 from fedwca.errors import FedwcaError, InvalidConfig
+from fedwca.results.describe_run import data_name, special_domain
 from fedwca.results.diverged_runs import ended_rounds
 from fedwca.results.find_runs import run_folders
-from fedwca.results.read_run import Run, data_name, read_if_run, read_run, special_domain
+from fedwca.results.read_run import Run, read_if_run, read_run
 from fedwca.results.settings_without_effect import SAME_NUMBERS
 from fedwca.results.table_rows import Record, Row
 from fedwca.results.write_run import is_empty_folder, to_plain

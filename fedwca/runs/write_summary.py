@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedwca.config.resolve_config import RunPlan
+from fedwca.results.describe_run import run_title, special_domain
 from fedwca.results.pictures import overview
-from fedwca.results.read_run import run_title, special_domain
 from fedwca.results.table_rows import Row, summarise, table_rows
 from fedwca.runs.prepare_run import PreparedRun
 from fedwca.runs.round_record import seconds_spent

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from fedwca.core.printable import printable
-from fedwca.results.read_run import Run, began_with, shown_round
+from fedwca.results.describe_run import shown_round
+from fedwca.results.read_run import Run, began_with
 from fedwca.results.results_table import COLUMNS, requested_columns, results_table
 from fedwca.results.tables import Table, escape_markdown
 
