@@ -27,7 +27,7 @@ from .processes import PARTS, call, laid_out, message_by_message, require_same, 
 pytest.importorskip("flwr")
 
 import httpx
-from flwr.app import DEFAULT_TTL, Array, ArrayRecord, ConfigRecord, RecordDict
+from flwr.app import DEFAULT_TTL, Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from flwr.common.constant import SUPERLINK_NODE_ID
 
 from fedwca.deploy.flower import server_app as serve
@@ -89,6 +89,14 @@ def test_what_is_beside_arrays_is_bounded_too() -> None:
     content = to_record(Parcel("upload", 3, notes={"samples": "1" * 20_000}))
     from_record(content)
     with pytest.raises(FedwcaError, match=r"holds 20,0.. characters beside arrays; right is at most 10,000"):
+        from_record(content, 10**9)
+    content = to_record(Parcel("upload", 3, notes={"samples": 1}))
+    from_record(content, 10**9)
+    content["more"] = MetricRecord({"numbers": [0.5] * 9_000})
+    with pytest.raises(FedwcaError, match=r"holds 45,... characters beside arrays"):
+        from_record(content, 10**9)
+    content["more"] = ConfigRecord({"n" * 20_000: 1})
+    with pytest.raises(FedwcaError, match=r"holds 20,... characters beside arrays"):
         from_record(content, 10**9)
 
 

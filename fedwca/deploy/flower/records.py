@@ -75,5 +75,7 @@ def count_bytes(content: RecordDict) -> int:
 
 
 def count_notes(content: RecordDict) -> int:
-    """Characters of everything else."""
-    return sum(len(repr(value)) for record in content.config_records.values() for value in record.values())
+    """Characters of everything else, names too."""
+    others = [*content.config_records.values(), *content.metric_records.values()]
+    held = sum(len(name) + len(repr(value)) for record in others for name, value in record.items())
+    return held + sum(map(len, content))
