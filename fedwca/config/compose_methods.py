@@ -67,11 +67,12 @@ def assemble(
     needed = aggregator.grouping.needs_clusterer
     found = component("clusterer", clusterer or USUAL_CLUSTERER, fields) if needed else None
     shown = label or name
-    if found is not None and found.oracle:
-        shown = f"{shown}, {found.label or found.name} (ORACLE)"
-    elif found is not None and found.name != USUAL_CLUSTERER and isinstance(parts, RunConfig) and not parts.name:
+    named_by_parts = isinstance(parts, RunConfig) and not parts.name
+    if found is not None and named_by_parts and (found.oracle or found.name != USUAL_CLUSTERER):
         # Named after its aggregator, whose paper takes the usual clusters.
         shown = f"{shown}, {found.label or found.name}"
+    if found is not None and found.oracle:
+        shown = f"{shown} (ORACLE)"
     labeler = component("pseudo_labeler", parts.pseudo_labeler, fields)
     objectives = tuple(component("objective", objective, fields) for objective in parts.objectives)
     finish = tuple(component("objective", objective, fields) for objective in parts.finish)

@@ -58,7 +58,7 @@ def test_an_aggregator_alone_gets_the_default_parts() -> None:
 def test_a_run_without_a_composed_method_survives_json() -> None:
     config = RunConfig(baselines=("fedavg", "T=fedwca/clusterer=true"), composed=False)
     assert RunConfig.model_validate_json(config.model_dump_json()) == config
-    assert [method.label for method, _ in compose(config)] == ["FedAvg", "T, True (ORACLE)"]
+    assert [method.label for method, _ in compose(config)] == ["FedAvg", "T (ORACLE)"]
     with pytest.raises(UsageError, match="no method is left"):
         compose(RunConfig(baselines=(), composed=False))
 
