@@ -48,11 +48,13 @@ def run_folder(piece: Piece, method: str, runs: Path) -> Path:
 
 
 def read_found(piece: Piece, given: argparse.Namespace) -> dict[str, Any]:
-    """What is known of a piece by now."""
-    for folder in (given.out, *([] if given.small else [RESULTS])):
+    """What is known of a piece by now, in results/paper_size and over that in --out."""
+    found = {"kind": piece.kind.name, "source": piece.source, "seed": piece.seed, "complete": False, "methods": {}}
+    for folder in dict.fromkeys((*([] if given.small else [RESULTS]), given.out)):
         if (file := folder / f"{piece.name}.json").exists():
-            return dict(json.loads(file.read_text()))
-    return {"kind": piece.kind.name, "source": piece.source, "seed": piece.seed, "complete": False, "methods": {}}
+            kept = json.loads(file.read_text())
+            found |= kept | {"methods": found["methods"] | kept["methods"]}
+    return found
 
 
 def missing_methods(piece: Piece, found: Mapping[str, Any]) -> list[str]:
@@ -64,9 +66,12 @@ def run_missing(piece: Piece, given: argparse.Namespace, clock: StopsAfter) -> N
     """Run what is missing of a piece, and keep what each method came to."""
     found = read_found(piece, given)
     for method in missing_methods(piece, found):
-        add_results(play(piece, method, given, clock), found)
+        run = play(piece, method, given, clock)
+        config = kept_settings(run.config) | {"baselines": list(piece.kind.methods)}
+        if found.setdefault("config", config) != config:
+            sys.exit(f"{piece.name}: {method} was run with other settings than methods that are kept; remove those")
+        add_results(run, found)
         found["complete"] = not missing_methods(piece, found)
-        found["config"]["baselines"] = list(piece.kind.methods)
         given.out.mkdir(parents=True, exist_ok=True)
         keep(given.out / f"{piece.name}.json", found)
 
@@ -76,7 +81,6 @@ def add_results(run: Run, found: dict[str, Any]) -> None:
     found["domains"] = run.domains
     for name in run.methods:
         found["methods"][name] = describe_method(run, name)
-    found["config"] = kept_settings(run.config)
     found.setdefault("environment", run.environment)
 
 
@@ -91,7 +95,7 @@ def describe_method(run: Run, name: str) -> dict[str, Any]:
         "clusters": [{key: r["clustering"][key] for key in ("ari", "sizes")} for r in first if "clustering" in r],
         "seconds": round(sum(r.get("seconds", {}).get("round", 0.0) for own in trials for r in own), 1),
         "bytes": sum(r.get("bytes_down", 0) + r.get("bytes_up", 0) for own in trials for r in own),
-        "commit": run.environment.get("commit"),
+        **{key: run.environment.get(key) for key in ("commit", "device", "cores", "cpu")},
     }
 
 

@@ -21,8 +21,9 @@ Run = tuple[str, int]
 
 
 def finished(kind: Kind) -> list[dict[str, Any]]:
-    """What is known of a kind's pieces by now."""
-    return [json.loads(path.read_text()) for path in sorted(RESULTS.glob(f"{kind.name}-*.json"))]
+    """A kind's pieces that have all methods, so that means are over the same; where there are none yet, all by now."""
+    found = [json.loads(path.read_text()) for path in sorted(RESULTS.glob(f"{kind.name}-*.json"))]
+    return [piece for piece in found if piece["complete"]] or found
 
 
 def command(kind: Kind) -> str:
@@ -84,7 +85,8 @@ def notes(found: Sequence[Mapping[str, Any]]) -> list[str]:
     config = found[0]["config"]
     training, trials = config["training"], config["trials"]
     seeds = ", ".join(map(str, sorted({piece["seed"] for piece in found})))
-    machines = "; ".join(sorted({machine(piece["environment"]) for piece in found}))
+    every = [piece["environment"] | entry for piece in found for entry in piece["methods"].values()]
+    machines = "; ".join(sorted(set(map(machine, every))))
     return [
         "Percent of the clients' test images after the last round: mean ± std (ddof 1) over source models (seeds "
         f"{seeds}), {trials} {'trial' if trials == 1 else 'trials'} each; n: sources times source models. Differences "

@@ -161,6 +161,7 @@ class Registry(Generic[T]):
     def __init__(self, kind: str, package: str, requires: tuple[str, ...] = ()) -> None:
         self.kind, self.package, self.requires = kind, package, requires
         self._classes: dict[str, type[T]] = {}
+        self._checked: set[str] = set()
 
     def __call__(self, name: str) -> Callable[[type[D]], type[D]]:
         """Class decorator: put the class under ``name``.
@@ -199,7 +200,7 @@ class Registry(Generic[T]):
         """
         points = _installed(self.package, tuple(sys.path))
         named = [point for point in points if canonical_name(point.name) == name]
-        owners = sorted({point.dist.name if point.dist else point.value for point in named})
+        owners = sorted({f"{point.dist.name if point.dist else 'a plugin'} ({point.value})" for point in named})
         owners = [*(["fedwca"] if name in self._files() else []), *owners]
         if len(owners) > 1:
             raise UsageError(
@@ -223,8 +224,10 @@ class Registry(Generic[T]):
             UsageError: a plugin could not be loaded, lacks a method, or has the name of another component.
         """
         name = canonical_name(name)
-        if name not in self._classes:
+        if name not in self._checked:
             self._check_is_one(name)
+            self._checked.add(name)
+        if name not in self._classes:
             if name in self._files():
                 importlib.import_module(f"{self.package}.{name}")
             elif point := self._plugins().get(name):

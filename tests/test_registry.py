@@ -266,10 +266,12 @@ def test_a_plugin_that_does_not_fit_is_told_why(
 def test_a_plugin_with_a_name_that_is_taken_is_not_left_out_in_silence(site: Path) -> None:
     result = python("-m", "fedwca", "bench", "--aggregator", "wca", path=site)
     assert result.returncode == 2
-    said = (
-        "Error: aggregator 'wca' is of fedwca and of fedwca-extras; uninstall one, or give its entry point another name"
-    )
-    assert result.stderr == f"{said}\n"
+    owners = "fedwca and of fedwca-extras (blended:HalfAndHalf)"
+    said = f"aggregator 'wca' is of {owners}; uninstall one, or give its entry point another name"
+    assert result.stderr == f"Error: {said}\n"
+    # Others that are made of it have imported it before.
+    text = "from fedwca.aggregators import aggregators as a; a.get('revised_wca'); a.get('wca')"
+    assert said in python("-c", text, path=site).stderr
 
 
 def test_a_plugin_that_does_not_load_leaves_the_others_alone(site: Path) -> None:

@@ -232,7 +232,7 @@ def make_final_parcels(context: ServerContext, state: SessionState, informed: Se
     if not aggregator.travels:
         # Each has gone on from its own model, and ends with it.
         return {client: Parcel("final", state.round) for client in here}
-    weights = deliver_mixtures(aggregator, state.server.state, len(rows))
+    weights = deliver_mixtures(aggregator, state.server.state, len(rows), len(state.samples))
     parcels = {}
     for client in here:
         if float((weights[client] @ state.shares)[client]) < 1 - 1e-9:

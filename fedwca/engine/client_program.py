@@ -119,12 +119,12 @@ def measure_loss(objective: Objective, batch: Batch) -> Tensor:
     Raises:
         FedwcaError: it is no single number, but for example one for each image.
     """
-    value = objective(batch)
-    if not isinstance(value, Tensor) or value.dim():
-        raise FedwcaError(
-            f"objective {objective.name!r} gave {describe_value(value)}; right is one number, as a tensor"
-        )
-    return value
+    value: object = objective(batch)
+    if isinstance(value, int | float):
+        return torch.full((), value, dtype=batch.logits.dtype, device=batch.logits.device)
+    if not isinstance(value, Tensor) or value.numel() != 1:
+        raise FedwcaError(f"objective {objective.name!r} gave {describe_value(value)}; right is one number")
+    return value.reshape(())
 
 
 def loss_of_all(

@@ -1,6 +1,8 @@
 """What an aggregator answers, taken only where it is mixtures: rows sum to 1, and columns are what there is to mix.
 
-The engine multiplies whatever it is given, so that weights which sum to 2 would double a model and say nothing.
+The engine multiplies whatever it is given, so that weights which sum to 2 would double a model and say nothing. Blends
+on a GPU are looked at by their shapes, and what clients began from once the round is over: nobody waits there for
+values. Where rows need not be models (`Aggregator.rows_are_models`), sums are asked of `gather`'s first row alone.
 """
 
 from __future__ import annotations
@@ -19,8 +21,8 @@ ROUNDING = 1e-4
 """How far a sum may be from 1, for weights in float32."""
 
 
-def offer_mixtures(aggregator: Aggregator, state: State, round: int, rows: Tensor) -> Offer:
-    """What each client is sent at the start of a round; see `Aggregator.offer`.
+def offer_mixtures(aggregator: Aggregator, state: State, round: int, rows: Tensor, clients: int | None = None) -> Offer:
+    """What each of K clients is sent at the start of a round; see `Aggregator.offer`.
 
     Raises:
         FedwcaError: it is no offer of mixtures of the rows.
@@ -28,8 +30,8 @@ def offer_mixtures(aggregator: Aggregator, state: State, round: int, rows: Tenso
     offer = aggregator.offer(state, round, rows)
     if not isinstance(offer, Offer):
         raise FedwcaError(f"{_name(aggregator)}: offer gave {describe_value(offer)}; right is an Offer")
-    for part, axes in (("personal", 3), ("shared", 2)):
-        _check(aggregator, f"offer's {part}", getattr(offer, part), axes, len(rows), "row of the server")
+    _check_server(aggregator, "offer's personal", offer.personal, (clients, None, len(rows)))
+    _check_server(aggregator, "offer's shared", offer.shared, (None, len(rows)))
     return offer
 
 
@@ -42,8 +44,7 @@ def gather_mixtures(
         FedwcaError: they are no mixtures of these.
     """
     found = aggregator.gather(state, labels, sizes, present, rows)
-    _check(aggregator, "gather", found, 2, rows + len(labels), "row of the server and client")
-    return found
+    return _check_gathered(aggregator, "gather", found, rows + len(labels))
 
 
 def regather_mixtures(
@@ -55,8 +56,7 @@ def regather_mixtures(
         FedwcaError: they are no mixtures of these.
     """
     found = aggregator.regather(answers, gather, present, guests)
-    _check(aggregator, "regather", found, 2, gather.shape[1], "row of the server and client")
-    return found
+    return _check_gathered(aggregator, "regather", found, gather.shape[1])
 
 
 def blend_mixtures(aggregator: Aggregator, round: int, view: View) -> Blend:
@@ -65,18 +65,20 @@ def blend_mixtures(aggregator: Aggregator, round: int, view: View) -> Blend:
     Raises:
         FedwcaError: it is no blend of what they were sent.
     """
-    blend, sent = aggregator.blend(round, view), view.own.shape[1]
-    if not isinstance(blend, Blend):
-        raise FedwcaError(f"{_name(aggregator)}: blend gave {describe_value(blend)}; right is a Blend")
-    for name, mixtures in {"start": blend.start, **blend.references}.items():
-        _check(aggregator, f"blend's {name}", mixtures, 2, sent, "model that was sent", models=True)
+    blend, sent = aggregator.blend(round, view), tuple(view.own.shape)
+    references: object = getattr(blend, "references", None)
+    if not isinstance(references, Mapping):
+        shown = describe_value(blend)
+        raise FedwcaError(f"{_name(aggregator)}: blend gave {shown}; right is a Blend, with references by name")
+    for name, mixtures in {"start": blend.start, **references}.items():
+        _check_shape(aggregator, f"blend's {name}", mixtures, sent)
+        if mixtures.device.type == "cpu" and aggregator.rows_are_models:
+            _check_sums(aggregator, f"blend's {name}", mixtures)
     return blend
 
 
 def check_starts(aggregator: Aggregator, weights: Sequence[Tensor]) -> None:
-    """See that clients began from mixtures of the server's rows, each ``[R]``.
-
-    Blends that are made on a GPU are looked at here, after the round, when nobody has to wait for their values.
+    """See that clients began from mixtures of the server's rows, each ``[R]``, after the round.
 
     Raises:
         FedwcaError: they did not.
@@ -85,44 +87,53 @@ def check_starts(aggregator: Aggregator, weights: Sequence[Tensor]) -> None:
         _check_sums(aggregator, "blend's start", torch.stack(list(weights)))
 
 
-def deliver_mixtures(aggregator: Aggregator, state: State, rows: int) -> Tensor:
+def deliver_mixtures(aggregator: Aggregator, state: State, rows: int, clients: int | None = None) -> Tensor:
     """The model each client ends with ``[K, R]``, a mixture of the server's rows; see `Aggregator.deliver`.
 
     Raises:
         FedwcaError: it is none.
     """
-    found = aggregator.deliver(state, rows)
-    _check(aggregator, "deliver", found, 2, rows, "row of the server")
-    return found
+    return _check_server(aggregator, "deliver", aggregator.deliver(state, rows), (clients, rows))
 
 
-def _check(
-    aggregator: Aggregator, where: str, weights: Tensor, axes: int, columns: int, each: str, models: bool = False
-) -> None:
-    """Refuse what is no matrix of mixtures. Values that are not finite pass: of them the model says that it diverged.
+def welcome_mixtures(aggregator: Aggregator, rows: int, draws: Tensor) -> Tensor:
+    """The model that each newcomer is sent ``[K', R]``, a mixture of the server's rows; see `Aggregator.welcome`.
 
-    Args:
-        aggregator: whose they are.
-        where: they come from.
-        weights: to be looked at.
-        axes: that they have.
-        columns: of the last axis.
-        each: what a column stands for.
-        models: whether they mix models alone even where the server's rows need not be models.
+    Raises:
+        FedwcaError: it is none.
     """
-    right = isinstance(weights, Tensor) and weights.is_floating_point() and weights.dim() == axes
-    if not right or weights.shape[-1] != columns:
+    return _check_server(aggregator, "welcome", aggregator.welcome(rows, draws), (len(draws), rows))
+
+
+def _check_gathered(aggregator: Aggregator, where: str, weights: Tensor, columns: int) -> Tensor:
+    _check_shape(aggregator, where, weights, (None, columns))
+    _check_sums(aggregator, where, weights if aggregator.rows_are_models else weights[:1])
+    return weights
+
+
+def _check_server(aggregator: Aggregator, where: str, weights: Tensor, shape: tuple[int | None, ...]) -> Tensor:
+    """Refuse what is no mixtures of the server's rows."""
+    _check_shape(aggregator, where, weights, shape)
+    if aggregator.rows_are_models:
+        _check_sums(aggregator, where, weights)
+    return weights
+
+
+def _check_shape(aggregator: Aggregator, where: str, weights: Tensor, shape: tuple[int | None, ...]) -> None:
+    """Refuse what is no tensor of weights of a shape, in which None is any length."""
+    right = isinstance(weights, Tensor) and weights.is_floating_point() and weights.dim() == len(shape)
+    if not right or any(wanted not in (None, found) for found, wanted in zip(weights.shape, shape, strict=True)):
+        wanted = ", ".join("any" if length is None else str(length) for length in shape)
         raise FedwcaError(
-            f"{_name(aggregator)}: {where} gave {describe_value(weights)}; right are weights on {axes} axes, "
-            f"the last of length {columns}, one for each {each}"
+            f"{_name(aggregator)}: {where} gave {describe_value(weights)}; right are floating-point weights of shape "
+            f"({wanted})"
         )
-    if weights.device.type == "cpu":
-        _check_sums(aggregator, where, weights if models or aggregator.rows_are_models else weights[..., :1, :])
 
 
 def _check_sums(aggregator: Aggregator, where: str, weights: Tensor) -> None:
+    """Refuse rows that do not sum to 1; of values that are not finite the model says that it diverged."""
     sums = weights.sum(-1).flatten()
-    wrong = sums[(sums - 1).abs() > ROUNDING]
+    wrong = sums[((sums - 1).abs() > ROUNDING) & sums.isfinite()]
     if len(wrong):
         first = f"{float(wrong[0]):.6g}"
         raise FedwcaError(f"{_name(aggregator)}: {where} gave weights that sum to {first}; each row must sum to 1")

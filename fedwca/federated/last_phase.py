@@ -92,7 +92,9 @@ def final_models(method: Method, server: Server, engine: Engine, finished: bool)
         engine: its bank holds adapted models.
         finished: whether the last phase is over.
     """
-    models = engine.deliver(deliver_mixtures(method.aggregator, server.state, len(server.rows)), server.rows)
+    models = engine.deliver(
+        deliver_mixtures(method.aggregator, server.state, len(server.rows), len(engine.images)), server.rows
+    )
     if finished:
         guests = find_guests(engine.labels).to(models.device)
         models[guests] = engine.bank[guests]

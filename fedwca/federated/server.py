@@ -74,7 +74,7 @@ def offer_models(round: int, server: Server, aggregator: Aggregator, clients: in
         trained: trained parameters of a row, which come first.
     """
     if round or aggregator.from_start:
-        return offer_mixtures(aggregator, server.state, round, server.rows[:, :trained])
+        return offer_mixtures(aggregator, server.state, round, server.rows[:, :trained], clients)
     return offer_source(clients) if len(server.rows) == 1 else offer_own(clients)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from pathlib import Path
 from typing import TypeVar
 
 from fedwca.errors import UsageError
@@ -10,21 +11,21 @@ from fedwca.errors import UsageError
 T = TypeVar("T")
 
 
-def check_several(name: str, given: Sequence[T]) -> Sequence[T]:
-    """A list that is one and holds something.
+def check_several(name: str, given: Iterable[T]) -> list[T]:
+    """What is given, as a list that holds something.
 
     Args:
         name: of the argument.
         given: its value.
 
     Raises:
-        UsageError: it is a single value, or empty.
+        UsageError: it is a single text or path, or empty.
 
-    >>> check_several("methods", ["fedavg"])
-    ['fedavg']
+    >>> check_several("methods", ("fedavg", "local"))
+    ['fedavg', 'local']
     """
-    if isinstance(given, str) or not isinstance(given, Sequence):
+    if isinstance(given, str | Path):
         raise UsageError(f"{name} needs a list, such as [{str(given)!r}], not {str(given)!r}")
-    if not given:
+    if not (found := list(given)):
         raise UsageError(f"{name} is empty; name at least one")
-    return given
+    return found

@@ -43,7 +43,8 @@ def run_comparison(
     Raises:
         FedwcaError: what is wrong, in a sentence.
     """
-    names = [parse_method(method).name for method in check_several("methods", methods)]
+    methods = check_several("methods", methods)
+    names = [parse_method(method).name for method in methods]
     base = parse_method(reference).name if reference else reference_among(names)
     if reference and base not in names:
         raise UsageError(f"--reference {reference}: is not one of the methods {', '.join(names)}")

@@ -209,7 +209,7 @@ def record_round(
     asked = list(outcome.uploads)
     local = dict(zip(asked, engine.predict_tests(clients=asked), strict=True))
     delivery, lr = (
-        deliver_mixtures(method.aggregator, server.state, len(server.rows)),
+        deliver_mixtures(method.aggregator, server.state, len(server.rows), len(engine.images)),
         step_size(method, config.training, number),
     )
     own = measure_delivered(method, engine, metrics, delivery, server.rows, lr)

@@ -32,7 +32,8 @@ def render_report(runs: Sequence[str | Path], form: Form = "html", columns: Sequ
         FedwcaError: a run is not there or damaged.
         UsageError: no run is named, or there is no such column.
     """
-    found = [read_run(find_run(run)) for run in check_several("runs", runs)]
+    runs = check_several("runs", runs)
+    found = [read_run(find_run(run)) for run in runs]
     names = distinct_names([str(run) for run in runs], [run.name for run in found])
     if form == "html":
         return page(found, names, columns, _predict)
@@ -57,6 +58,7 @@ def write_report(
         FedwcaError: a run is not there or damaged, or the file cannot be written.
         UsageError: no run is named, or there is no such column.
     """
+    runs = check_several("runs", runs)
     text = render_report(runs, form or (SUFFIXES.get(Path(out).suffix.lower(), "html") if out else "html"), columns)
     file = Path(out) if out else (read_run(find_run(runs[0])).path if len(runs) == 1 else Path()) / "report.html"
     try:

@@ -144,6 +144,18 @@ def test_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "2 cores of Some CPU" in table
 
 
+def test_a_piece_that_lacks_methods_is_left_out_beside_whole_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    write(tmp_path, "digits", "usps", 20, {"fedwca": [60.0]}, 10)
+    part = tmp_path / "digits-usps-20.json"
+    part.write_text(json.dumps(json.loads(part.read_text()) | {"complete": False}))
+    assert cells(tables.BLOCKS["paper_size-digits"](), "FEDWCA")[:3] == ["FEDWCA", "60.0", "60.0"]
+    write(tmp_path, "digits", "mnist", 20, {"fedwca": [50.0], "local": [40.0]}, 10)
+    assert cells(tables.BLOCKS["paper_size-digits"](), "FEDWCA")[:3] == ["FEDWCA", "50.0", "50.0"]
+
+
 def test_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "RESULTS", tmp_path)
     write(tmp_path, "digits40", "synth", 20, {"fedwca": [60.0], "local": [50.0]}, 40)

@@ -130,3 +130,21 @@ def test_runs_that_have_not_ended_are_stopped(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(control, "call_flwr", answer)
     assert control.stop_runs({}) == ["7", "9"]
     assert asked == [["list", "fedwca"], ["stop", "7", "fedwca"], ["stop", "9", "fedwca"]]
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_run_that_ends_before_it_is_stopped(monkeypatch: pytest.MonkeyPatch, ended: bool) -> None:
+    row = {"run-id": 7, "status": "running"}
+
+    def answer(arguments: list[str], env: dict[str, str]) -> dict[str, Any]:
+        if arguments[0] == "stop":
+            row["status"] = "finished:completed" if ended else "running"
+            raise FedwcaError("flwr stop 7 failed: no")
+        return {"success": True, "runs": [row]}
+
+    monkeypatch.setattr(control, "call_flwr", answer)
+    if ended:
+        assert control.stop_runs({}) == []
+    else:
+        with pytest.raises(FedwcaError, match="flwr stop 7 failed"):
+            control.stop_runs({})

@@ -178,6 +178,41 @@ def test_who_is_killed_leaves_no_program_behind(tmp_path: Path) -> None:
     assert time.monotonic() < until
 
 
+def test_where_there_are_other_signals() -> None:
+    """As on Windows; nothing here is read before it is needed."""
+    text = (
+        "import signal\n"
+        "del signal.SIGKILL\n"
+        "import fedwca.deploy.flower.processes, fedwca.deploy.flower.deployment_folder, fedwca.deploy.flower.flwr_cli"
+    )
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.usefixtures("installed")
+def test_what_goes_on_is_said_and_can_be_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("app", "server"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "app" / "pyproject.toml").touch()
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    going = ["7"]
+    control = "fedwca.deploy.flower.flwr_cli"
+    monkeypatch.setattr(f"{control}.check_answers", lambda env: None)
+    monkeypatch.setattr(f"{control}.submit_run", lambda folder, env: "7")
+    monkeypatch.setattr(f"{control}.watch_run", interrupted)
+    monkeypatch.setattr(f"{control}.stop_runs", lambda env: [going.pop()] if going else [])
+    run = call("deploy", "run", str(tmp_path), "--insecure")
+    assert run.code == 130
+    assert f"Run 7 goes on at the server; fedwca deploy stop {tmp_path} --insecure ends it\n" in run.err
+    assert str(tmp_path / "server") in (tmp_path / "app" / "pyproject.toml").read_text()
+    assert call("deploy", "stop", str(tmp_path), "--insecure").out == "Stopped run 7\n"
+    assert call("deploy", "stop", str(tmp_path), "--insecure").out == "No run goes on\n"
+    assert call("deploy", "stop", str(tmp_path / "nosuch")).code == 2
+
+
 def test_a_client_that_lost_its_server_ends_whatever_flower_leaves_running() -> None:
     text = (
         "import threading, time\n"

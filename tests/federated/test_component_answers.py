@@ -18,6 +18,7 @@ from fedwca.core.messages import Batch, Blend, Offer, Predictions, State, Target
 from fedwca.engine.client_program import check_targets
 from fedwca.engine.randomness import Keys
 from fedwca.errors import FedwcaError
+from fedwca.federated.aggregator_weights import deliver_mixtures, welcome_mixtures
 from fedwca.federated.method import Method
 from fedwca.federated.round import init_server, run_round
 from fedwca.pseudo_labelers.argmax import Argmax
@@ -40,8 +41,19 @@ class Changed(FedAvg):
     def offer(self, state: State, round: int, rows: Tensor) -> Offer:
         """Both parts."""
         found = super().offer(state, round, rows)
-        changed: Offer = self._change("offer", replace(found, personal=self._change("personal", found.personal)))
+        parts = {part: self._change(part, getattr(found, part)) for part in ("personal", "shared")}
+        changed: Offer = self._change("offer", replace(found, **parts))
         return changed
+
+    def deliver(self, state: State, rows: int) -> Tensor:
+        """Mixtures."""
+        found: Tensor = self._change("deliver", super().deliver(state, rows))
+        return found
+
+    def welcome(self, rows: int, draws: Tensor) -> Tensor:
+        """Mixtures."""
+        found: Tensor = self._change("welcome", super().welcome(rows, draws))
+        return found
 
     def gather(self, state: State, labels: Tensor, sizes: Tensor, present: Tensor, rows: int) -> Tensor:
         """Mixtures."""
@@ -65,9 +77,13 @@ CHANGES: dict[str, Change] = {
     "twice": lambda value: 2 * value,
     "shorter": lambda value: value[..., 1:],
     "flat": lambda value: value[0],
+    "one client": lambda value: value[:1],
+    "twice rows": lambda value: torch.ones(1, 2).double(),
     "nothing": lambda _: None,
     "whole": lambda value: value.long(),
     "number": lambda _: {"labels": 1},
+    "infinite": lambda value: value / 0,
+    "no number": lambda value: value * torch.nan,
 }
 
 
@@ -76,13 +92,19 @@ CHANGES: dict[str, Change] = {
     ("at", "part", "said"),
     [
         ("personal", "twice", "offer's personal gave weights that sum to 2; each row must sum to 1"),
-        ("personal", "flat", "offer's personal gave torch.float64 of shape (1, 1); right are weights on 3 axes"),
+        (
+            "personal",
+            "flat",
+            "gave torch.float64 of shape (1, 1); right are floating-point weights of shape (4, any, 1)",
+        ),
         ("offer", "nothing", "offer gave nothing; right is an Offer"),
+        ("personal", "one client", "right are floating-point weights of shape (4, any, 1)"),
+        ("shared", "twice rows", "offer's shared gave torch.float64 of shape (1, 2); right are"),
         ("gather", "twice", "gather gave weights that sum to 2; each row must sum to 1"),
-        ("gather", "shorter", "the last of length 5, one for each row of the server and client"),
-        ("gather", "whole", "gather gave torch.int64 of shape (1, 5); right are weights on 2 axes"),
+        ("gather", "shorter", "right are floating-point weights of shape (any, 5)"),
+        ("gather", "whole", "gather gave torch.int64 of shape (1, 5); right are floating-point weights of shape"),
         ("start", "twice", "blend's start gave weights that sum to 2; each row must sum to 1"),
-        ("start", "shorter", "the last of length 1, one for each model that was sent"),
+        ("start", "shorter", ", 0); right are floating-point weights of shape ("),
         ("reference", "twice", "blend's cluster gave weights that sum to 2"),
         ("blend", "nothing", "blend gave nothing; right is a Blend"),
         ("learn", "nothing", "learn gave nothing; right is a mapping of names to tensors"),
@@ -96,18 +118,49 @@ def test_an_aggregators_answer_is_no_mixture(name: str, at: str, part: str, said
     assert said in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("part", "said"), [("twice", "weights that sum to 2"), ("one client", "of shape (1, 1); right are floating-point")]
+)
+def test_clients_end_with_mixtures(part: str, said: str) -> None:
+    server, _ = play(make("loop"), method(Changed()))
+    assert deliver_mixtures(Changed(), server.state, 1, 4).tolist() == 4 * [[1.0]]
+    with pytest.raises(FedwcaError) as error:
+        deliver_mixtures(Changed(at="deliver", part=part), server.state, 1, 4)
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize(("part", "said"), [("twice", "weights that sum to 2"), ("shorter", "of shape (3, 2)")])
+def test_newcomers_are_sent_mixtures(part: str, said: str) -> None:
+    draws = torch.zeros(3)
+    assert welcome_mixtures(Changed(), 2, draws).tolist() == 3 * [[1.0, 0.0]]
+    with pytest.raises(FedwcaError) as error:
+        welcome_mixtures(Changed(at="welcome", part=part), 2, draws)
+    assert str(error.value).startswith("aggregator 'changed': welcome gave ")
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize("part", ["infinite", "no number"])
+def test_what_is_not_finite_is_left_to_the_model_that_diverged(part: str) -> None:
+    welcome_mixtures(Changed(at="welcome", part=part), 2, torch.zeros(3))
+
+
 def test_nothing_is_said_of_what_is_right() -> None:
     play(make("loop"), method(Changed()))
 
 
 def test_rows_behind_the_first_need_not_be_models() -> None:
     class Doubled(Scaffold):
-        """Scaffold whose control variate counts twice."""
+        """Scaffold whose control variate counts twice, and is compared with by its difference."""
 
         def gather(self, *given: Any) -> Tensor:
             """Twice, behind the first row."""
             found = super().gather(*given)
             return torch.cat([found[:1], 2 * found[1:]])
+
+        def blend(self, round: int, view: View) -> Blend:
+            """A reference that is a difference."""
+            found = super().blend(round, view)
+            return replace(found, references={**found.references, "apart": view.model(0) - view.model(1)})
 
     play(make("loop"), method(Doubled()))
 
@@ -129,6 +182,25 @@ def test_a_loss_for_each_image_is_refused(name: str) -> None:
         FedwcaError, match=r"objective 'unsummed' gave torch.float64 of shape \(8,\); right is one numb"
     ):
         play(make(name), Method("own", "Own", FedAvg(), Argmax(), (Unsummed(),)))
+
+
+class PenaltyAlone(Objective):
+    """0, as a number of Python or of one entry."""
+
+    name = "penalty_alone"
+    entries: int = 0
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """Nothing."""
+        return torch.zeros(1) if self.entries else 0.0  # type: ignore[return-value]
+
+
+@engines
+@pytest.mark.parametrize("entries", [0, 1])
+def test_one_number_is_a_loss_in_any_form(name: str, entries: int) -> None:
+    alone, _ = play(make(name), method(FedAvg()), 1)
+    beside, _ = play(make(name), method(FedAvg(), PenaltyAlone(entries=entries)), 1)
+    assert torch.equal(alone.rows, beside.rows)
 
 
 class Columns(Argmax):

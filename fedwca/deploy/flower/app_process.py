@@ -59,7 +59,7 @@ def fork(task: Task) -> int:
     child = os.fork()
     if child:
         return child
-    follow(parent)
+    follow(parent, signal.SIGKILL)
     code = 1
     try:
         task()
@@ -76,7 +76,7 @@ def fork(task: Task) -> int:
         os._exit(code)
 
 
-def follow(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
+def follow(parent: int, number: int) -> None:
     """Have this process signalled as soon as its parent ends, or the parent's thread that forked it.
 
     On SIGINT or SIGTERM an app tells Flower that it ends, and the message is never answered. For an app that is killed

@@ -112,11 +112,21 @@ def stop_runs(env: dict[str, str]) -> list[str]:
     Raises:
         FedwcaError: the server does not answer, or not to this machine.
     """
+    stopped = []
+    for number in _list_going(env):
+        try:
+            call_flwr(["stop", number, "fedwca"], env)
+            stopped.append(number)
+        except FedwcaError:
+            if number in _list_going(env):  # it has not ended by itself
+                raise
+    return stopped
+
+
+def _list_going(env: dict[str, str]) -> list[str]:
+    """Numbers of the runs that have not ended."""
     rows = call_flwr(["list", "fedwca"], env)["runs"]
-    going = [str(row["run-id"]) for row in rows if not str(row["status"]).startswith("finished")]
-    for number in going:
-        call_flwr(["stop", number, "fedwca"], env)
-    return going
+    return [str(row["run-id"]) for row in rows if not str(row["status"]).startswith("finished")]
 
 
 def watch_run(

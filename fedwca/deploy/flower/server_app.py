@@ -55,11 +55,11 @@ def _play(grid: Grid, folder: Path) -> None:
     log.setLevel(logging.INFO)
     try:
         FlowerServer(grid, DeploymentConfig.read(folder / CONFIG_NAME), folder).run()
-    except SystemExit:  # by Flower, on SIGTERM
-        log.warning("%s; another one goes on after its last finished round", STOPPED)
-        raise
     except BaseException as error:
-        log.error("%s: %s: %s", FAILED, type(error).__name__, error)
+        if isinstance(error, SystemExit) and not error.code:  # as Flower ends an app whose run is stopped
+            log.warning("%s; another one goes on after its last finished round", STOPPED)
+        else:
+            log.error("%s: %s: %s", FAILED, type(error).__name__, error)
         raise
     finally:
         log.removeHandler(handler)
