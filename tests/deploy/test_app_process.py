@@ -147,8 +147,10 @@ def test_no_task_outlives_it_or_ends_its_own_way(
 def test_a_task_whose_parent_has_ended_before_does_not_begin() -> None:
     child = os.fork()
     if not child:
-        follow(os.getpid())  # not its parent's number
-        os._exit(0)
+        try:
+            follow(os.getpid(), signal.SIGKILL)  # not its parent's number
+        finally:
+            os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
 
 
