@@ -25,6 +25,7 @@ from time_limit import StopsAfter, TimeIsUp
 
 from fedwca import bench
 from fedwca.config.method_spec import parse_method
+from fedwca.config.run_config import merge
 from fedwca.results.read_run import Run, read_run
 
 RESULTS = Path(__file__).parent / "results" / "paper_size"
@@ -68,8 +69,9 @@ def run_missing(piece: Piece, given: argparse.Namespace, clock: StopsAfter) -> N
     for method in missing_methods(piece, found):
         run = play(piece, method, given, clock)
         config = kept_settings(run.config) | {"baselines": list(piece.kind.methods)}
-        if found.setdefault("config", config) != config:
+        if (joined := join_settings(found.get("config", config), config)) is None:
             sys.exit(f"{piece.name}: {method} was run with other settings than methods that are kept; remove those")
+        found["config"] = joined
         add_results(run, found)
         found["complete"] = not missing_methods(piece, found)
         given.out.mkdir(parents=True, exist_ok=True)
@@ -111,6 +113,15 @@ def kept_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     if kept.get("weights"):
         kept["weights"] = Path(kept["weights"]).name
     return {key: kept_settings(value) if isinstance(value, Mapping) else value for key, value in kept.items()}
+
+
+def join_settings(kept: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Settings of methods that are kept with those of one more, None where they contradict each other.
+
+    A preset gives values to the components of a run's methods alone, so that each method adds those of its own.
+    """
+    joined = merge(kept, own)
+    return joined if kept.keys() == own.keys() and joined == merge(own, kept) else None
 
 
 def say_state(piece: Piece, given: argparse.Namespace) -> str:

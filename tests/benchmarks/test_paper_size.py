@@ -106,6 +106,17 @@ def test_what_is_kept_of_a_configuration_names_no_place() -> None:
     }
 
 
+def test_methods_of_one_piece_have_one_setting() -> None:
+    def settings(rounds: int = 10, **components: Any) -> dict[str, Any]:
+        return {"rounds": rounds, "components": {"aggregator": {"wca": {}, **components}}}
+
+    alone, mixing = settings(), settings(wca={"ta": 0.01})
+    assert paper_size.join_settings(alone, mixing) == paper_size.join_settings(mixing, alone) == mixing
+    assert paper_size.join_settings(mixing, settings(wca={"ta": 0.1})) is None
+    assert paper_size.join_settings(alone, settings(rounds=40)) is None
+    assert paper_size.join_settings(alone, {"components": {}}) is None
+
+
 def write(folder: Path, kind: str, source: str, seed: int, accuracy: dict[str, Sequence[float]], rounds: int) -> None:
     """A piece in which FedWCA found the domains, and every client has the same accuracy in a trial."""
     methods: dict[str, Any] = {}
