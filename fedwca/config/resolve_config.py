@@ -32,7 +32,6 @@ from fedwca.config.set_options import parse_set_options
 from fedwca.core.dotted_keys import flatten_keys
 from fedwca.errors import InvalidConfig, UsageError
 from fedwca.federated.method import Method
-from fedwca.federated.source_model import SourceTraining
 from fedwca.partitions import Partition
 from fedwca.registry import canonical_name
 
@@ -127,9 +126,11 @@ def resolve_plan(
     for table in idle_tables(partition):
         why = f"with {how_to_have(partition)} nothing is trained so"
         refuse_idle(table, config, origins, base, why, repeats=("CLI", "config"))
+        config, origins = without_table(table, config, origins)
     refuse_newcomers(config)
     if config.checkpoint is not None:
-        config, origins = without_training(config, origins, base)
+        refuse_idle("source_training", config, origins, base, "with a checkpoint no source model is trained")
+        config, origins = without_table("source_training", config, origins)
     refuse_fields_of_another_clusterer(config, origins.get("clusterer", ""))
     methods = compose(config)
     idle = unused_fields(config, methods)
@@ -220,20 +221,16 @@ def _typed_fields(kind: str, name: str, fields: Mapping[str, Any]) -> dict[str, 
     return {field: values[field] for field in fields}
 
 
-def without_training(config: RunConfig, origins: dict[str, str], base: Layer) -> tuple[RunConfig, dict[str, str]]:
-    """A configuration whose source model is given, less what a preset says of training one.
+def without_table(table: str, config: RunConfig, origins: Mapping[str, str]) -> tuple[RunConfig, dict[str, str]]:
+    """A configuration, and where its values come from, less what a preset says of a training that does not take place.
 
     Args:
-        config: with a ``checkpoint``.
-        origins: of its values.
-        base: the preset's layer; what a run's file repeats of it, or of the defaults, nobody asked for.
-
-    Raises:
-        UsageError: somebody says how to train the model that is not trained.
+        table: field of the configuration, which `refuse_idle` has looked at.
+        config: says the values.
+        origins: of these.
     """
-    refuse_idle("source_training", config, origins, base, "with a checkpoint no source model is trained")
-    kept = {key: origin for key, origin in origins.items() if not key.startswith("source_training.")}
-    return config.model_copy(update={"source_training": SourceTraining()}), kept
+    kept = {key: origin for key, origin in origins.items() if not key.startswith(f"{table}.")}
+    return config.model_copy(update={table: RunConfig.model_fields[table].default}), kept
 
 
 def refuse_idle(
