@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal, cast
 
 import torch
@@ -16,67 +14,13 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.utils.parametrizations import weight_norm
 
+from fedwca.core.backbone import Backbone, Drop
 from fedwca.core.drawn_features import SPREAD, classify_draws
 from fedwca.errors import UsageError
 from fedwca.functional.crops import center_crop, crop_and_flip, crop_corners
 from fedwca.registry import Component
 
-
-@dataclass(frozen=True)
-class Drop:
-    """A place where units are dropped; the mask is drawn outside, so that every engine can draw the same."""
-
-    p: float
-    """Probability that a unit is dropped."""
-    shape: tuple[int, ...]
-    """Shape of one sample's mask; broadcast over what it multiplies."""
-
-
-class Backbone(nn.Module):
-    """What a backbone module provides: images to flat features, and the places it drops units."""
-
-    drops: tuple[Drop, ...] = ()
-    """One for each mask that `forward` takes in training."""
-    width: int
-    """Features that come out."""
-    mean: tuple[float, ...] = (0.5, 0.5, 0.5)
-    """Of red, green and blue on a scale from 0 to 1, or of grey alone; subtracted from images."""
-    std: tuple[float, ...] = (0.5, 0.5, 0.5)
-    """What images are divided by after that."""
-    augments: bool = False
-    """Whether it is trained on random crops, mirrored half of the time."""
-    frozen: bool = False
-    """Whether it stays as it is: not trained, statistics included, and not sent."""
-    shortcuts: tuple[str, ...] = ()
-    """Modules beside the main path, such as projections in residual blocks; they do not count as layers."""
-
-    def train(self, mode: bool = True) -> Backbone:
-        """As in torch, but a frozen backbone stays in eval mode, so that its BatchNorm statistics do not move."""
-        return super().train(mode and not self.frozen)
-
-    def forward(self, x: Tensor, masks: Sequence[Tensor]) -> Tensor:
-        """``[N, C, H, W] -> [N, width]``, C as many as `mean` has; ``masks`` is empty in eval mode."""
-        raise NotImplementedError
-
-    def together(self, parameters: Mapping[str, Tensor], x: Tensor, masks: Sequence[Tensor]) -> Tensor:
-        """`forward` of G backbones with weights of their own, batched by hand; where this is missing, `vmap` does it.
-
-        Args:
-            parameters: weights by name ``[G, …]``.
-            x: each one's images ``[G, B, C, H, W]``.
-            masks: as for `forward` ``[G, B, …]``.
-
-        Returns:
-            ``[G, B, width]``.
-        """
-        raise NotImplementedError
-
-    @property
-    def by_hand(self) -> bool:
-        """Whether there is a `together` that says what `forward` says: in the same class, or in one made from it."""
-        owner = next(cls for cls in type(self).__mro__ if {"together", "forward"} & vars(cls).keys())
-        return "together" in vars(owner) and owner is not Backbone and not self.frozen
-
+__all__ = ["Architecture", "Backbone", "Drop", "Head", "Network", "call_module", "initial_weights"]
 
 Head = Literal["bottleneck", "hidden", "direct"]
 """What is between backbone and classifier: bottleneck, a fully connected layer with BatchNorm, and ReLU where that is
@@ -122,7 +66,8 @@ class Network(nn.Module):
         if classifier == "wn":
             weight_norm(self.classifier)
         self.extras = nn.ModuleDict()
-        """Networks beside the one that predicts, by name; trained and sent with it, see `add_extras`."""
+        """Networks beside the one that predicts, by name; trained and sent with it, see
+        `fedwca.federated.extra_networks.add_extras`."""
         self.stays: tuple[str, ...] = ()
         """Parts that each client has of its own, by their names in a row; no model takes them along."""
         self.generated = False
@@ -130,7 +75,8 @@ class Network(nn.Module):
         self.register_buffer("draws", None, persistent=False)
         self.draws: Tensor | None
         """Standard normal draws ``[S, q]`` of the features, the same for all images, of which a prediction is the mean;
-        None: features are not drawn. See `draw_features`."""
+        None: features are not drawn. See
+        `fedwca.federated.extra_networks.draw_features`."""
         behind = (Drop(dropout, (features,)),) if head == "bottleneck" or dropout else ()
         self.drops = (*(() if backbone.frozen else backbone.drops), *behind)
         self.channels = len(backbone.mean)
@@ -288,49 +234,10 @@ def initial_weights(seed: int) -> Iterator[None]:
         yield
 
 
-def add_extras(network: Network, make: Callable[[], Mapping[str, nn.Module]], seed: Callable[[str], int]) -> Network:
-    """A copy of a network with extra ones beside it, which shares nothing; the network itself where there are none.
-
-    Args:
-        network: has none; its weights stay as they are, whatever is put beside them.
-        make: makes them by name, with random weights.
-        seed: a name to the seed of that one's weights.
-    """
-    with initial_weights(0):
-        names = list(make())
-    if not names:
-        return network
-    grown, like = copy.deepcopy(network), network.classifier.bias
-    for name in names:
-        with initial_weights(seed(name)):
-            grown.extras[name] = make()[name].to(like.device, like.dtype)
-    return grown
-
-
 def call_module(module: nn.Module, parameters: Mapping[str, Tensor], x: Tensor) -> Tensor:
     """What a module with these parameters gives."""
     found: Tensor = functional_call(module, dict(parameters), (x,))
     return found
-
-
-def draw_features(network: Network, draws: Tensor) -> Network:
-    """The network, changed in place: its features are drawn from normal distributions.
-
-    Args:
-        network: has an extra network `SPREAD`, from what the backbone gives to a number for each feature, whose
-            softplus is the standard deviation.
-        draws: standard normal ``[S, q]``, of which a prediction is the mean.
-    """
-    network.draws = draws.to(network.classifier.bias)
-    return network
-
-
-def remove_extras(network: Network) -> Network:
-    """The network alone, changed in place where there are others beside it; it predicts by the means of features that
-    were drawn.
-    """
-    network.extras, network.draws, network.stays, network.generated = nn.ModuleDict(), None, (), False
-    return network
 
 
 class Architecture(Component):

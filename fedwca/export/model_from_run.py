@@ -12,10 +12,11 @@ from torch import Tensor
 
 from fedwca._version import __version__
 from fedwca.core.model_description import ModelDescription, weights_hash
-from fedwca.core.network import Architecture, Network, remove_extras
+from fedwca.core.network import Architecture, Network
 from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import DataError, UsageError
+from fedwca.federated.extra_networks import remove_extras
 from fedwca.newcomers.join import JoinedClient
 from fedwca.results.read_run import run_identity
 from fedwca.results.read_run_files import read_records

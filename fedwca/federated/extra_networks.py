@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from fedwca.core.adaptation import Adaptation
 from fedwca.core.drawn_features import SPREAD
 from fedwca.core.interfaces import Objective
-from fedwca.core.network import Network, add_extras, draw_features
+from fedwca.core.network import Network, initial_weights
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.randomness import fold_key, normal
 
@@ -62,3 +63,42 @@ def grow_network(
         base = Layout.of(network).parts if generates else ()
         grown.stays = tuple(dict.fromkeys((*base, *own)))
     return grown
+
+
+def add_extras(network: Network, make: Callable[[], Mapping[str, nn.Module]], seed: Callable[[str], int]) -> Network:
+    """A copy of a network with extra ones beside it, which shares nothing; the network itself where there are none.
+
+    Args:
+        network: has none; its weights stay as they are, whatever is put beside them.
+        make: makes them by name, with random weights.
+        seed: a name to the seed of that one's weights.
+    """
+    with initial_weights(0):
+        names = list(make())
+    if not names:
+        return network
+    grown, like = copy.deepcopy(network), network.classifier.bias
+    for name in names:
+        with initial_weights(seed(name)):
+            grown.extras[name] = make()[name].to(like.device, like.dtype)
+    return grown
+
+
+def draw_features(network: Network, draws: Tensor) -> Network:
+    """The network, changed in place: its features are drawn from normal distributions.
+
+    Args:
+        network: has an extra network `SPREAD`, from what the backbone gives to a number for each feature, whose
+            softplus is the standard deviation.
+        draws: standard normal ``[S, q]``, of which a prediction is the mean.
+    """
+    network.draws = draws.to(network.classifier.bias)
+    return network
+
+
+def remove_extras(network: Network) -> Network:
+    """The network alone, changed in place where there are others beside it; it predicts by the means of features that
+    were drawn.
+    """
+    network.extras, network.draws, network.stays, network.generated = nn.ModuleDict(), None, (), False
+    return network

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedwca.core.adaptation import Adaptation
 from fedwca.core.messages import Blend, Offer
-from fedwca.core.network import Network, remove_extras
+from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
 from fedwca.engine.client_task import adaptation_lr
 from fedwca.engine.interface import SingleStep
@@ -19,6 +19,7 @@ from fedwca.engine.sequential.worker import ClientWorker
 from fedwca.engine.test_time_adaptation import AdaptedModel
 from fedwca.errors import UsageError
 from fedwca.federated.aggregator_weights import blend_mixtures, offer_mixtures
+from fedwca.federated.extra_networks import remove_extras
 from fedwca.newcomers.choose_cluster import (
     By,
     ClusterAssignment,

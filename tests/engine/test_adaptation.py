@@ -19,7 +19,7 @@ from fedwca.adaptations.entropy import Entropy
 from fedwca.adaptations.learned import Learned
 from fedwca.aggregators.fedavg import FedAvg
 from fedwca.core.adaptation import Adaptation, ExtraNetworks
-from fedwca.core.network import Network, add_extras, remove_extras
+from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
 from fedwca.engine.client_task import Training
 from fedwca.engine.interface import Engine
@@ -29,6 +29,7 @@ from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.sequential.replica import Replica
 from fedwca.engine.stacked import StackedEngine
 from fedwca.engine.test_time_adaptation import AdaptedModel, adapt_models
+from fedwca.federated.extra_networks import add_extras, remove_extras
 from fedwca.federated.method import Method
 from fedwca.federated.round import init_server, run_round
 from fedwca.functional import inner_step, least_entropy, prediction_entropy

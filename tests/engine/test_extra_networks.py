@@ -17,13 +17,13 @@ from fedwca.adaptations.generated import Generated
 from fedwca.aggregators.fedavg import FedAvg
 from fedwca.core.interfaces import Objective
 from fedwca.core.messages import Batch
-from fedwca.core.network import Network, remove_extras
+from fedwca.core.network import Network
 from fedwca.engine.augmentation import StepDraws
 from fedwca.engine.client_task import Training
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.randomness import Keys, normal, permutation
 from fedwca.engine.sequential.engine import SequentialEngine
-from fedwca.federated.extra_networks import grow_network
+from fedwca.federated.extra_networks import grow_network, remove_extras
 from fedwca.federated.method import Method
 from fedwca.models.convnet import ConvNet
 from fedwca.models.mlp import Mlp
