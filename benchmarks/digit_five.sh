@@ -8,9 +8,4 @@ for source in mnist synth mnistm; do
         --baseline source-only --baseline local --baseline fedavg --baseline one-hot --out "runs/digit_five-$source"
     python benchmarks/keep.py "runs/digit_five-$source" "digit_five-$source"
 done
-# The same clients clustered by the update since the source model, for docs/internals/measured-methods.md.
-fedwca bench --data "${DATA:-../shared/data}" --dataset digit-five --source mnist \
-    --clients 4 --samples 400 --epochs 5 --rounds 10 --lr 0.003 --source-models 3 --clusterer finch \
-    --set clusterer.reference=source --baseline one-hot --out runs/digit_five-mnist-update
-python benchmarks/keep.py runs/digit_five-mnist-update digit_five-mnist-update
 python benchmarks/tables.py

@@ -20,7 +20,7 @@ RESULT = Path(__file__).resolve().parent / "results" / "signatures.json"
 NAMES = {"digit_five": "Digit-Five", "pacs": "PACS"}
 NOTHING = "Not measured yet: `python benchmarks/signatures.py`."
 PAPER, UPDATE, LENGTH = "first layer", "first layer, update", "first layer, update, by length"
-BINS = (0.0, 0.4, 0.5, 0.6, 1.0)
+BINS = (-1.0, 0.4, 0.5, 0.6, 1.0)
 """Cosines of updates within a domain, between which rows of the table of agreement are."""
 
 Piece = Mapping[str, Any]
@@ -124,7 +124,7 @@ def agreement() -> str:
         own = [look for look in every if low <= look[0] < high]
         if own:
             raw, update = (mean_cell(statistics.fmean(look[place] for look in own), digits=2) for place in (1, 2))
-            rows.append([f"{low:g} to {high:g}", f"{len(own)}", raw, update])
+            rows.append([f"{low:g} to {high:g}" if low > BINS[0] else f"below {high:g}", f"{len(own)}", raw, update])
     points = [(p["trained"][PAPER], p["trained"][LENGTH]) for p in found]
     same = [a == b for raw, length in points for a, b in zip(raw, length, strict=True)]
     notes = [

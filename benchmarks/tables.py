@@ -147,7 +147,6 @@ BLOCKS: dict[str, Callable[[], str]] = {
             "digit_five-mnist",
             "digit_five-synth",
             "digit_five-mnistm",
-            "digit_five-mnist-update",
             "digits_mini",
         )
     },

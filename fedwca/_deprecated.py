@@ -11,8 +11,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-GONE_IN = "0.3"
-"""The version that drops the old names: two minor versions after the one that renamed them."""
+GONE_IN = "0.4"
+"""The version that drops the old names: two minor versions after the last one that renamed some."""
 
 
 def warn_renamed(old: str, new: str, stacklevel: int = 3) -> None:

@@ -24,7 +24,7 @@ def wire_types(layout: Layout, transport: Transport) -> dict[str, torch.dtype]:
     """Type of each tensor on the wire: the first layer keeps its precision, because clients are clustered by it.
 
     First layers of clients that began as one model are nearly collinear; rounded to half precision, other clusters
-    were found (docs/deploy.md).
+    were found (docs/internals/measured-federations.md).
     """
     first = {slot.name for slot in layout.layers()[0]}
     return {slot.name: DTYPES["full" if slot.name in first else transport] for slot in model_slots(layout)}

@@ -106,7 +106,7 @@ def test_tables(result: Path) -> None:
     # Differences 0.5, 0.2, 0.4: mean 0.3667, std 0.1528, half an interval 4.303 * 0.1528 / sqrt 3 = 0.3795.
     assert cells(table, "moments", "first layer")[2] == "+0.37 (-0.01 to +0.75), n = 3"
     table = tables.BLOCKS["signatures-agreement"]()
-    assert cells(table, "0 to 0.4") == ["0 to 0.4", "4", "0.00", "0.00"]
+    assert cells(table, "below 0.4") == ["below 0.4", "4", "0.00", "0.00"]
     assert cells(table, "0.5 to 0.6")[1:3] == ["4", "0.47"]
     assert "8 of 8 looks" in table
     table = tables.BLOCKS["signatures-layers"]()

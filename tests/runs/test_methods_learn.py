@@ -79,7 +79,7 @@ MNIST_HETERO: dict[str, Any] = {
     "rounds": 3,
     "overrides": {"objective.digest.passes": 5, "objective.digest.new_passes": 10},
 }
-# As in docs/internals/measured-new-clients.md: an adaptation that is learned takes longer to be of use, and of six
+# As in docs/new-clients.md: an adaptation that is learned takes longer to be of use, and of six
 # clients FedADG's values are soon no longer finite.
 MNIST_LONGER: dict[str, Any] = {"clients": 10, "samples": 150, "rounds": 12, "model": "mlp:width=64"}
 LONGER = {"fedadg", "fedtta_prox", "fedtta_pp"}

@@ -26,7 +26,7 @@ SLACK, LIMIT = 3.0, 0.03
 """How far from the gradient in float64 a candidate's may be: so many times eager's distance, or this share of the norm,
 whichever is more. One unit that rounding moves across zero changes a residual network's gradient by a hundredth."""
 MIXED = 0.5
-"""Share of a step's images for which clients that mix have places: 0.36 to 0.50 in results/mixed.json."""
+"""Share of a step's images for which clients that mix have places: 0.37 to 0.49 in results/mixed.json."""
 GAIN = 0.03
 """Share of eager's time that others must save; less is noise."""
 
