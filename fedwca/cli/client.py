@@ -45,7 +45,7 @@ def command(
     ] = 120,
     insecure: Insecure = False,
 ) -> None:
-    """Start a client (Flower's SuperNode) until Ctrl-C. Its images never leave it; see docs/security.md for what does."""
+    """Start a client (Flower's SuperNode) until Ctrl-C. Its images never leave it: docs/security.md says what does."""
     check_clipping("", "an update", clip, noise)
     check_clipping("-moments", "moments", clip_moments, noise_moments)
     need_flower()
