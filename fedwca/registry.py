@@ -190,7 +190,7 @@ class Registry(Generic[T]):
         cls.name = name
 
     def _plugins(self) -> dict[str, EntryPoint]:
-        return {canonical_name(point.name): point for point in entry_points(group=self.package)}
+        return {canonical_name(point.name): point for point in _installed(self.package, tuple(sys.path))}
 
     def _check_is_one(self, name: str) -> None:
         """Refuse a name that two packages have: which of them a run would take, nobody could see.

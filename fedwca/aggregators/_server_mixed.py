@@ -20,8 +20,7 @@ class ServerMixed(Aggregator):
     def offer(self, state: State, round: int, rows: Tensor) -> Offer:
         """The own cluster's model first, the ready start second."""
         own = one_hot(state["labels"], rows.shape[0]).double()
-        nothing = torch.zeros(0, rows.shape[0], dtype=torch.float64)
-        return Offer(torch.stack([own, self.weights(own)], 1), nothing)
+        return Offer.of_personal(torch.stack([own, self.weights(own)], 1))
 
     def blend(self, round: int, view: View) -> Blend:
         """The ready one."""

@@ -40,4 +40,4 @@ class FedAMP(Aggregator):
         xi = torch.where(apart, torch.exp(-x / self.sigma) / self.sigma, 0.0) * self.alpha / max(1, clients - 1)
         xi = xi / xi.sum(1, keepdim=True).clamp_min(1.0)
         cloud = xi + torch.diag((1 - xi.sum(1)).clamp_min(0))
-        return Offer(cloud[:, None], torch.zeros(0, clients, dtype=torch.float64))
+        return Offer.of_personal(cloud)

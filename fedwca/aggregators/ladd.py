@@ -50,8 +50,7 @@ class LaddAggregator(Aggregator):
         """The own cluster's model, and its teacher where there is one."""
         own = one_hot(state["labels"], rows.shape[0]).double()
         teacher = own.roll(rows.shape[0] // 2, 1)
-        nothing = torch.zeros(0, rows.shape[0], dtype=torch.float64)
-        return Offer(own[:, None] if self.start == 0 else torch.stack([own, teacher], 1), nothing)
+        return Offer.of_personal(own if self.start == 0 else torch.stack([own, teacher], 1))
 
     def blend(self, round: int, view: View) -> Blend:
         """The cluster's model; the teacher is there to be asked."""

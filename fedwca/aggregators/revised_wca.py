@@ -37,8 +37,7 @@ class RevisedWCA(WCA):
         if not self._reused(round):
             return super().offer(state, round, rows)
         own = one_hot(state["labels"], rows.shape[0]).double()
-        nothing = torch.zeros(0, rows.shape[0], dtype=torch.float64)
-        return Offer(torch.stack([own, state["v"]], 1), nothing)
+        return Offer.of_personal(torch.stack([own, state["v"]], 1))
 
     def blend(self, round: int, view: View) -> Blend:
         """As FedWCA, or the ready start."""

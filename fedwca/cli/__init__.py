@@ -15,6 +15,7 @@ from typer.rich_utils import rich_format_error
 
 from fedwca._version import __version__
 from fedwca.cli.empty_values import refuse_empty
+from fedwca.cli.failed_part import find_failed_part
 from fedwca.cli.ranks import leave_ranks, mute_rank
 from fedwca.cli.sigterm import sigterm_as_ctrl_c
 from fedwca.cli.terminal import WAITING, drop_unwritten, prepare_streams, say
@@ -106,10 +107,7 @@ def run(arguments: Sequence[str]) -> int:
         except Exception as error:
             if debug:
                 raise
-            say(
-                f"Error: unexpected {type(error).__name__}: {error}. Please run again with --debug and report it.",
-                err=True,
-            )
+            say(f"Error: {_say_what_was_unexpected(error)}", err=True)
             return 1
 
 
@@ -138,6 +136,14 @@ def _dispatch(arguments: Sequence[str]) -> int:
     except typer.Abort:
         say("Stopped.", err=True)
         return 1
+
+
+def _say_what_was_unexpected(error: Exception) -> str:
+    """An error that nobody foresaw: with the part of a plugin that it came from, else as one of fedwca's own."""
+    shown = f"{type(error).__name__}: {error}"
+    if (part := find_failed_part(error)) is not None:
+        return f"{part} raised {shown}; --debug shows how"
+    return f"unexpected {shown}. Please run again with --debug and report it."
 
 
 def _say_what_failed(error: OSError) -> str:

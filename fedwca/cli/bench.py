@@ -80,9 +80,7 @@ def command(
 
     columns, layer = check_columns(column or ()), dict(asked.layer)
     if baseline is not None:
-        if "none" in baseline and len(baseline) > 1:
-            raise UsageError("--baseline none stands alone; leave it out beside others, which replace the default ones")
-        layer["baselines"] = [word for word in baseline if word != "none"]
+        layer["baselines"] = list(baseline)
     if name is not None:
         layer["name"] = name
     if resume and (out is None or backend is not None):

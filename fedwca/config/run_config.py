@@ -194,7 +194,9 @@ class RunConfig(UserValues):
     @field_validator("baselines", mode="after")
     @classmethod
     def _canonical_methods(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(parse_method(text).text for text in value))
+        if NOTHING in value and len(value) > 1:
+            raise ValueError("none stands alone; leave it out beside others, which replace the default ones")
+        return tuple(dict.fromkeys(parse_method(text).text for text in value if text != NOTHING))
 
 
 REPEATED = {"baseline": "baselines", "objective": "objectives"}

@@ -174,8 +174,7 @@ class Aggregator(Component):
             round: r, at least 1.
             rows: trained parameters of the server's rows ``[R, P]``, without BatchNorm statistics.
         """
-        own = one_hot(state["labels"], rows.shape[0]).double()
-        return Offer(personal=own[:, None], shared=torch.zeros(0, rows.shape[0], dtype=torch.float64))
+        return Offer.of_personal(one_hot(state["labels"], rows.shape[0]).double())
 
     def blend(self, round: int, view: View) -> Blend:
         """What a client begins from and compares with; called in round 0 only where ``from_start``."""

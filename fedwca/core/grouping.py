@@ -6,10 +6,11 @@ a family of methods with another kind writes one class, and its aggregators say 
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -17,6 +18,9 @@ from torch import Tensor
 from fedwca.core.describe_value import describe_value
 from fedwca.core.messages import State
 from fedwca.errors import FedwcaError
+
+MEASURED = frozenset(("ari", "nmi", "purity", "sizes", "nearest", "margins"))
+"""What a record says of every clustering, which no clusterer's note may stand for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,3 +166,22 @@ def check_labels(labels: Tensor, clients: int, name: str) -> Tensor:
             f"clusterer {name!r} gave {given}; right would be {clients} int64 labels, 0 to C-1 without gaps"
         )
     return labels.cpu()
+
+
+def check_notes(notes: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """What a clusterer notes, where a record can hold it beside what is measured of its clusters.
+
+    Raises:
+        FedwcaError: it cannot; says which note.
+    """
+    if taken := sorted(MEASURED & notes.keys()):
+        raise FedwcaError(f"clusterer {name!r} notes {taken[0]!r}, which is measured of every clustering; rename it")
+    for key, value in notes.items():
+        try:
+            json.dumps(value)
+        except (TypeError, ValueError):
+            shown = describe_value(value)
+            raise FedwcaError(
+                f"clusterer {name!r} notes {key!r} as {shown}; right are plain values, as JSON has"
+            ) from None
+    return notes

@@ -32,6 +32,16 @@ class Offer:
     shared: Tensor
     """``[S, R]``; the same for everybody."""
 
+    @classmethod
+    def of_personal(cls, weights: Tensor) -> Offer:
+        """Each client's own models ``[K, Q, R]``, or the only one of each ``[K, R]``, and nothing for everybody.
+
+        >>> Offer.of_personal(torch.eye(3)).personal.shape
+        torch.Size([3, 1, 3])
+        """
+        personal = weights if weights.ndim == 3 else weights[:, None]
+        return cls(personal, personal.new_zeros(0, personal.shape[-1]))
+
     @property
     def models(self) -> int:
         """Models that travel down to one client."""

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from fedwca.data.dataset import Domain, FederatedDataset, Images, Integers
 from fedwca.data.partition import cut_at_groups
+from fedwca.functional.shard_partition import positions_by_value
 
 Change = Callable[[Images], Images]
 """Images ``[n, H, W, 3]`` to as many that look otherwise."""
@@ -69,7 +70,8 @@ class ImagePool:
         owner = np.full(len(self._first), -1)
         for client, own in enumerate(dealt):
             owner[self._member[own]] = client
-        return [np.flatnonzero(owner[self._member] == client) for client in range(len(dealt))]
+        found = positions_by_value(owner[self._member])
+        return [found.get(client, np.zeros(0, np.int64)) for client in range(len(dealt))]
 
     def cut(self, share: float, random: Generator) -> tuple[Integers, Integers]:
         """The published training and test part; where nobody says them, a random cut, groups whole.

@@ -254,7 +254,8 @@ def split_domain(
         sizes = [len(run) for run in np.array_split(order, clients)]
         runs = cut_at_groups(order, rank[member], np.cumsum(sizes)[:-1], least=1)
     else:
-        runs = [order[np.isin(order, own)] for own in deal(domain, clients, random)]
+        place = np.argsort(order)
+        runs = [order[np.unique(place[own])] for own in deal(domain, clients, random)]
     if without := [number for number, run in enumerate(runs) if not len(run)]:
         raise DataError(f"domain {domain.name!r}: client {without[0]} of {len(runs)} would have no image")
     splits = []

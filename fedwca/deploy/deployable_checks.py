@@ -5,8 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 
-import torch
-
 from fedwca.core.interfaces import Aggregator, Objective
 from fedwca.core.network import Network
 from fedwca.deploy.composition import Composition
@@ -16,7 +14,7 @@ from fedwca.deploy.server_rules import Rules
 from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.input_moments import count_moments
 from fedwca.engine.parameter_layout import Layout
-from fedwca.engine.randomness import fold_key, uniform
+from fedwca.engine.randomness import draw_changes
 from fedwca.errors import UsageError
 from fedwca.federated.extra_networks import changes_network
 from fedwca.federated.method import Method
@@ -61,7 +59,7 @@ def require_deployable(method: Method, rounds: int, network: Network) -> None:
         raise UsageError(f"{where} clusterer {method.clusterer.name!r} reads the true domains, which no server knows")
     layout = Layout.of(network)
     source, few = layout.read(network), 4
-    steps = uniform(fold_key(["deploy"]), torch.arange(few * layout.width)).view(few, -1).to(source.dtype)
+    steps = draw_changes(few, layout.width).to(source.dtype)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

@@ -19,8 +19,8 @@ from fedwca.deploy.flower.deployment_folder import write_deployment
 from fedwca.deploy.flower.simulation import deal, simulate
 from fedwca.deploy.server_rules import Rules
 from fedwca.deploy.state_files import read_final
+from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.precision import matmul_precision
-from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.errors import InvalidConfig, UsageError
 from fedwca.federated.aggregator_weights import deliver_mixtures
 from fedwca.registry import describe_problems
@@ -32,6 +32,7 @@ from fedwca.runs.load_data import build_network, load
 from fedwca.runs.round_record import count_accuracies
 from fedwca.runs.run_folder_name import new_run_path
 from fedwca.runs.run_request import RunRequest
+from fedwca.runs.select_engine import choose_engine
 from fedwca.runs.source_models import source_model
 from fedwca.runs.split_trials import split_trial
 
@@ -135,16 +136,15 @@ def simulate_deployment(request: RunRequest) -> SimulatedDeployment:
     config, server = validate(federation.config), session.state.server
     dataset, source = load(config)
     dealt = split_trial(config, dataset, source, 0, 0)
-    loop = SequentialEngine(
-        session.network, dealt.clients, resolve_device(config.device), config.workers, config.batch_norm
-    )
+    engine = choose_engine(config, session.network, dealt.clients)
     if session.method.aggregator.travels:
         weights, rows = deliver_mixtures(session.method.aggregator, server.state, len(server.rows)), server.rows
     else:
         # Models stay where they are: each client has written its own.
         weights = torch.eye(len(dealt.clients), dtype=torch.float64)
-        rows = torch.stack([read_final(folder / "server" / f"client-{k}", loop.layout) for k in range(len(weights))])
-    found = count_accuracies(dealt.metrics, loop, weights, rows)
+        layout = Layout.of(session.network)
+        rows = torch.stack([read_final(folder / "server" / f"client-{k}", layout) for k in range(len(weights))])
+    found = count_accuracies(dealt.metrics, engine, weights, rows)
     by_domain = {domain: [value] for domain, value in dealt.metrics.by_domain(found).items()}
     row = Row(session.method.name, session.method.label, {(0, 0): mean(found)}, by_domain)
     now = time.perf_counter()
@@ -172,4 +172,5 @@ def baseline_components(name: str | None) -> Layer:
         "components": found.components,
         "name": name,
         **({"clusterer": found.clusterer} if found.clusterer else {}),
+        **({"methods": {name: {"training": found.training}}} if found.training else {}),
     }

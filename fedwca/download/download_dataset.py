@@ -16,7 +16,7 @@ from filelock import FileLock, Timeout
 from fedwca.core.files import write_atomically
 from fedwca.core.remote_files import Download, Elsewhere, HubCopy, RemoteFile, TorchvisionFiles
 from fedwca.data.cache import make_folder
-from fedwca.data.read_domains import find_dataset_path
+from fedwca.data.read_domains import find_dataset_path, find_domains
 from fedwca.datasets import DatasetSource, datasets
 from fedwca.download.fetch_file import Report, fetch_file
 from fedwca.download.fetch_hub_copy import fetch_hub_copy
@@ -77,8 +77,8 @@ def _resolve(given: Download) -> Iterator[RemoteFile | HubCopy | Elsewhere]:
 def _is_there(part: RemoteFile | HubCopy, source: DatasetSource, folder: Path) -> bool:
     if isinstance(part, RemoteFile):
         return (folder / (part.gives or part.path)).exists()
-    domains = (part.only,) if part.only else source.domains
-    return all((folder / name).exists() or (folder / f"{name}.npz").exists() for name in domains)
+    found = find_domains(folder) if folder.is_dir() else {}
+    return all(name in found for name in ((part.only,) if part.only else source.domains))
 
 
 def download_dataset(

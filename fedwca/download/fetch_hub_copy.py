@@ -17,6 +17,7 @@ import numpy as np
 from fedwca.core.files import write_atomically
 from fedwca.core.remote_files import HubCopy, RemoteFile
 from fedwca.data.dataset import canonical_domain
+from fedwca.data.read_domains import find_domains
 from fedwca.download.fetch_file import Report, fetch_file
 from fedwca.errors import DataError, FedwcaError, UsageError
 
@@ -97,7 +98,8 @@ def write_folders(copy: HubCopy, paths: list[Path], folder: Path) -> Counter[str
             suffix = next((suffix for magic, suffix in SUFFIXES if row.image.startswith(magic)), ".img")
             (place / f"{counts[row.domain]:06d}{suffix}").write_bytes(row.image)
             counts[row.domain] += 1
-        for domain in counts:
+        there = find_domains(folder)  # what was written before a kill
+        for domain in (domain for domain in counts if domain not in there):
             for name in names:  # a class may be empty, its folder must be there
                 (unfinished / domain / name).mkdir(exist_ok=True)
             (unfinished / domain).rename(folder / domain)

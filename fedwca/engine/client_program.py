@@ -10,10 +10,13 @@ import torch
 from torch import Tensor
 
 from fedwca.core.describe_value import describe_value
-from fedwca.core.interfaces import Objective
+from fedwca.core.interfaces import Objective, PseudoLabeler
 from fedwca.core.messages import Batch, Blend, Predictions, Targets
 from fedwca.engine.client_task import Task
 from fedwca.errors import FedwcaError
+
+ROUNDING = 1e-4
+"""How far a weight may be above 1."""
 
 
 def teacher_names(objectives: Sequence[Objective]) -> list[str]:
@@ -111,6 +114,49 @@ def check_targets(targets: Targets, images: int, name: str) -> Targets:
             shown = f"{field} {describe_value(value)}"
             raise FedwcaError(f"pseudo-labeler {name!r} gave {shown}; right are {kind} of shape ({images},)")
     return targets
+
+
+def check_target_values(targets: Targets, classes: int, labeler: PseudoLabeler) -> None:
+    """See that a labeler's values are what they stand for, on the CPU: elsewhere it would make everybody wait.
+
+    Args:
+        targets: ``[..., N]`` each, of clients with N images.
+        classes: M.
+        labeler: gave them.
+
+    Raises:
+        FedwcaError: they are not; says for how many images.
+    """
+    if targets.labels.device.type != "cpu":
+        return
+    images, mixed = targets.labels.shape[-1], targets.mix > 0
+    wrong = {
+        f"labels that are no class; right are 0 to {classes - 1}": (targets.labels < 0) | (targets.labels >= classes),
+        "weights that are not from 0 to 1": ~((targets.weights >= 0) & (targets.weights <= 1 + ROUNDING)),
+        "mix that is not from 0 to 1": ~((targets.mix >= 0) & (targets.mix <= 1 + ROUNDING)),
+        f"partners that the client has not; right are 0 to {images - 1}": mixed
+        & ((targets.partners < 0) | (targets.partners >= images)),
+    }
+    if not labeler.mixes:
+        wrong["images to mix, and says by mixes = False that there are none"] = mixed
+    if not bool(torch.stack(list(wrong.values())).any()):
+        return
+    what, where = next((what, where) for what, where in wrong.items() if bool(where.any()))
+    raise FedwcaError(f"pseudo-labeler {labeler.name!r} gave {what} (for {int(where.sum())} of {where.numel()} images)")
+
+
+def check_is_trained(loss: Tensor, objectives: Sequence[Objective]) -> None:
+    """See that a loss depends on the model, or a penalty does.
+
+    Raises:
+        FedwcaError: nothing would be trained.
+    """
+    if not loss.requires_grad and not penalizing(objectives):
+        names = ", ".join(repr(objective.name) for objective in objectives)
+        raise FedwcaError(
+            f"objective {names}: the loss does not depend on the model, so nothing would be trained; make it of "
+            "batch.logits or batch.features, with torch and without detach"
+        )
 
 
 def measure_loss(objective: Objective, batch: Batch) -> Tensor:

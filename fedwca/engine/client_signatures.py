@@ -54,13 +54,13 @@ class BankSignatures:
             InvalidConfig: the model has fewer layers.
         """
         layers = self.layout.layers()
-        if index > len(layers):
-            raise InvalidConfig(f"signature {index}: this model has {len(layers)} layers with weights")
+        if not 1 <= index <= len(layers):
+            raise InvalidConfig(f"signature {index}: this model has {len(layers)} layers with weights, counted from 1")
         return self._take(layers[index - 1])
 
     def everything(self) -> Tensor:
-        """All trained parameters."""
-        return self.bank[:, : self.layout.trained]
+        """All trained parameters, a copy: a clusterer may change what it was given."""
+        return self.bank[:, : self.layout.trained].clone()
 
     def statistics(self) -> Tensor:
         """Running means and variances of all BatchNorm layers."""

@@ -125,3 +125,13 @@ class Keys:
 def place_counters(count: int, step: int | Tensor, positions: Tensor, stride: int) -> Tensor:
     """Counters ``[…, B, count]`` of ``count`` numbers a place; every place of every step has its own."""
     return (step * stride + positions)[..., None] * count + torch.arange(count, device=positions.device)
+
+
+def draw_changes(models: int, width: int) -> Tensor:
+    """Made-up changes of some models ``[models, width]`` in [0, 1), to try out what reads models.
+
+    A pattern that repeats: as many random numbers as a large model has would take seconds and gigabytes.
+    """
+    period = min(width, 4099)
+    steps = uniform(fold_key(["rehearsal"]), torch.arange(models * period)).view(models, -1)
+    return steps.repeat(1, -(-width // period))[:, :width]

@@ -90,7 +90,9 @@ def adapt_models(work: ModelsToAdapt, models: Tensor, adaptation: Adaptation, lr
         return work.each(prediction_entropy, logits)
 
     patience = adaptation.patience
-    going = torch.tensor([size > 0 for size in work.sizes], device=models.device)
+    # Who goes on is read from the device only where somebody may stop.
+    goes = [size > 0 for size in work.sizes]
+    going = torch.tensor(goes, device=models.device)
     moved, logits = models.clone(), work.logits(models)
     history, entropies = [measure(logits)], [1] * len(work.sizes)
     best, best_logits = moved.clone(), logits
@@ -101,14 +103,14 @@ def adapt_models(work: ModelsToAdapt, models: Tensor, adaptation: Adaptation, lr
     if adaptation.candidates == "unadapted":
         least = torch.full_like(history[0], -torch.inf)  # which no step goes below
     for step in range(1, adaptation.steps + 1):
-        if not bool(going.any()):
+        if not any(goes):
             break
         after = _move(work, adaptation, moved, logits, lr)
         moved = torch.where(going[:, None], after, moved)
         logits = torch.where(going[:, None, None], work.logits(moved), logits)
         found = measure(logits)
         history.append(found)
-        entropies = [count + went for count, went in zip(entropies, going.tolist(), strict=True)]
+        entropies = [count + went for count, went in zip(entropies, goes, strict=True)]
         if patience is None:
             better = going
         else:
@@ -121,9 +123,10 @@ def adapt_models(work: ModelsToAdapt, models: Tensor, adaptation: Adaptation, lr
         best_logits = torch.where(better[:, None, None], logits, best_logits)
         if patience is not None:
             going = going & (since < patience)
-    told = torch.stack(history, 1).tolist()
+            goes = going.tolist()
+    told, chosen = torch.stack(history, 1).tolist(), taken.tolist()
     return [
-        AdaptedModel(best[i], best_logits[i, :size], tuple(told[i][: entropies[i]]) if size else (), int(taken[i]))
+        AdaptedModel(best[i], best_logits[i, :size], tuple(told[i][: entropies[i]]) if size else (), chosen[i])
         for i, size in enumerate(work.sizes)
     ]
 

@@ -27,7 +27,10 @@ def offer_mixtures(aggregator: Aggregator, state: State, round: int, rows: Tenso
     Raises:
         FedwcaError: it is no offer of mixtures of the rows.
     """
+    before = rows._version
     offer = aggregator.offer(state, round, rows)
+    if rows._version != before:
+        raise FedwcaError(f"{_name(aggregator)}: offer changed the server's models in place; it may only read them")
     if not isinstance(offer, Offer):
         raise FedwcaError(f"{_name(aggregator)}: offer gave {describe_value(offer)}; right is an Offer")
     _check_server(aggregator, "offer's personal", offer.personal, (clients, None, len(rows)))

@@ -31,6 +31,7 @@ from fedwca.core.training_settings import CentralTraining
 from fedwca.data.cache import cache_dir
 from fedwca.engine.augmentation import pick_images, weak_views
 from fedwca.engine.cpu_cores import limit_to_one_thread
+from fedwca.engine.device_copy import to_device
 from fedwca.engine.dropout import dropout_masks
 from fedwca.engine.randomness import fold_key, permutation
 from fedwca.errors import DataError, Diverged, UsageError
@@ -203,7 +204,7 @@ class _Trainer:
     def _step(self, step: int) -> None:
         network, size = self.network.train(), len(self.positions)
         self.parts.train()
-        places = [next(order).to(self.positions.device) for order in self.orders]
+        places = [to_device(next(order), self.positions.device) for order in self.orders]
         images = torch.cat([pick_images(each, at) for each, at in zip(self.images, places, strict=True)])
         masks = dropout_masks(network.drops, self.keys["dropout"], step, self.positions, size)
         views = weak_views(network, images, self.keys["crop"], step, self.positions, size)

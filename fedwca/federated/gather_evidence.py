@@ -34,7 +34,8 @@ class Evidence:
 
     def counts(self, clients: Tensor) -> Tensor:
         """Those of some clients ``[K]`` bool whose answer counts."""
-        heard = torch.tensor([k in self.asked and k not in self.refused for k in range(len(clients))])
+        heard_from = frozenset(self.asked) - frozenset(self.refused)
+        heard = torch.tensor([k in heard_from for k in range(len(clients))])
         return clients & heard
 
 
@@ -54,8 +55,7 @@ def gather_evidence(
         asked: clients ``[K]`` bool.
     """
     clients = asked.nonzero()[:, 0].tolist()
-    nothing = torch.zeros(0, len(rows), dtype=torch.float64)
-    offer = Offer(one_hot(labels, len(rows)).double()[:, None], nothing)
+    offer = Offer.of_personal(one_hot(labels, len(rows)).double())
 
     def answer(work: ClientWork) -> list[dict[str, Tensor]]:
         with torch.no_grad():

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from fedwca.core.messages import Offer
@@ -16,7 +15,7 @@ from fedwca.engine.randomness import Keys
 from fedwca.federated.aggregator_weights import deliver_mixtures
 from fedwca.federated.method import Method
 from fedwca.federated.round import OpenRound, Outcome, expect_simulated
-from fedwca.federated.server import Server, find_guests
+from fedwca.federated.server import Server, find_guests, offer_own
 from fedwca.federated.simulated_uploads import SimulatedUpload
 from fedwca.federated.trusted_clients import find_trusted
 from fedwca.federated.upload_checks import validate_uploads
@@ -60,10 +59,7 @@ def open_last_phase(
 
 def offer_delivered(method: Method, server: Server) -> Offer:
     """The model each client ends the rounds with, as its only one."""
-    rows = len(server.rows)
-    return Offer(
-        deliver_mixtures(method.aggregator, server.state, rows)[:, None], torch.zeros(0, rows, dtype=torch.float64)
-    )
+    return Offer.of_personal(deliver_mixtures(method.aggregator, server.state, len(server.rows)))
 
 
 def close_last_phase(turn: OpenRound, uploads: Sequence[SimulatedUpload]) -> tuple[Server, Outcome]:
@@ -127,9 +123,8 @@ def measure_shift(turn: OpenRound) -> dict[int, Shift]:
     def ask(offer: Offer, rows: Tensor) -> list[Tensor]:
         return engine.run(SingleStep(offer, rows, turn.task, turn.clients, look))
 
-    every = torch.eye(len(engine.bank), dtype=torch.float64)
     before = ask(turn.offer, turn.rows)
-    after = ask(Offer(every[:, None], every[:0]), engine.bank.clone())
+    after = ask(offer_own(len(engine.bank)), engine.bank.clone())
     return {
         client: Shift(
             float((one == other).double().mean()),

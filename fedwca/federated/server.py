@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fedwca.core.describe_value import describe_value
-from fedwca.core.grouping import GroupingInput, check_labels
+from fedwca.core.grouping import GroupingInput, check_labels, check_notes
 from fedwca.core.interfaces import Aggregator, Clusterer, Objective
 from fedwca.core.messages import Bounded, Offer, Signatures, State
 from fedwca.engine.parameter_layout import Layout
@@ -54,13 +54,12 @@ def find_guests(labels: Sequence[Tensor | None]) -> Tensor:
 
 def offer_source(clients: int) -> Offer:
     """Round 0: everybody is sent the server's only row."""
-    return Offer(torch.ones(clients, 1, 1, dtype=torch.float64), torch.zeros(0, 1, dtype=torch.float64))
+    return Offer.of_personal(torch.ones(clients, 1, dtype=torch.float64))
 
 
 def offer_own(clients: int) -> Offer:
     """Every client goes on from a row of its own."""
-    personal = torch.eye(clients, dtype=torch.float64)
-    return Offer(personal[:, None], torch.zeros(0, clients, dtype=torch.float64))
+    return Offer.of_personal(torch.eye(clients, dtype=torch.float64))
 
 
 def offer_models(round: int, server: Server, aggregator: Aggregator, clients: int, trained: int) -> Offer:
@@ -138,7 +137,7 @@ def assign_clusters(
         assert clusterer is not None
         found, labels = signatures(), torch.zeros(clients, dtype=torch.int64)
         labels[present] = check_labels(clusterer(found), int(present.sum()), clusterer.name)
-        notes = clusterer.notes(found)
+        notes = check_notes(clusterer.notes(found), clusterer.name)
         return labels
 
     def deal() -> Tensor:
@@ -250,6 +249,8 @@ def remember_extras(state: State, uploads: Mapping[int, Upload], clients: int) -
                 raise FedwcaError(f"client {client} uploaded {name} of shape {shapes[0]}, client {first} {shapes[1]}")
             if not bool(torch.isfinite(value).all()):
                 raise FedwcaError(f"client {client} uploaded {name} with values that are not finite")
-            before = state.get(COLLECTED + name, value.new_zeros(clients, *value.shape))
-            found.setdefault(COLLECTED + name, before.clone())[client] = value
+            key = COLLECTED + name
+            if key not in found:
+                found[key] = state[key].clone() if key in state else value.new_zeros(clients, *value.shape)
+            found[key][client] = value
     return found

@@ -18,6 +18,7 @@ from fedwca.data.cache import cache_dir
 from fedwca.data.dataset import Domain
 from fedwca.engine.augmentation import weak_views
 from fedwca.engine.cpu_cores import limit_to_one_thread
+from fedwca.engine.device_copy import to_device
 from fedwca.engine.dropout import dropout_masks
 from fedwca.engine.embeddings import embed_images
 from fedwca.engine.randomness import fold_key, permutation
@@ -154,7 +155,7 @@ def _fit(
             drop = dropout_masks(
                 network.drops, fold_key([seed, "source dropout"]), step, positions, training.batch_size
             )
-            here = indices.to(device)
+            here = to_device(indices, images.device)
             if once:
                 read = network.show(plain[here])
             else:

@@ -82,9 +82,20 @@ def unit_partition(units: NDArray[Any], per_unit: int, random: Generator) -> lis
     check_counts(per_unit=per_unit)
     return [
         np.sort(part)
-        for unit in np.unique(units)
-        for part in np.array_split(random.permutation(np.flatnonzero(units == unit)), per_unit)
+        for own in positions_by_value(units).values()
+        for part in np.array_split(random.permutation(own), per_unit)
     ]
+
+
+def positions_by_value(values: NDArray[Any]) -> dict[Any, Positions]:
+    """Where each of some values stands ``[N]``, ascending, in one pass over them; the values ascend too.
+
+    >>> {int(value): own.tolist() for value, own in positions_by_value(np.array([7, 3, 7])).items()}
+    {3: [1], 7: [0, 2]}
+    """
+    found, counts = np.unique(values, return_counts=True)
+    parts = np.split(np.argsort(values, kind="stable"), np.cumsum(counts)[:-1])
+    return dict(zip(found.tolist(), parts, strict=False))
 
 
 _NONE: Positions = np.zeros(0, np.int64)

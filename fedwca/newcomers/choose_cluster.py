@@ -180,6 +180,7 @@ def newcomer_task(
         shared,
         training.part(round),
         trusted is None or bool(trusted[client]),
+        method.adaptation,
     )
 
 

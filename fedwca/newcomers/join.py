@@ -154,7 +154,7 @@ def receive_model(
             desk.slot.copy_(desk.received.mix(blend.start[0]))
         return [((blend.start.double() @ desk.received.weights)[0], blend)]
 
-    training = standing.training.model_copy(update={"epochs": max(1, epochs), "cuts": 1})
+    training = standing.training.model_copy(update={"epochs": max(1, epochs), "steps": None, "cuts": 1})
     task = newcomer_task(standing, training, 1, [newcomer_number(standing)], trust_newcomer(standing, engine))
     ((weights, blend),) = engine.run(SingleStep(sent, rows, task, [0], settle))
     return choice, weights, {name: value[0] for name, value in blend.report.items()}

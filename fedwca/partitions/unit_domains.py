@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedwca.errors import UsageError
+from fedwca.functional.shard_partition import positions_by_value
 from fedwca.partitions import register
 from fedwca.partitions._domain_partition import DomainPartition
 
@@ -43,7 +44,8 @@ class UnitDomains(DomainPartition):
                 f"partition {self.name}: domain {domain.name!r} does not say units; an archive says them as key "
                 "'units' (or 'client'), int64, a folder of images in units.csv, one for each image"
             )
-        units = np.unique(domain.units)
+        images = positions_by_value(domain.units)
+        units = np.array(list(images))
         if domain.groups is not None:
             pairs = np.unique(np.stack([domain.groups, domain.units]), axis=1)
             if pairs.shape[1] > len(np.unique(domain.groups)):
@@ -58,7 +60,7 @@ class UnitDomains(DomainPartition):
                     f"clients; --clients {len(units)} is the most, and partition.every=true takes all of each domain"
                 )
             units = random.permutation(units)[:clients]
-        return [np.flatnonzero(domain.units == unit) for unit in units]
+        return [images[unit] for unit in units.tolist()]
 
     def describe(self, dataset: FederatedDataset, domain: str | None, clients: int) -> str:
         """Source and targets with their clients."""

@@ -22,7 +22,7 @@ def hold_lock(run: Path, wait: float = 1.0) -> FileLock:
     try:
         lock.acquire()
     except Timeout:
-        raise UsageError(f"{run}: another process is at work on this run; wait for it or stop it") from None
+        raise UsageError(f"{run}: another process is at work here; wait for it or stop it") from None
     except (NotImplementedError, PermissionError):
         pass  # a file system without locks, or one that is only read: there is nothing to wait for
     return lock

@@ -91,7 +91,7 @@ def interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float
 def signed_rank(values: Sequence[float]) -> float | None:
     """Two-sided p of Wilcoxon's signed-rank test that differences are symmetric around 0; None for fewer than 6.
 
-    Differences of exactly 0 are left out (Wilcoxon's own way); where all are 0, p is 1. p is exact
+    Differences of 0, but for rounding, are left out (Wilcoxon's own way); where all are 0, p is 1. p is exact
     without ties, and with them up to 15 differences; beyond that it is the normal approximation.
 
     >>> signed_rank([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
@@ -102,7 +102,8 @@ def signed_rank(values: Sequence[float]) -> float | None:
     known = [value for value in values if not math.isnan(value)]
     if len(known) < FEWEST:
         return None
-    moved = [value for value in known if value != 0]
+    # Shares of whole images: differences that are equal, or none, come out of sums a few last digits apart.
+    moved = [value for value in (round(value, 9) for value in known) if value != 0]
     if not moved:
         return 1.0
     tied = len({abs(value) for value in moved}) < len(moved)

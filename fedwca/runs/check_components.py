@@ -13,9 +13,10 @@ from fedwca.data.dataset import FederatedDataset
 from fedwca.engine.client_signatures import BankSignatures
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.precision import check_precision
-from fedwca.engine.randomness import fold_key, uniform
+from fedwca.engine.randomness import draw_changes
 from fedwca.federated.method import Method
 from fedwca.federated.source_model import load_source
+from fedwca.runs.check_model import check_model
 from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.load_data import architecture, build_network
 
@@ -27,6 +28,7 @@ def rehearse_components(config: RunConfig, methods: list[tuple[Method, int]], da
         CheckpointError: the user's own source model is missing or does not fit the architecture.
         InvalidConfig: a clusterer asks for a layer that the model does not have.
         UsageError: the device cannot compute in the precision that is asked for.
+        FedwcaError: see `check_model`.
 
     Warns:
         UserWarning: a clusterer asks for a layer of a frozen backbone.
@@ -36,15 +38,13 @@ def rehearse_components(config: RunConfig, methods: list[tuple[Method, int]], da
     check_precision(config.precision, network.class_vectors.dtype, torch.device(resolve_device(config.device)))
     if config.checkpoint is not None:
         load_source(config.checkpoint, dataset.classes, model)
+    check_model(network, model.name)
     # Probes are clusterers like any other; what they are put into does not matter here.
     probes = map(registry_of("clusterer").build, config.probes)
     methods = [*methods, *((replace(methods[0][0], clusterer=probe), 1) for probe in probes)]
     layout = Layout.of(network)
     source, few = layout.read(network), 4
-    # A pattern that repeats: as many random numbers as a large model has would take seconds and gigabytes.
-    period = min(layout.width, 4099)
-    steps = uniform(fold_key(["rehearsal"]), torch.arange(few * period)).view(few, -1).to(source.dtype)
-    bank = source + 1e-3 * steps.repeat(1, -(-layout.width // period))[:, : layout.width]
+    bank = source + 1e-3 * draw_changes(few, layout.width).to(source.dtype)
     truth = torch.zeros(few, dtype=torch.int64)
     images = torch.arange(few).view(-1, 1, 1, 1, 1).expand(few, 2, 3, model.stored, model.stored).to(torch.uint8)
     clusterers = [method.clusterer for method, rounds in methods if rounds and method.clusterer is not None]

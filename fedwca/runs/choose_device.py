@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import torch
 
 from fedwca.core.number_variables import number_in_environment
@@ -44,4 +42,6 @@ def _own_device(device: torch.device) -> str:
             f"{beside} ranks need {beside} CUDA devices, and this machine has {there}; take --nproc-per-node {there} "
             "or --device cpu"
         )
-    return str(device) if device.index is not None else f"cuda:{os.environ.get('LOCAL_RANK', expected_ranks()[0])}"
+    return (
+        str(device) if device.index is not None else f"cuda:{number_in_environment('LOCAL_RANK', expected_ranks()[0])}"
+    )

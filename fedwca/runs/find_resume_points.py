@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fedwca.config.resolve_config import RunPlan
+from fedwca.config.run_config import RunConfig
+from fedwca.federated.method import Method
 from fedwca.results.checkpoints import Checkpoints, SavedCheckpoint, Unit
 from fedwca.results.diverged_runs import DIVERGED
 from fedwca.results.write_run import RunFolder
@@ -103,14 +105,13 @@ def _round(begun: Mapping[Unit, SavedCheckpoint | None], unit: Unit, rounds: int
     return rounds - 1 if saved is None else saved.round
 
 
-def units_of(plan: RunPlan) -> dict[Unit, int]:
-    """All that a plan does, with rounds, in the order in which it does them."""
-    config = plan.config
+def units_of(config: RunConfig, methods: Sequence[tuple[Method, int]]) -> dict[Unit, int]:
+    """All that a bench does, with rounds, in the order in which it does them."""
     return {
         Unit(index, trial, method.name): rounds
         for index in range(config.source_models)
         for trial in range(config.trials)
-        for method, rounds in plan.methods
+        for method, rounds in methods
     }
 
 
@@ -124,7 +125,7 @@ def rewind_run(
     """
     folder.sweep()
     checkpoints.sweep()
-    units = units_of(plan)
+    units = units_of(plan.config, plan.methods)
     federations = list(dict.fromkeys((unit.source_model, unit.trial) for unit in units))
     together = group_trials(federations, plan.config.trials_at_once or 1)
     begun, damaged = find_resume_points(checkpoints, units, folder.records(), together)

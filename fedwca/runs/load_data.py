@@ -15,7 +15,7 @@ from fedwca.core.network import Architecture, Network
 from fedwca.data.dataset import DatasetWarning, FederatedDataset
 from fedwca.datasets import find_dataset
 from fedwca.engine.memory import free_bytes, human_size
-from fedwca.errors import UsageError
+from fedwca.errors import DataError, UsageError
 from fedwca.partitions import Partition
 
 
@@ -38,11 +38,18 @@ def load(config: RunConfig) -> tuple[FederatedDataset, str | None]:
         refuse_too_many_images(config, counts, model.stored)
     named = partition_of(config).named
     published = config.split == "published" and named is not None  # who pools all parts refuses to be told of them
-    dataset = (files.load_published if published else files.load)(model.stored).resized(model.stored)
+    try:
+        dataset = (files.load_published if published else files.load)(model.stored).resized(model.stored)
+    except OSError as error:
+        if error.filename:
+            raise
+        raise DataError(f"data set {config.dataset!r} cannot be read ({error.strerror or error})") from error
     chosen: Partition = component("partition", config.partition, config.components)
     if named is None:
         return chosen.choose_images(dataset, None), None
     name = dataset.domain(domain_of(config) or files.default_source or next(iter(dataset.domains))).name
+    if len(dataset.classes) < 2:
+        warnings.warn(f"{dataset.name} has one class: whatever a model says is right", DatasetWarning, stacklevel=2)
     if named == "source" and config.checkpoint is None:
         warn_of_absent_classes(dataset, name)
     return chosen.choose_images(dataset, name), name

@@ -116,7 +116,9 @@ def prepare_run(opened: OpenRunFolder, reporter: RunReporter, ranks: RunRanks) -
     reporter.planned(PlannedRun(plan, dataset, opened.domain, device, folder.path, *sizes))
     records = folder.records()
     if opened.earlier is not None:
-        reporter.resumed(sum(record["round"] >= 0 for record in records), sum(units_of(plan).values()))
+        reporter.resumed(
+            sum(record["round"] >= 0 for record in records), sum(units_of(plan.config, plan.methods).values())
+        )
     return PreparedRun(
         *(folder, plan, splits, domains, keeper, opened.started, opened.loggers, schedule, needed, device),
         profile=opened.profile,

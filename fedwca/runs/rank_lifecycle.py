@@ -18,6 +18,7 @@ from fedwca.federated.method import Method
 from fedwca.results.checkpoints import SavedCheckpoint, Unit
 from fedwca.runs.checkpointer import Checkpointer, is_finished
 from fedwca.runs.choose_device import resolve_device
+from fedwca.runs.find_resume_points import units_of
 from fedwca.runs.load_data import load
 from fedwca.runs.rank_schedule import RankSchedule
 from fedwca.runs.run_trials_and_methods import run_bench
@@ -38,12 +39,7 @@ def remaining_rounds(
     config: RunConfig, methods: Sequence[tuple[Method, int]], begun: Mapping[Unit, SavedCheckpoint | None]
 ) -> dict[Unit, int]:
     """Units that no earlier process finished, with their rounds, in the order in which a bench does them."""
-    units = {
-        Unit(index, trial, method.name): rounds
-        for index in range(config.source_models)
-        for trial in range(config.trials)
-        for method, rounds in methods
-    }
+    units = units_of(config, methods)
     return {unit: rounds for unit, rounds in units.items() if not is_finished(begun, unit, rounds)}
 
 

@@ -69,8 +69,7 @@ def measure_evidence(
         else torch.eye(len(rows)).double()
     )
     labelled = [own is not None for own in engine.labels]
-    nothing = torch.zeros(0, len(rows), dtype=torch.float64)
-    offer = Offer(weights[:, None], nothing)
+    offer = Offer.of_personal(weights)
 
     def look(work: ClientWork) -> list[tuple[float, float]]:
         found = [torch.special.entr(own.probabilities).sum(1).mean() for own in work.outputs(work.own)]

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import torch
 
 from fedwca.config.run_config import RunConfig
 from fedwca.core.mean import mean
@@ -120,12 +123,12 @@ def run_rounds(
         (federation, record, point after it); no point after the last record of one that diverged, whose rounds end
         there while the others' go on.
     """
-    points = dict(points)
+    points, warned = dict(points), False
     while waiting := [i for i, point in points.items() if point.round < rounds - 1]:
         number = min(points[i].round for i in waiting) + 1
         here = [i for i in waiting if points[i].round == number - 1]
         started = time.perf_counter()
-        last_phase = method.is_last_phase(number, rounds)
+        last_phase, drawn = method.is_last_phase(number, rounds), torch.get_rng_state()
         turns = {
             i: begin_round(
                 config, number, last_phase, points[i].server, method, engines.engines[i], trials[i], progress
@@ -133,6 +136,9 @@ def run_rounds(
             for i in here
         }
         uploads = engines.run(turns)
+        if not warned and not torch.equal(torch.get_rng_state(), drawn):
+            warn_of_own_draws(method)
+            warned = True
         # What they did together is shared out evenly, so that the seconds of all records add up to the clock's.
         spent = (time.perf_counter() - started) / len(here)
         accuracies_here: list[float] = []
@@ -159,6 +165,19 @@ def run_rounds(
         if accuracies_here:
             progress.elsewhere(len(accuracies_here) - 1)
             progress.round(number + 1, mean(accuracies_here))
+
+
+def warn_of_own_draws(method: Method) -> None:
+    """Say that a method is not decided by the seed.
+
+    Warns:
+        UserWarning: names the method.
+    """
+    warnings.warn(
+        f"{method.label}: a part of it draws from torch's own random numbers, which --seed does not decide, so the "
+        "same command may give other numbers; use the draws that parts are given",
+        stacklevel=2,
+    )
 
 
 def measure_start(trial: Trial, engine: Engine, method: Method, server: Server, training: Training) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from fedwca.config.resolve_config import RunPlan, type_components
 from fedwca.config.run_config import validate
 from fedwca.data.cache import make_folder
 from fedwca.errors import UsageError
+from fedwca.results.lock import hold_lock
 from fedwca.results.settings_without_effect import SAME_NUMBERS
 from fedwca.results.tables import Table
 from fedwca.runs.compare import chosen_domains
@@ -67,8 +69,11 @@ def search(wanted: Search, reporter: RunReporter) -> list[dict[str, Any]]:
     tries = wanted.tries if wanted.tries is not None else most or 20
     tries = tries if most is None else min(tries, most)
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    with warnings.catch_warnings():
+    with ExitStack() as stack:
+        stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")  # Optuna calls some of its parts experimental
+        make_folder(wanted.out)
+        stack.callback(hold_lock(wanted.out).release)
         study = _study(optuna, wanted, params, decided, listed if whole else None)
 
         def objective(trial: Any) -> float:
@@ -105,7 +110,6 @@ def _study(optuna: Any, wanted: Search, params: Sequence[Options | Range], decid
         "criterion": wanted.criterion,
         "params": sorted(map(repr, params)),
     }
-    make_folder(wanted.out)
     backend = optuna.storages.journal.JournalFileBackend(str(wanted.out / "study.journal"))
     sampler = optuna.samplers.GridSampler(listed, seed=decided.config.seed) if listed else None
     study = optuna.create_study(

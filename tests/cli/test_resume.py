@@ -375,7 +375,7 @@ def test_a_second_process_is_told(every: Path, tmp_path: Path) -> None:
     finally:
         lock.release()
     assert run.code == 2
-    assert f"{folder}: another process is at work on this run" in run.err
+    assert f"{folder}: another process is at work here" in run.err
     assert resume(folder).code == 0
 
 

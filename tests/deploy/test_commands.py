@@ -16,10 +16,12 @@ import pytest
 from PIL import Image
 
 from fedwca.config.baselines import baseline_names
+from fedwca.config.run_config import RunConfig
 from fedwca.deploy.client_images import read_images
 from fedwca.deploy.flower.config import CONFIG_NAME, DeploymentConfig
 from fedwca.deploy.flower.deployment_folder import point_app_here
 from fedwca.deploy.flower.processes import client_command, toml_string
+from fedwca.deploy.server_rules import Rules
 from fedwca.errors import DataError, InvalidConfig, UsageError
 
 from ..cli.conftest import call
@@ -44,6 +46,13 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     run = call("deploy", "run", "anywhere")
     assert run.code == 2
     assert "pip install 'fedwca[flower]'" in run.err
+
+
+def test_clients_train_as_their_method_does() -> None:
+    values = {"composed": True, "baselines": (), "methods": {"wca": {"training": {"epochs": 7, "lr": 0.5}}}}
+    config = RunConfig(**values).model_dump(mode="json")
+    found = DeploymentConfig(config=config, classes=("a", "b"), rules=Rules(clients=2)).composition.training
+    assert (found.epochs, found.lr) == (7, 0.5)
 
 
 @pytest.mark.usefixtures("flower")

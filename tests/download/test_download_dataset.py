@@ -14,9 +14,10 @@ from torchvision import datasets as torchvision_datasets
 from fedwca.core.remote_files import Elsewhere, RemoteFile, TorchvisionFiles
 from fedwca.datasets import datasets
 from fedwca.datasets.digit_five import DigitFive
+from fedwca.datasets.office_home import OfficeHome
 from fedwca.datasets.pacs import Pacs
 from fedwca.download import download_dataset as module
-from fedwca.download.download_dataset import digest_files
+from fedwca.download.download_dataset import digest_files, plan_download
 from fedwca.download.torchvision_files import torchvision_files
 
 from ..cli.conftest import call
@@ -143,6 +144,13 @@ def test_an_archive_of_the_whole_set_is_left_alone(tmp_path: Path) -> None:
     run = call("data", "get", "mnist", "--data", str(tmp_path))
     assert run.code == 0
     assert f"MNIST: all that can be fetched is in {tmp_path / 'mnist.npz'}" in run.err
+
+
+def test_domains_are_known_as_they_are_published(tmp_path: Path) -> None:
+    for name in ("Art", "Clipart", "Product", "Real World"):
+        (tmp_path / "office-home" / name / "Chair").mkdir(parents=True)
+    plan = plan_download(OfficeHome(root=tmp_path))
+    assert (plan.folder, plan.parts) == (tmp_path / "office-home", ())
 
 
 def test_a_missing_set_names_the_command(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,12 @@ def test_folders(hub: LocalServer, tmp_path: Path) -> None:
     assert (tmp_path / "real_world/dog/000000.jpg").is_file()
     dataset = read_domains(tmp_path, size=8)
     assert dataset.classes == ("cat", "dog")
+    # Killed between two domains: what is there stays as it is, the other one comes.
+    (tmp_path / "art" / "mine.txt").touch()
+    shutil.rmtree(tmp_path / "real_world")
+    fetch_hub_copy(copy(domain="domain"), tmp_path, quiet)
+    assert (tmp_path / "art" / "mine.txt").is_file()
+    assert (tmp_path / "real_world/dog/000000.jpg").is_file()
     assert dataset.domain("art").counts(2) == [3, 0]
 
 

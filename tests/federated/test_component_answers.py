@@ -13,6 +13,7 @@ from torch import Tensor
 from fedwca.aggregators.fedavg import FedAvg
 from fedwca.aggregators.scaffold import Scaffold
 from fedwca.clusterers.single import Single
+from fedwca.core.grouping import check_notes
 from fedwca.core.interfaces import Aggregator, Objective
 from fedwca.core.messages import Batch, Blend, Offer, Predictions, State, Targets, View
 from fedwca.engine.client_program import check_targets
@@ -260,3 +261,82 @@ class Listed(Single):
 def test_a_clusterer_that_gives_a_list() -> None:
     with pytest.raises(FedwcaError, match="clusterer 'listed' gave a list; right would be 4 int64 labels"):
         play(make("loop"), replace(method(Aggregator()), clusterer=Listed()))
+
+
+@engines
+def test_an_aggregator_may_only_read_models(name: str) -> None:
+    class InPlace(FedAvg):
+        """Sets what it is shown to 0."""
+
+        name = "in_place"
+
+        def offer(self, state: State, round: int, rows: Tensor) -> Offer:
+            """In place."""
+            rows.mul_(0)
+            return super().offer(state, round, rows)
+
+    with pytest.raises(FedwcaError, match="aggregator 'in_place': offer changed the server's models in place"):
+        play(make(name), method(InPlace()))
+
+
+@engines
+def test_a_loss_that_no_model_is_behind(name: str) -> None:
+    alone = Method("own", "Own", FedAvg(), Argmax(), (PenaltyAlone(),))
+    with pytest.raises(FedwcaError, match="objective 'penalty_alone': the loss does not depend on the model"):
+        play(make(name), alone)
+
+
+class Wrong(Argmax):
+    """Targets with one value that cannot be."""
+
+    name = "wrong"
+    field: str = ""
+    value: float = 0.0
+
+    def __call__(self, predictions: Any, draws: Tensor) -> Targets:
+        """The last one."""
+        found = super().__call__(predictions, draws)
+        mix = found.mix + 0.5 if self.field == "partners" else found.mix
+        changed = getattr(found, self.field).clone() if self.field != "mix" else mix.clone()
+        changed[-1] = self.value
+        return replace(found, **{"mix": mix, self.field: changed})
+
+    @property
+    def mixes(self) -> bool:
+        """Where it says so."""
+        return self.field == "partners"
+
+
+@engines
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("labels", 3, "labels that are no class; right are 0 to 2 (for 1 of "),
+        ("labels", -1, "labels that are no class; right are 0 to 2 (for 1 of "),
+        ("weights", -0.5, "weights that are not from 0 to 1 (for 1 of "),
+        ("weights", 1.5, "weights that are not from 0 to 1"),
+        ("mix", 1.5, "mix that is not from 0 to 1"),
+        ("mix", 0.5, "images to mix, and says by mixes = False that there are none"),
+        ("partners", 50, "partners that the client has not; right are 0 to "),
+    ],
+)
+def test_target_values(name: str, field: str, value: float, said: str) -> None:
+    unlabeled = ENGINES[name](network(None), clients(SIZES, known=False))
+    server, own = init_server(unlabeled), replace(method(FedAvg()), pseudo_labeler=Wrong(field=field, value=value))
+    with pytest.raises(FedwcaError) as error:
+        run_round(0, server, own, unlabeled, TRAINING, Keys(1), torch.zeros(4, dtype=torch.int64))
+    assert str(error.value).startswith(f"pseudo-labeler 'wrong' gave {said}")
+
+
+@pytest.mark.parametrize(
+    ("note", "said"),
+    [
+        ({"ari": 1.0}, "notes 'ari', which is measured of every clustering; rename it"),
+        ({"found": {1}}, "notes 'found' as a set; right are plain values, as JSON has"),
+    ],
+)
+def test_a_clusterers_notes(note: dict[str, Any], said: str) -> None:
+    assert check_notes({"levels": [1]}, "mine") == {"levels": [1]}
+    with pytest.raises(FedwcaError) as error:
+        check_notes(note, "mine")
+    assert str(error.value) == f"clusterer 'mine' {said}"

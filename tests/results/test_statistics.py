@@ -88,3 +88,11 @@ def test_the_papers_average_row_is_over_all_runs_of_all_sources(
     found = pool_samples([Sample(*row, 15) for row in rows])
     assert found.mean == pytest.approx(mean, abs=0.0051)
     assert found.std == pytest.approx(std, abs=0.0051)
+
+
+def test_rounding_makes_no_ranks() -> None:
+    """Means of shares of images: a difference of 25/24 comes out of two sums a few last digits apart."""
+    exact = [-25 / 24, -25 / 12, -75 / 28, 0.0, 25 / 24, 125 / 24, 25 / 12, 25 / 26]
+    rounded = [value + sign * 4e-15 for value, sign in zip(exact, (1, -1, 1, 1, -1, 1, 1, -1), strict=True)]
+    # Ranks 2.5, 4.5, 6, 2.5, 7, 4.5, 1: the negative ones sum to 13 of 28; counted over all 2^7 patterns of signs.
+    assert signed_rank(rounded) == signed_rank(exact) == pytest.approx(0.921875)

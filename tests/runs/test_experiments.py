@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import importlib
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import fedwca
 from fedwca.aggregators.wca import WCA
 from fedwca.cli import run
 from fedwca.config.run_config import RunConfig
 from fedwca.errors import UsageError
+from fedwca.objectives.shot import Shot
 from fedwca.runs import execute_run as execute
 from fedwca.runs.reporter import RunReporter
 
@@ -109,6 +112,21 @@ def test_a_run_that_is_interrupted_goes_on(
     done = fedwca.resume(tmp_path / "run", heard)
     assert heard.told == ["planned amber", "interrupted 1", "planned amber", "resumed 1 of 2"]
     assert done.summary["complete"] is True
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_draws_that_no_seed_decides_are_said(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: bool
+) -> None:
+    whole = Shot.__call__
+    if own:
+        monkeypatch.setattr(Shot, "__call__", lambda self, batch: whole(self, batch) + 0 * torch.rand(()))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fedwca.bench(out=tmp_path, engine="loop", **settings | {"rounds": 2, "composed": False})
+    said = [str(one.message) for one in caught if "torch's own random numbers" in str(one.message)]
+    assert len(said) == int(own)
+    assert all(sentence.startswith("FedAvg: a part of it draws") for sentence in said)
 
 
 def test_methods_are_compared_and_runs_used_again(settings: dict[str, Any], tmp_path: Path) -> None:

@@ -8,10 +8,13 @@ import pytest
 
 from fedwca.config.resolve_config import resolve_plan
 from fedwca.errors import UsageError
+from fedwca.results.lock import hold_lock
 from fedwca.runs.run_request import RunRequest
 from fedwca.search.criteria import CRITERIA, judge
 from fedwca.search.space import Options, Range, check_taken, grid, grids, parse_space, resolve_grid
 from fedwca.search.study import Search, tabulate_tries
+
+from ..cli.conftest import call
 
 
 def test_spans_and_lists() -> None:
@@ -96,3 +99,15 @@ def test_the_best_of_equal_tries_is_not_called_the_best(tmp_path: Path, second: 
     wanted = Search(request, [], "density", 3, tmp_path)
     found = [{"try": 0, "training.lr": 0.1, "density": 1.5}, {"try": 1, "training.lr": 0.2, "density": second}]
     assert f"{said}: --set training.lr=0.1" in tabulate_tries(wanted, found).markdown()
+
+
+def test_two_at_once_are_refused(tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    lock = hold_lock(tmp_path)
+    try:
+        run = call("sweep", "fedavg", "--param", "training.lr=0.1,0.2", "--out", str(tmp_path))
+    finally:
+        lock.release()
+    assert run.code == 2
+    assert run.err.splitlines()[-1] == f"Error: {tmp_path}: another process is at work here; wait for it or stop it"
+    assert not (tmp_path / "study.journal").exists()

@@ -73,12 +73,13 @@ class DeploymentConfig(UserValues):
     def composition(self) -> Composition:
         """What clients are told."""
         config = validate(self.config)
+        method = compose(config)[-1][0]
         return Composition.of(
-            compose(config)[-1][0],
+            method,
             architecture(config),
             len(self.classes),
             names=self.classes,
-            training=config.training,
+            training=method.training or config.training,
             batch_norm=config.batch_norm,
             precision=config.precision,
             transport=self.transport,

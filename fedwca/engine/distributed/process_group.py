@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -91,8 +90,8 @@ def join_ranks() -> RankWorld:
 
     store, rank, size = next(rendezvous("env://", timeout=timedelta(minutes=10)))
     backend = "gloo"
-    if torch.cuda.is_available() and torch.cuda.device_count() >= int(os.environ.get("LOCAL_WORLD_SIZE", size)):
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", rank)))
+    if torch.cuda.is_available() and torch.cuda.device_count() >= number_in_environment("LOCAL_WORLD_SIZE", size):
+        torch.cuda.set_device(number_in_environment("LOCAL_RANK", rank))
         backend = "cpu:gloo,cuda:nccl"
     inner = PrefixStore("groups", store)
     dist.init_process_group(backend, store=inner, rank=rank, world_size=size, timeout=PATIENCE)

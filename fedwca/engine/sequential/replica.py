@@ -220,7 +220,10 @@ class Replica:
         """
         chosen = [i for i, parameter in enumerate(self._leaves) if parameter.requires_grad]
         leaves = [self._leaves[i] for i in chosen]
-        found = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
+        if loss.requires_grad:
+            found = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
+        else:  # a penalty is all there is
+            found = tuple(torch.zeros_like(leaf) for leaf in leaves)
         with torch.no_grad():
             gradients = [gradient.contiguous() for gradient in found]
             if pull is not None:

@@ -13,6 +13,7 @@ from fedwca.core.messages import Batch, Blend, Latent, Predictions, Targets
 from fedwca.engine import client_program as program
 from fedwca.engine.augmentation import StepDraws, pick_images
 from fedwca.engine.client_task import ORDER, EpochContext, SentModels, Task
+from fedwca.engine.device_copy import to_device
 from fedwca.engine.randomness import permutation, uniform
 from fedwca.engine.sequential.generated_model import generate_model, train_generators
 from fedwca.engine.sequential.images_to_adapt import ImagesToAdapt
@@ -131,7 +132,10 @@ class ClientWorker(Clock):
         }
         with torch.no_grad():
             trusted = None if self.task.trusted else torch.zeros((), dtype=torch.bool, device=self.images.device)
-            return program.make_targets(self.task, found, self._draws(purpose), self.labels[0], trusted)
+            made = program.make_targets(self.task, found, self._draws(purpose), self.labels[0], trusted)
+        if self.labels[0] is None:
+            program.check_target_values(made[0], self.replica.network.classifier.out_features, self.task.labeler)
+        return made
 
     def _placed(self, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Values that the server sent, where and as models are."""
@@ -185,10 +189,10 @@ class ClientWorker(Clock):
             order = permutation(task.keys(f"{ORDER}{epoch}"), count)[part]
             # What each step mixes decides shapes, so it is read once an epoch and not once a step.
             mixed = (context.targets.mix > 0).cpu()[order].split(training.batch_size)
-            batches = zip(order.to(self.images.device).split(training.batch_size), mixed, strict=True)
+            batches = zip(to_device(order, self.images.device).split(training.batch_size), mixed, strict=True)
             for here, mixing in islice(batches, steps):
                 if len(here) >= least:
-                    self._step(here, mixing.nonzero()[:, 0].to(here.device), context, step)
+                    self._step(here, to_device(mixing.nonzero()[:, 0], here.device), context, step)
                 step += 1
         if begun is not None and adaptation is not None:
             train_generators(self.replica, adaptation, self.images, begun, task.rates)
@@ -261,6 +265,7 @@ class ClientWorker(Clock):
             None if noise is None else noise.to(plain.dtype),
         )
         loss = program.batch_loss(objectives, batch)
+        program.check_is_trained(loss, objectives)
         self.replica.step(loss, self._pull(context.anchors), training, self.task.rates)
 
     def _pull(self, anchors: Mapping[str, Tensor]) -> Tensor | None:

@@ -109,6 +109,7 @@ def train_step(
     after = _adapted_logits(batch, rows, parameters, statistics, shown, logits[:, : here.shape[1]])
     beside = _beside_outputs(batch, rows, parameters, number, here)
     losses = _losses(batch, context, rows, here, mixed, logits, features, after, beside)
+    program.check_is_trained(losses, batch.task.objectives)
     losses = losses + _penalties(batch.task, whole, context, rows)
     gradient = torch.autograd.grad(losses.sum(), leaf)[0]
     descend(layout, models[rows], gradient, momentum[rows], trained, batch.task)

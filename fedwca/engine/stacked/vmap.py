@@ -33,6 +33,8 @@ def vmap_or_loop(what: str, function: Callable[..., Tree], *trees: Tree, chunk: 
     """
     try:
         return torch.func.vmap(function, chunk_size=chunk)(*trees)
+    except torch.OutOfMemoryError:
+        raise  # a RuntimeError too, but no word on the function
     except (RuntimeError, ValueError) as error:
         # An error of the function's own comes again from the first client.
         found = [

@@ -258,6 +258,11 @@ class StackedWorker(Clock):
         with torch.no_grad():
             tree = {"said": said, "draws": self._draws(purpose), **labels, **self._trusted()}
             parts = self._each(f"labels by {task.labeler.name!r}", one, tree)
+        if not labels:
+            for part in parts:
+                program.check_target_values(
+                    Targets(**part["targets"]), self.batch.network.network.classifier.out_features, task.labeler
+                )
         return join_trees([part["targets"] for part in parts]), join_trees([part["observed"] for part in parts])
 
     def context(self, blend: Blend) -> StackedContext:

@@ -1,0 +1,35 @@
+"""An error inside somebody's plugin says in which part and where; one of fedwca's own asks to be reported."""
+
+from __future__ import annotations
+
+from fedwca.cli.failed_part import find_failed_part
+from fedwca.clusterers.single import Single
+from fedwca.core.messages import Signatures
+
+
+class Broken(Single):
+    """Raises."""
+
+    name = "broken"
+
+    def __call__(self, signatures: Signatures) -> object:  # type: ignore[override]
+        """Not."""
+        return {}["boom"]
+
+
+def caught(part: Single) -> Exception:
+    try:
+        part(None)  # type: ignore[arg-type]
+    except Exception as error:
+        return error
+    raise AssertionError("it did not fail")
+
+
+def test_a_plugin_is_named() -> None:
+    said = find_failed_part(caught(Broken()))
+    assert said is not None
+    assert said.startswith("clusterer 'broken' (test_failed_part.py:")
+
+
+def test_a_part_of_fedwca_is_not() -> None:
+    assert find_failed_part(caught(Single())) is None

@@ -1,0 +1,69 @@
+"""A backbone of one's own that is not as it says is refused before anything is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fedwca.core.network import Architecture, Backbone
+from fedwca.errors import FedwcaError
+from fedwca.models.lenet import LeNet
+from fedwca.runs.check_model import check_model
+
+
+class Own(Backbone):
+    """Channels' means, or something wrong."""
+
+    def __init__(self, wrong: str) -> None:
+        super().__init__()
+        self.wrong, self.width = wrong, 7 if wrong == "width" else 3
+        self.inner: nn.Module = nn.Dropout(0.5) if wrong == "dropout" else nn.Identity()
+
+    def forward(self, x: Tensor, masks: Sequence[Tensor]) -> Tensor:
+        """``[N, 3]``."""
+        if self.wrong == "error":
+            raise ValueError("boom")
+        found = self.inner(x.mean((2, 3)))
+        if self.wrong == "axes":
+            return x
+        return found.double() if self.wrong == "double" else found / (0 if self.wrong == "infinite" else 1)
+
+
+class Mine(Architecture):
+    """Around it."""
+
+    name = "mine"
+    wrong: str = ""
+
+    def backbone(self) -> Backbone:
+        """Without weights."""
+        return Own(self.wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("width", "gives torch.float32 of shape (2, 3) for two images; right is torch.float32 of shape (2, 7)"),
+        ("axes", "gives torch.float32 of shape (2, 3, 32, 32) for two images"),
+        ("double", "gives torch.float64 of shape (2, 3) for two images"),
+        ("infinite", "gives values that are not finite for two black images"),
+        ("dropout", "has Dropout, whose masks no seed decides"),
+        ("error", "a pass over two images of 32×32 pixels raises ValueError: boom"),
+    ],
+)
+def test_a_wrong_backbone(wrong: str, said: str) -> None:
+    with pytest.raises(FedwcaError) as error:
+        check_model(Mine(wrong=wrong).build(4), "mine")
+    assert str(error.value).startswith("model 'mine': ")
+    assert said in str(error.value)
+
+
+def test_a_right_one_is_left_as_it_was() -> None:
+    for network in (Mine().build(4), LeNet().build(4)):
+        before = {name: value.clone() for name, value in network.state_dict().items()}
+        check_model(network, "x")
+        assert network.training
+        assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
