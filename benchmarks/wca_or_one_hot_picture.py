@@ -33,7 +33,9 @@ def draw(found: Sequence[Piece], file: Path) -> None:
         draw_weights(axis, [piece for piece in found if piece["dataset"] == "digit_five"], name)
         axis.set(ylabel=label)
     curves[-1].set_xlabel("round (Digit-Five)")
-    curves[0].legend(fontsize=7, frameon=False, ncol=4, loc="lower left", bbox_to_anchor=(-0.1, 0.98), columnspacing=1)
+    curves[0].legend(
+        fontsize=7, frameon=False, ncol=4, loc="lower right", bbox_to_anchor=(1.03, 0.97), columnspacing=0.8
+    )
     style.save(made, file, dpi=100)
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from fedwca.errors import CheckpointError
 
 KEY = "fedwca"
-"""Under this name the metadata of a file holds an `ModelDescription` as JSON."""
+"""Under this name the metadata of a file holds a `ModelDescription` as JSON."""
 FORMAT = 1
 """Version of that JSON; raised when a reader of an older one would misunderstand it."""
 

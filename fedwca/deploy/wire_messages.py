@@ -55,7 +55,7 @@ def tensors_to_row(tensors: Mapping[str, Tensor], layout: Layout) -> Tensor:
 
 
 def tensors_problem(tensors: Mapping[str, Tensor], wanted: Iterable[Slot], types: Mapping[str, torch.dtype]) -> str:
-    """Why named tensors are not those of a model's model_slots, in their `wire_types`; empty if they are."""
+    """Why named tensors are not those of a model's slots, in their `wire_types`; empty if they are."""
     by_name = {slot.name: slot for slot in wanted}
     if lacks := sorted(set(by_name) - set(tensors)):
         return f"lacks the tensor {lacks[0]!r}"

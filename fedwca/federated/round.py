@@ -34,7 +34,6 @@ from fedwca.federated.server import (
     stack_reports,
     take_server_step,
 )
-from fedwca.federated.server import offer_source as offer_source  # `fedwca.round` forwards to it
 from fedwca.federated.simulated_uploads import SimulatedUpload, make_uploads
 from fedwca.federated.trusted_clients import TRUSTED, averaged_clients, find_trusted, measure_trust
 from fedwca.federated.upload_checks import ExpectedUpload, Upload, validate_uploads

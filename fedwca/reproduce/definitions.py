@@ -21,8 +21,6 @@ from fedwca.partitions import Partition, partitions
 from fedwca.registry import canonical_name, describe_unknown
 from fedwca.runs.load_data import architecture
 
-AVERAGE = "average"
-"""Key of the published rows over all domains."""
 NOT_PRINTED = ""
 """Stands in published.toml where a row has nothing in a column."""
 

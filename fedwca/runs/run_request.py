@@ -26,7 +26,7 @@ class RunRequest:
     out: Path | None = None
     """The run folder; None: a new one in ``runs/``."""
     keep: str = "last"
-    """Checkpoints that stay: ``last``, ``all``, ``none`` or a number."""
+    """Checkpoints that stay: ``last``, ``all``, ``selected``, ``none`` or a number."""
     loggers: Sequence[Any] = ()
     """Where numbers go besides the run folder, each as ``name:field=value``."""
     reuse: bool = False
@@ -61,7 +61,7 @@ class RunRanks:
 
     world: RankWorld | None = None
     per_trial: int | None = None
-    """RunRanks that share the clients of a trial; None: trials first."""
+    """Ranks that share the clients of a trial; None: trials first."""
 
 
 ONE_PROCESS = RunRanks()

@@ -31,7 +31,7 @@ def choose_engine(config: RunConfig, network: Network, clients: Sequence[ClientI
     Args:
         config: names engine, device, workers and precision, and says what becomes of BatchNorm statistics.
         network: the source model.
-        clients: unlabeled images.
+        clients: their images.
 
     Raises:
         UsageError: the device is not there, or cannot compute in that precision.
@@ -46,7 +46,7 @@ def choose_engines(config: RunConfig, given: Sequence[tuple[Network, Sequence[Cl
 
     Args:
         config: as for `choose_engine`.
-        given: source model and unlabeled images of each federation.
+        given: source model and images of each federation.
 
     Raises:
         UsageError: see `choose_engine`.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from fedwca.core.files import write_atomically
+from fedwca.core.files import write_text_atomically
 from fedwca.core.network import Network
 from fedwca.core.tensor_files import write_tensors
 from fedwca.deploy.flower.config import CONFIG_NAME, DeploymentConfig
@@ -66,19 +66,21 @@ def write_deployment(
         raise UsageError(f"{folder} holds a deployment already; name another folder or remove it")
     point_app_here(folder)
     for name, text in APP_FILES.items():
-        _write(app / PACKAGE / name, text)
+        write_text_atomically(app / PACKAGE / name, text)
     write_tensors(server / "source.safetensors", network.state_dict())
     for number in range(federation.rules.clients):
         client = folder / "clients" / str(number)
         client.mkdir(parents=True, exist_ok=True)
         if not insecure:
             make_key(client / "key")
-            _write(server / "keys" / f"{number}.pub", (client / "key.pub").read_text())
+            write_text_atomically(server / "keys" / f"{number}.pub", (client / "key.pub").read_text())
     if not insecure:
         certify(server / "certs", hosts)
         for number in range(federation.rules.clients):
-            _write(folder / "clients" / str(number) / "ca.crt", (server / "certs" / "ca.crt").read_text())
-    _write(server / CONFIG_NAME, federation.text())
+            write_text_atomically(
+                folder / "clients" / str(number) / "ca.crt", (server / "certs" / "ca.crt").read_text()
+            )
+    write_text_atomically(server / CONFIG_NAME, federation.text())
 
 
 def point_app_here(folder: Path) -> None:
@@ -88,11 +90,6 @@ def point_app_here(folder: Path) -> None:
         folder: of the deployment.
     """
     # A literal path, since the server's process may be started anywhere.
-    _write(folder / "app" / "pyproject.toml", PYPROJECT.format(folder=toml_string(str((folder / "server").resolve()))))
-
-
-def _write(path: Path, text: str) -> None:
-    def write(file: Path) -> None:
-        file.write_text(text, encoding="utf-8")
-
-    write_atomically(path, write)
+    write_text_atomically(
+        folder / "app" / "pyproject.toml", PYPROJECT.format(folder=toml_string(str((folder / "server").resolve())))
+    )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from fedwca.core.files import write_text_atomically
 from fedwca.deploy.flower.processes import ELSEWHERE, find_program, flower_environment, toml_string
 from fedwca.errors import FedwcaError
 
@@ -28,9 +28,7 @@ def write_connection(folder: Path, address: str, insecure: bool) -> dict[str, st
     how = "insecure = true" if insecure else f"root-certificates = {certificate}"
     text = f'[superlink]\ndefault = "fedwca"\n\n[superlink.fedwca]\naddress = {toml_string(address)}\n{how}\n'
     # The server and a run that is submitted both write it, perhaps while the other's command reads it.
-    fresh = home / f".config-{os.getpid()}.toml"
-    fresh.write_text(text, encoding="utf-8")
-    fresh.replace(home / "config.toml")
+    write_text_atomically(home / "config.toml", text)
     return found
 
 

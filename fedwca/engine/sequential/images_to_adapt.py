@@ -15,7 +15,7 @@ class ImagesToAdapt:
 
     Args:
         replica: runs its model.
-        images: uint8 ``[N, 3, H, W]``.
+        images: uint8 ``[N, 3, H, W]``, or what `fedwca.engine.embeddings` made of them.
     """
 
     def __init__(self, replica: Replica, images: Tensor) -> None:
