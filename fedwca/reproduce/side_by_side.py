@@ -13,6 +13,7 @@ from fedwca.results.tables import MISSING, Table, mean_cell, sample_cell
 Values = Mapping[tuple[str, str], tuple[float, float | None]]
 """(row, source or target) to published mean and standard deviation, percent."""
 AVERAGE = "average"
+"""What published values call the mean over sources."""
 NOTHING = "The paper prints no numbers for this on this data set."
 
 

@@ -16,7 +16,6 @@ from fedwca.models.lenet import LeNet
 from fedwca.reproduce import communications
 from fedwca.reproduce.communications_table import message_table
 from fedwca.reproduce.definitions import (
-    AVERAGE,
     definition,
     layered_settings,
     published_table,
@@ -26,6 +25,7 @@ from fedwca.reproduce.definitions import (
 from fedwca.reproduce.groups_table import groups_beside
 from fedwca.reproduce.phases_table import phases_apart
 from fedwca.reproduce.plan_jobs import domains_named
+from fedwca.reproduce.side_by_side import AVERAGE
 from fedwca.results.statistics import Sample, pool_samples
 from fedwca.results.table_rows import Row
 
