@@ -238,10 +238,13 @@ class Registry(Generic[T]):
 
     def _load(self, point: EntryPoint) -> type[Any]:
         try:
-            return cast(type[Any], point.load())
+            found = point.load()
+            if isinstance(found, type) and issubclass(found, BaseModel):
+                found.model_rebuild()  # an annotation that nothing is known of is better said here than at first use
+            return cast(type[Any], found)
         except Exception as error:
-            source = point.dist.name if point.dist else point.value
-            raise UsageError(f"{self.kind} {point.name!r} from {source} could not be loaded: {error}") from error
+            source, why = point.dist.name if point.dist else point.value, str(error).strip().partition("\n")[0]
+            raise UsageError(f"{self.kind} {point.name!r} from {source} could not be loaded: {why}") from error
 
     def parse(self, spec: str | dict[str, Any] | T) -> tuple[str, dict[str, Any]]:
         """Name and given fields of ``"wca"``, ``"wca:ta=0.05,tb=1"``, ``{"name": "wca", …}`` or an instance; of

@@ -182,12 +182,15 @@ MODULES = {
     "plain.py": "class Plain:\n    def __call__(self, batch): ...\n",
     "broken.py": "import a_library_that_is_not_there\n",
     "lowly.py": "def lowly(batch): ...\n",
+    "unknown.py": "from __future__ import annotations\nfrom fedwca.aggregators.fedavg import FedAvg\n"
+    "class Unknown(FedAvg):\n    share: Annotated[float, 1] = 1\n",
 }
 POINTS = """
 [fedwca.aggregators]
 half-and-half = blended:HalfAndHalf
 bare = bare:Bare
 broken = broken:Broken
+unknown = unknown:Unknown
 WCA = blended:HalfAndHalf
 
 [fedwca.objectives]
@@ -252,6 +255,7 @@ def test_an_instance_of_a_class_without_a_name_is_told_how_to_get_one() -> None:
         ("objectives", "plain", "objective 'plain' (plain.Plain) lacks the base class fedwca.registry.Component"),
         ("objectives", "lowly", "objective 'lowly' is not a class but <function lowly"),
         ("aggregators", "broken", "aggregator 'broken' from fedwca-extras could not be loaded: No module named"),
+        ("aggregators", "unknown", "could not be loaded: name 'Annotated' is not defined"),
     ],
 )
 def test_a_plugin_that_does_not_fit_is_told_why(
