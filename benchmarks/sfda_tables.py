@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from fedwca.config.method_spec import parse_method
-from fedwca.reproduce.definitions import AVERAGE, Definition, definition, published_table
+from fedwca.reproduce.definitions import Definition, definition, published_table
 from fedwca.reproduce.phases_table import phases_apart
+from fedwca.reproduce.side_by_side import AVERAGE
 from fedwca.results.statistics import paired_difference, sample_of
 from fedwca.results.table_rows import Row
 from fedwca.results.tables import MISSING, Cell, Table, difference_cell, mean_cell, sample_cell

@@ -26,7 +26,7 @@ def find_failed_part(error: BaseException) -> str | None:
             continue
         bases = [base for base in type(part).__mro__[1:] if base.__module__.startswith(BASES)]
         if bases:
-            kind = re.sub("(?<=[a-z])(?=[A-Z])", "-", bases[0].__name__).lower()
+            kind = re.sub("(?<=[a-z])(?=[A-Z])", "-", bases[-1].__name__).lower()
             name = getattr(type(part), "name", None) or type(part).__name__
             found = f"{kind} {name!r} ({Path(frame.f_code.co_filename).name}:{line})"
     return found

@@ -176,6 +176,12 @@ def idle_tables(partition: type[Partition]) -> tuple[str, ...]:
     return ("source_training",) if partition.guests else ("source_training", "finish_training", "central_training")
 
 
+def without_idle_tables(config: RunConfig) -> RunConfig:
+    """A configuration as one is made today: runs of before kept what a preset says of trainings they do not have."""
+    defaults = {table: RunConfig.model_fields[table].default for table in idle_tables(partition_of(config))}
+    return config.model_copy(update=defaults)
+
+
 def refuse_newcomers(config: RunConfig) -> None:
     """Refuse what somebody says of new clients where none come.
 

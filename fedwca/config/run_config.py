@@ -194,9 +194,10 @@ class RunConfig(UserValues):
     @field_validator("baselines", mode="after")
     @classmethod
     def _canonical_methods(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if NOTHING in value and len(value) > 1:
+        named = [text for text in value if canonical_name(text) != NOTHING]
+        if named and len(named) < len(value):
             raise ValueError("none stands alone; leave it out beside others, which replace the default ones")
-        return tuple(dict.fromkeys(parse_method(text).text for text in value if text != NOTHING))
+        return tuple(dict.fromkeys(parse_method(text).text for text in named))
 
 
 REPEATED = {"baseline": "baselines", "objective": "objectives"}

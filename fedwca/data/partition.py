@@ -255,7 +255,7 @@ def split_domain(
         runs = cut_at_groups(order, rank[member], np.cumsum(sizes)[:-1], least=1)
     else:
         place = np.argsort(order)
-        runs = [order[np.unique(place[own])] for own in deal(domain, clients, random)]
+        runs = [order[np.unique(place[np.asarray(own, np.int64)])] for own in deal(domain, clients, random)]
     if without := [number for number, run in enumerate(runs) if not len(run)]:
         raise DataError(f"domain {domain.name!r}: client {without[0]} of {len(runs)} would have no image")
     splits = []

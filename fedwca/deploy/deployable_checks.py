@@ -59,7 +59,7 @@ def require_deployable(method: Method, rounds: int, network: Network) -> None:
         raise UsageError(f"{where} clusterer {method.clusterer.name!r} reads the true domains, which no server knows")
     layout = Layout.of(network)
     source, few = layout.read(network), 4
-    steps = draw_changes(few, layout.width).to(source.dtype)
+    steps = draw_changes(few, layout.width, source.dtype)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

@@ -190,7 +190,7 @@ def mix_rows(weights: Tensor, rows: Tensor) -> Tensor:
     Where each is one of the rows, as where clients keep their models, these are copied: a product takes K² P steps.
     """
     if weights.device.type == "cpu":
-        values = weights.numpy()
+        values = weights.detach().double().numpy()
         if not values.any():
             return rows.new_zeros(*weights.shape[:-1], rows.shape[1])
         if ((values == 0) | (values == 1)).all() and (values.sum(-1) == 1).all():

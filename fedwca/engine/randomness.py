@@ -127,11 +127,11 @@ def place_counters(count: int, step: int | Tensor, positions: Tensor, stride: in
     return (step * stride + positions)[..., None] * count + torch.arange(count, device=positions.device)
 
 
-def draw_changes(models: int, width: int) -> Tensor:
+def draw_changes(models: int, width: int, dtype: torch.dtype) -> Tensor:
     """Made-up changes of some models ``[models, width]`` in [0, 1), to try out what reads models.
 
     A pattern that repeats: as many random numbers as a large model has would take seconds and gigabytes.
     """
     period = min(width, 4099)
-    steps = uniform(fold_key(["rehearsal"]), torch.arange(models * period)).view(models, -1)
+    steps = uniform(fold_key(["rehearsal"]), torch.arange(models * period)).view(models, -1).to(dtype)
     return steps.repeat(1, -(-width // period))[:, :width]

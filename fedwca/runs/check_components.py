@@ -44,7 +44,7 @@ def rehearse_components(config: RunConfig, methods: list[tuple[Method, int]], da
     methods = [*methods, *((replace(methods[0][0], clusterer=probe), 1) for probe in probes)]
     layout = Layout.of(network)
     source, few = layout.read(network), 4
-    bank = source + 1e-3 * draw_changes(few, layout.width).to(source.dtype)
+    bank = source + 1e-3 * draw_changes(few, layout.width, source.dtype)
     truth = torch.zeros(few, dtype=torch.int64)
     images = torch.arange(few).view(-1, 1, 1, 1, 1).expand(few, 2, 3, model.stored, model.stored).to(torch.uint8)
     clusterers = [method.clusterer for method, rounds in methods if rounds and method.clusterer is not None]

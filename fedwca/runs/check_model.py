@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+from contextlib import suppress
+
 import torch
-from torch.nn.modules.dropout import _DropoutNd
+from torch import Tensor
 
 from fedwca.core.describe_value import describe_value
 from fedwca.core.network import Network
@@ -21,13 +24,8 @@ def check_model(network: Network, name: str) -> None:
         FedwcaError: it does not; says what, and what would be right.
     """
     backbone, side = network.backbone, network.side
-    drops = [part for part in backbone.modules() if isinstance(part, _DropoutNd) and part.p > 0]
-    if drops and not backbone.frozen:
-        raise FedwcaError(
-            f"model {name!r}: its backbone has {type(drops[0]).__name__}, whose masks no seed decides; name the place "
-            "in `drops` and multiply by the mask that forward is given (docs/interfaces.md)"
-        )
-    images = torch.zeros(2, 3, side, side, dtype=torch.uint8)
+    pattern = torch.arange(2 * 3 * side * side).remainder(251).to(torch.uint8)
+    images, dtype = pattern.view(2, 3, side, side), network.class_vectors.dtype
     with torch.no_grad():
         was, found = network.training, None
         try:
@@ -39,8 +37,24 @@ def check_model(network: Network, name: str) -> None:
             ) from error
         finally:
             network.train(was)
-    right = f"right is torch.float32 of shape (2, {backbone.width}), its `width`"
-    if not isinstance(found, torch.Tensor) or found.shape != (2, backbone.width) or found.dtype != torch.float32:
+    right = f"right is {dtype} of shape (2, {backbone.width}), its `width`"
+    if not isinstance(found, Tensor) or found.shape != (2, backbone.width) or found.dtype != dtype:
         raise FedwcaError(f"model {name!r}: its backbone gives {describe_value(found)} for two images; {right}")
+    if _draws(network, images):
+        raise FedwcaError(
+            f"model {name!r}: its backbone draws random numbers while it is trained, as nn.Dropout does, which no seed "
+            "decides; name the place in `drops` and multiply by the mask that forward is given (docs/interfaces.md)"
+        )
     if not bool(torch.isfinite(found).all()):
-        raise FedwcaError(f"model {name!r}: its backbone gives values that are not finite for two black images")
+        raise FedwcaError(f"model {name!r}: its backbone gives values that are not finite for two images")
+
+
+def _draws(network: Network, images: Tensor) -> bool:
+    """Whether a pass of the backbone in training, of which a copy is taken, moves torch's own random numbers."""
+    with torch.random.fork_rng(devices=[]), torch.no_grad(), suppress(Exception):  # what fails here fails in training
+        backbone = copy.deepcopy(network.backbone).train()
+        masks = [torch.ones(len(images), *drop.shape, dtype=network.class_vectors.dtype) for drop in backbone.drops]
+        before = torch.get_rng_state()
+        backbone(network.prepare(images), masks)
+        return not torch.equal(torch.get_rng_state(), before)
+    return False

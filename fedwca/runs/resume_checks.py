@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedwca.config.resolve_config import RunPlan
+from fedwca.config.resolve_config import RunPlan, without_idle_tables
 from fedwca.config.run_config import restore_config
 from fedwca.data.dataset import canonical_domain
 from fedwca.errors import CheckpointError, UsageError
@@ -54,7 +54,7 @@ def refuse_other_request(path: Path, plan: RunPlan) -> None:
     plan = with_canonical_domain(plan)
     if plan.domain is None and is_set_up(about):
         plan = plan.at(load(plan.config)[1])
-    stored = {**about, "config": restore_config(about["config"]).model_dump(mode="json")}
+    stored = {**about, "config": without_idle_tables(restore_config(about["config"])).model_dump(mode="json")}
     if different := differing_settings(stored, plan.described()):
         shown = ", ".join(f"{key} is {there} there, {here} here" for key, (there, here) in list(different.items())[:3])
         raise UsageError(f"{path}: holds a run of another configuration: {shown}; name another folder")

@@ -9,7 +9,7 @@ from typing import Any
 
 from fedwca.config.component_registries import registry_of
 from fedwca.config.method_spec import parse_method
-from fedwca.config.resolve_config import RunPlan, type_components
+from fedwca.config.resolve_config import RunPlan, type_components, without_idle_tables
 from fedwca.config.run_config import RunConfig, validate
 from fedwca.errors import FedwcaError, InvalidConfig
 from fedwca.results.describe_run import data_name, special_domain
@@ -141,7 +141,7 @@ def is_reusable(run: Run, config: RunConfig) -> bool:
 def comparable_settings(config: Any) -> dict[str, Any] | None:
     """What decides the numbers of every method of a run; None for values that are no configuration."""
     try:
-        values = type_components(validate(dict(config))).model_dump(mode="json")
+        values = type_components(without_idle_tables(validate(dict(config)))).model_dump(mode="json")
     except InvalidConfig:
         return None
     shared = {kind: values["components"].get(kind, {}) for kind in ("dataset", "partition", "model")}

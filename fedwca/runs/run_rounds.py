@@ -6,6 +6,7 @@ import math
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,29 +124,28 @@ def run_rounds(
         (federation, record, point after it); no point after the last record of one that diverged, whose rounds end
         there while the others' go on.
     """
-    points, warned = dict(points), False
+    points, told = dict(points), set[str]()
     while waiting := [i for i, point in points.items() if point.round < rounds - 1]:
         number = min(points[i].round for i in waiting) + 1
         here = [i for i in waiting if points[i].round == number - 1]
         started = time.perf_counter()
-        last_phase, drawn = method.is_last_phase(number, rounds), torch.get_rng_state()
-        turns = {
-            i: begin_round(
-                config, number, last_phase, points[i].server, method, engines.engines[i], trials[i], progress
-            )
-            for i in here
-        }
-        uploads = engines.run(turns)
-        if not warned and not torch.equal(torch.get_rng_state(), drawn):
-            warn_of_own_draws(method)
-            warned = True
+        last_phase = method.is_last_phase(number, rounds)
+        with watch_draws(method, told):
+            turns = {
+                i: begin_round(
+                    config, number, last_phase, points[i].server, method, engines.engines[i], trials[i], progress
+                )
+                for i in here
+            }
+            uploads = engines.run(turns)
         # What they did together is shared out evenly, so that the seconds of all records add up to the clock's.
         spent = (time.perf_counter() - started) / len(here)
         accuracies_here: list[float] = []
         for i in here:
             began = time.perf_counter()
             try:
-                server, outcome = end_round(turns[i], uploads.pop(i), trials[i])
+                with watch_draws(method, told):
+                    server, outcome = end_round(turns[i], uploads.pop(i), trials[i])
             except Diverged as error:
                 del points[i]
                 progress.earlier(rounds - number, 0)  # nobody does them
@@ -167,17 +167,26 @@ def run_rounds(
             progress.round(number + 1, mean(accuracies_here))
 
 
-def warn_of_own_draws(method: Method) -> None:
-    """Say that a method is not decided by the seed.
+@contextmanager
+def watch_draws(method: Method, told: set[str]) -> Iterator[None]:
+    """Say once that a method is not decided by the seed; of draws on the CPU, others are not looked for.
+
+    Args:
+        method: is at work inside.
+        told: names of methods of which it has been said.
 
     Warns:
         UserWarning: names the method.
     """
-    warnings.warn(
-        f"{method.label}: a part of it draws from torch's own random numbers, which --seed does not decide, so the "
-        "same command may give other numbers; use the draws that parts are given",
-        stacklevel=2,
-    )
+    before = torch.get_rng_state()
+    yield
+    if method.name not in told and not torch.equal(torch.get_rng_state(), before):
+        told.add(method.name)
+        warnings.warn(
+            f"{method.label}: a part of it draws from torch's own random numbers, which --seed does not decide, so the "
+            "same command may give other numbers; use the draws that parts are given",
+            stacklevel=3,
+        )
 
 
 def measure_start(trial: Trial, engine: Engine, method: Method, server: Server, training: Training) -> dict[str, Any]:

@@ -49,8 +49,8 @@ class Mine(Architecture):
         ("width", "gives torch.float32 of shape (2, 3) for two images; right is torch.float32 of shape (2, 7)"),
         ("axes", "gives torch.float32 of shape (2, 3, 32, 32) for two images"),
         ("double", "gives torch.float64 of shape (2, 3) for two images"),
-        ("infinite", "gives values that are not finite for two black images"),
-        ("dropout", "has Dropout, whose masks no seed decides"),
+        ("infinite", "gives values that are not finite for two images"),
+        ("dropout", "draws random numbers while it is trained, as nn.Dropout does"),
         ("error", "a pass over two images of 32×32 pixels raises ValueError: boom"),
     ],
 )
