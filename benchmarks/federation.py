@@ -26,9 +26,9 @@ import federation_messages
 import federation_rounds
 from federation_trials import Case, Trials
 
+from fedwca.core.plain_values import to_plain
 from fedwca.deploy.privacy import Privacy
 from fedwca.results.environment import describe_environment
-from fedwca.results.write_run import to_plain
 
 METHODS = ("fedavg", "wca", "revised_wca:u=2")
 UPLOADS = {

@@ -11,6 +11,7 @@ import torch
 from fedwca.aggregators import aggregators
 from fedwca.config.resolve_config import RunPlan, resolve_plan
 from fedwca.core.mean import mean
+from fedwca.core.plain_values import to_plain
 from fedwca.deploy.client import Client
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.in_process import run_in_process
@@ -23,7 +24,6 @@ from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.federated.round import init_server, run_round
 from fedwca.functional import largest_entries, scatter_entries
-from fedwca.results.write_run import to_plain
 from fedwca.runs.load_data import architecture, load
 from fedwca.runs.round_record import describe_round
 from fedwca.runs.source_models import source_model

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 import torch
 
+from fedwca.core.plain_values import to_plain
 from fedwca.errors import FedwcaError, UsageError
 from fedwca.results.read_run_files import read_records
 from fedwca.results.table_rows import paired_differences, summarise, table_rows
-from fedwca.results.write_run import RunFolder, to_plain
+from fedwca.results.write_run import RunFolder
 
 
 def record(method: str, trial: int, number: int, *accuracy: float) -> dict[str, Any]:

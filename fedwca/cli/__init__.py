@@ -15,7 +15,6 @@ from typer.rich_utils import rich_format_error
 
 from fedwca._version import __version__
 from fedwca.cli.empty_values import refuse_empty
-from fedwca.cli.failed_part import find_failed_part
 from fedwca.cli.ranks import leave_ranks, mute_rank
 from fedwca.cli.sigterm import sigterm_as_ctrl_c
 from fedwca.cli.terminal import WAITING, drop_unwritten, prepare_streams, say
@@ -140,6 +139,8 @@ def _dispatch(arguments: Sequence[str]) -> int:
 
 def _say_what_was_unexpected(error: Exception) -> str:
     """An error that nobody foresaw: with the part of a plugin that it came from, else as one of fedwca's own."""
+    from fedwca.cli.failed_part import find_failed_part
+
     shown = f"{type(error).__name__}: {error}"
     if (part := find_failed_part(error)) is not None:
         return f"{part} raised {shown}; --debug shows how"

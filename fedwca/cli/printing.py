@@ -14,13 +14,13 @@ from rich.table import Table as TerminalTable
 from fedwca.cli.shared_options import Format
 from fedwca.cli.terminal import make_console, say
 from fedwca.cli.wide_tables import draw_grid
+from fedwca.core.plain_values import to_plain
 from fedwca.errors import Diverged, FedwcaError
 from fedwca.results.diverged_runs import divergence_notes
 from fedwca.results.last_phase_notes import last_phase_notes
 from fedwca.results.phase_seconds import PHASES
 from fedwca.results.read_run_files import read_configuration
 from fedwca.results.tables import Table, comma_separated
-from fedwca.results.write_run import to_plain
 from fedwca.runs.finished_run import FinishedRun
 
 

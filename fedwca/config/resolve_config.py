@@ -17,6 +17,7 @@ from fedwca.config.compose_methods import (
     unused_fields,
     unused_values,
 )
+from fedwca.config.idle_settings import idle_tables, refuse_idle, without_table
 from fedwca.config.method_values import MethodValues, leave_out
 from fedwca.config.partition_and_domain import (
     chosen_partition,
@@ -32,7 +33,6 @@ from fedwca.config.set_options import parse_set_options
 from fedwca.core.dotted_keys import flatten_keys
 from fedwca.errors import InvalidConfig, UsageError
 from fedwca.federated.method import Method
-from fedwca.partitions import Partition
 from fedwca.registry import canonical_name
 
 COMPOSED = {"aggregator", "clusterer", "pseudo_labeler", "objectives", "adaptation", "finish", "name"}
@@ -169,19 +169,6 @@ def refuse_fields_of_another_clusterer(config: RunConfig, named_by: str) -> None
             )
 
 
-def idle_tables(partition: type[Partition]) -> tuple[str, ...]:
-    """Tables of a configuration that say how to train what nobody trains in a partition's setting."""
-    if not partition.whole:
-        return ("finish_training", "central_training")
-    return ("source_training",) if partition.guests else ("source_training", "finish_training", "central_training")
-
-
-def without_idle_tables(config: RunConfig) -> RunConfig:
-    """A configuration as one is made today: runs of before kept what a preset says of trainings they do not have."""
-    defaults = {table: RunConfig.model_fields[table].default for table in idle_tables(partition_of(config))}
-    return config.model_copy(update=defaults)
-
-
 def refuse_newcomers(config: RunConfig) -> None:
     """Refuse what somebody says of new clients where none come.
 
@@ -225,50 +212,6 @@ def _typed_fields(kind: str, name: str, fields: Mapping[str, Any]) -> dict[str, 
         # A field that a method's own file adds may be missing here, or a plugin: nothing is known of types then.
         return dict(fields)
     return {field: values[field] for field in fields}
-
-
-def without_table(table: str, config: RunConfig, origins: Mapping[str, str]) -> tuple[RunConfig, dict[str, str]]:
-    """A configuration, and where its values come from, less what a preset says of a training that does not take place.
-
-    Args:
-        table: field of the configuration, which `refuse_idle` has looked at.
-        config: says the values.
-        origins: of these.
-    """
-    kept = {key: origin for key, origin in origins.items() if not key.startswith(f"{table}.")}
-    return config.model_copy(update={table: RunConfig.model_fields[table].default}), kept
-
-
-def refuse_idle(
-    table: str,
-    config: RunConfig,
-    origins: Mapping[str, str],
-    base: Layer,
-    why: str,
-    repeats: Sequence[str] = ("config",),
-) -> None:
-    """Refuse what somebody says of a training that does not take place.
-
-    Args:
-        table: field of the configuration.
-        config: says the values.
-        origins: of these.
-        base: the preset's layer.
-        why: it does not.
-        repeats: origins that may repeat that layer, or the defaults: a run's file holds every value.
-
-    Raises:
-        UsageError: names the key.
-    """
-    kind = RunConfig.model_fields[table].annotation
-    assert kind is not None
-    values, defaults = getattr(config, table).model_dump(), kind().model_dump()
-    usual = kind(**base.get(table, {})).model_dump()
-    for key in sorted(key for key in origins if key.startswith(f"{table}.")):
-        name = key.removeprefix(f"{table}.")
-        repeated = origins[key] in repeats and values.get(name) in (defaults.get(name), usual.get(name))
-        if origins[key] in ("CLI", "config") and not repeated:
-            raise UsageError(f"{key} is given, but {why}; leave out one of both")
 
 
 def without(config: RunConfig, keys: Sequence[str]) -> RunConfig:

@@ -10,7 +10,6 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -18,6 +17,7 @@ from torch import Tensor
 
 from fedwca.core.describe_value import describe_value
 from fedwca.core.messages import State
+from fedwca.core.plain_values import to_plain
 from fedwca.errors import FedwcaError
 
 MEASURED = frozenset(("ari", "nmi", "purity", "sizes", "nearest", "margins"))
@@ -169,15 +169,6 @@ def check_labels(labels: Tensor, clients: int, name: str) -> Tensor:
     return labels.cpu()
 
 
-def _plain_value(value: object) -> Any:
-    """What a record makes of values that JSON has not: lists of tensors and arrays, text of paths."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    if isinstance(value, Path):
-        return str(value)
-    raise TypeError
-
-
 def check_notes(notes: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """What a clusterer notes, where a record can hold it beside what is measured of its clusters.
 
@@ -188,7 +179,7 @@ def check_notes(notes: Mapping[str, Any], name: str) -> Mapping[str, Any]:
         raise FedwcaError(f"clusterer {name!r} notes {taken[0]!r}, which is measured of every clustering; rename it")
     for key, value in notes.items():
         try:
-            json.dumps(value, default=_plain_value)
+            json.dumps(to_plain(value))
         except (TypeError, ValueError):
             shown = describe_value(value)
             raise FedwcaError(

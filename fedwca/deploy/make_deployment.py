@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from fedwca.config.baselines import baseline
 from fedwca.config.run_config import Layer, merge, validate
 from fedwca.core.mean import mean
+from fedwca.core.plain_values import to_plain
 from fedwca.deploy.deployable_checks import require_compressible, require_consent, require_defences, require_deployable
 from fedwca.deploy.flower.config import CONFIG_NAME, DeploymentConfig
 from fedwca.deploy.flower.deployment_folder import write_deployment
@@ -25,7 +26,6 @@ from fedwca.errors import InvalidConfig, UsageError
 from fedwca.federated.aggregator_weights import deliver_mixtures
 from fedwca.registry import describe_problems
 from fedwca.results.table_rows import Row, summarise
-from fedwca.results.write_run import to_plain
 from fedwca.runs.check_components import rehearse_components
 from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.load_data import build_network, load
@@ -144,7 +144,7 @@ def simulate_deployment(request: RunRequest) -> SimulatedDeployment:
         weights = torch.eye(len(dealt.clients), dtype=torch.float64)
         layout = Layout.of(session.network)
         rows = torch.stack([read_final(folder / "server" / f"client-{k}", layout) for k in range(len(weights))])
-    found = count_accuracies(dealt.metrics, engine, weights, rows)
+    found = count_accuracies(dealt.metrics, engine, weights, rows.to(engine.device))
     by_domain = {domain: [value] for domain, value in dealt.metrics.by_domain(found).items()}
     row = Row(session.method.name, session.method.label, {(0, 0): mean(found)}, by_domain)
     now = time.perf_counter()

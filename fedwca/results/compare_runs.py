@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedwca.core.dotted_keys import flatten_keys
+from fedwca.core.plain_values import to_plain
 from fedwca.results.settings_without_effect import SAME_NUMBERS
-from fedwca.results.write_run import to_plain
 
 
 def differing_settings(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:

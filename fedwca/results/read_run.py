@@ -12,13 +12,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from fedwca.core.plain_values import to_plain
 from fedwca.errors import FedwcaError
 from fedwca.results.describe_run import count_of, data_name, first_model, run_title, special_domain
 from fedwca.results.diverged_runs import Divergence, ended_rounds, find_divergences
 from fedwca.results.lock import is_locked
 from fedwca.results.read_run_files import read_configuration, read_environment, read_notes, read_records, read_summary
 from fedwca.results.table_rows import Record, Row, summarise, table_rows
-from fedwca.results.write_run import to_plain
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import shutil
 from collections.abc import Callable, Mapping
@@ -14,6 +13,7 @@ from typing import Any, Self
 from filelock import FileLock
 
 from fedwca.core.files import TEMPORARY, write_text_atomically
+from fedwca.core.plain_values import to_plain
 from fedwca.errors import FedwcaError, UsageError
 from fedwca.results import lock
 from fedwca.results.read_run_files import is_set_up, read_configuration, read_lines, read_records
@@ -147,16 +147,3 @@ def is_empty_folder(path: Path) -> bool:
     leftovers = set(path.glob(TEMPORARY))
     others = {file for file in path.iterdir() if file.name != lock.NAME} - leftovers
     return all(file.name == "rounds.jsonl" and file.stat().st_size == 0 for file in others)
-
-
-def to_plain(value: Any) -> Any:
-    """Tensors and paths as JSON values; a number that is not finite becomes null, which JSON can hold."""
-    if isinstance(value, Mapping):
-        return {str(key): to_plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [to_plain(item) for item in value]
-    if hasattr(value, "tolist"):
-        return to_plain(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return str(value) if isinstance(value, Path) else value

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 
+from fedwca.core.plain_values import to_plain
 from fedwca.engine.memory import MeasuredMemory
 from fedwca.engine.precision import matmul_precision
 from fedwca.errors import FedwcaError
 from fedwca.results.diverged_runs import ended_rounds
-from fedwca.results.write_run import to_plain
 from fedwca.runs.finished_run import FinishedRun
 from fedwca.runs.how_to_continue import say_how_to_continue
 from fedwca.runs.log_to import end_of_run, log_records

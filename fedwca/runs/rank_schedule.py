@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Network
+from fedwca.core.plain_values import to_plain
 from fedwca.data.dataset import FederatedDataset
 from fedwca.data.partition import ClientImages
 from fedwca.engine.distributed.process_group import Mail, RankWorld
@@ -18,7 +19,6 @@ from fedwca.engine.distributed.sharded_engine import ShardedEngine, own_images
 from fedwca.engine.interface import TrialsInTurn
 from fedwca.federated.source_model import TrainedSource
 from fedwca.results.checkpoints import Unit
-from fedwca.results.write_run import to_plain
 from fedwca.runs.checkpointer import CheckpointStore
 from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.load_data import build_network

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedwca.config.resolve_config import RunPlan, without_idle_tables
+from fedwca.config.idle_settings import without_idle_tables
+from fedwca.config.resolve_config import RunPlan
 from fedwca.config.run_config import restore_config
 from fedwca.data.dataset import canonical_domain
 from fedwca.errors import CheckpointError, UsageError

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from fedwca.config.component_registries import registry_of
+from fedwca.config.idle_settings import without_idle_tables
 from fedwca.config.method_spec import parse_method
-from fedwca.config.resolve_config import RunPlan, type_components, without_idle_tables
+from fedwca.config.resolve_config import RunPlan, type_components
 from fedwca.config.run_config import RunConfig, validate
+from fedwca.core.plain_values import to_plain
 from fedwca.errors import FedwcaError, InvalidConfig
 from fedwca.results.describe_run import data_name, special_domain
 from fedwca.results.diverged_runs import ended_rounds
@@ -18,7 +20,7 @@ from fedwca.results.find_runs import run_folders
 from fedwca.results.read_run import Run, read_if_run, read_run
 from fedwca.results.settings_without_effect import SAME_NUMBERS
 from fedwca.results.table_rows import Record, Row
-from fedwca.results.write_run import is_empty_folder, to_plain
+from fedwca.results.write_run import is_empty_folder
 from fedwca.runs.load_data import load
 from fedwca.runs.reporter import RunReporter
 from fedwca.runs.run_images import refuse_other_digest

@@ -8,12 +8,13 @@ from pathlib import Path
 
 from fedwca.config.compose_methods import partition_of
 from fedwca.config.resolve_config import RunPlan
+from fedwca.core.plain_values import to_plain
 from fedwca.errors import FedwcaError, InvalidConfig
 from fedwca.loggers import Logger
 from fedwca.results.change_notes import change_notes, check_tags
 from fedwca.results.checkpoints import RetentionPolicy
 from fedwca.results.read_run_files import is_set_up, read_configuration
-from fedwca.results.write_run import RunFolder, to_plain
+from fedwca.results.write_run import RunFolder
 from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.execute_run import execute_run
 from fedwca.runs.finished_run import FinishedRun
