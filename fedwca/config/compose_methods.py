@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from pydantic import ValidationError
 
-from fedwca.config.baselines import Baseline, baseline_for
+from fedwca.config.baselines import Baseline, baseline, baseline_for, baseline_names
 from fedwca.config.component_registries import registry_of
 from fedwca.config.method_checks import (
     check_adaptation_is_used,
@@ -28,6 +28,8 @@ from fedwca.config.method_spec import parse_method
 from fedwca.config.method_values import MethodValues
 from fedwca.config.public_image_checks import check_public_images, check_sizes
 from fedwca.config.run_config import Components, RunConfig, lay_over, merge
+from fedwca.core.aggregator import Aggregator
+from fedwca.core.clusterer import Clusterer
 from fedwca.core.dotted_keys import flatten_keys
 from fedwca.core.training_settings import Training
 from fedwca.errors import InvalidConfig, UsageError
@@ -67,10 +69,8 @@ def assemble(
     needed = aggregator.grouping.needs_clusterer
     found = component("clusterer", clusterer or USUAL_CLUSTERER, fields) if needed else None
     shown = label or name
-    named_by_parts = isinstance(parts, RunConfig) and not parts.name
-    if found is not None and named_by_parts and (found.oracle or found.name != USUAL_CLUSTERER):
-        # Named after its aggregator, whose paper takes the usual clusters.
-        shown = f"{shown}, {found.label or found.name}"
+    if isinstance(parts, RunConfig) and not parts.name:
+        shown = ", ".join([shown, *_parts_unlike_the_paper(parts, aggregator, found)])
     if found is not None and found.oracle:
         shown = f"{shown} (ORACLE)"
     labeler = component("pseudo_labeler", parts.pseudo_labeler, fields)
@@ -84,6 +84,28 @@ def assemble(
     check_models_are_given(aggregator, labeler, (*objectives, *finish))
     check_adaptation_is_used(name, adaptation, objectives, finish)
     return Method(name, shown, aggregator, labeler, objectives, found, finish, start, adaptation=adaptation)
+
+
+def _parts_unlike_the_paper(config: RunConfig, aggregator: Aggregator, clusterer: Clusterer | None) -> list[str]:
+    """What a composed method's label says behind its aggregator's: the parts that the aggregator's paper has not."""
+    partition = partition_of(config)
+    every = [baseline(name, partition.setting) for name in baseline_names(partition.setting)]
+    usual = baseline(partition.usual, partition.setting)
+    paper = next((one for one in every if one.label == aggregator.label and one.aggregator == aggregator.name), usual)
+    unlike = []
+    if clusterer is not None and (clusterer.oracle or clusterer.name != (paper.clusterer or USUAL_CLUSTERER)):
+        unlike.append(_label_part("clusterer", clusterer.name))
+    if config.adaptation:  # the label names it, and with it go its objectives
+        return unlike
+    if config.pseudo_labeler != paper.pseudo_labeler:
+        unlike.append(_label_part("pseudo_labeler", config.pseudo_labeler))
+    if set(config.objectives) != set(paper.objectives):
+        unlike.append(" + ".join(_label_part("objective", name) for name in config.objectives))
+    return unlike
+
+
+def _label_part(kind: str, name: str) -> str:
+    return registry_of(kind).get(name).label or name
 
 
 def with_training(method: Method, config: RunConfig, training: Mapping[str, Any], finish: Mapping[str, Any]) -> Method:
@@ -146,7 +168,8 @@ def compose(config: RunConfig) -> list[tuple[Method, int]]:
         unasked = config.baselines == RunConfig.model_fields["baselines"].default
         if config.name or (not unasked and describe_method(methods[index][0]) != describe_method(own)):
             raise UsageError(f"two methods are called {own.name!r}; give the composed one another --name")
-        if describe_method(methods.pop(index)[0]) != describe_method(own):
+        theirs, _ = methods.pop(index)
+        if describe_method(theirs) != describe_method(own) and theirs.label == own.label:
             own = replace(own, label=f"{own.label} (composed)")
     methods.append((own, None))
     return _finish(config, methods)
@@ -164,15 +187,13 @@ def _finish(config: RunConfig, methods: Sequence[tuple[Method, int | None]]) -> 
 
 def _compose_own(config: RunConfig, partition: type[Partition]) -> Method:
     """The method composed of the run's own parts, by its name, or that of what it is."""
-    name, label = config.aggregator, registry_of("aggregator").get(config.aggregator).label or config.aggregator
+    name, label = config.aggregator, _label_part("aggregator", config.aggregator)
     if config.finish:
         # Without its last phase it is another method, which may be run beside it.
-        objectives = [registry_of("objective").get(objective) for objective in config.finish]
         name = "_".join([name, *config.finish])
-        label = " + ".join([label, *(objective.label or objective.name for objective in objectives)])
+        label = " + ".join([label, *(_label_part("objective", objective) for objective in config.finish)])
     if config.adaptation:
-        adapting = registry_of("adaptation").get(config.adaptation)
-        name, label = f"{name}_{config.adaptation}", f"{label} + {adapting.label or adapting.name}"
+        name, label = f"{name}_{config.adaptation}", f"{label} + {_label_part('adaptation', config.adaptation)}"
     name, label = config.name or name, config.name or label
     values = config.methods.get(canonical_name(name), MethodValues())
     fields = merge(config.components, values.components)

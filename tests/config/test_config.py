@@ -200,6 +200,22 @@ def test_a_composed_method_equal_to_a_baseline_is_that_baseline() -> None:
     assert [method.name for method, _ in named.methods] == ["source_only", "local", "fedavg", "mine"]
 
 
+@pytest.mark.parametrize(
+    ("values", "label"),
+    [
+        ({"clusterer": "finch"}, "FedWCA"),
+        ({"clusterer": "finch", "pseudo_labeler": "prototype"}, "FedWCA, prototypes"),
+        ({"clusterer": "finch", "objectives": ["shot", "proximal"]}, "FedWCA, SHOT + proximal term"),
+        ({"aggregator": "fedavg", "pseudo_labeler": "prototype"}, "FedAvg"),
+        ({"aggregator": "fedavg"}, "FedAvg, two models + mixup"),
+        ({"aggregator": "fedavg", "name": "mine"}, "mine"),
+        ({"target": "neon", "aggregator": "fedavg", "pseudo_labeler": "argmax", "finish": []}, "FedAvg, argmax"),
+    ],
+)
+def test_a_label_names_the_parts_that_its_paper_has_not(values: dict[str, Any], label: str) -> None:
+    assert resolve_plan(values).methods[-1][0].label == label
+
+
 def test_names_are_canonical_and_baselines_come_once() -> None:
     made = resolve_plan(
         {"aggregator": "One-Hot", "baselines": ["Source-Only", "source_only"], "dataset": "digits-mini"}
