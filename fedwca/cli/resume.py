@@ -7,11 +7,12 @@ from typing import Annotated
 import typer
 
 from fedwca.cli.ranks import run_on_ranks
-from fedwca.cli.shared_options import Json, Quiet
+from fedwca.cli.shared_options import Json, MoreColumns, Quiet
 
 
 def command(
     run: Annotated[str, typer.Argument(help="Run folder, or its name in runs/.", show_default=False)],
+    column: MoreColumns = None,
     as_json: Json = False,
     quiet: Quiet = False,
     ranks_per_trial: Annotated[
@@ -27,8 +28,10 @@ def command(
     from fedwca.cli.console_reporter import ConsoleReporter
     from fedwca.cli.printing import print_finished
     from fedwca.results.find_runs import find_run
+    from fedwca.results.results_table import check_columns
     from fedwca.runs.resume_run import resume_run
 
+    columns = check_columns(column or ())
     reporter = ConsoleReporter(silent=as_json, quiet=quiet)
     done = run_on_ranks(ranks_per_trial, lambda ranks: resume_run(find_run(run), reporter, ranks))
-    print_finished(done, as_json)
+    print_finished(done, as_json, columns)

@@ -119,7 +119,7 @@ def check_networks_are_trained(method: Method, training: Training) -> None:
     if twice := [name for name in names if names.count(name) > 1]:
         raise UsageError(f"{what}two of its parts have a network called {twice[0]!r}; leave one of the parts out")
     beside = [part for part in method.trained if changes_network(part)]
-    trains = (method.training or training).trains
+    trains = method.training_in(training).trains
     if trains != "all" and beside:
         raise UsageError(
             f"{what}{beside[0].name!r} trains networks beside the model, which trains = {trains} leaves as they are; "
@@ -145,7 +145,7 @@ def check_epochs_are_whole(method: Method, training: Training, rounds: int) -> N
     Raises:
         UsageError: says which numbers of rounds are right.
     """
-    cuts = (method.training or training).cuts
+    cuts = method.training_in(training).cuts
     if rest := rounds % cuts:
         more = rounds - rest + cuts
         right = f"{rounds - rest} or {more}" if rounds > cuts else f"{more}"
@@ -166,7 +166,7 @@ def check_steps_have_labels(method: Method, training: Training, partition: type[
     Raises:
         UsageError: says what would be right.
     """
-    steps = (method.training or training).steps
+    steps = method.training_in(training).steps
     if steps is not None and not partition.whole and method.pseudo_labeler.renew == "epoch":
         raise UsageError(
             f"method {method.name!r}: pseudo-labeler {method.pseudo_labeler.name!r} labels images before each epoch, "
@@ -184,7 +184,7 @@ def check_whole_model_is_trained(method: Method, training: Training) -> None:
     Raises:
         UsageError: names the part.
     """
-    trains = (method.training or training).trains
+    trains = method.training_in(training).trains
     if trains != "all" and any(objective.adapts for objective in method.objectives):
         raise UsageError(
             f"method {method.name!r}: a step of an adaptation moves the whole model; leave out trains = {trains}"
@@ -201,7 +201,7 @@ def check_gradients_can_be_inferred(method: Method, training: Training) -> None:
     Raises:
         UsageError: names it.
     """
-    aggregator, training = method.aggregator, method.training or training
+    aggregator, training = method.aggregator, method.training_in(training)
     if not aggregator.infers_gradients:
         return
     what = f"method {method.name!r}: aggregator {aggregator.name!r} takes how far clients moved for their gradients"
@@ -286,7 +286,7 @@ def check_fits_partition(method: Method, training: Training, batch_norm: str, pa
             raise UsageError(
                 f"{what}a last phase is for clients without labels beside labelled ones; it needs --target"
             )
-    for own in (method.training or training, method.finish_training):
+    for own in (method.training_in(training), method.finish_training):
         if own is not None and own.trains == "classifier" and not partition.whole:
             raise UsageError(
                 f"{what}trains = classifier, but with --source the classifier is frozen; take all or extractor"

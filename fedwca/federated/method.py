@@ -52,6 +52,15 @@ class Method:
         own = () if self.adaptation is None else (self.adaptation,)
         return tuple(dict.fromkeys((*own, *self.objectives, *self.finish)))
 
+    def training_in(self, run: Training) -> Training:
+        """How its clients train in a round: its own values, or those of the run."""
+        return self.training or run
+
+    def largest_batch(self, run: Training) -> int:
+        """The most images of a step, in its rounds or in its last phase."""
+        own = self.training_in(run).batch_size
+        return max(own, self.finish_training.batch_size) if self.finish_training else own
+
     def is_last_phase(self, round: int, rounds: int) -> bool:
         """Whether a round is the last phase: it takes the place of one more round."""
         return bool(self.finish) and round == rounds - 1

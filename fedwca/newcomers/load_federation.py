@@ -59,7 +59,7 @@ def load_federation(reopened: OpenedRun) -> TrainedFederation:
         DataError: they are others than those the run began with.
     """
     config, unit, method = reopened.config, reopened.unit, reopened.method
-    training: Training = method.finish_training or method.training or config.training
+    training: Training = method.finish_training or method.training_in(config.training)
     if method.finish:
         method = replace(method, objectives=method.finish)
     keys, clients = Keys(config.seed + unit.source_model, unit.trial), reopened.federation.clients

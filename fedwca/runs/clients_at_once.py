@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
+from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
@@ -126,5 +127,6 @@ def _bytes(config: RunConfig, network: Network, clients: Sequence[ClientImages])
     stored = sum(client.train.numel() + client.test.numel() for client in clients)
     kept = count_embedding_bytes(network, sum(len(client.train) + len(client.test) for client in clients))
     stored += kept if kept <= LARGEST_IN_MEMORY else 0
-    each = max(one.training(2 * config.training.batch_size), one.evaluation(network.chunk))
+    batch = max(method.largest_batch(config.training) for method, _ in compose(config))
+    each = max(one.training(2 * batch), one.evaluation(network.chunk))
     return one.model * 2 * len(clients) + stored, each

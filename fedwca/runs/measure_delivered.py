@@ -47,7 +47,7 @@ def step_size(method: Method, training: Training, round: int) -> float | None:
     """
     if method.adaptation is None:
         return None
-    training = method.training or training
+    training = method.training_in(training)
     now = training.at(round)
     return adaptation_lr(method.adaptation, now, now.lr / training.lr)
 

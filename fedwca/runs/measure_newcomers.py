@@ -70,7 +70,7 @@ class Newcomers:
             keys: where random numbers come from.
         """
         if self.fresh is not None:
-            own = method.training or training
+            own = method.training_in(training)
             now = own.at(round)
             models = self.fresh.learn(method, server.state, now, now.lr / own.lr)
             return measure_delivered(method, self.engine, self.metrics, self.fresh.weights, models, lr)

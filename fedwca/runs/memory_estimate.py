@@ -38,7 +38,8 @@ def estimate_run(
     workers = clients_at_once(config, network, federation.clients)
     sizes = [len(client.train) + len(client.test) for client in federation.everybody]
     # A step holds its images, and up to as many that are mixed with others.
-    step = 2 * min(config.training.batch_size, max(len(client.train) for client in federation.clients))
+    batch = max(method.largest_batch(config.training) for method, _ in methods)
+    step = 2 * min(batch, max(len(client.train) for client in federation.clients))
     learns = [method.public_objective for method, rounds in methods if rounds and method.public_objective is not None]
     public = 0 if federation.public is None or not learns else len(federation.public)
     step = max([step, *(min(objective.batch_size, public) for objective in learns)])

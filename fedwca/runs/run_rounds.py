@@ -208,7 +208,7 @@ def begin_round(
     domains = trial.metrics.domain_labels()
     if last_phase:
         return open_last_phase(number, server, method, engine, trial.keys, domains, progress.client)
-    training = method.training or config.training
+    training = method.training_in(config.training)
     given = (server, method, engine, training, trial.keys, domains, config.participation)
     turn = open_round(number, *given, done=progress.client)
     return turn if trial.public is None else learn_from_predictions(turn, trial.public)

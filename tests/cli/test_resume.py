@@ -389,6 +389,15 @@ def test_a_finished_run_shows_its_table(whole: Path, monkeypatch: pytest.MonkeyP
     assert result(whole) == before
 
 
+def test_a_run_that_goes_on_shows_the_columns_that_are_asked_for(whole: Path) -> None:
+    run = call("resume", str(whole), "--column", "worst")
+    assert run.code == 0, run.err
+    assert "worst" in run.out
+    assert call("resume", str(whole), "--column", "wrost").err == (
+        "Error: --column wrost: no column 'wrost'; did you mean 'worst'?\n"
+    )
+
+
 @pytest.mark.parametrize("way", ["checkpoint", "serialized", "line"])
 def test_a_disk_that_fills_up_loses_nothing(
     bench: Make, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str

@@ -13,6 +13,7 @@ from fedwca.data.partition import ClientImages, Federation
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.federated.public_images import holders_of
+from fedwca.runs.clients_at_once import clients_at_once
 from fedwca.runs.disk_estimate import estimate_checkpoints
 from fedwca.runs.load_data import build_network, load
 from fedwca.runs.memory_estimate import estimate_run
@@ -73,3 +74,28 @@ def test_the_estimate_of_the_disk_is_what_checkpoints_take(method: str, more: di
 def test_selected_keeps_one_more() -> None:
     plan, federation = planned(baselines=["fedprox"], rounds=9)
     assert estimate_checkpoints(plan, "selected", federation, 10) == 2 * estimate_checkpoints(plan, "1", federation, 10)
+
+
+def test_a_methods_own_batch_counts() -> None:
+    given: dict[str, Any] = {"source": "handwritten", "clients": 2, "samples": 64, "device": "cpu", "composed": False}
+    given |= {"baselines": ["fedavg"], "training": {"batch_size": 16}}
+    found = {}
+    for own in (16, 32, 1000):
+        plan = resolve_plan({**given, "methods": {"fedavg": {"training": {"batch_size": own}}}})
+        federation = split_trial(plan.config, *load(plan.config), 0, 0)
+        found[own] = estimate_run(plan.config, plan.methods, 10, federation).work
+    assert found[16] < found[32] < found[1000]
+    largest = resolve_plan({**given, "training": {"batch_size": 64}})
+    assert found[1000] == estimate_run(largest.config, largest.methods, 10, federation).work  # no client has more
+
+
+def test_the_stacked_engine_makes_room_for_a_methods_own_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedwca.runs.clients_at_once.free_bytes", lambda device: 2**28)
+    given: dict[str, Any] = {"source": "handwritten", "clients": 4, "samples": 64, "device": "cpu", "composed": False}
+    given |= {"baselines": ["fedavg"], "engine": "stacked"}
+    found = []
+    for own in (16, 512):
+        plan = resolve_plan({**given, "methods": {"fedavg": {"training": {"batch_size": own}}}})
+        federation = split_trial(plan.config, *load(plan.config), 0, 0)
+        found.append(clients_at_once(plan.config, build_network(plan.config, 10), federation.clients))
+    assert found[0] > found[1]

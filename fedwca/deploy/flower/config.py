@@ -79,7 +79,7 @@ class DeploymentConfig(UserValues):
             architecture(config),
             len(self.classes),
             names=self.classes,
-            training=method.training or config.training,
+            training=method.training_in(config.training),
             batch_norm=config.batch_norm,
             precision=config.precision,
             transport=self.transport,
