@@ -393,9 +393,7 @@ def test_a_run_that_goes_on_shows_the_columns_that_are_asked_for(whole: Path) ->
     run = call("resume", str(whole), "--column", "worst")
     assert run.code == 0, run.err
     assert "worst" in run.out
-    assert call("resume", str(whole), "--column", "wrost").err == (
-        "Error: --column wrost: no column 'wrost'; did you mean 'worst'?\n"
-    )
+    assert "did you mean 'worst'?" in call("resume", str(whole), "--column", "wrost").err
 
 
 @pytest.mark.parametrize("way", ["checkpoint", "serialized", "line"])
