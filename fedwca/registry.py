@@ -6,49 +6,20 @@
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 import importlib
 import pkgutil
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import lru_cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
+from pydantic import BaseModel, ValidationError
 
+from fedwca.describe_problems import describe_problems, describe_unknown
 from fedwca.errors import InvalidConfig, UnknownComponent, UsageError
-
-LARGEST = 2**31 - 1
-"""The largest whole number that a field takes; beyond it, libraries below count otherwise."""
-LONGEST = 4096
-"""Letters of the longest text that a field takes, as of a path."""
-
-
-class UserValues(BaseModel):
-    """Frozen values that a user sets: numbers are finite and no larger than can be counted with, text is not empty."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _is_said(cls, value: object, info: ValidationInfo) -> object:
-        """Refuse text of nothing: it is no name, no path and no number, and no way to ask for the default."""
-        default = cls.model_fields[str(info.field_name)].default
-        for text in value if isinstance(value, list | tuple) else [value]:
-            if isinstance(text, str) and not text.strip() and default != "":
-                raise ValueError("is empty; leave it out for the default")
-            if isinstance(text, str) and len(text) > LONGEST:
-                raise ValueError(f"has {len(text)} letters; {LONGEST} are the most")
-        return value
-
-    @field_validator("*")
-    @classmethod
-    def _can_be_counted_with(cls, value: object) -> object:
-        if isinstance(value, int) and abs(value) > LARGEST:
-            raise ValueError(f"is too large; {LARGEST} is the most")
-        return value
+from fedwca.user_values import UserValues
 
 
 class Component(UserValues):
@@ -80,61 +51,6 @@ def canonical_name(name: str) -> str:
     'one_hot'
     """
     return name.strip().lower().replace("-", "_")
-
-
-def split_numbers(value: Any) -> Any:
-    """One number, or several as ``0.1+0.5``, as a list of them.
-
-    >>> split_numbers("0.1+0.5"), split_numbers(0.1)
-    (['0.1', '0.5'], [0.1])
-    """
-    if isinstance(value, str):
-        return [part.strip() for part in value.split("+")]
-    return [value] if isinstance(value, int | float) else value
-
-
-def describe_unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    """The sentence for a name that is not known: the near one, and all there are.
-
-    >>> describe_unknown("aggregator", "wac", ["fedavg", "wca"])
-    "no aggregator 'wac'; did you mean 'wca'? Known: fedavg, wca"
-    """
-    names = list(known)
-    close = difflib.get_close_matches(name, names, 1)
-    return f"no {kind} {name!r}" + (f"; did you mean {close[0]!r}?" if close else ".") + f" Known: {', '.join(names)}"
-
-
-def describe_problems(error: ValidationError, prefix: str = "", fields: Iterable[str] = ()) -> str:
-    """A pydantic error as one sentence a field: where, what would be right, what was given.
-
-    Args:
-        error: of a model.
-        prefix: put before the field.
-        fields: the model's fields, to suggest the near one.
-    """
-    lines: list[str] = []
-    at = ""
-    for item in error.errors():
-        # Of a union's branches pydantic names the type; the field is what the user wrote.
-        where = ".".join(str(part) for part in item["loc"] if isinstance(part, int) or part.isidentifier())
-        what = item["msg"].removeprefix("Value error, ")
-        if item["type"] == "extra_forbidden":
-            close = difflib.get_close_matches(str(item["loc"][-1]), list(fields), 1)
-            what = "there is no such field" + (f"; did you mean {close[0]!r}?" if close else "")
-        shown = (
-            f" (given {_shortened(item['input'])})" if isinstance(item["input"], str | int | float) and where else ""
-        )
-        if where and where == at:
-            lines[-1] += f", or: {what}"
-        else:
-            lines.append(f"{prefix}{where}: {what}{shown}" if where else what)
-        at = where
-    return "; ".join(lines)
-
-
-def _shortened(given: object) -> str:
-    text = repr(given)
-    return text if len(text) <= 100 else f"{text[:100]}…"
 
 
 @lru_cache

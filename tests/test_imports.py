@@ -17,7 +17,7 @@ COMPONENTS = (
     *("aggregators", "clusterers", "pseudo_labelers", "objectives", "adaptations", "centrals"),
     *("models", "datasets", "partitions", "loggers"),
 )
-BASE = {"errors", "registry"}
+BASE = {"describe_problems", "errors", "registry", "user_values"}
 VALUES = {*BASE, "core", "functional"}
 ENGINES = {*VALUES, "data", "engine", "federated"}
 RUNS = {*ENGINES, *COMPONENTS, "_version", "config", "results", "runs"}
@@ -25,7 +25,9 @@ ALLOWED: dict[str, set[str]] = {
     "_version": set(),
     "_deprecated": set(),
     "errors": set(),
-    "registry": {"errors"},
+    "describe_problems": set(),
+    "user_values": set(),
+    "registry": {"describe_problems", "errors", "user_values"},
     "functional": {"errors", "_deprecated"},
     "core": {*BASE, "functional", "_deprecated"},
     **dict.fromkeys(COMPONENTS, VALUES),

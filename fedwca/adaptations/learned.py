@@ -12,7 +12,7 @@ from fedwca.adaptations import register
 from fedwca.core.adaptation import Adaptation, ExtraNetworks
 from fedwca.errors import UsageError
 from fedwca.functional import learned_loss
-from fedwca.registry import split_numbers
+from fedwca.user_values import split_numbers
 
 NETWORK = "adaptation"
 """What the adaptation network is called."""

@@ -15,10 +15,11 @@ from fedwca.config.method_spec import NOTHING, SEVERAL, MethodSpec
 from fedwca.config.method_values import MethodValues
 from fedwca.config.run_config import SPECS, Components, merge, spell_out
 from fedwca.core.files import toml_names
+from fedwca.describe_problems import describe_problems, describe_unknown
 from fedwca.errors import InvalidConfig, UnknownComponent, UsageError
 from fedwca.partitions import Partition, partitions
 from fedwca.partitions.domains import Domains
-from fedwca.registry import canonical_name, describe_problems, describe_unknown
+from fedwca.registry import canonical_name
 
 
 def baseline_folder() -> Traversable:

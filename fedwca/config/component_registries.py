@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from fedwca.describe_problems import describe_unknown
 from fedwca.errors import UsageError
-from fedwca.registry import Registry, canonical_name, describe_unknown
+from fedwca.registry import Registry, canonical_name
 
 PLURALS = {
     "dataset": "datasets",

@@ -32,11 +32,12 @@ from fedwca.core.aggregator import Aggregator
 from fedwca.core.clusterer import Clusterer
 from fedwca.core.dotted_keys import flatten_keys
 from fedwca.core.training_settings import Training
+from fedwca.describe_problems import describe_problems
 from fedwca.errors import InvalidConfig, UsageError
 from fedwca.federated.method import Method
 from fedwca.partitions import Partition, partitions
 from fedwca.partitions.domains import Domains
-from fedwca.registry import Component, canonical_name, describe_problems
+from fedwca.registry import Component, canonical_name
 
 T = TypeVar("T", bound=Training)
 

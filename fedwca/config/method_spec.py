@@ -6,8 +6,9 @@ import re
 from dataclasses import dataclass
 
 from fedwca.core.printable import printable
+from fedwca.describe_problems import describe_unknown
 from fedwca.errors import UsageError
-from fedwca.registry import canonical_name, describe_unknown
+from fedwca.registry import canonical_name
 
 PARTS = ("aggregator", "clusterer", "pseudo_labeler", "objectives", "adaptation", "finish")
 SEVERAL = ("objectives", "finish")

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import field_validator
 
 from fedwca.core.dotted_keys import flatten_keys
-from fedwca.registry import UserValues
+from fedwca.user_values import UserValues
 
 LENGTHS = {"steps", "epochs"}
 """Fields of a training of which one says how long a round is."""

@@ -11,10 +11,11 @@ from fedwca.config.component_registries import registry_of
 from fedwca.config.run_config import Layer, RunConfig, lay_over, merge, spell_out
 from fedwca.core.dotted_keys import flatten_keys
 from fedwca.core.files import toml_names
+from fedwca.describe_problems import describe_unknown
 from fedwca.errors import InvalidConfig
 from fedwca.partitions import Partition, partitions
 from fedwca.partitions.domains import Domains
-from fedwca.registry import canonical_name, describe_unknown
+from fedwca.registry import canonical_name
 
 
 def preset_folder() -> Traversable:

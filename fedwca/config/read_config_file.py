@@ -9,8 +9,8 @@ from typing import Any
 
 from fedwca.config.run_config import Layer, RunConfig, spell_out
 from fedwca.core.input_files import refuse_special
+from fedwca.describe_problems import describe_unknown
 from fedwca.errors import InvalidConfig
-from fedwca.registry import describe_unknown
 
 
 def read_file(path: Path) -> Layer:

@@ -29,8 +29,10 @@ from fedwca.core.training_settings import (
     SourceTraining,
     Training,
 )
+from fedwca.describe_problems import describe_problems, describe_unknown
 from fedwca.errors import InvalidConfig, UsageError
-from fedwca.registry import UserValues, canonical_name, describe_problems, describe_unknown
+from fedwca.registry import canonical_name
+from fedwca.user_values import UserValues
 
 Layer = dict[str, Any]
 Components = dict[str, dict[str, dict[str, Any]]]

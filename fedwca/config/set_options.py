@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from fedwca.config.run_config import KINDS, Layer, merge
 from fedwca.core.dotted_keys import flatten_keys
+from fedwca.describe_problems import describe_unknown
 from fedwca.errors import InvalidConfig
-from fedwca.registry import canonical_name, describe_unknown
+from fedwca.registry import canonical_name
 
 TABLES = {"training", "finish_training", "source_training", "central_training"}
 

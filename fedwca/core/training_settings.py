@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from fedwca.registry import UserValues
+from fedwca.user_values import UserValues
 
 Precision = Literal["fp32", "tf32", "bf16", "bf16-all"]
 """fp32; tf32: a GPU's products round their factors to ten bits; bf16: steps of training in bfloat16 where that is safe;

@@ -11,12 +11,14 @@ from fedwca.core.interfaces import Aggregator, Objective, PseudoLabeler
 from fedwca.core.messages import NormLayers
 from fedwca.core.network import Architecture
 from fedwca.deploy.half_precision import Transport
+from fedwca.describe_problems import describe_problems
 from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.client_task import Training
 from fedwca.engine.precision import Precision
 from fedwca.errors import InvalidConfig
 from fedwca.federated.method import Method
-from fedwca.registry import Registry, UserValues, describe_problems
+from fedwca.registry import Registry
+from fedwca.user_values import UserValues
 
 Spec = dict[str, Any]
 

@@ -20,11 +20,11 @@ from fedwca.deploy.flower.deployment_folder import write_deployment
 from fedwca.deploy.flower.simulation import deal, simulate
 from fedwca.deploy.server_rules import Rules
 from fedwca.deploy.state_files import read_final
+from fedwca.describe_problems import describe_problems
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.precision import matmul_precision
 from fedwca.errors import InvalidConfig, UsageError
 from fedwca.federated.aggregator_weights import deliver_mixtures
-from fedwca.registry import describe_problems
 from fedwca.results.table_rows import Row, summarise
 from fedwca.runs.check_components import rehearse_components
 from fedwca.runs.choose_device import resolve_device

@@ -8,7 +8,7 @@ from pydantic import Field, PositiveInt, ValidationInfo, field_validator, model_
 
 from fedwca.deploy.defences import Robust
 from fedwca.federated.participation import count_sampled
-from fedwca.registry import UserValues
+from fedwca.user_values import UserValues
 
 
 class Rules(UserValues):

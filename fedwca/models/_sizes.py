@@ -8,7 +8,7 @@ from typing import Annotated, Self
 from pydantic import BeforeValidator, PositiveInt, field_validator, model_validator
 
 from fedwca.core.network import Architecture
-from fedwca.registry import split_numbers
+from fedwca.user_values import split_numbers
 
 
 class SizedArchitecture(Architecture):

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, NonNegativeInt, fie
 
 from fedwca.errors import UsageError
 from fedwca.partitions import ClientSettings, Partition
-from fedwca.registry import split_numbers
+from fedwca.user_values import split_numbers
 
 if TYPE_CHECKING:
     from numpy.random import Generator

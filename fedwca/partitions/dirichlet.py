@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, PositiveFloat
 from fedwca.functional import dirichlet_partition
 from fedwca.partitions import register
 from fedwca.partitions._labelled_partition import LabelledPartition, refuse_twice
-from fedwca.registry import split_numbers
+from fedwca.user_values import split_numbers
 
 if TYPE_CHECKING:
     from numpy.random import Generator

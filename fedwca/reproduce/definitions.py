@@ -15,10 +15,11 @@ from fedwca.config.baselines import baseline_names, settings
 from fedwca.config.method_spec import parse_method
 from fedwca.config.presets import named_by_preset
 from fedwca.config.run_config import Layer, RunConfig, lay_over, merge
+from fedwca.describe_problems import describe_unknown
 from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import UnknownComponent, UsageError
 from fedwca.partitions import Partition, partitions
-from fedwca.registry import canonical_name, describe_unknown
+from fedwca.registry import canonical_name
 from fedwca.runs.load_data import architecture
 
 NOT_PRINTED = ""

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fedwca.describe_problems import describe_unknown
 from fedwca.errors import UsageError
-from fedwca.registry import canonical_name, describe_unknown
+from fedwca.registry import canonical_name
 from fedwca.results.tables import MISSING, Cell, Table, mean_cell
 
 Entry = Mapping[str, Any]

@@ -10,8 +10,9 @@ from fedwca.config.compose_methods import partition_of
 from fedwca.config.method_spec import parse_method
 from fedwca.config.partition_and_domain import domain_of
 from fedwca.datasets import datasets
+from fedwca.describe_problems import describe_unknown
 from fedwca.errors import UsageError
-from fedwca.registry import canonical_name, describe_unknown
+from fedwca.registry import canonical_name
 from fedwca.results.comparison import Comparison
 from fedwca.results.reference_method import reference_among
 from fedwca.runs.check_several import check_several

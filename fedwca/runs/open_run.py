@@ -22,6 +22,7 @@ from fedwca.core.interfaces import Objective
 from fedwca.core.network import Architecture, Network
 from fedwca.data.dataset import FederatedDataset
 from fedwca.data.partition import ClientImages, Federation
+from fedwca.describe_problems import describe_unknown
 from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.interface import Engine
 from fedwca.engine.parameter_layout import Layout
@@ -30,7 +31,7 @@ from fedwca.federated.aggregator_weights import deliver_mixtures
 from fedwca.federated.extra_networks import grow_network
 from fedwca.federated.method import Method
 from fedwca.federated.server import Server
-from fedwca.registry import canonical_name, describe_unknown
+from fedwca.registry import canonical_name
 from fedwca.results.checkpoints import Checkpoints, SavedCheckpoint, SelectedRound, Unit
 from fedwca.results.describe_run import data_name
 from fedwca.results.diverged_runs import describe_divergence

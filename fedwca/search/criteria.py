@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedwca.core.mean import mean
+from fedwca.describe_problems import describe_unknown
 from fedwca.errors import UsageError
 from fedwca.partitions import Partition
-from fedwca.registry import describe_unknown
 from fedwca.results.diverged_runs import DIVERGED
 from fedwca.results.table_rows import VALIDATION as VALIDATION_FIELD
 from fedwca.results.table_rows import shown_records

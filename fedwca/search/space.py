@@ -11,8 +11,9 @@ from typing import Any
 from fedwca.config.compose_methods import method_parts
 from fedwca.config.resolve_config import RunPlan
 from fedwca.config.set_options import TABLES
+from fedwca.describe_problems import describe_unknown
 from fedwca.errors import UsageError
-from fedwca.registry import canonical_name, describe_unknown
+from fedwca.registry import canonical_name
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,11 @@ from fedwca.deploy.composition import Composition
 from fedwca.deploy.half_precision import Transport
 from fedwca.deploy.server_rules import Rules
 from fedwca.deploy.session import Session
+from fedwca.describe_problems import describe_problems
 from fedwca.errors import InvalidConfig
 from fedwca.federated.source_model import load_source
-from fedwca.registry import UserValues, describe_problems
 from fedwca.runs.load_data import architecture
+from fedwca.user_values import UserValues
 
 CONFIG_NAME = "federation.json"
 

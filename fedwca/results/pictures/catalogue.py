@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fedwca.describe_problems import describe_unknown
 from fedwca.errors import UsageError
-from fedwca.registry import canonical_name, describe_unknown
+from fedwca.registry import canonical_name
 from fedwca.results import pictures
 from fedwca.results.pictures.models import Models
 from fedwca.results.pictures.style import NotDrawn

@@ -1,0 +1,48 @@
+"""Values that a user sets: what every one of them must be, whatever it is of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
+
+LARGEST = 2**31 - 1
+"""The largest whole number that a field takes; beyond it, libraries below count otherwise."""
+LONGEST = 4096
+"""Letters of the longest text that a field takes, as of a path."""
+
+
+class UserValues(BaseModel):
+    """Frozen values that a user sets: numbers are finite and no larger than can be counted with, text is not empty."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _is_said(cls, value: object, info: ValidationInfo) -> object:
+        """Refuse text of nothing: it is no name, no path and no number, and no way to ask for the default."""
+        default = cls.model_fields[str(info.field_name)].default
+        for text in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(text, str) and not text.strip() and default != "":
+                raise ValueError("is empty; leave it out for the default")
+            if isinstance(text, str) and len(text) > LONGEST:
+                raise ValueError(f"has {len(text)} letters; {LONGEST} are the most")
+        return value
+
+    @field_validator("*")
+    @classmethod
+    def _can_be_counted_with(cls, value: object) -> object:
+        if isinstance(value, int) and abs(value) > LARGEST:
+            raise ValueError(f"is too large; {LARGEST} is the most")
+        return value
+
+
+def split_numbers(value: Any) -> Any:
+    """One number, or several as ``0.1+0.5``, as a list of them.
+
+    >>> split_numbers("0.1+0.5"), split_numbers(0.1)
+    (['0.1', '0.5'], [0.1])
+    """
+    if isinstance(value, str):
+        return [part.strip() for part in value.split("+")]
+    return [value] if isinstance(value, int | float) else value
