@@ -19,7 +19,8 @@ from typing import Any
 
 from fedtab_pieces import RUNS, SMALL, Piece, pieces
 from keep import keep
-from time_limit import StopsAfter, TimeIsUp
+from run_pieces import check_pieces, find_results, piece_options, run_pieces
+from time_limit import StopsAfter
 
 from fedwca import bench
 from fedwca.results.read_run import Run, read_run
@@ -42,9 +43,8 @@ def play(piece: Piece, name: str, given: argparse.Namespace, clock: StopsAfter) 
 
 def read_found(piece: Piece, given: argparse.Namespace) -> dict[str, Any]:
     """What is known of a piece by now."""
-    for folder in (given.out, *([] if given.small else [RESULTS])):
-        if (file := folder / f"{piece.name}.json").exists():
-            return dict(json.loads(file.read_text()))
+    if files := find_results(piece.name, given, RESULTS):
+        return dict(json.loads(files[-1].read_text()))
     begun = {"kind": piece.kind, "source": piece.source, "seed": piece.seed, "lr": piece.settings["lr"]}
     return {**begun, "runs": [], "methods": {}}
 
@@ -72,49 +72,31 @@ def add_results(run: Run, found: dict[str, Any]) -> None:
             found |= {"trust": first["trust"], "trusted": first["trusted"]}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    parser.add_argument("pieces", nargs="*", help="names of pieces")
-    parser.add_argument(
-        "--list", action="store_true", help="print the names of all pieces, with the runs that are done"
-    )
-    parser.add_argument("--all", action="store_true", help="all pieces that are not done, in order")
-    parser.add_argument("--only", choices=RUNS, action="append", help="of each piece, this run alone")
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder with digit_five and pacs")
-    parser.add_argument("--weights", type=Path, default=Path("../shared/data/weights/resnet18_imagenet_fp16.pth"))
-    parser.add_argument("--runs", type=Path, default=Path("runs/fedtab"), help="where run folders are")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="where results are written")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so many, between two rounds")
-    parser.add_argument("--small", action="store_true", help="tiny runs, to rehearse; needs another --out")
-    given = parser.parse_args()
-    every = {piece.name: piece for piece in pieces()}
-    if unknown := sorted(set(given.pieces) - set(every)):
-        parser.error(f"no piece {unknown[0]!r}; --list names them")
-    if given.small and given.out == RESULTS:
-        parser.error("--small is a rehearsal, whose results are not kept: give another --out")
-    clock = StopsAfter(given.minutes)
-    for name in every if given.all or given.list else given.pieces:
-        found = read_found(every[name], given)
-        if given.list:
-            print(name, *found["runs"])
-            continue
-        try:
-            file = given.out / f"{name}.json"
-            run_missing(every[name], found, file, given, clock)
-        except TimeIsUp:
-            print(f"stopped after {given.minutes:g} minutes; the same command goes on")
-            break
-        print(json.dumps({name: str(file)}), flush=True)
-
-
-def run_missing(piece: Piece, found: dict[str, Any], file: Path, given: argparse.Namespace, clock: StopsAfter) -> None:
+def run_missing(piece: Piece, given: argparse.Namespace, clock: StopsAfter) -> None:
     """Run what is missing of a piece, and keep what each run found."""
+    found = read_found(piece, given)
     for run in given.only or RUNS:
         if run not in found["runs"]:
             add_results(play(piece, run, given, clock), found)
             found["runs"].append(run)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            keep(file, found)
+            given.out.mkdir(parents=True, exist_ok=True)
+            keep(given.out / f"{piece.name}.json", found)
+
+
+def describe_done(piece: Piece, given: argparse.Namespace) -> str:
+    """The runs of a piece that are done."""
+    return " ".join(read_found(piece, given)["runs"])
+
+
+def main() -> None:
+    parser = piece_options(__doc__ or "", RESULTS)
+    parser.add_argument("--all", action="store_true", help="all pieces that are not done, in order")
+    parser.add_argument("--only", choices=RUNS, action="append", help="of each piece, this run alone")
+    given = parser.parse_args()
+    every = {piece.name: piece for piece in pieces()}
+    check_pieces(parser, given, every)
+    chosen = every if given.all or given.list else {name: every[name] for name in given.pieces}
+    run_pieces(chosen, given, run_missing, describe_done)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,8 @@ from typing import Any
 import torch
 from keep import keep
 from paper_size_pieces import Piece, pieces
-from time_limit import StopsAfter, TimeIsUp
+from run_pieces import check_pieces, find_results, piece_options, run_pieces
+from time_limit import StopsAfter
 
 from fedwca import bench
 from fedwca.config.method_spec import parse_method
@@ -51,10 +52,9 @@ def run_folder(piece: Piece, method: str, runs: Path) -> Path:
 def read_found(piece: Piece, given: argparse.Namespace) -> dict[str, Any]:
     """What is known of a piece by now, in results/paper_size and over that in --out."""
     found = {"kind": piece.kind.name, "source": piece.source, "seed": piece.seed, "complete": False, "methods": {}}
-    for folder in dict.fromkeys((*([] if given.small else [RESULTS]), given.out)):
-        if (file := folder / f"{piece.name}.json").exists():
-            kept = json.loads(file.read_text())
-            found |= kept | {"methods": found["methods"] | kept["methods"]}
+    for file in find_results(piece.name, given, RESULTS):
+        kept = json.loads(file.read_text())
+        found |= kept | {"methods": found["methods"] | kept["methods"]}
     return found
 
 
@@ -138,51 +138,21 @@ def say_state(piece: Piece, given: argparse.Namespace) -> str:
     return ", ".join(parts)
 
 
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
-    parser.add_argument("pieces", nargs="*", help="names of pieces; default: those for --device")
-    parser.add_argument("--list", action="store_true", help="name all pieces, with what is done of each")
-    parser.add_argument("--all", action="store_true", help="all pieces, those for another device too")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so many, between two rounds")
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder of data sets")
-    parser.add_argument("--weights", type=Path, default=Path("../shared/data/weights/resnet18_imagenet_fp16.pth"))
-    parser.add_argument("--runs", type=Path, default=Path("runs/paper_size"), help="where run folders are")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="where results are written")
-    parser.add_argument("--small", action="store_true", help="tiny runs, to rehearse; needs another --out")
-    given = parser.parse_args()
-    if given.small and given.out == RESULTS:
-        parser.error("--small is a rehearsal, whose results are not kept: give another --out")
-    if given.small:
-        given.runs = given.out / "runs"
-    known = {piece.name: piece for piece in pieces(given.data, given.small)}
-    if unknown := sorted(set(given.pieces) - set(known)):
-        parser.error(f"no piece {unknown[0]!r} of the data in {given.data}; --list names them")
-    every = given.all or given.list or given.small
-    given.chosen = [
-        own
-        for name, own in known.items()
-        if (name in given.pieces if given.pieces else every or own.kind.device == given.device.partition(":")[0])
-    ]
-    return given
-
-
 def main() -> int:
-    given = parse()
+    parser = piece_options(__doc__ or "", RESULTS)
+    parser.add_argument("--all", action="store_true", help="all pieces, those for another device too")
+    parser.add_argument("--device", default="cpu", help="without names of pieces: those for it")
+    given = parser.parse_args()
+    known = {piece.name: piece for piece in pieces(given.data, given.small)}
+    check_pieces(parser, given, known)
     if given.device.startswith("cuda") and not torch.cuda.is_available() and not given.list:
         print("there is no CUDA device here; --device cpu --small --out FOLDER rehearses", file=sys.stderr)
         return 1
-    clock = StopsAfter(given.minutes)
-    for piece in given.chosen:
-        if given.list:
-            print(f"{piece.name}: {say_state(piece, given)}")
-            continue
-        try:
-            run_missing(piece, given, clock)
-        except TimeIsUp:
-            print(f"stopped after {given.minutes:g} minutes; the same command goes on")
-            break
-        print(piece.name, flush=True)
+    if given.small:
+        given.runs = given.out / "runs"
+    every, kind = given.all or given.list or given.small, given.device.partition(":")[0]
+    usual = [name for name, piece in known.items() if every or piece.kind.device == kind]
+    run_pieces({name: known[name] for name in given.pieces or usual}, given, run_missing, say_state)
     return 0
 
 

@@ -18,7 +18,8 @@ from typing import Any
 
 import torch
 from keep import keep
-from time_limit import StopsAfter, TimeIsUp
+from run_pieces import check_pieces, find_results, piece_options, run_pieces
+from time_limit import StopsAfter
 from torch import Tensor
 from wca_or_one_hot_pieces import METHODS, Damage, Piece, damage_clusters, pieces
 
@@ -102,40 +103,26 @@ def play(piece: Piece, given: argparse.Namespace, clock: StopsAfter) -> Run:
     return read_run(folder)
 
 
-def is_done(piece: Piece, given: argparse.Namespace) -> bool:
-    """Whether its result is kept, where results are written or among those of the project."""
-    return any((folder / f"{piece.name}.json").exists() for folder in (given.out, *([] if given.small else [RESULTS])))
+def run_missing(piece: Piece, given: argparse.Namespace, clock: StopsAfter) -> None:
+    """Run a piece of which no result is kept, and keep it."""
+    if not find_results(piece.name, given, RESULTS):
+        found = measure(play(piece, given, clock), piece)
+        given.out.mkdir(parents=True, exist_ok=True)
+        keep(given.out / f"{piece.name}.json", found)
+
+
+def describe_done(piece: Piece, given: argparse.Namespace) -> str:
+    """Whether the result of a piece is kept."""
+    return "done" if find_results(piece.name, given, RESULTS) else ""
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    parser.add_argument("pieces", nargs="*", help="names of pieces; none: all")
-    parser.add_argument("--list", action="store_true", help="print the names of all pieces and whether they are done")
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder with digit_five")
-    parser.add_argument("--runs", type=Path, default=Path("runs/wca_or_one_hot"), help="where run folders are")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="where results are written")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so many, between two rounds")
-    parser.add_argument("--small", action="store_true", help="tiny runs, to rehearse; needs another --out")
+    parser = piece_options(__doc__ or "", RESULTS)
     given = parser.parse_args()
     register("damaged_domains")(DamagedDomains)  # for this process alone
     every = {piece.name: piece for piece in pieces()}
-    if unknown := sorted(set(given.pieces) - set(every)):
-        parser.error(f"no piece {unknown[0]!r}; --list names them")
-    if given.small and given.out == RESULTS:
-        parser.error("--small is a rehearsal, whose results are not kept: give another --out")
-    clock = StopsAfter(given.minutes)
-    for name in given.pieces or every:
-        if given.list:
-            print(name, "done" if is_done(every[name], given) else "")
-        elif not is_done(every[name], given):
-            try:
-                found = measure(play(every[name], given, clock), every[name])
-            except TimeIsUp:
-                print(f"stopped after {given.minutes:g} minutes; the same command goes on")
-                break
-            given.out.mkdir(parents=True, exist_ok=True)
-            keep(given.out / f"{name}.json", found)
-            print(name, flush=True)
+    check_pieces(parser, given, every)
+    run_pieces({name: every[name] for name in given.pieces or every}, given, run_missing, describe_done)
 
 
 if __name__ == "__main__":
