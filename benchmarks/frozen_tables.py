@@ -20,9 +20,9 @@ OWN = "wca"
 Summary = dict[str, Any]
 
 
-def read_summaries() -> dict[str, Summary]:
-    """Summaries of the runs that are done, by source."""
-    files = {source: RUNS / source / "summary.json" for source in SOURCES}
+def read_summaries(end: str = "") -> dict[str, Summary]:
+    """Summaries of the runs that are done, by source; of those whose folders end so."""
+    files = {source: RUNS / f"{source}{end}" / "summary.json" for source in SOURCES}
     return {source: json.loads(file.read_text()) for source, file in files.items() if file.exists()}
 
 
@@ -38,32 +38,55 @@ def seconds_of_round(summary: Summary, method: str) -> float:
     return float(summary["timing"]["methods"][method] / found["n"] / config["rounds"])
 
 
+def rows(summaries: dict[str, Summary]) -> list[list[str]]:
+    """A row a method: each source, the mean, and the paired difference over all runs."""
+    own, lines = by_run(summaries, OWN), []
+    for method, entry in next(iter(summaries.values()))["methods"].items():
+        means = by_run(summaries, method)
+        cells = [
+            f"{statistics.fmean(by_run({source: summaries[source]}, method).values()):.1f}" for source in summaries
+        ]
+        beside = "" if method == OWN else difference_cell(paired_difference(own, means))
+        lines.append([entry["label"], *cells, f"{statistics.fmean(means.values()):.1f}", beside])
+    return lines
+
+
 def frozen() -> str:
     """A row a method, a column a source, the paired difference over all runs, and seconds a round."""
     summaries = read_summaries()
     if not summaries:
         return "Not measured yet: `bash benchmarks/frozen.sh`."
     first = next(iter(summaries.values()))
-    own, lines = by_run(summaries, OWN), []
-    for method, entry in first["methods"].items():
-        means = by_run(summaries, method)
-        cells = [
-            f"{statistics.fmean(by_run({source: summaries[source]}, method).values()):.1f}" for source in summaries
-        ]
-        beside = "" if method == OWN else difference_cell(paired_difference(own, means))
-        seconds = statistics.fmean(seconds_of_round(summary, method) for summary in summaries.values())
-        lines.append([entry["label"], *cells, f"{statistics.fmean(means.values()):.1f}", beside, f"{seconds:.1f}"])
+    seconds = [
+        f"{statistics.fmean(seconds_of_round(summary, method) for summary in summaries.values()):.1f}"
+        for method in first["methods"]
+    ]
+    lines = [[*row, cell] for row, cell in zip(rows(summaries), seconds, strict=True)]
     config, training = first["config"], first["config"]["training"]
     environment = json.loads((RUNS / next(iter(summaries)) / "environment.json").read_text())
+    runs = len(summaries) * config["source_models"]
     notes = [
         f"Percent, means over clients and n = {config['source_models']} source models of each source; FedWCA minus it",
-        f"is paired over all {len(own)} runs, with its 95 % interval (Student's t). PACS at 64 pixels,",
-        f"{config['clients']} clients per target domain, at most {config['samples']} images each,",
-        f"{config['rounds']} rounds of {training['epochs']} epochs, learning rate {training['lr']}. Seconds a round:",
+        f"is paired over all {runs} runs, with its 95 % interval (Student's t). PACS at",
+        f"64 pixels, {config['clients']} clients per target domain, at most {config['samples']} images each,",
+        f"{config['rounds']} rounds of {training['epochs']} epochs, learning rate {training['lr']}; the defaults",
+        "lambda = 0.1, T_a = 0.01, and k = 4 for IFCA. Seconds a round:",
         f"{environment['cores']} cores of {environment['cpu']}, other work beside it (`benchmarks/frozen.sh`;",
         "configurations in `benchmarks/results/frozen`).",
     ]
     return noted(Table("", ("method", *summaries, "mean", "FedWCA minus it", "seconds a round"), lines), notes)
+
+
+def printed() -> str:
+    """The same for a few methods with what Table 9 of FedWCA has for PACS, beside their means with the defaults."""
+    summaries, usual = read_summaries("-printed"), read_summaries()
+    if not summaries:
+        return "Not measured yet: `PRINTED=1 bash benchmarks/frozen.sh`."
+    methods = next(iter(summaries.values()))["methods"]
+    before = [f"{statistics.fmean(by_run({s: usual[s] for s in summaries}, name).values()):.1f}" for name in methods]
+    lines = [[*row, cell] for row, cell in zip(rows(summaries), before, strict=True)]
+    notes = ["As above, with the paper's lambda = 0.3 and T_a = 0.1 (Table 9), and IFCA's k = 3."]
+    return noted(Table("", ("method", *summaries, "mean", "FedWCA minus it", "with the defaults"), lines), notes)
 
 
 def whole() -> str:
@@ -93,4 +116,9 @@ def trust() -> str:
     return noted(Table("", ("source", "Source Only (%)", "I, mean (least to most)", "trusted"), lines), notes)
 
 
-BLOCKS: dict[str, Callable[[], str]] = {"frozen": frozen, "frozen-whole": whole, "frozen-trust": trust}
+BLOCKS: dict[str, Callable[[], str]] = {
+    "frozen": frozen,
+    "frozen-printed": printed,
+    "frozen-whole": whole,
+    "frozen-trust": trust,
+}
