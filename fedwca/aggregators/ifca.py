@@ -27,7 +27,7 @@ class IFCA(Aggregator):
     grouping = ByChoice()
 
     clusters: PositiveInt = 4
-    """Number of cluster models k, which IFCA has to be told: the number of target domains, which presets have for their data sets."""
+    """Number of cluster models k, which IFCA has to be told: that of target domains, which presets name by data set."""
 
     def first(self, clients: int, draws: Tensor) -> Tensor:
         """A random deal into ``clusters`` groups whose sizes differ by one at most."""

@@ -57,6 +57,11 @@ class ServerContext:
         return Layout.of(self.network)
 
     @cached_property
+    def source(self) -> Mapping[str, Tensor]:
+        """The source model with its classifier, as it travels."""
+        return {name: tensor.cpu() for name, tensor in self.network.state_dict().items()}
+
+    @cached_property
     def extras(self) -> Mapping[str, Bounded]:
         """What objectives upload that is no model, by ``<objective>.<name>``."""
         features = self.network.features

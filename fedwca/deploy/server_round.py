@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 import torch
@@ -39,8 +39,8 @@ class RoundOffer:
     """What the server sends in a round, before each client is sent its part."""
 
     models: Offer
-    shared: Tensor
-    """The offer's shared models ``[S, P]``."""
+    shared: Sequence[Mapping[str, Tensor]]
+    """The offer's shared models as they travel: the same tensors for all clients."""
     extras: Mapping[str, Tensor]
     """What everybody is sent that is no model."""
 
@@ -52,7 +52,9 @@ def make_offer(context: ServerContext, state: SessionState) -> RoundOffer:
         models = offer_models(state.round, server, method.aggregator, clients, context.layout.trained)
     else:
         models = offer_source(clients)
-    return RoundOffer(models, context.mix(models.shared, server.rows), pool_extras(method.objectives, server.state))
+    transport = context.composition.transport
+    shared = [row_to_tensors(row, context.layout, transport) for row in context.mix(models.shared, server.rows)]
+    return RoundOffer(models, shared, pool_extras(method.objectives, server.state))
 
 
 def needs_cluster(context: ServerContext, state: SessionState, client: int) -> bool:
@@ -78,13 +80,13 @@ def make_task(
     notes: dict[str, int | float | str] = {"token": token, "first": int(first), "personal": 1}
     models: dict[str, Mapping[str, Tensor]] = {}
     if not informed:
-        models["source"], about = describe_session(context, client)
-        notes |= about
+        models["source"] = context.source
+        notes |= describe_session(context, client)
     sent = server.source
     if not first and aggregator.travels:
         personal = offer.models.personal[client]
-        rows = torch.cat([context.mix(personal, server.rows), offer.shared])
-        models |= {f"sent-{i}": row_to_tensors(row, context.layout, transport) for i, row in enumerate(rows)}
+        own = [row_to_tensors(row, context.layout, transport) for row in context.mix(personal, server.rows)]
+        models |= {f"sent-{i}": tensors for i, tensors in enumerate((*own, *offer.shared))}
         notes["personal"] = len(personal)
         # An update is against what arrives, which half precision has rounded.
         sent = tensors_to_row(models["sent-0"], context.layout)
@@ -215,10 +217,9 @@ def update_trusted(context: ServerContext, state: SessionState, answers: Mapping
     return trusted
 
 
-def describe_session(context: ServerContext, client: int) -> tuple[dict[str, Tensor], dict[str, int | float | str]]:
-    """What a client is told once: the source model with its classifier, and what is played."""
-    source = {name: tensor.cpu() for name, tensor in context.network.state_dict().items()}
-    return source, {"composition": context.composition.model_dump_json(), "client": client}
+def describe_session(context: ServerContext, client: int) -> dict[str, int | float | str]:
+    """What a client is told once, beside the source model: what is played."""
+    return {"composition": context.composition.model_dump_json(), "client": client}
 
 
 def make_final_parcels(context: ServerContext, state: SessionState, informed: Set[int]) -> dict[int, Parcel]:
@@ -240,7 +241,7 @@ def make_final_parcels(context: ServerContext, state: SessionState, informed: Se
         model = row_to_tensors(context.mix(weights[client], rows), context.layout, context.composition.transport)
         parcel = Parcel("final", state.round, {"sent-0": model})
         if client not in informed:
-            source, about = describe_session(context, client)
-            parcel = replace(parcel, models={**parcel.models, "source": source}, notes=about)
+            about = describe_session(context, client)
+            parcel = replace(parcel, models={**parcel.models, "source": context.source}, notes=about)
         parcels[client] = parcel
     return parcels

@@ -137,6 +137,23 @@ def test_an_answer_is_taken_once(federation: Build) -> None:
     assert session.receive(0, answer) == "answers another task than the one it was sent"
 
 
+def test_what_all_clients_are_sent_is_held_once(federation: Build) -> None:
+    built = federation()
+    session, clients = built.session(), built.clients()
+    for number in range(4):
+        session.admit(f"client-{number}", number)
+    begun = session.open(range(4))
+    assert len({id(parcel.models["source"]) for parcel in begun.values()}) == 1
+    for number, client in enumerate(clients):
+        assert session.receive(number, client.handle(begun[number])) == ""
+    assert session.close()
+    sent = [parcel.models for parcel in session.open(range(4)).values()]
+    own, *shared = (name for name in sent[0] if name.startswith("sent-"))
+    assert shared
+    assert len({id(models[own]) for models in sent}) == 4
+    assert all(len({id(models[name]) for models in sent}) == 1 for name in shared)
+
+
 def test_clients_leave_in_mid_round_and_return(federation: Build) -> None:
     built = federation()
     session = built.session(alone="warn")

@@ -34,7 +34,7 @@ from fedwca.deploy.flower import server_app as serve
 from fedwca.deploy.flower.client_secret import name_of
 from fedwca.deploy.flower.config import CONFIG_NAME, DeploymentConfig
 from fedwca.deploy.flower.processes import QUIET, flower_environment, server_command
-from fedwca.deploy.flower.records import count_bytes, from_record, to_record
+from fedwca.deploy.flower.records import count_bytes, from_record, to_record, to_records
 from fedwca.deploy.flower.simulation import simulate
 
 pytestmark = pytest.mark.filterwarnings("default")  # of Flower and Ray
@@ -50,6 +50,17 @@ def swept() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def shades(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_shades(tmp_path_factory.mktemp("data") / "shades")
+
+
+def test_what_several_parcels_have_is_packed_once() -> None:
+    shared, own = {"w": torch.ones(2)}, [{"w": torch.full((2,), float(k))} for k in range(3)]
+    parcels = [Parcel("train", 1, {"sent-0": mine, "sent-1": shared}) for mine in own]
+    contents = to_records(parcels)
+    assert len({id(content["model/sent-1"]) for content in contents}) == 1
+    assert len({id(content["model/sent-0"]) for content in contents}) == 3
+    for parcel, content in zip(parcels, contents, strict=True):
+        again = from_record(content)
+        assert all(torch.equal(again.models[name]["w"], parcel.models[name]["w"]) for name in parcel.models)
 
 
 def test_a_parcel_survives_the_wire() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import safetensors.numpy
@@ -25,10 +25,28 @@ NOTES = 10_000
 
 def to_record(parcel: Parcel) -> RecordDict:
     """One array record for each model, for the report and for what objectives exchange; the rest is configuration."""
-    records: dict[str, Any] = {f"model/{name}": pack(tensors) for name, tensors in parcel.models.items()}
-    records |= {name: pack(values) for name, values in ((REPORT, parcel.report), (EXTRAS, parcel.extras)) if values}
-    records["notes"] = ConfigRecord({**parcel.notes, ROUND: parcel.round, KIND: parcel.kind})
-    return RecordDict(records)
+    return to_records([parcel])[0]
+
+
+def to_records(parcels: Sequence[Parcel]) -> list[RecordDict]:
+    """The same of several parcels: the tensors of a mapping that several have, such as a model sent to all clients, are
+    packed once, so that memory does not grow with clients times models.
+    """
+    packed: dict[int, ArrayRecord] = {}
+
+    def pack_once(tensors: Mapping[str, Tensor]) -> ArrayRecord:
+        if id(tensors) not in packed:  # the parcels hold it, so that no other mapping comes to have its number
+            packed[id(tensors)] = pack(tensors)
+        return packed[id(tensors)]
+
+    found = []
+    for parcel in parcels:
+        records: dict[str, Any] = {f"model/{name}": pack_once(tensors) for name, tensors in parcel.models.items()}
+        beside = ((REPORT, parcel.report), (EXTRAS, parcel.extras))
+        records |= {name: pack_once(values) for name, values in beside if values}
+        records["notes"] = ConfigRecord({**parcel.notes, ROUND: parcel.round, KIND: parcel.kind})
+        found.append(RecordDict(records))
+    return found
 
 
 def from_record(content: RecordDict, most: int | None = None) -> Parcel:

@@ -19,7 +19,7 @@ from fedwca.core.printable import printable
 from fedwca.deploy.flower.client_secret import name_of
 from fedwca.deploy.flower.config import CONFIG_NAME, DeploymentConfig
 from fedwca.deploy.flower.polling import next_pause
-from fedwca.deploy.flower.records import count_bytes, from_record, to_record
+from fedwca.deploy.flower.records import count_bytes, from_record, to_records
 from fedwca.deploy.server_status import COMPLETE, FAILED, LOG, RUNNING, STOPPED, ServerStatus, write_status
 from fedwca.deploy.session import Session
 from fedwca.deploy.state_files import resume_session, save_session
@@ -216,8 +216,8 @@ class FlowerServer:
         done: set[int] = set()
         owners = {node: client for client, (node, _) in parcels.items()}
         messages, down = [], {}
-        for client, (node, parcel) in parcels.items():
-            content = to_record(parcel)
+        contents = to_records([parcel for _, parcel in parcels.values()])
+        for (client, (node, _)), content in zip(parcels.items(), contents, strict=True):
             down[client] = count_bytes(content)
             messages.append(Message(content, dst_node_id=node, message_type=MessageType.TRAIN, group_id=str(number)))
         if not messages:
