@@ -73,7 +73,7 @@ def command(
         if not alone:
             raise UsageError(f"a client runs in {folder} already; give each client a folder of its own")
         tell(f"The server's log calls this client {name_of(identity(folder))}")
-        raise typer.Exit(run_with_restarts(arguments, env, tries, tell, lambda: check_reachable(server)))
+        run_with_restarts(arguments, env, tries, tell, lambda: check_reachable(server))
 
 
 def check_clipping(of: str, what: str, clip: float | None, noise: float) -> None:

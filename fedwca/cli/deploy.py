@@ -174,7 +174,7 @@ def run_deployment(
     env = write_connection(folder, server, insecure)
     retry(lambda: check_answers(env), lambda sentence: say(sentence, err=True))
     if not insecure:
-        register_clients(folder, env)
+        register_clients(folder, env, partial(say, err=True))
     from fedwca.cli.federation_progress import FederationProgress
 
     progress = FederationProgress(folder / "server")
@@ -193,7 +193,7 @@ def run_deployment(
     if ended != "completed":
         raise FedwcaError(f"run {number} has {ended}; {folder}/server/federation.log says why")
     say(f"{up:,} bytes came into the server and {down:,} went out of it, as Flower counts them")
-    say(f"Run {number} is complete; who was there at the end has model.safetensors and its card in its folder")
+    say(f"Run {number} is complete; who took part has model.safetensors and its card in its folder")
 
 
 @app.command("stop")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -30,13 +31,13 @@ def command(
         if not insecure:
             env = write_connection(folder, local_address(host, port), insecure)
 
-            def let_in() -> None:
+            def ask() -> None:
                 if process.poll() is not None:
                     raise typer.Exit(process.returncode or 1)  # it has said why
                 check_answers(env)
-                count = register_clients(folder, env)
-                say(f"{count} client keys are let in; add one to {folder}/server/keys and start again for more")
 
-            retry(let_in)
+            retry(ask)
+            count = register_clients(folder, env, partial(say, err=True))
+            say(f"{count} client keys are let in; deploy run lets in those that are added to {folder}/server/keys")
 
     raise typer.Exit(run_until_stopped(arguments, flower_environment(folder / "server" / "flwr"), begun))

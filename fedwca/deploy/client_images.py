@@ -19,7 +19,7 @@ def read_images(path: Path, side: int) -> Tensor:
     """Images uint8 ``[N, 3, side, side]``, files in the order of their paths, however deep they lie.
 
     Args:
-        path: a folder of image files, or ``.npz`` with ``images`` uint8 ``[N, H, W, 3]``.
+        path: a folder of image files, or ``.npz`` with ``images`` uint8 ``[N, H, W]`` (grey) or ``[N, H, W, 3]``.
         side: height and width in pixels.
 
     Raises:
@@ -29,8 +29,12 @@ def read_images(path: Path, side: int) -> Tensor:
         if not path.is_file():
             raise DataError(f"{path} does not exist; --data takes a folder of images or an .npz file")
         images = read_arrays(path, ("images",))["images"]
+        if images.dtype == np.uint8 and images.ndim == 3:
+            images = np.repeat(images[..., None], 3, axis=3)
         if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] != 3 or not len(images):
-            raise DataError(f"{path}: images must be uint8 [N, H, W, 3], not {images.dtype} {list(images.shape)}")
+            raise DataError(
+                f"{path}: images must be uint8 [N, H, W] or [N, H, W, 3], not {images.dtype} {list(images.shape)}"
+            )
     else:
         if not path.is_dir():
             raise DataError(f"the folder {path} does not exist; --data takes a folder of images or an .npz file")

@@ -87,6 +87,12 @@ class Composition(UserValues):
         built: Architecture = registry_of("model").build(self.model)
         return built
 
+    def plays_as(self, other: Composition) -> bool:
+        """Whether both say the same, where one may not name a field that a later version has, with its default."""
+        named = {"model", "aggregator", "pseudo_labeler", "objectives"}
+        mine, theirs = (each.model_dump(exclude=named) for each in (self, other))
+        return mine == theirs and (self.architecture(), self.method()) == (other.architecture(), other.method())
+
     def method(self) -> tuple[Aggregator, PseudoLabeler, tuple[Objective, ...]]:
         """The components; those of a plugin must be installed at the client too."""
         objectives = tuple(registry_of("objective").build(objective) for objective in self.objectives)

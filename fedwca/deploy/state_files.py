@@ -97,7 +97,7 @@ def resume_session(session: Session, path: Path) -> None:
     """
     tensors, notes = read_state(path, SESSION_FORMAT)
     with _damage_named(path):
-        if notes["composition"] != session.composition.model_dump_json():
+        if not Composition.read(notes["composition"]).plays_as(session.composition):
             raise CheckpointError(f"{path}: of another composition or seed; remove it, or run what it was made by")
         state = {name.removeprefix("state/"): t for name, t in tensors.items() if name.startswith("state/")}
         clustered = None

@@ -232,9 +232,12 @@ def test_images_that_are_not_there(tmp_path: Path) -> None:
         read_images(tmp_path / "none.npz", 32)
     with pytest.raises(DataError, match="holds no images"):
         read_images(tmp_path, 32)
-    np.savez(tmp_path / "x.npz", images=np.zeros((5, 20, 20), np.uint8))
-    with pytest.raises(DataError, match=r"images must be uint8 \[N, H, W, 3\]"):
+    np.savez(tmp_path / "x.npz", images=np.zeros((5, 20, 20, 2), np.uint8))
+    with pytest.raises(DataError, match=r"images must be uint8 \[N, H, W\] or \[N, H, W, 3\]"):
         read_images(tmp_path / "x.npz", 32)
+    np.savez(tmp_path / "grey.npz", images=np.full((5, 20, 20), 7, np.uint8))
+    grey = read_images(tmp_path / "grey.npz", 32)
+    assert (list(grey.shape), set(grey.flatten().tolist())) == ([5, 3, 32, 32], {7})
 
 
 def test_a_federation_that_is_not_there(tmp_path: Path) -> None:

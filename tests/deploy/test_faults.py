@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import Callable
@@ -323,6 +324,20 @@ def test_a_server_restarts_from_its_checkpoint(federation: Build, tmp_path: Path
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(CheckpointError, match="not a readable checkpoint"):
         resume_session(built.session(), path)
+
+
+def test_a_checkpoint_of_a_version_that_knew_fewer_fields(
+    federation: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built, path = federation("wca:ta=1,tb=1"), tmp_path / "server.safetensors"
+    session = built.session()
+    text = json.loads(session.composition.model_dump_json())
+    assert text.pop("moments", 0) is None  # its default
+    del text["aggregator"]["weighting"]
+    monkeypatch.setattr(type(session.composition), "model_dump_json", lambda _: json.dumps(text))
+    save_session(session, path)
+    monkeypatch.undo()
+    resume_session(built.session(), path)
 
 
 @pytest.mark.parametrize("kept", [True, False])

@@ -11,13 +11,22 @@ from pathlib import Path
 import pytest
 
 from fedwca.core.files import hold_alone
+from fedwca.deploy.flower.check_keys import check_certificate, check_private_key, check_public_key
 from fedwca.deploy.flower.client_device import find_device
 from fedwca.deploy.flower.flwr_cli import register_clients
-from fedwca.deploy.flower.processes import STEADY, check_reachable, run_with_restarts
+from fedwca.deploy.flower.keys import certify, make_key
+from fedwca.deploy.flower.processes import STEADY, check_reachable, run_with_restarts, server_command
 from fedwca.deploy.server_status import RUNNING
 from fedwca.errors import FedwcaError, UsageError
 
 from ..cli.conftest import call
+
+RSA = (
+    "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAAAgQDh1nayEZZI22Ci27CY/oZWWmy5tzTeCTocCTNUEB/wZpzETTxnZwmoxDW1OS40"
+    "Wqiw+5pKW4CDXvqU6fnZ9c7Z7LHeTL4agS/vm1gnKxmIt+s6lc9VyG6lqIdrn6ES10yMSOOjDJ5LiAC/Vhe4V8oTop1+UPwR07i2"
+    "YsA4wDw0ew=="
+)
+"""A public key of another kind."""
 
 
 @pytest.fixture
@@ -118,23 +127,78 @@ def test_a_server_that_listens_and_never_answers(tmp_path: Path, monkeypatch: py
         given = ["--data", str(tmp_path), "--server", server, "--insecure", "--tries", "2"]
         run = call("client", str(tmp_path), *given)
     assert run.code == 1
-    assert "The server does not let this client in, or is not there; trying again in 0 s" in run.err
-    assert "Error: the server does not let this client in, or is not there; given up after 2 tries" in run.err
+    assert (
+        "The server does not let this client in, or is not there, or its clock differs by seconds; trying again in 0 s"
+        in run.err
+    )
+    assert "by seconds; given up after 2 tries" in run.err
     assert len(started) == 2
     wait = started[0][started[0].index("--max-wait-time") + 1]
     assert 0 < float(wait) <= STEADY / 2
 
 
-def test_a_key_that_is_none_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "server" / "keys").mkdir(parents=True)
-    (tmp_path / "server" / "keys" / "zz.pub").write_text("not a key")
+def test_a_key_that_is_none_is_named_and_keeps_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = tmp_path / "server" / "keys"
+    for name in ("aa", "bb", "cc"):
+        make_key(keys / name)
+    (keys / "private.pub").write_bytes((keys / "aa").read_bytes())
+    (keys / "rsa.pub").write_text(RSA)
+    (keys / "text.pub").write_text("not a key")
+    (keys / "._aa.pub").write_bytes(b"\x00\x05")  # as macOS writes beside a file
+    asked: list[str] = []
 
-    def call(*_: object) -> None:
-        raise FedwcaError("flwr supernode register failed: Unsupported key type")
+    def call(words: list[str], env: dict[str, str]) -> None:
+        asked.append(Path(words[2]).name)
+        if asked[-1] == "bb.pub":
+            raise FedwcaError("flwr supernode register failed: Public key already in use")
+        if asked[-1] == "cc.pub":
+            raise FedwcaError("flwr supernode register failed: the disk is full")
 
     monkeypatch.setattr("fedwca.deploy.flower.flwr_cli.call_flwr", call)
-    with pytest.raises(FedwcaError, match=r"zz\.pub: is not let in; flwr supernode register failed"):
-        register_clients(tmp_path, {})
+    said: list[str] = []
+    assert register_clients(tmp_path, {}, said.append) == 1
+    assert asked == ["aa.pub", "bb.pub", "cc.pub"]
+    for sentence, name in zip(said, ("the disk is full", "private.pub", "rsa.pub", "text.pub"), strict=True):
+        assert sentence.startswith("Warning: a client is not let in: ")
+        assert name in sentence
+
+
+def test_a_client_that_ends_by_itself_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    codes = [0, 0, 1]
+
+    def start(command: list[str], env: dict[str, str]) -> int:
+        if not codes:
+            raise KeyboardInterrupt
+        return codes.pop()
+
+    monkeypatch.setattr("fedwca.deploy.flower.processes.run_until_stopped", start)
+    monkeypatch.setattr("fedwca.deploy.flower.processes.PAUSE", 0.01)
+    said: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        run_with_restarts(["a client"], {}, 5, said.append)
+    assert len(said) == 3
+    assert "its clock differs" in said[0]
+
+
+def test_certificates_and_keys_that_cannot_serve(tmp_path: Path) -> None:
+    certify(tmp_path, [])
+    make_key(tmp_path / "key")
+    check_certificate(tmp_path / "ca.crt")
+    check_private_key(tmp_path / "key")
+    check_public_key(tmp_path / "key.pub")
+    with pytest.raises(UsageError, match=r"key is no certificate that can be read"):
+        check_certificate(tmp_path / "key")
+    with pytest.raises(UsageError, match=r"key\.pub is no private key that can be read"):
+        check_private_key(tmp_path / "key.pub")
+    with pytest.raises(UsageError, match=r"key is no public key that can be read"):
+        check_public_key(tmp_path / "key")
+
+
+def test_a_certificate_whose_time_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedwca.deploy.flower.keys.DAYS", -1 / 1440)  # a minute ago
+    certify(tmp_path / "server" / "certs", [])
+    with pytest.raises(UsageError, match=r"server\.pem was valid until \d{4}-\d\d-\d\d; make a new deployment"):
+        server_command(tmp_path / "server", "127.0.0.1", 8000, False)
 
 
 @pytest.mark.usefixtures("installed")

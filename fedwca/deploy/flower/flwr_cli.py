@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import time
 from collections.abc import Callable
@@ -10,12 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from fedwca.core.files import write_text_atomically
+from fedwca.deploy.flower.check_keys import check_public_key
 from fedwca.deploy.flower.processes import ELSEWHERE, find_program, flower_environment, toml_string
 from fedwca.errors import FedwcaError
 
 SELDOM, SOON = 30.0, 3.0
 """Seconds between two questions how a run stands, and after one without an answer: each question takes seconds of a
 core, which clients on the same machine would lack."""
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+"""What Flower's command colours its messages with."""
 MISSES = 5
 """Questions in a row, how a run stands, that may go unanswered before it is given up; ten minutes where each stalls."""
 
@@ -48,21 +52,30 @@ def call_flwr(arguments: list[str], env: dict[str, str], timeout: float = 120) -
     except ValueError:
         answer = {}
     if done.returncode or not answer.get("success"):
-        why = answer.get("error-message") or (done.stderr or done.stdout).strip()[-500:]
+        why = COLOURS.sub("", answer.get("error-message") or (done.stderr or done.stdout).strip()[-500:])
         raise FedwcaError(f"flwr {' '.join(arguments[:2])} failed: {why}")
     return answer
 
 
-def register_clients(folder: Path, env: dict[str, str]) -> int:
-    """Let the clients in whose public keys lie in ``server/keys``; returns how many are new."""
+def register_clients(folder: Path, env: dict[str, str], tell: Callable[[str], None]) -> int:
+    """Let the clients in whose public keys lie in ``server/keys``; returns how many are new.
+
+    One that cannot be let in keeps nobody else out.
+
+    Args:
+        folder: of the deployment.
+        env: the environment to call Flower's command in.
+        tell: told which key is left out, and why.
+    """
     new = 0
-    for key in sorted((folder / "server" / "keys").glob("*.pub")):
+    for key in sorted((folder / "server" / "keys").glob("[!.]*.pub")):
         try:
+            check_public_key(key)
             call_flwr(["supernode", "register", str(key), "fedwca"], env)
             new += 1
         except FedwcaError as error:
             if "already" not in str(error) and "in use" not in str(error):
-                raise FedwcaError(f"{key}: is not let in; {error}") from None
+                tell(f"Warning: a client is not let in: {error}")
     return new
 
 

@@ -15,9 +15,10 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from fedwca.deploy.flower.app_process import follow
+from fedwca.deploy.flower.check_keys import check_certificate, check_private_key
 from fedwca.errors import FedwcaError, UsageError
 
 QUIET = {
@@ -67,6 +68,8 @@ def server_command(server: Path, host: str, port: int, insecure: bool) -> list[s
     certs = server / "certs"
     if not insecure and not (certs / "server.pem").exists():
         raise UsageError(f"{certs} holds no certificates; make them by fedwca deploy init, or say --insecure")
+    if not insecure:
+        check_certificate(certs / "server.pem")
     secure = [
         *("--ssl-ca-certfile", str(certs / "ca.crt"), "--ssl-certfile", str(certs / "server.pem")),
         *("--ssl-keyfile", str(certs / "server.key"), "--enable-supernode-auth"),
@@ -83,6 +86,9 @@ def client_command(client: Path, data: Path, server: str, insecure: bool, settin
     for needed in () if insecure else ("ca.crt", "key"):
         if not (client / needed).exists():
             raise UsageError(f"{client} holds no {needed}; get it from whoever made the federation, or say --insecure")
+    if not insecure:
+        check_certificate(client / "ca.crt")
+        check_private_key(client / "key")
     if not data.exists():
         raise UsageError(f"--data {data} does not exist; it takes a folder of images or an .npz file")
     secure = ["--root-certificates", str(client / "ca.crt"), "--auth-supernode-private-key", str(client / "key")]
@@ -188,10 +194,11 @@ def run_with_restarts(
     tries: int,
     tell: Callable[[str], None],
     check: Callable[[], None] = lambda: None,
-) -> int:
-    """As `run_until_stopped`, started again when it ends early.
+) -> NoReturn:
+    """As `run_until_stopped`, started again whenever it ends by itself, until Ctrl-C.
 
-    A client may come before its server, or before its key is known.
+    A client may come before its server, or before its key is known; and Flower ends without a word, with code 0, where
+    a server that was started anew does not know its key yet, or the clocks of both differ.
 
     Args:
         command: what to run.
@@ -205,18 +212,16 @@ def run_with_restarts(
     """
     failures = 0
     while True:
-        started, code, why = time.monotonic(), 1, None
+        started, why = time.monotonic(), None
         try:
             check()
-            code = run_until_stopped(command, env)
+            run_until_stopped(command, env)
         except UsageError:
             raise
         except FedwcaError as error:
             why = error
         failures = failures + 1 if time.monotonic() - started < STEADY else 1
-        reason = why or "the server does not let this client in, or is not there"
-        if code == 0:
-            return code
+        reason = why or "the server does not let this client in, or is not there, or its clock differs by seconds"
         if failures >= tries:
             raise FedwcaError(f"{reason}; given up after {tries} {'try' if tries == 1 else 'tries'}")
         said = str(reason)

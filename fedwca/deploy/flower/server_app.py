@@ -166,6 +166,8 @@ class FlowerServer:
             missing -= self._exchange(last, self.deployment.rounds)
         if missing:
             log.warning("clients %s have not got their model; another run gives it to them", sorted(missing))
+        if without := sorted(set(self._present()) - set(self.session.finish())):
+            log.warning("clients %s took part in no round, so there is no model for them", without)
 
     def _say(self, **changes: int) -> None:
         """Let who watches the folder know."""
@@ -205,8 +207,13 @@ class FlowerServer:
             if wish is not None and self.deployment.rejoin:
                 self.session.release(wish, {self._names[other] for other in online if other in self._names})
             number = self.session.admit(names[node], wish)
-            # Two nodes by one name would answer for one client; the later one counts.
-            self._numbers = {other: taken for other, taken in self._numbers.items() if taken != number or taken is None}
+            # Two nodes by one name would answer for one client; the later one counts, from now on.
+            for other in [other for other, taken in self._numbers.items() if taken == number is not None]:
+                self._numbers[other] = None
+                if other in online:
+                    log.warning(
+                        "client %d is connected twice, anew or from a copied folder; the later one counts", number
+                    )
             self._numbers[node] = number
         here = {node: self._numbers.get(node) for node in online}
         return {client: node for node, client in here.items() if client is not None}
