@@ -12,7 +12,7 @@ from fedwca.errors import UsageError
 
 
 def command(
-    run: Annotated[Path, typer.Argument(help="Run folder; or a .safetensors model, to write it in another format.")],
+    run: Annotated[Path, typer.Argument(help="Run folder; a deployment's; or a .safetensors model, to rewrite it.")],
     out: Annotated[Path, typer.Option("--out", help="File to write: .safetensors, .onnx or .pt2 (torch-export).")],
     client: Annotated[int | None, typer.Option("--client", min=0, help="Whose model, counted from 0.")] = None,
     cluster: Annotated[
@@ -32,16 +32,22 @@ def command(
 
     For example: fedwca export runs/first --client 0 --out client0.onnx
     """
+    from fedwca.deploy.model_from_deployment import is_deployment, model_of_deployment, open_deployment
     from fedwca.export.load_model import read_exported
     from fedwca.export.model_from_run import model_of
     from fedwca.export.write_model import export, kind_of
     from fedwca.runs.open_run import open_run
 
     kind = kind_of(out, to)
+    of_run = any(asked is not None for asked in (method, round_)) or bool(source_model or trial)
     if run.is_file():
-        if any(asked is not None for asked in (client, cluster, method, round_)) or source_model or trial:
+        if of_run or client is not None or cluster is not None:
             raise UsageError(f"{run}: is one model already; options that choose one are for run folders")
         network, about = read_exported(run)
+    elif is_deployment(run):
+        if of_run:
+            raise UsageError(f"{run}: is a deployment; choose a model of it by --client or --cluster alone")
+        network, about = model_of_deployment(open_deployment(run), client, cluster)
     else:
         reopened = open_run(run, method, source_model, trial, round_)
         network, about = model_of(reopened, client, cluster)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from fedwca._version import __version__
 from fedwca.core.messages import Blend, Offer
 from fedwca.data.partition import ClientImages
 from fedwca.deploy.composition import Composition
@@ -15,7 +16,7 @@ from fedwca.deploy.compression import NamedModels, TopKCompressor
 from fedwca.deploy.deployable_checks import require_covered
 from fedwca.deploy.half_precision import model_slots, wire_types
 from fedwca.deploy.privacy import Privacy, clamp_variances
-from fedwca.deploy.wire_messages import MOMENTS, Parcel, row_to_tensors, tensors_problem, tensors_to_row
+from fedwca.deploy.wire_messages import MOMENTS, VERSION, Parcel, row_to_tensors, tensors_problem, tensors_to_row
 from fedwca.engine.client_task import Task, client_draws
 from fedwca.engine.input_moments import measure_moments
 from fedwca.engine.interface import ClientWork, SingleStep
@@ -92,7 +93,7 @@ class Client:
             FedwcaError: what was sent does not fit, or training diverged.
         """
         if "source" in parcel.models:
-            composition = Composition.read(str(parcel.notes["composition"]))
+            composition = read_composition(parcel)
             index, source = int(parcel.notes["client"]), dict(parcel.models["source"])
             # A server that was restarted tells everything again; what this client has of its own stays.
             if not self._knows(composition, index, source):
@@ -182,3 +183,24 @@ class Client:
         models, residual = compressor.compress(row, own, self.residual)
         self.residual = residual if composition.feedback else None
         return models
+
+
+def read_composition(parcel: Parcel) -> Composition:
+    """What is played, from the first message of a server.
+
+    Raises:
+        FedwcaError: this client cannot play it; where the server's version is another, says so.
+    """
+    try:
+        composition = Composition.read(str(parcel.notes["composition"]))
+        composition.architecture()
+        composition.method()
+    except FedwcaError as error:
+        version = parcel.notes.get(VERSION, "an earlier version")
+        if version == __version__:
+            raise
+        raise FedwcaError(
+            f"this client has fedwca {__version__} and cannot play what the server, which has {version}, asks; install "
+            f"the server's version here ({error})"
+        ) from error
+    return composition

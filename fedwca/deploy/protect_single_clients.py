@@ -25,21 +25,21 @@ def is_single(shares: Tensor) -> Tensor:
     return (shares > 1e-9).sum(-1) == 1
 
 
-def refuse_single(context: ServerContext, state: SessionState, client: int, sent: Tensor) -> None:
-    """Refuse, or warn of, sending models that are one client's own.
+def refuse_single_model(context: ServerContext, state: SessionState, sent: Tensor, what: str) -> None:
+    """Refuse, or warn of, handing on models that are one client's own.
 
     Args:
         context: the federation's.
         state: what the session remembers.
-        client: who would be sent them.
-        sent: as mixtures of the server's rows ``[..., R]``.
+        sent: the models, as mixtures of the server's rows ``[..., R]``.
+        what: they are, for messages.
 
     Raises:
         FedwcaError: one is, and that is refused.
     """
     if not bool(is_single(sent @ state.shares).any()):
         return
-    sentence = f"round {state.round}: a model sent to client {client} is a single client's own"
+    sentence = f"{what} is a single client's own"
     if context.rules.alone == "refuse":
         raise FedwcaError(f"{sentence}; let clusters be larger, or allow it with alone = 'warn'")
     log.warning("%s", sentence)

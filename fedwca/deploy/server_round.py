@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from fedwca._version import __version__
 from fedwca.core.messages import Offer
 from fedwca.deploy.defences import robust_means
-from fedwca.deploy.protect_single_clients import drop_single_means, mix_shares, refuse_single
+from fedwca.deploy.protect_single_clients import drop_single_means, mix_shares, refuse_single_model
 from fedwca.deploy.read_answers import ExpectedAnswer, ReceivedAnswer
 from fedwca.deploy.server_context import ModelSignatures, ServerContext
 from fedwca.deploy.session_state import ClusteredClients, SessionState
-from fedwca.deploy.wire_messages import Parcel, row_to_tensors, tensors_to_row
+from fedwca.deploy.wire_messages import VERSION, Parcel, row_to_tensors, tensors_to_row
 from fedwca.errors import FedwcaError, UsageError
 from fedwca.federated.aggregator_weights import deliver_mixtures, gather_mixtures
 from fedwca.federated.server import (
@@ -219,25 +220,33 @@ def update_trusted(context: ServerContext, state: SessionState, answers: Mapping
 
 def describe_session(context: ServerContext, client: int) -> dict[str, int | float | str]:
     """What a client is told once, beside the source model: what is played."""
-    return {"composition": context.composition.model_dump_json(), "client": client}
+    return {"composition": context.composition.model_dump_json(), "client": client, VERSION: __version__}
 
 
-def make_final_parcels(context: ServerContext, state: SessionState, informed: Set[int]) -> dict[int, Parcel]:
-    """The model each client ends with; who is not informed is told what is played once more.
+def make_final_parcels(
+    context: ServerContext, state: SessionState, clients: Sequence[int], informed: Set[int]
+) -> dict[int, Parcel]:
+    """The models that clients end with; who is not informed is told what is played once more.
+
+    Args:
+        context: the federation's.
+        state: what the session remembers.
+        clients: who took part in a round.
+        informed: those that know the source model and the composition.
 
     Raises:
-        FedwcaError: it is another client's own, and that is refused.
+        FedwcaError: one is another client's own, and that is refused.
     """
     aggregator, rows = context.method.aggregator, state.server.rows
-    here = [client for client, number in enumerate(state.samples) if number]
     if not aggregator.travels:
         # Each has gone on from its own model, and ends with it.
-        return {client: Parcel("final", state.round) for client in here}
+        return {client: Parcel("final", state.round) for client in clients}
     weights = deliver_mixtures(aggregator, state.server.state, len(rows), len(state.samples))
     parcels = {}
-    for client in here:
+    for client in clients:
         if float((weights[client] @ state.shares)[client]) < 1 - 1e-9:
-            refuse_single(context, state, client, weights[client][None])
+            what = f"round {state.round}: a model sent to client {client}"
+            refuse_single_model(context, state, weights[client], what)
         model = row_to_tensors(context.mix(weights[client], rows), context.layout, context.composition.transport)
         parcel = Parcel("final", state.round, {"sent-0": model})
         if client not in informed:

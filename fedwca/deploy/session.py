@@ -12,7 +12,7 @@ from fedwca.core.network import Network
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.defences import norm_outliers
 from fedwca.deploy.deployable_checks import require_compressible, require_consent, require_defences, require_deployable
-from fedwca.deploy.protect_single_clients import refuse_single
+from fedwca.deploy.protect_single_clients import refuse_single_model
 from fedwca.deploy.read_answers import ExpectedAnswer, ReceivedAnswer, answer_problem, read_answer
 from fedwca.deploy.server_context import ServerContext
 from fedwca.deploy.server_round import (
@@ -115,7 +115,7 @@ class Session:
             first = not state.round or needs_cluster(self.context, state, client)
             if aggregator.travels and not first:
                 sent = torch.cat([offer.models.personal[client], offer.models.shared])
-                refuse_single(self.context, state, client, sent)
+                refuse_single_model(self.context, state, sent, f"round {state.round}: a model sent to client {client}")
             task, expected = make_task(self.context, state, offer, client, first, client in self._informed)
             parcels[client], self._round.expected[client] = task, expected
         return parcels
@@ -160,7 +160,8 @@ class Session:
 
     def finish(self) -> dict[int, Parcel]:
         """The model each client ends with; see `fedwca.deploy.server_round.make_final_parcels`."""
-        return make_final_parcels(self.context, self.state, self._informed)
+        heard = [client for client, number in enumerate(self.state.samples) if number]
+        return make_final_parcels(self.context, self.state, heard, self._informed)
 
     def resume(self, state: SessionState) -> None:
         """Go on from a checkpoint.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,12 +10,12 @@ from typing import Any
 
 from torch import Tensor
 
-from fedwca._version import __version__
 from fedwca.core.files import write_text_atomically
-from fedwca.core.model_description import KEY, ModelDescription, weights_hash
+from fedwca.core.model_description import KEY
 from fedwca.core.tensor_files import open_tensors, write_tensors
 from fedwca.deploy.client import Client
 from fedwca.deploy.composition import Composition
+from fedwca.deploy.describe_deployed import describe_deployed
 from fedwca.deploy.session import Session
 from fedwca.deploy.session_state import ClusteredClients, SessionState
 from fedwca.deploy.wire_messages import row_to_tensors, tensors_to_row
@@ -24,7 +23,6 @@ from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import CheckpointError, FedwcaError
 from fedwca.export.card import model_card
 from fedwca.federated.server import Server
-from fedwca.registry import Registry
 
 SESSION_FORMAT, CLIENT_FORMAT = "2", "1"
 """Versions of these files."""
@@ -158,30 +156,11 @@ def save_final(client: Client, folder: Path) -> None:
     assert client.composition is not None
     parts = row_to_tensors(client.final.cpu(), client.engine.layout)
     tensors = {**client.engine.network.state_dict(), **parts}
-    about = describe_final(client, client.composition, tensors)
+    rounds = 0 if client.round_start is None else client.round_start[0] + 1
+    about = describe_deployed(client.composition, tensors, f"client {client.index}", rounds)
     write_tensors(folder / FINAL, tensors, {KEY: about.text()}, private=True)
     card = model_card(about, FINAL, "safetensors")
     write_text_atomically(folder / f"{FINAL}.md", card)
-
-
-def describe_final(client: Client, composition: Composition, tensors: Mapping[str, Tensor]) -> ModelDescription:
-    """What a client knows of the model that it ends with: not who the others were, nor how good it is."""
-    model = composition.architecture()
-    text = composition.model_dump_json()
-    return ModelDescription(
-        fedwca=__version__,
-        classes=composition.names or tuple(map(str, range(composition.classes))),
-        side=model.stored,
-        model=Registry.dump(model),
-        method=str(composition.aggregator["name"]),
-        label=composition.method()[0].label or str(composition.aggregator["name"]),
-        holder=f"client {client.index}",
-        dataset="a deployment",
-        source="server",
-        rounds=0 if client.round_start is None else client.round_start[0] + 1,
-        config_hash=hashlib.sha256(text.encode()).hexdigest()[:16],
-        weights_hash=weights_hash(tensors),
-    )
 
 
 def read_final(folder: Path, layout: Layout) -> Tensor:

@@ -16,6 +16,8 @@ MessageKind = Literal["train", "upload", "lost", "final", "done"]
 
 MOMENTS = "clusterer.moments"
 """How `Parcel.extras` call the moments that a client is grouped by."""
+VERSION = "fedwca"
+"""How notes call the version of fedwca that sends them."""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
+from fedwca._version import __version__
 from fedwca.clusterers.finch import Finch
 from fedwca.deploy.client import Client
 from fedwca.deploy.in_process import run_in_process
@@ -22,7 +23,7 @@ from fedwca.deploy.server_round import assign_late_client
 from fedwca.deploy.server_rules import Rules
 from fedwca.deploy.session_state import ClusteredClients
 from fedwca.deploy.state_files import resume_client, resume_session, save_client, save_session
-from fedwca.deploy.wire_messages import Parcel
+from fedwca.deploy.wire_messages import VERSION, Parcel
 from fedwca.errors import CheckpointError, FedwcaError, UsageError
 from fedwca.federated.server import Server
 
@@ -268,6 +269,24 @@ def test_who_lost_its_folder_is_told_again_at_the_end(federation: Build) -> None
     assert fresh.final is not None
     assert clients[2].final is not None
     assert torch.equal(fresh.final, clients[2].final)
+
+
+@pytest.mark.parametrize(("version", "said"), [("9.0", "which has 9.0, asks"), (None, "which has an earlier version")])
+def test_a_client_of_another_version_is_told_which_to_install(
+    federation: Build, version: str | None, said: str
+) -> None:
+    built = federation()
+    session = built.session()
+    session.admit("client-0", 0)
+    parcel = session.open([0])[0]
+    later = {**json.loads(str(parcel.notes["composition"])), "from_later": 1}
+    notes = {**parcel.notes, "composition": json.dumps(later), VERSION: version}
+    if version is None:
+        del notes[VERSION]
+    with pytest.raises(FedwcaError, match=f"this client has fedwca {__version__} and cannot play .*{said}.*from_later"):
+        built.clients()[0].handle(replace(parcel, notes=notes))
+    with pytest.raises(FedwcaError, match=r"^composition: from_later"):
+        built.clients()[0].handle(replace(parcel, notes={**notes, VERSION: __version__}))
 
 
 def test_what_late_clients_are_compared_with_outlives_the_server(federation: Build, tmp_path: Path) -> None:

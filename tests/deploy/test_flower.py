@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from fedwca._version import __version__
 from fedwca.core.files import hold_alone
 from fedwca.deploy.server_status import ServerStatus
 from fedwca.deploy.state_files import read_final
@@ -300,13 +301,17 @@ def bare_server(tmp_path: Path, nodes: list[int], admitted: list[tuple[str, int 
 def test_who_does_not_say_who_it_is_is_in_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    replies = {11: Reply({"seat": 2, "identity": "secret"}), 12: Reply(why="its folder cannot be written")}
+    replies = {
+        11: Reply({"seat": 2, "identity": "secret", "fedwca": "9.0"}),
+        12: Reply(why="its folder cannot be written"),
+    }
     monkeypatch.setattr(serve, "Message", lambda *_, **__: None)
     monkeypatch.setattr(serve, "exchange", lambda *_: iter(replies.items()))
     admitted: list[tuple[str, int | None]] = []
     assert bare_server(tmp_path, [11, 12, 13], admitted)._present() == {0: 11}
     assert admitted == [(name_of("secret"), 2)]
     assert "secret" not in caplog.text
+    assert f"client {name_of('secret')} has fedwca 9.0, this server {__version__};" in caplog.text
     assert "node 12 does not say who it is: its folder cannot be written" in caplog.text
     assert "node 13 did not say in time who it is" in caplog.text
 

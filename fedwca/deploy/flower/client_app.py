@@ -10,13 +10,14 @@ from typing import Any
 from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 
+from fedwca._version import __version__
 from fedwca.deploy.client import Client
 from fedwca.deploy.client_images import read_images
 from fedwca.deploy.flower.client_secret import identity
 from fedwca.deploy.flower.records import from_record, to_record
 from fedwca.deploy.privacy import Privacy
 from fedwca.deploy.state_files import resume_client, save_client, save_final
-from fedwca.deploy.wire_messages import Parcel
+from fedwca.deploy.wire_messages import VERSION, Parcel
 from fedwca.errors import CheckpointError, DataError, FedwcaError, UsageError
 
 log = logging.getLogger("fedwca.deploy")
@@ -64,8 +65,8 @@ def _tell_failure(error: Exception, given: dict[str, Any]) -> str:
 
 
 def _introduce(message: Message, given: dict[str, Any]) -> Message:
-    about = ConfigRecord({"seat": int(given.get("seat", -1)), "identity": identity(Path(str(given["state"])))})
-    return Message(RecordDict({"hello": about}), reply_to=message)
+    about = {"seat": int(given.get("seat", -1)), "identity": identity(Path(str(given["state"]))), VERSION: __version__}
+    return Message(RecordDict({"hello": ConfigRecord(about)}), reply_to=message)
 
 
 def _answer(message: Message, given: dict[str, Any]) -> Message:

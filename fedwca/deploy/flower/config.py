@@ -20,7 +20,8 @@ from fedwca.federated.source_model import load_source
 from fedwca.runs.load_data import architecture
 from fedwca.user_values import UserValues
 
-CONFIG_NAME = "federation.json"
+CONFIG_NAME, SOURCE, CHECKPOINT = "federation.json", "source.safetensors", "server.safetensors"
+"""Files of the server's folder: what is played, the source model, and where the server is after each round."""
 
 
 class DeploymentConfig(UserValues):

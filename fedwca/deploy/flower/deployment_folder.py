@@ -8,7 +8,7 @@ from pathlib import Path
 from fedwca.core.files import write_text_atomically
 from fedwca.core.network import Network
 from fedwca.core.tensor_files import write_tensors
-from fedwca.deploy.flower.config import CONFIG_NAME, DeploymentConfig
+from fedwca.deploy.flower.config import CONFIG_NAME, SOURCE, DeploymentConfig
 from fedwca.deploy.flower.processes import toml_string
 from fedwca.errors import UsageError
 
@@ -67,7 +67,7 @@ def write_deployment(
     point_app_here(folder)
     for name, text in APP_FILES.items():
         write_text_atomically(app / PACKAGE / name, text)
-    write_tensors(server / "source.safetensors", network.state_dict())
+    write_tensors(server / SOURCE, network.state_dict())
     for number in range(federation.rules.clients):
         client = folder / "clients" / str(number)
         client.mkdir(parents=True, exist_ok=True)

@@ -14,16 +14,17 @@ import httpx
 from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
 from flwr.serverapp import Grid, ServerApp
 
+from fedwca._version import __version__
 from fedwca.core.files import hold_alone
 from fedwca.core.printable import printable
 from fedwca.deploy.flower.client_secret import name_of
-from fedwca.deploy.flower.config import CONFIG_NAME, DeploymentConfig
+from fedwca.deploy.flower.config import CHECKPOINT, CONFIG_NAME, SOURCE, DeploymentConfig
 from fedwca.deploy.flower.polling import next_pause
 from fedwca.deploy.flower.records import count_bytes, from_record, to_records
 from fedwca.deploy.server_status import COMPLETE, FAILED, LOG, RUNNING, STOPPED, ServerStatus, write_status
 from fedwca.deploy.session import Session
 from fedwca.deploy.state_files import resume_session, save_session
-from fedwca.deploy.wire_messages import Parcel
+from fedwca.deploy.wire_messages import VERSION, Parcel
 from fedwca.errors import FedwcaError, UsageError
 
 log = logging.getLogger("fedwca.deploy")
@@ -117,8 +118,8 @@ class FlowerServer:
 
     def __init__(self, grid: Grid, deployment: DeploymentConfig, folder: Path) -> None:
         self.grid, self.deployment, self.folder = grid, deployment, folder
-        self.session: Session = deployment.session(folder / "source.safetensors")
-        self.checkpoint = folder / "server.safetensors"
+        self.session: Session = deployment.session(folder / SOURCE)
+        self.checkpoint = folder / CHECKPOINT
         if self.checkpoint.exists():
             resume_session(self.session, self.checkpoint)
             log.info("goes on at round %d from %s", self.session.state.round, self.checkpoint)
@@ -199,6 +200,13 @@ class FlowerServer:
             given = about.get("seat", -1)
             wishes[node] = given if isinstance(given, int) and given >= 0 else None
             names[node] = name_of(str(about.get("identity", node)))
+            if (version := str(about.get(VERSION, "of an earlier version"))) != __version__:
+                log.warning(
+                    "client %s has fedwca %s, this server %s; one version everywhere is what is tested",
+                    names[node],
+                    printable(version[:50]),
+                    __version__,
+                )
         for node in sorted(silent):
             log.warning("node %d did not say in time who it is", node)
         for node in sorted(wishes):
@@ -236,23 +244,27 @@ class FlowerServer:
             client = owners[node]
             silent.discard(client)
             if reply.has_error():
-                log.warning("round %d: client %d failed: %s", number, client, printable(reply.error.reason[:500]))
+                log.warning("round %d: %s failed: %s", number, self._call(client), printable(reply.error.reason[:500]))
                 continue
             up[client] = count_bytes(reply.content)
             try:
                 answer = from_record(reply.content, self.session.context.max_answer_bytes)
             except FedwcaError as error:
-                log.warning("round %d: client %d refused: %s", number, client, printable(str(error)[:500]))
+                log.warning("round %d: %s refused: %s", number, self._call(client), printable(str(error)[:500]))
                 continue
             if answer.kind == "done" and parcels[client][1].kind == "final":
                 done.add(client)
             else:
                 self.session.receive(client, answer)
         for client in sorted(silent):
-            log.warning("round %d: client %d did not answer in time", number, client)
+            log.warning("round %d: %s did not answer in time", number, self._call(client))
         self._say(asked=0)
         self._count(number, down, up)
         return done
+
+    def _call(self, client: int) -> str:
+        """How the log calls a client: by its number and the name that it says at its start."""
+        return f"client {client} ({self.session.state.names[client]})"
 
     def _count(self, number: int, down: dict[int, int], up: dict[int, int]) -> None:
         """Append what went over the wire, by client and direction, to ``wire.jsonl``."""

@@ -1,0 +1,45 @@
+"""What is said of a model that a deployment made: not who the others were, nor how good it is."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from fedwca._version import __version__
+from fedwca.core.model_description import ModelDescription, weights_hash
+from fedwca.deploy.composition import Composition
+from fedwca.registry import Registry
+
+
+def describe_deployed(
+    composition: Composition, tensors: Mapping[str, Tensor], holder: str, rounds: int, **more: Any
+) -> ModelDescription:
+    """A description of a model whose accuracy nobody knows.
+
+    Args:
+        composition: what was played.
+        tensors: of the model.
+        holder: whose it is, such as ``client 3``.
+        rounds: behind it.
+        more: further fields.
+    """
+    model = composition.architecture()
+    text = composition.model_dump_json()
+    return ModelDescription(
+        fedwca=__version__,
+        classes=composition.names or tuple(map(str, range(composition.classes))),
+        side=model.stored,
+        model=Registry.dump(model),
+        method=str(composition.aggregator["name"]),
+        label=composition.method()[0].label or str(composition.aggregator["name"]),
+        holder=holder,
+        dataset="a deployment",
+        source="server",
+        rounds=rounds,
+        config_hash=hashlib.sha256(text.encode()).hexdigest()[:16],
+        weights_hash=weights_hash(tensors),
+        **more,
+    )

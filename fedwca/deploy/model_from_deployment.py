@@ -1,0 +1,90 @@
+"""From a deployment's server to a model that can be handed on: the one that a client is given, or a cluster's."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import torch
+
+from fedwca.core.model_description import ModelDescription
+from fedwca.core.network import Network
+from fedwca.deploy.describe_deployed import describe_deployed
+from fedwca.deploy.flower.config import CHECKPOINT, CONFIG_NAME, SOURCE, DeploymentConfig
+from fedwca.deploy.protect_single_clients import refuse_single_model
+from fedwca.deploy.server_round import make_final_parcels
+from fedwca.deploy.session import Session
+from fedwca.deploy.state_files import resume_session
+from fedwca.deploy.wire_messages import tensors_to_row
+from fedwca.errors import CheckpointError, UsageError
+
+
+def is_deployment(folder: Path) -> bool:
+    """Whether a folder is one that `fedwca deploy init` wrote."""
+    return (folder / "server" / CONFIG_NAME).is_file()
+
+
+def open_deployment(folder: Path) -> Session:
+    """The server's session after the last round that is done.
+
+    Raises:
+        CheckpointError: no round is done yet, or the checkpoint is damaged or of another composition.
+        FedwcaError: a file is missing or wrong; says which.
+    """
+    server = folder / "server"
+    session = DeploymentConfig.read(server / CONFIG_NAME).session(server / SOURCE)
+    if not (server / CHECKPOINT).is_file():
+        raise CheckpointError(f"{folder}: no round is done yet, so there is no model; fedwca deploy run plays them")
+    resume_session(session, server / CHECKPOINT)
+    return session
+
+
+def model_of_deployment(
+    session: Session, client: int | None = None, cluster: int | None = None
+) -> tuple[Network, ModelDescription]:
+    """The model that a client ends with if no more rounds come, or a cluster's, with what is known of it.
+
+    Args:
+        session: after the last round that is done; see `open_deployment`.
+        client: 0…K-1.
+        cluster: 0…C-1, a model of the server; one of the two.
+
+    Raises:
+        UsageError: there is no such client or cluster, it has no model, or not one of the two is given.
+        FedwcaError: it is a single client's own, and the federation's rules refuse to hand that on.
+    """
+    state, layout = session.state, session.layout
+    if (client is None) == (cluster is None):
+        raise UsageError("say whose model: --client K or --cluster C")
+    if not session.method.aggregator.travels:
+        raise UsageError("in this method models stay at the clients, so the server has none; export a client's own")
+    if client is not None:
+        if not 0 <= client < len(state.names):
+            raise UsageError(f"--client {client}: this deployment has clients 0 to {len(state.names) - 1}")
+        if not state.samples[client]:
+            raise UsageError(f"--client {client}: it took part in no round, so there is no model for it")
+        parcel = make_final_parcels(session.context, state, [client], {client})[client]
+        row = tensors_to_row(parcel.models["sent-0"], layout)
+        members, holder = [client], f"client {client}"
+    else:
+        assert cluster is not None
+        rows = state.server.rows
+        if not 0 <= cluster < len(rows):
+            raise UsageError(f"--cluster {cluster}: this deployment has clusters 0 to {len(rows) - 1}")
+        mixture = torch.eye(len(rows), dtype=state.shares.dtype)[cluster]
+        refuse_single_model(session.context, state, mixture, f"the model of cluster {cluster}")
+        members, holder = state.shares[cluster].nonzero()[:, 0].tolist(), f"cluster {cluster}"
+        row = session.context.mix(mixture, rows)
+    network = copy.deepcopy(session.network)
+    layout.write(network, row)
+    notes = () if session.composition.batch_norm.one_model else (_STATISTICS,)
+    about = describe_deployed(
+        session.composition, network.state_dict(), holder, state.round, clients=tuple(members), notes=notes
+    )
+    return network.eval(), about
+
+
+_STATISTICS = (
+    "BatchNorm statistics are those of the server's mean; clients of this deployment have their own, so the file in a "
+    "client's folder is the better model for that client."
+)
