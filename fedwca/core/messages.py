@@ -6,7 +6,7 @@ N samples of a client, B samples of a batch, M classes, q features, C clusters.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol, Self
 
@@ -121,6 +121,12 @@ class Targets:
         nothing = torch.zeros_like(labels)
         whole = torch.ones_like(labels, dtype=torch.float32)
         return cls(labels, whole, nothing, torch.zeros_like(whole), torch.ones_like(labels, dtype=torch.bool))
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Self:
+        """The same with each tensor changed."""
+        labels, weights, partners = change(self.labels), change(self.weights), change(self.partners)
+        notes = {name: change(value) for name, value in self.notes.items()}
+        return type(self)(labels, weights, partners, change(self.mix), change(self.matched), notes)
 
 
 @dataclass(frozen=True)

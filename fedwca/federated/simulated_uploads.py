@@ -48,7 +48,7 @@ def make_uploads(
             label=None if labels is None else labels[i],
             extras=extras[i],
             weights=weights[i],
-            targets=targets[i],
+            targets=targets[i].map(to_host_async),
             seconds=seconds,
             passes=work.passes,
             notes={name: value[i] for name, value in notes.items()},

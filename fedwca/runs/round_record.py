@@ -93,7 +93,7 @@ def describe_round(outcome: Outcome, method: Method, metrics: Metrics, engine: E
         made = [k in uploads and engine.labels[k] is None for k in range(clients)]
         return [measure(k, uploads[k].targets) if made[k] else math.nan for k in range(clients)]
 
-    given = {k: upload.targets.labels.cpu() for k, upload in uploads.items() if engine.labels[k] is None}
+    given = {k: upload.targets.labels for k, upload in uploads.items() if engine.labels[k] is None}
     asked = [upload.notes.get("trust") for upload in uploads.values()]
     trust = {"trust": each(lambda k, _: float(uploads[k].notes["trust"]))} if any(x is not None for x in asked) else {}
     chosen = {} if outcome.trusted is None or not first else {"trusted": outcome.trusted}
@@ -107,7 +107,7 @@ def describe_round(outcome: Outcome, method: Method, metrics: Metrics, engine: E
         **outcome.report,
         **({} if outcome.gathered is None else {"gathered": outcome.gathered}),
         **({"refused": {str(k): why for k, why in evidence.refused.items()}} if evidence and evidence.refused else {}),
-        "pseudo_label_accuracy": each(lambda k, t: metrics.pseudo_label_accuracy(k, given[k], t.weights.cpu())),
+        "pseudo_label_accuracy": each(lambda k, t: metrics.pseudo_label_accuracy(k, given[k], t.weights)),
         **({"pseudo_label_counts": metrics.pseudo_label_counts(given)} if given else {}),
         "agreement": each(lambda k, t: float(t.matched.double().mean())),
         "mixed": each(lambda k, t: float((t.mix > 0).sum())),
