@@ -57,7 +57,7 @@ class Kind:
 KINDS = (
     Kind("digits", "digit_five", DIGITS, SEEDS, {"clients": 4, "rounds": 10, "trials": 1}),
     Kind("digits40", "digit_five", ("synth",), SEEDS[:1], {"clients": 4, "rounds": 40, "trials": 1}),
-    Kind("pacs", "pacs", PACS, SEEDS, {"rounds": 10, "trials": 1}, side=64),
+    Kind("pacs", "pacs", PACS, SEEDS, {"rounds": 10, "trials": 1, "precision": "bf16"}, side=64),
     Kind("paper_digits", "digit_five", ("mnist", "svhn", *DIGITS[1:]), tuple(range(5)), {}, TABLE2, device="cuda"),
     Kind("paper_pacs", "pacs", PACS, tuple(range(5)), {}, TABLE2, 224, "cuda"),
     Kind("paper_office", "office_home", OFFICE, tuple(range(5)), {}, TABLE2, device="cuda"),

@@ -87,12 +87,13 @@ def notes(found: Sequence[Mapping[str, Any]]) -> list[str]:
     seeds = ", ".join(map(str, sorted({piece["seed"] for piece in found})))
     every = [piece["environment"] | entry for piece in found for entry in piece["methods"].values()]
     machines = "; ".join(sorted(set(map(machine, every))))
+    lowered = " in bfloat16, evidence and evaluation in float32" if config["precision"] == "bf16" else ""
     return [
         "Percent of the clients' test images after the last round: mean ± std (ddof 1) over source models (seeds "
         f"{seeds}), {trials} {'trial' if trials == 1 else 'trials'} each; n: sources times source models. Differences "
         "are paired by these, with Student's t interval at 95 %. ARI: clusters after round 1 against the true domains.",
         f"Preset paper, {config['clients']} clients per target domain with all their images, {config['rounds']} rounds "
-        f"of {training['epochs']} epochs, learning rate {training['lr']:g}. On {machines}.",
+        f"of {training['epochs']} epochs{lowered}, learning rate {training['lr']:g}. On {machines}.",
     ]
 
 

@@ -17,6 +17,7 @@ from fedwca.core.network import Backbone
 from fedwca.core.tensor_files import fill_module, read_tensors, refuse_others
 from fedwca.errors import CheckpointError
 from fedwca.models._pretrained_backbone import PretrainedArchitecture, PretrainedBackbone
+from fedwca.models._small_map_convolution import quicken_small_maps
 
 
 class ResNet(PretrainedArchitecture):
@@ -33,6 +34,8 @@ class ResNet(PretrainedArchitecture):
         """The network up to and with its mean over places, random weights."""
         network = self.torchvision()[0]
         body = nn.Sequential(OrderedDict(part for part in network.named_children() if part[0] != "fc"))
+        body.avgpool = _MeanOverPlaces()
+        quicken_small_maps(body)
         found = PretrainedBackbone(body, network.fc.in_features, self.frozen, self.augment)
         found.shortcuts = tuple(name for name, _ in found.named_modules() if name.endswith(".downsample"))
         return found
@@ -68,3 +71,10 @@ class ResNet(PretrainedArchitecture):
                 f"ImageNet weights of {self.name}: {weights.url} could not be downloaded to {path} ({why}); put the "
                 f"file there yourself, or take --set model.weights=PATH or --set model.weights=none"
             ) from error
+
+
+class _MeanOverPlaces(nn.Module):
+    """Torch's adaptive pooling to one place ``[B, C, H, W] -> [B, C]``, in a form that `torch.func.vmap` knows."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.mean((2, 3))
