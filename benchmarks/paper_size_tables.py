@@ -87,7 +87,7 @@ def notes(found: Sequence[Mapping[str, Any]]) -> list[str]:
     seeds = ", ".join(map(str, sorted({piece["seed"] for piece in found})))
     every = [piece["environment"] | entry for piece in found for entry in piece["methods"].values()]
     machines = "; ".join(sorted(set(map(machine, every))))
-    lowered = " in bfloat16, evidence and evaluation in float32" if config["precision"] == "bf16" else ""
+    lowered = " in bfloat16, evidence and evaluation in float32" if config.get("precision") == "bf16" else ""
     return [
         "Percent of the clients' test images after the last round: mean ± std (ddof 1) over source models (seeds "
         f"{seeds}), {trials} {'trial' if trials == 1 else 'trials'} each; n: sources times source models. Differences "
