@@ -5,8 +5,9 @@ paper's own size (100 rounds, five source models, three trials); names of pieces
 source model, with all methods, each in a run folder of its own under --runs. It stops after --minutes, between two
 rounds, and the same command goes on there, as `fedwca resume` of that folder does. What tables need of a method that
 ended is written to results/paper_size, with configuration and hardware, and is not run again, wherever --out is and
-even where its run folder is gone; then ``python benchmarks/tables.py``. ``--list`` says what is done;
-``--small --out FOLDER`` rehearses the first piece of each kind.
+even where its run folder is gone; then ``python benchmarks/tables.py``. Where methods that differ in their clusterer
+alone come to the same clusters in a piece, all their numbers are the same, and one run stands for them. ``--list``
+says what is done; ``--small --out FOLDER`` rehearses the first piece of each kind.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 from keep import keep
-from paper_size_pieces import Piece, pieces
+from paper_size_pieces import BY_CLUSTERER, Piece, pieces
 from run_pieces import check_pieces, find_results, piece_options, run_pieces
 from time_limit import StopsAfter
 
@@ -34,13 +36,49 @@ PLACES = ("data", "device", "engine", "kernels", "workers", "trials_at_once")
 """What a configuration says of a machine and not of numbers; the rest is kept."""
 
 
+class SameClusters(KeyboardInterrupt):
+    """A run stops, as by Ctrl-C, since all that follows is known of a method with the same clusters."""
+
+
+class StopsAtClusters(StopsAfter):
+    """Ends a run after round 0 where its clusters are those of a method that differs from it in its clusterer alone."""
+
+    def __init__(self, clock: StopsAfter, folder: Path, known: Mapping[str, list[int]]) -> None:
+        self.end, self.folder, self.known = clock.end, folder, known
+        self.same: str | None = None
+
+    def check(self, *done: Any) -> None:
+        """See the base class; ``done``: rounds, and an accuracy."""
+        if self.known and done and done[0] == 1:
+            run = read_run(self.folder)
+            own = first_labels(run, *run.methods)
+            self.same = next((name for name, labels in self.known.items() if labels == own), None)
+            if self.same is not None:
+                raise SameClusters
+        super().check()
+
+
+def first_labels(run: Run, name: str) -> list[int] | None:
+    """Clusters of a method's clients in round 0, of a run with one trial."""
+    first = [record.get("labels") for key in run.runs for record in run.rounds(name, key) if record["round"] == 0]
+    return first[0] if len(first) == 1 else None
+
+
+def known_clusters(method: str, found: Mapping[str, Any]) -> dict[str, list[int]]:
+    """By name, clusters of methods of a piece that are kept and differ from this one in their clusterer alone."""
+    own = parse_method(method).name
+    names = [name for name in BY_CLUSTERER if name in found["methods"]] if own in BY_CLUSTERER else []
+    return {name: labels for name in names if (labels := found["methods"][name].get("labels"))}
+
+
 def play(piece: Piece, method: str, given: argparse.Namespace, clock: StopsAfter) -> Run:
     """Run what is missing of one method of a piece."""
     clock.check()
     settings = {**piece.settings(given.data, given.weights, given.device, given.small), "baselines": [method]}
     quick = {"source_training.epochs": 1} if given.small else {}
     folder = run_folder(piece, method, given.runs)
-    bench(out=folder, resume=True, keep="none", overrides=quick, reporter=clock, **settings)
+    with suppress(SameClusters):
+        bench(out=folder, resume=True, keep="none", overrides=quick, reporter=clock, **settings)
     return read_run(folder)
 
 
@@ -67,22 +105,29 @@ def run_missing(piece: Piece, given: argparse.Namespace, clock: StopsAfter) -> N
     """Run what is missing of a piece, and keep what each method came to."""
     found = read_found(piece, given)
     for method in missing_methods(piece, found):
-        run = play(piece, method, given, clock)
+        stops = StopsAtClusters(clock, run_folder(piece, method, given.runs), known_clusters(method, found))
+        run = play(piece, method, given, stops)
         config = kept_settings(run.config) | {"baselines": list(piece.kind.methods)}
         if (joined := join_settings(found.get("config", config), config)) is None:
             sys.exit(f"{piece.name}: {method} was run with other settings than methods that are kept; remove those")
         found["config"] = joined
-        add_results(run, found)
+        add_results(run, found, stops.same)
         found["complete"] = not missing_methods(piece, found)
         given.out.mkdir(parents=True, exist_ok=True)
         keep(given.out / f"{piece.name}.json", found)
 
 
-def add_results(run: Run, found: dict[str, Any]) -> None:
-    """Add what a method came to: accuracies in percent by trial, and how they came."""
+def add_results(run: Run, found: dict[str, Any], same: str | None = None) -> None:
+    """Add what a method came to: accuracies in percent by trial, and how they came.
+
+    Args:
+        run: of the method.
+        found: what is known of the piece.
+        same: a method that is kept, whose clusters the run has, so that it was stopped.
+    """
     found["domains"] = run.domains
     for name in run.methods:
-        found["methods"][name] = describe_method(run, name)
+        found["methods"][name] = describe_method(run, name) if same is None else repeat_method(run, name, found, same)
     found.setdefault("environment", run.environment)
 
 
@@ -95,10 +140,17 @@ def describe_method(run: Run, name: str) -> dict[str, Any]:
         "accuracy": [records[-1]["accuracy"] for records in trials],
         "curve": [[round(average(r["accuracy"]), 2) for r in records] for records in trials],
         "clusters": [{key: r["clustering"][key] for key in ("ari", "sizes")} for r in first if "clustering" in r],
+        "labels": first_labels(run, name),
         "seconds": round(sum(r.get("seconds", {}).get("round", 0.0) for own in trials for r in own), 1),
         "bytes": sum(r.get("bytes_down", 0) + r.get("bytes_up", 0) for own in trials for r in own),
         **{key: run.environment.get(key) for key in ("commit", "device", "cores", "cpu")},
     }
+
+
+def repeat_method(run: Run, name: str, found: Mapping[str, Any], same: str) -> dict[str, Any]:
+    """What is kept of a method stands for another one; what the run took and sent it does not."""
+    kept = {key: value for key, value in found["methods"][same].items() if key not in ("seconds", "bytes")}
+    return kept | {"label": run.methods[name]["label"], "same_run_as": same}
 
 
 def average(values: list[float | None]) -> float:

@@ -28,6 +28,8 @@ MAIN = (
 )
 TABLE2 = (*MAIN, "ladd", "fedpcl_pl")
 """With what else the paper's Table 2 compares."""
+BY_CLUSTERER = ("fedwca", "fedwca by update", "fedwca by moments", "fedwca in true clusters")
+"""Names of methods that differ in their clusterer alone."""
 DIGITS = ("mnist", "mnistm", "synth", "usps")
 PACS = ("art_painting", "cartoon", "photo", "sketch")
 OFFICE = ("art", "clipart", "product", "real_world")

@@ -8,7 +8,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -95,6 +97,42 @@ def test_a_method_that_is_kept_is_not_run_again(data: Path, tmp_path: Path) -> N
     missing = paper_size.missing_methods(piece, paper_size.read_found(piece, given))
     assert missing == [method for method in pieces.MAIN if method != "source_only" and "by update" not in method]
     assert paper_size.say_state(piece, given) == "2 of 10 methods"
+
+
+def test_one_run_stands_for_methods_with_the_same_clusters(data: Path, tmp_path: Path) -> None:
+    (piece,) = (piece for piece in pieces.pieces(data) if piece.name == "digits-synth-20")
+    kept = {"accuracy": [[50.0]], "labels": [0, 0, 1, 1], "seconds": 9.0, "bytes": 8}
+    found = {"methods": {"fedwca": kept, "fedavg": kept, "fedwca by update": {"accuracy": [[1.0]]}}}
+    assert paper_size.known_clusters(piece.kind.methods[7], found) == {"fedwca": [0, 0, 1, 1]}
+    assert paper_size.known_clusters("one_hot", found) == {}
+    name, folder = "fedwca by moments", tmp_path / "run"
+    folder.mkdir()
+    environment = {"commit": "x", "device": "cpu", "cores": 2, "cpu": "y"}
+    run = Any
+    for labels, same in (([0, 0, 1, 1], "fedwca"), ([0, 1, 1, 1], None)):
+        rounds = [{"round": -1}, {"round": 0, "labels": labels, "accuracy": [60.0]}]
+        run = SimpleNamespace(
+            domains=["a"],
+            methods={name: {"label": "FedWCA by moments"}},
+            runs=["0"],
+            diverged={},
+            environment=environment,
+            rounds=lambda *_, rounds=rounds: rounds,
+        )
+        stops = paper_size.StopsAtClusters(paper_size.StopsAfter(1), folder, {"fedwca": [0, 0, 1, 1]})
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(paper_size, "read_run", lambda _, run=run: run)
+            with pytest.raises(paper_size.SameClusters) if same else nullcontext():
+                stops.check(1, 50.0)
+            stops.check(2, 50.0)
+        assert stops.same == same
+    paper_size.add_results(run, found, "fedwca")
+    assert found["methods"][name] == {
+        "accuracy": [[50.0]],
+        "labels": [0, 0, 1, 1],
+        "label": "FedWCA by moments",
+        "same_run_as": "fedwca",
+    }
 
 
 def test_what_is_kept_of_a_configuration_names_no_place() -> None:
