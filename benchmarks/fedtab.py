@@ -1,11 +1,12 @@
 """The test of FedTAB that docs/fedtab.md fixes, a piece at a time.
 
 ``python benchmarks/fedtab.py --list`` names the pieces, ``fedtab.py PIECE…`` runs those, ``--all`` all that are not
-done; ``--only main`` leaves ablations and equal compute for later. Run folders are in --runs (default runs/fedtab), and
-a run that was stopped goes on. What tables need is written to results/fedtab after each run of a piece, for
-``python benchmarks/tables.py``. ``--minutes 9`` stops
-after so many, between two rounds, and the same command goes on; what results/fedtab holds is not run again, wherever
---out is. ``--small --out FOLDER`` rehearses.
+done; ``--only main`` leaves ablations and equal compute for later, ``--only "untrusted plain"`` takes one ablation. Run
+folders are in --runs (default runs/fedtab), and a run that was stopped goes on. What tables need is written to
+results/fedtab after each run of a piece, for ``python benchmarks/tables.py``. An ablation that trusts and groups the
+clients of a piece as FedTAB does has FedTAB's numbers, to the bit, and is not run. ``--minutes 9`` stops after so many,
+between two rounds, and the same command goes on; what results/fedtab holds is not run again, wherever --out is.
+``--small --out FOLDER`` rehearses.
 
 A piece of digits is more than an hour of one core; all of them are for a machine that has nothing else to do.
 """
@@ -14,6 +15,8 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +29,16 @@ from fedwca import bench
 from fedwca.results.read_run import Run, read_run
 
 RESULTS = Path(__file__).parent / "results" / "fedtab"
+GATE = RESULTS.parent / "fedtab_gate.json"
+LEAST, CONFIDENCE = {"least 4 tenths": 0.4, "least 6 tenths": 0.6}, 0.5
+"""What ablations of the threshold, and of what is measured, ask for at least."""
 
 
 def play(piece: Piece, name: str, given: argparse.Namespace, clock: StopsAfter) -> Run:
     """Run what is missing of one run of a piece."""
     clock.check()
     settings = piece.runs()[name]
-    folder, more = given.runs / piece.name / name, SMALL if given.small else {}
+    folder, more = given.runs / piece.name / name.replace(" ", "_"), SMALL if given.small else {}
     if settings["dataset"] == "pacs":
         more = {**more, "model": f"resnet18:side=64,weights={given.weights}"}
     at = {} if settings["dataset"] == "digits_mini" else {"data": str(given.data)}
@@ -72,12 +78,50 @@ def add_results(run: Run, found: dict[str, Any]) -> None:
             found |= {"trust": first["trust"], "trusted": first["trusted"]}
 
 
+def repeats_fedtab(run: str, piece: Piece, found: Mapping[str, Any]) -> bool:
+    """Whether an ablation differs from FedTAB in nothing that this piece knows of: whom it trusts, how it groups.
+
+    Args:
+        run: a key of `RUNS`.
+        piece: it is of.
+        found: what is known of the piece.
+    """
+    trusted = found.get("trusted")
+    if trusted is None:
+        return False
+    if run in ("no gate", "untrusted plain"):
+        return all(trusted)
+    if run in LEAST:
+        return trusted == [value >= LEAST[run] for value in found["trust"]]
+    gate = read_gate().get(f"{piece.kind}-{piece.source}-{piece.seed}")
+    if gate is None or gate["trust"] != found["trust"]:
+        return False  # not measured, or on a machine where the last digits are others
+    if run == "confidence":
+        return trusted == [value >= CONFIDENCE for value in gate["confidence"]]
+    order = list(dict.fromkeys(gate["domains"]))
+    return run == "true clusters" and gate["clusters"] == [order.index(domain) for domain in gate["domains"]]
+
+
+@cache
+def read_gate() -> dict[str, Any]:
+    """What `fedtab_gate.py` found of each piece but its learning rate."""
+    return dict(json.loads(GATE.read_text())["pieces"])
+
+
+def repeat_fedtab(run: str, found: dict[str, Any]) -> None:
+    """Let FedTAB's numbers stand for an ablation that repeats it."""
+    found["methods"][run] = found["methods"]["FedTAB"] | {"same_run_as": "FedTAB"}
+
+
 def run_missing(piece: Piece, given: argparse.Namespace, clock: StopsAfter) -> None:
     """Run what is missing of a piece, and keep what each run found."""
     found = read_found(piece, given)
     for run in given.only or RUNS:
         if run not in found["runs"]:
-            add_results(play(piece, run, given, clock), found)
+            if repeats_fedtab(run, piece, found):
+                repeat_fedtab(run, found)
+            else:
+                add_results(play(piece, run, given, clock), found)
             found["runs"].append(run)
             given.out.mkdir(parents=True, exist_ok=True)
             keep(given.out / f"{piece.name}.json", found)

@@ -9,21 +9,24 @@ from typing import Any
 
 MAIN = ["fedtab", "fedwca", "fedscal", "one_hot", "fedavg", "local", "source_only", "source_ada_bn"]
 SHOT_LABELS = "renew=epoch,min_count=1,append_one=true,normalize_first=true"
-ABLATIONS = [
-    "no gate=fedtab/pseudo_labeler=prototype",
-    "untrusted plain=fedtab/pseudo_labeler=trusted:untrusted=plain",
-    "gated FedAvg=fedavg/pseudo_labeler=trusted/objectives=strong_views",
-    "gated WCA=wca/clusterer=ada_bn/pseudo_labeler=trusted/objectives=strong_views",
-    "first layers=fedtab/clusterer=finch",
-    "true clusters=fedtab/clusterer=true",
-    "no strong views=fedtab/objectives=shot:lam=1.3",
-    "least 4 tenths=fedtab/pseudo_labeler=trusted:least=0.4",
-    "least 6 tenths=fedtab/pseudo_labeler=trusted:least=0.6",
-    "confidence=fedtab/pseudo_labeler=trusted:measure=confidence",
-    "predicted class=fedtab/pseudo_labeler=trusted:labels=predicted",
-    f"gated FedSCAl=fedscal/pseudo_labeler=trusted:{SHOT_LABELS}",
-]
-RUNS = ("main", "ablations", "recalibrated", "twice")
+ABLATIONS = {
+    "untrusted plain": "fedtab/pseudo_labeler=trusted:untrusted=plain",
+    "gated FedAvg": "fedavg/pseudo_labeler=trusted/objectives=strong_views",
+    "gated FedSCAl": f"fedscal/pseudo_labeler=trusted:{SHOT_LABELS}",
+    "no gate": "fedtab/pseudo_labeler=prototype",
+    "least 4 tenths": "fedtab/pseudo_labeler=trusted:least=0.4",
+    "least 6 tenths": "fedtab/pseudo_labeler=trusted:least=0.6",
+    "gated WCA": "wca/clusterer=ada_bn/pseudo_labeler=trusted/objectives=strong_views",
+    "first layers": "fedtab/clusterer=finch",
+    "true clusters": "fedtab/clusterer=true",
+    "no strong views": "fedtab/objectives=shot:lam=1.3",
+    "confidence": "fedtab/pseudo_labeler=trusted:measure=confidence",
+    "predicted class": "fedtab/pseudo_labeler=trusted:labels=predicted",
+}
+"""Methods by label, what decides a rule or the default first."""
+RECALIBRATED = "recalibrated FedWCA"
+RUNS = ("main", "twice", *ABLATIONS, RECALIBRATED)
+"""Runs of a piece; each ablation is one by its label."""
 DIGITS: dict[str, Any] = {"dataset": "digit_five", "clients": 4, "samples": 400, "rounds": 10, "epochs": 5}
 EMBEDDED: dict[str, Any] = {**DIGITS, "dataset": "digits_mini", "lr": 0.003}
 PACS: dict[str, Any] = {**DIGITS, "dataset": "pacs", "clients": 3, "samples": 240, "lr": 0.001}
@@ -54,13 +57,13 @@ class Piece:
         own = {**self.settings, "source": self.source, "seed": self.seed, "composed": False}
         return {
             "main": {**own, "baselines": MAIN},
-            "ablations": {**own, "baselines": ABLATIONS},
-            "recalibrated": {**own, "baselines": ["recalibrated FedWCA=fedwca"], "batch_norm": "recalibrated"},
             "twice": {
                 **own,
                 "baselines": ["FedWCA twice the epochs=fedwca", "One-hot twice the epochs=one_hot"],
                 "epochs": 2 * own["epochs"],
             },
+            **{label: {**own, "baselines": [f"{label}={method}"]} for label, method in ABLATIONS.items()},
+            RECALIBRATED: {**own, "baselines": [f"{RECALIBRATED}=fedwca"], "batch_norm": "recalibrated"},
         }
 
 

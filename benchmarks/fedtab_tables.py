@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from domain_means import mean_by_domain
-from fedtab_pieces import EMBEDDED_SOURCES, PACS_SOURCES, pieces
+from fedtab_pieces import ABLATIONS, EMBEDDED_SOURCES, PACS_SOURCES, RECALIBRATED, pieces
 
 from fedwca.results.statistics import Difference, paired_difference
 from fedwca.results.tables import Table, difference_cell
@@ -183,23 +183,27 @@ def sentences(kind: str, seeds: Mapping[int, Sequence[Found]]) -> list[str]:
         said.append(f"At twice the epochs within a point or above: {', '.join(near) or 'none'}.{missing}")
     else:
         said.append("Twice the epochs: not run yet.")
-    if not {*THRESHOLDS, *PARTS, PLAIN} <= set(rows):
-        return [*said, "Ablations: not run yet."]
     sources = UNSEEN[kind.partition(",")[0]]
-    moves = {name: moved(seeds, name, sources) for name in THRESHOLDS}
-    over = any(abs(value) > 2 for value in moves.values())
-    told = ", ".join(f"{THRESHOLDS[name]} by {value:+.1f}" for name, value in moves.items())
-    said.append(
-        f"Threshold {told} points on sources not seen before ({', '.join(sources)}): "
-        f"{'over' if over else 'within'} 2.{missing}"
-    )
+    moves = {name: moved(seeds, name, sources) for name in THRESHOLDS if name in rows}
+    if moves:
+        over = any(abs(value) > 2 for value in moves.values())
+        told = ", ".join(f"{THRESHOLDS[name]} by {value:+.1f}" for name, value in moves.items())
+        said.append(
+            f"Threshold {told} points on sources not seen before ({', '.join(sources)}): "
+            f"{'over' if over else 'within'} 2.{missing}"
+        )
     for name, part in PARTS.items():
-        told = "needed" if is_above(seeds, name) else "not shown to be needed"
-        said.append(f"FedTAB minus {name}: {difference_cell(difference(seeds, OWN, name))}: {part} {told}.{missing}")
-    gain = difference(seeds, PLAIN, OWN)
-    kept = "" if excludes_zero(gain) else "not "
-    told = difference_cell(gain)
-    said.append(f"Untrusted clients on plain images minus FedTAB: {told}: {kept}shown to be better.")
+        if name in rows:
+            told = "needed" if is_above(seeds, name) else "not shown to be needed"
+            said.append(
+                f"FedTAB minus {name}: {difference_cell(difference(seeds, OWN, name))}: {part} {told}.{missing}"
+            )
+    if PLAIN in rows:
+        gain = difference(seeds, PLAIN, OWN)
+        kept, told = "" if excludes_zero(gain) else "not ", difference_cell(gain)
+        said.append(f"Untrusted clients on plain images minus FedTAB: {told}: {kept}shown to be better.{missing}")
+    if left := [name for name in (*ABLATIONS, RECALIBRATED) if name not in rows]:
+        said.append(f"Not run yet: {', '.join(left)}.")
     return said
 
 

@@ -21,7 +21,12 @@ test = script("fedtab")
 
 
 def test_every_row_can_be_composed() -> None:
-    methods = compose(RunConfig(baselines=(*pieces.MAIN, *pieces.ABLATIONS), composed=False))
+    methods = compose(
+        RunConfig(
+            baselines=(*pieces.MAIN, *(f"{label}={method}" for label, method in pieces.ABLATIONS.items())),
+            composed=False,
+        )
+    )
     assert len({method.label for method, _ in methods}) == len(methods) == 20
     gated = {method.label for method, _ in methods if method.pseudo_labeler.selects_clients}
     assert {"FedTAB", "gated FedAvg", "gated WCA", "gated FedSCAl", "Source + AdaBN"} <= gated
@@ -35,12 +40,29 @@ def test_pieces() -> None:
     (piece,) = (piece for piece in pieces.pieces() if piece.name == "digits-synth-10-0.003")
     runs = piece.runs()
     assert tuple(runs) == pieces.RUNS
-    assert [(name, run["epochs"], run.get("batch_norm")) for name, run in runs.items()] == [
-        ("main", 5, None),
-        ("ablations", 5, None),
-        ("recalibrated", 5, "recalibrated"),
-        ("twice", 10, None),
+    told = [(name, len(run["baselines"]), run["epochs"], run.get("batch_norm")) for name, run in runs.items()]
+    assert told == [
+        ("main", 8, 5, None),
+        ("twice", 2, 10, None),
+        *((label, 1, 5, None) for label in pieces.ABLATIONS),
+        ("recalibrated FedWCA", 1, 5, "recalibrated"),
     ]
+
+
+def test_an_ablation_that_decides_as_fedtab_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    (piece,) = (piece for piece in pieces.pieces() if piece.name == "digits-synth-10-0.003")
+    trust = [0.9, 0.55, 0.45, 0.1]
+    found: dict[str, Any] = {"trust": trust, "trusted": [True, True, False, False], "methods": {"FedTAB": {"bytes": 1}}}
+    gate = {"trust": trust, "confidence": [0.9, 0.6, 0.49, 0.2], "domains": ["x", "x", "y", "y"]}
+    monkeypatch.setattr(test, "read_gate", lambda: {"digits-synth-10": {**gate, "clusters": [0, 0, 1, 1]}})
+    repeats = {run for run in pieces.RUNS if test.repeats_fedtab(run, piece, found)}
+    assert repeats == {"confidence", "true clusters"}
+    everybody = {**found, "trust": [0.9, 0.8, 0.7, 0.6], "trusted": [True] * 4}
+    repeats = {run for run in pieces.RUNS if test.repeats_fedtab(run, piece, everybody)}
+    assert repeats == {"no gate", "untrusted plain", "least 4 tenths", "least 6 tenths"}
+    assert not test.repeats_fedtab("no gate", piece, {"methods": {}})
+    test.repeat_fedtab("confidence", found)
+    assert found["methods"]["confidence"] == {"bytes": 1, "same_run_as": "FedTAB"}
 
 
 def test_clients_of_few_classes() -> None:
@@ -99,7 +121,7 @@ def test_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "at both learning rates: not decided yet." in page
     assert "within a point or above: none." in page
     assert "below Source + AdaBN in 0 of 5 seeds." in page
-    assert "Ablations: not run yet." in page
+    assert "Not run yet: untrusted plain, gated FedAvg, " in page
     write(tmp_path, 60.0, 55.0, (0.003, 0.001))
     assert "at both learning rates: shown." in tables.results()
     write(tmp_path, 45.0, 48.0, (0.001,))
