@@ -218,3 +218,23 @@ def by_hand() -> str:
         ratio = f"{case['first_over_last']['median']:.2f} | {low:.2f} to {high:.2f}"
         lines.append(f"| {case['clients']} × {case['batch']} | {seconds} | {ratio} |")
     return "\n".join([*lines, "", f"{made(result)}; {result['cases'][0]['steps']} rounds, each way in turn."])
+
+
+def small_maps() -> str:
+    """A row a size of images, precision and kind of work: milliseconds of both ways, and their ratio."""
+    result = read("small_maps")
+    ways = list(result["cases"][0]["milliseconds"])
+    lines = [
+        [
+            f"{case['side']}",
+            case["precision"],
+            case["work"],
+            *(f"{case['milliseconds'][way]:.2f}" for way in ways),
+            "{:.2f}".format(case["ratio"]["median"]),
+            "{:.2f} to {:.2f}".format(*case["ratio"]["quarters"]),
+        ]
+        for case in result["cases"]
+    ]
+    heads = ("pixels", "precision", "work", *(f"{way}, CPU ms" for way in ways), "ratio, median", "quarters")
+    told = f"CPU milliseconds of an image of the backbone, {result['batch']} at once, one thread. {made(result)}."
+    return noted(Table("", heads, lines, heads=3), [told])

@@ -163,6 +163,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "kernels": speed_tables.kernels,
     "mixed": speed_tables.mixed,
     "by_hand": speed_tables.by_hand,
+    "small_maps": speed_tables.small_maps,
     "federation-defences": federation_tables.defences,
     "federation-noise": federation_tables.noise,
     "federation-moment-noise": federation_tables.moment_noise,

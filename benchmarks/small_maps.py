@@ -1,0 +1,95 @@
+"""What convolutions over few pixels cost a ResNet-18 on a CPU: as matrix products, and as torch's own.
+
+CPU milliseconds of an image in a training step and in a pass forward, on one thread, both ways in turn in one process,
+so that ratios are of one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from beside import cpu
+from keep import keep
+from provenance import provenance
+from torch import nn
+
+from fedwca.core.network import Network
+from fedwca.core.training_settings import Precision
+from fedwca.engine.precision import compute_precision
+from fedwca.models._small_map_convolution import SmallMapConvolution
+from fedwca.models.resnet18 import ResNet18
+
+BATCH, REPEATS, CLASSES = 64, 7, 7
+SIDES = (32, 64, 128)
+PRECISIONS: tuple[Precision, ...] = ("fp32", "bf16")
+WAYS = ("as products", "torch's own")
+
+
+def build(side: int, way: str) -> Network:
+    """A network whose small maps are convolved in one of both ways."""
+    network = ResNet18(side=side, weights="none").build(CLASSES, seed=0).to(memory_format=torch.channels_last)
+    for part in network.modules():
+        if way == "torch's own" and isinstance(part, SmallMapConvolution):
+            part.__class__ = nn.Conv2d
+    return network
+
+
+def train(network: Network, images: torch.Tensor, precision: Precision) -> None:
+    """A pass forward and backward of the backbone."""
+    with compute_precision(precision, "train", images.device):
+        features = network.backbone(images, ())
+    features.float().square().mean().backward()
+
+
+def predict(network: Network, images: torch.Tensor, precision: Precision) -> None:
+    """A pass forward of the backbone."""
+    with torch.no_grad(), compute_precision(precision, "train", images.device):
+        network.backbone(images, ())
+
+
+def measure(side: int, precision: Precision, work: str, repeats: int) -> dict[str, Any]:
+    """Milliseconds of an image by way, and the median of ratios within a turn with its quartiles."""
+    images = torch.randn(BATCH, 3, side, side).contiguous(memory_format=torch.channels_last)
+    do = train if work == "training" else predict
+    ways: dict[str, Callable[[], None]] = {way: partial(do, build(side, way), images, precision) for way in WAYS}
+    seconds: dict[str, list[float]] = {way: [] for way in WAYS}
+    for call in ways.values():
+        call()
+    for turn in range(repeats):
+        for way in WAYS if turn % 2 == 0 else reversed(WAYS):
+            seconds[way].append(cpu(ways[way]))
+    ratios = [own / other for own, other in zip(*seconds.values(), strict=True)]
+    low, _, high = statistics.quantiles(ratios, n=4)
+    return {
+        "side": side,
+        "precision": precision,
+        "work": work,
+        "milliseconds": {way: round(1000 * statistics.median(own) / BATCH, 3) for way, own in seconds.items()},
+        "ratio": {"median": round(statistics.median(ratios), 2), "quarters": [round(low, 2), round(high, 2)]},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "small_maps.json")
+    parser.add_argument("--repeats", type=int, default=REPEATS)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    made_on, cases = provenance("cpu"), []
+    for side in SIDES:
+        for precision in PRECISIONS:
+            for work in ("training", "forward"):
+                cases.append(measure(side, precision, work, given.repeats))
+                print(cases[-1], flush=True)
+    what = f"CPU milliseconds of an image of ResNet-18's backbone, {BATCH} at once; medians of {given.repeats}"
+    keep(given.out, {"what": what, "batch": BATCH, "repeats": given.repeats, "cases": cases, "environment": made_on})
+
+
+if __name__ == "__main__":
+    main()
