@@ -11,6 +11,7 @@ import typer
 from fedwca.cli import complete
 from fedwca.cli.terminal import say
 from fedwca.errors import FedwcaError
+from fedwca.results.trial_key import TrialKey
 
 
 class PictureFormat(StrEnum):
@@ -68,7 +69,7 @@ def command(
         return
     wanted = find_pictures(names or [])
     results = read_run(find_run(run))
-    one = (source_model, trial)
+    one = TrialKey(source_model, trial)
     chosen = None if method is None else canonical_name(method)
     check_unit(results, chosen, one)
 

@@ -26,6 +26,7 @@ from fedwca.engine.precision import matmul_precision
 from fedwca.errors import InvalidConfig, UsageError
 from fedwca.federated.aggregator_weights import deliver_mixtures
 from fedwca.results.table_rows import Row, summarise
+from fedwca.results.trial_key import TrialKey
 from fedwca.runs.check_components import rehearse_components
 from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.load_data import build_network, load
@@ -146,7 +147,7 @@ def simulate_deployment(request: RunRequest) -> SimulatedDeployment:
         rows = torch.stack([read_final(folder / "server" / f"client-{k}", layout) for k in range(len(weights))])
     found = count_accuracies(dealt.metrics, engine, weights, rows.to(engine.device))
     by_domain = {domain: [value] for domain, value in dealt.metrics.by_domain(found).items()}
-    row = Row(session.method.name, session.method.label, {(0, 0): mean(found)}, by_domain)
+    row = Row(session.method.name, session.method.label, {TrialKey(): mean(found)}, by_domain)
     now = time.perf_counter()
     timing = {"total_seconds": now - began, "setup_seconds": ready - began, "run_seconds": now - ready}
     summary = {

@@ -9,6 +9,7 @@ from fedwca.reproduce.plan_jobs import Job
 from fedwca.results.pictures import clusters, draw_bars, draw_weights
 from fedwca.results.pictures.accuracy import draw_curves
 from fedwca.results.table_rows import summarise
+from fedwca.results.trial_key import TrialKey
 from fedwca.runs.load_data import load
 from fedwca.runs.reuse_runs import CollectedRuns
 from fedwca.runs.split_trials import split_trial
@@ -29,8 +30,7 @@ def draw_figure(job: Job, domain: str, found: CollectedRuns) -> Any:
         named = {name: {**entries[name], "label": row} for row, name in methods.items()}
         return draw_bars(named, f"Accuracy by target domain: {title}")
     first = {
-        row: {r["round"]: r for r in found.records(name) if (r["source_model"], r["trial"]) == (0, 0)}
-        for row, name in methods.items()
+        row: {r["round"]: r for r in found.records(name) if TrialKey.of(r) == (0, 0)} for row, name in methods.items()
     }
     domains = found.runs[next(iter(methods.values()))].domains
     if job.found.shows == "weights":

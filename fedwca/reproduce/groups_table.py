@@ -12,6 +12,7 @@ from fedwca.results.diverged_runs import NOTE
 from fedwca.results.statistics import paired_difference, sample_of
 from fedwca.results.table_rows import Row
 from fedwca.results.tables import Table, difference_cell, sample_cell
+from fedwca.results.trial_key import TrialKey
 
 
 def groups_beside(
@@ -68,7 +69,7 @@ def groups_beside(
     return Table(title, columns, lines, notes), entries
 
 
-def _runs(row: Row, group: str) -> Mapping[tuple[int, int], float]:
+def _runs(row: Row, group: str) -> Mapping[TrialKey, float]:
     """Trial means of a row at clients that train, at all new ones, or at a group of these, by run."""
     if group == TRAINING:
         return row.validation

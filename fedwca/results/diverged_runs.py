@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from fedwca.results.trial_key import TrialKey
+
 DIVERGED = "diverged"
 """Field of the last record of a run that diverged: why, in a sentence. Its accuracies are of nobody."""
 NOTE = "Runs that diverged are in no mean and in no difference."
@@ -26,12 +28,12 @@ def ended_rounds(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]
     return [record for record in records if DIVERGED not in record]
 
 
-def find_divergences(records: Iterable[Mapping[str, Any]]) -> dict[str, dict[tuple[int, int], Divergence]]:
+def find_divergences(records: Iterable[Mapping[str, Any]]) -> dict[str, dict[TrialKey, Divergence]]:
     """Runs that diverged, by method and run (source model, trial)."""
-    found: dict[str, dict[tuple[int, int], Divergence]] = defaultdict(dict)
+    found: dict[str, dict[TrialKey, Divergence]] = defaultdict(dict)
     for record in records:
         if DIVERGED in record:
-            run = (record["source_model"], record["trial"])
+            run = TrialKey.of(record)
             found[record["method"]][run] = Divergence(record["round"] + 1, record[DIVERGED])
     return found
 
@@ -60,14 +62,14 @@ def describe_divergence(found: Divergence) -> str:
     return f"diverged in round {found.round}" if found.round else "diverged before the first round"
 
 
-def divergence_notes(found: Mapping[str, Mapping[tuple[int, int], Divergence]]) -> list[str]:
+def divergence_notes(found: Mapping[str, Mapping[TrialKey, Divergence]]) -> list[str]:
     """A sentence for each run that diverged.
 
     Args:
         found: label of a method to its runs (source model, trial) that diverged.
     """
     return [
-        f"{label}, source model {run[0]}, trial {run[1]}, {describe_divergence(one)}: {one.why}"
+        f"{label}, source model {run.source_model}, trial {run.trial}, {describe_divergence(one)}: {one.why}"
         for label, runs in found.items()
         for run, one in sorted(runs.items())
     ]

@@ -19,6 +19,7 @@ from fedwca.results.diverged_runs import Divergence, ended_rounds, find_divergen
 from fedwca.results.lock import is_locked
 from fedwca.results.read_run_files import read_configuration, read_environment, read_notes, read_records, read_summary
 from fedwca.results.table_rows import Record, Row, summarise, table_rows
+from fedwca.results.trial_key import TrialKey
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class Run:
         return ended_rounds(self.lines)
 
     @cached_property
-    def diverged(self) -> Mapping[str, Mapping[tuple[int, int], Divergence]]:
+    def diverged(self) -> Mapping[str, Mapping[TrialKey, Divergence]]:
         """Runs (source model, trial) that diverged, by method."""
         return find_divergences(self.lines)
 
@@ -169,22 +170,18 @@ class Run:
         return {name: str(entry["label"]) for name, entry in self.results.items()}
 
     @cached_property
-    def runs(self) -> list[tuple[int, int]]:
+    def runs(self) -> list[TrialKey]:
         """Every (source model, trial) that left a record."""
-        return sorted({(record["source_model"], record["trial"]) for record in self.records})
+        return sorted({TrialKey.of(record) for record in self.records})
 
     @property
     def count(self) -> int:
         """Source models × trials: how often each method is run."""
         return int(self.config["source_models"]) * int(self.config["trials"])
 
-    def rounds(self, method: str, run: tuple[int, int] | None = None) -> list[Record]:
+    def rounds(self, method: str, run: TrialKey | None = None) -> list[Record]:
         """A method's records in order, the source model's (round -1) first; of one run, or of all."""
-        return [
-            record
-            for record in self.records
-            if record["method"] == method and run in (None, (record["source_model"], record["trial"]))
-        ]
+        return [record for record in self.records if record["method"] == method and run in (None, TrialKey.of(record))]
 
     def done(self, method: str) -> list[int]:
         """Rounds that are on record, a number for each run of a method that was begun; one that diverged needs no more
@@ -192,7 +189,7 @@ class Run:
         """
         last = dict.fromkeys(self.diverged.get(method, ()), self.methods[method]["rounds"])
         for record in self.rounds(method):
-            run = (record["source_model"], record["trial"])
+            run = TrialKey.of(record)
             last[run] = max(last.get(run, 0), record["round"] + 1)
         return list(last.values())
 

@@ -13,6 +13,7 @@ from fedwca.results.class_scores import macro_f1, score_classes
 from fedwca.results.diverged_runs import Divergence, ended_rounds, find_divergences, mark_divergence
 from fedwca.results.reference_method import reference_among
 from fedwca.results.statistics import deviation as deviation
+from fedwca.results.trial_key import TrialKey
 
 Record = Mapping[str, Any]
 
@@ -23,24 +24,24 @@ class Row:
 
     name: str
     label: str
-    runs: Mapping[tuple[int, int], float]
+    runs: Mapping[TrialKey, float]
     """Mean over clients, by (source model, trial); without runs that diverged."""
     domains: Mapping[str, Sequence[float]]
     """Mean over the clients of a domain, one for each run; domains that no table counts are not in it."""
-    before: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    before: Mapping[TrialKey, float] = field(default_factory=dict)
     """What `runs` was before the last phase; empty where there is none."""
-    validation: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    validation: Mapping[TrialKey, float] = field(default_factory=dict)
     """Mean over the clients that train, on their validation images; empty where they have none. The round with the best
     one is shown."""
-    shown: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    shown: Mapping[TrialKey, int] = field(default_factory=dict)
     """How many rounds had been done then; empty where the last round is shown."""
-    last: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    last: Mapping[TrialKey, float] = field(default_factory=dict)
     """What `runs` is after the last round; empty where that is shown."""
-    numbers: Mapping[str, Mapping[tuple[int, int], float]] = field(default_factory=dict)
+    numbers: Mapping[str, Mapping[TrialKey, float]] = field(default_factory=dict)
     """What else is known of the shown rounds, by its name in `summarise` and by run; see `count_numbers`."""
-    classes: Mapping[tuple[int, int], Mapping[int, float]] = field(default_factory=dict)
+    classes: Mapping[TrialKey, Mapping[int, float]] = field(default_factory=dict)
     """Accuracy of each class in the shown rounds, over the test images of all clients that tables count."""
-    diverged: Mapping[tuple[int, int], Divergence] = field(default_factory=dict)
+    diverged: Mapping[TrialKey, Divergence] = field(default_factory=dict)
     """Runs that came to no end; nothing else of the row is of them."""
 
     @property
@@ -75,7 +76,7 @@ def table_rows(records: Sequence[Record], labels: Mapping[str, str], domains: Se
         domains: true domain of each client, K names.
     """
     diverged = find_divergences(records)
-    records = [r for r in ended_rounds(records) if (r["source_model"], r["trial"]) not in diverged[r["method"]]]
+    records = [r for r in ended_rounds(records) if TrialKey.of(r) not in diverged[r["method"]]]
     found, rounds = shown_records(records), last_records(r for r in records if "phase" not in r)
     last = last_records(records)
     shown = _counted_domains(last, domains)
@@ -136,7 +137,7 @@ def class_accuracies(record: Record) -> dict[int, float]:
     return {label: score.accuracy for label, score in score_classes(record["confusion"]).items() if score.images}
 
 
-def _by_name(numbers: Mapping[tuple[int, int], Mapping[str, float]]) -> dict[str, dict[tuple[int, int], float]]:
+def _by_name(numbers: Mapping[TrialKey, Mapping[str, float]]) -> dict[str, dict[TrialKey, float]]:
     names = dict.fromkeys(name for own in numbers.values() for name in own)
     return {name: {run: own[name] for run, own in numbers.items() if name in own} for name in names}
 
@@ -145,15 +146,15 @@ VALIDATION = "accuracy_validation"
 """Field of a record: accuracies of clients that train, where others are counted."""
 
 
-def shown_records(records: Iterable[Record]) -> dict[str, dict[tuple[int, int], Record]]:
+def shown_records(records: Iterable[Record]) -> dict[str, dict[TrialKey, Record]]:
     """The record that tables show, by method and run (source model, trial): the last; where there are validation images
     the one of the round with the best mean over the clients that train, of equals the later one.
     """
     records = list(records)
     found = last_records(records)
-    best: dict[tuple[str, tuple[int, int]], float] = {}
+    best: dict[tuple[str, TrialKey], float] = {}
     for record in sorted((r for r in records if VALIDATION in r and r["round"] >= 0), key=lambda r: r["round"]):
-        key, value = (record["method"], (record["source_model"], record["trial"])), mean(record[VALIDATION])
+        key, value = (record["method"], TrialKey.of(record)), mean(record[VALIDATION])
         if not math.isnan(value) and value >= best.get(key, -math.inf):
             best[key] = value
             found[key[0]][key[1]] = record
@@ -170,18 +171,18 @@ def accuracy_of_all(record: Record) -> list[float]:
     return [two if math.isnan(one) else one for one, two in zip(record["accuracy"], others, strict=True)]
 
 
-def last_records(records: Iterable[Record]) -> dict[str, dict[tuple[int, int], Record]]:
+def last_records(records: Iterable[Record]) -> dict[str, dict[TrialKey, Record]]:
     """The last of some records by method and run (source model, trial)."""
-    last: dict[str, dict[tuple[int, int], Record]] = defaultdict(dict)
+    last: dict[str, dict[TrialKey, Record]] = defaultdict(dict)
     for record in records:
-        run = (record["source_model"], record["trial"])
+        run = TrialKey.of(record)
         before = last[record["method"]].get(run)
         if before is None or record["round"] >= before["round"]:
             last[record["method"]][run] = record
     return last
 
 
-def _counted_domains(last: Mapping[str, Mapping[tuple[int, int], Record]], domains: Sequence[str]) -> list[str]:
+def _counted_domains(last: Mapping[str, Mapping[TrialKey, Record]], domains: Sequence[str]) -> list[str]:
     """Domains of which some client is counted; all, where nobody is."""
     every = list(dict.fromkeys(domains))
     accuracies = [record["accuracy"] for runs in last.values() for record in runs.values()]
@@ -194,7 +195,7 @@ def paired_differences(row: Row, other: Row) -> list[float]:
     return [value - other.runs[run] for run, value in row.runs.items() if run in other.runs]
 
 
-def _more(row: Row) -> list[tuple[str, Mapping[tuple[int, int], float]]]:
+def _more(row: Row) -> list[tuple[str, Mapping[TrialKey, float]]]:
     """What a row may have beside its means, by run."""
     own = [("before", row.before), ("validation", row.validation), ("round", row.shown), ("last", row.last)]
     return [*own, *row.numbers.items()]
@@ -225,8 +226,7 @@ def summarise(table: Sequence[Row], to: str | None = None) -> dict[str, Any]:
             "domains": {domain: mean(values) for domain, values in row.domains.items()},
             "domain_stds": {domain: deviation(values) for domain, values in row.domains.items()},
             "runs": [
-                {"source_model": run[0], "trial": run[1], "mean": value}
-                | {name: values[run] for name, values in _more(row) if run in values}
+                {**run._asdict(), "mean": value} | {name: values[run] for name, values in _more(row) if run in values}
                 for run, value in row.runs.items()
             ],
         }
@@ -236,9 +236,7 @@ def summarise(table: Sequence[Row], to: str | None = None) -> dict[str, Any]:
         if row.classes:
             entry["class_accuracy"] = mean_of_classes(row)
         if row.diverged:
-            entry["diverged"] = [
-                {"source_model": run[0], "trial": run[1], **one._asdict()} for run, one in row.diverged.items()
-            ]
+            entry["diverged"] = [{**run._asdict(), **one._asdict()} for run, one in row.diverged.items()]
         if to in found and row.name != to and (paired := paired_differences(row, found[to])):
             entry["difference"] = {"to": to, "mean": mean(paired), "std": deviation(paired), "n": len(paired)}
         methods[row.name] = entry

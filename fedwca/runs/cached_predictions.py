@@ -15,6 +15,7 @@ from fedwca.engine.sequential.replica import Replica
 from fedwca.errors import FedwcaError
 from fedwca.results.describe_run import special_domain
 from fedwca.results.pictures.models import Models
+from fedwca.results.trial_key import TrialKey
 from fedwca.runs.open_run import open_run
 
 
@@ -63,7 +64,7 @@ def predict_for_pictures(run: Path, method: str | None = None, source_model: int
     )
 
 
-def predictions_when_asked(run: Path, method: str | None, trial: tuple[int, int]) -> Callable[[], Models]:
+def predictions_when_asked(run: Path, method: str | None, trial: TrialKey) -> Callable[[], Models]:
     """What gives the models of a run's pictures; opened when first asked for, and once, refused or not."""
 
     @cache

@@ -18,6 +18,7 @@ from fedwca.results.results_table import COLUMNS, narrow_columns, requested_colu
 from fedwca.results.rounds_as_table import flatten_records
 from fedwca.results.table_rows import Row
 from fedwca.results.tables import Table, mean_cell
+from fedwca.results.trial_key import TrialKey
 from fedwca.runs.cached_predictions import predictions_when_asked
 from fedwca.runs.write_report import write_report
 
@@ -107,7 +108,7 @@ class FinishedRun:
             UsageError: no such picture or method.
             FedwcaError: the run does not have what the picture shows.
         """
-        (found,), run, one = find_pictures([name]), read_run(self.path), (0, 0)
+        (found,), run, one = find_pictures([name]), read_run(self.path), TrialKey()
         check_unit(run, method, one)
         return PICTURES[found].draw(PictureRequest(run, predictions_when_asked(self.path, method, one), method, one))
 

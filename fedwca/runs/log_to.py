@@ -15,9 +15,10 @@ from fedwca.loggers import Logger, LogSession, RunEnd, loggers, title
 from fedwca.results.pictures.catalogue import PICTURES, PictureRequest
 from fedwca.results.pictures.style import save
 from fedwca.results.read_run import read_run
+from fedwca.results.trial_key import TrialKey
 from fedwca.runs.cached_predictions import predictions_when_asked
 
-FIRST = (0, 0)
+FIRST = TrialKey()
 """Source model and trial that a picture of one trial is of."""
 
 

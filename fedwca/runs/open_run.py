@@ -38,6 +38,7 @@ from fedwca.results.diverged_runs import describe_divergence
 from fedwca.results.find_runs import find_run
 from fedwca.results.read_run import read_run, run_identity
 from fedwca.results.read_run_files import read_configuration, trained_clients
+from fedwca.results.trial_key import TrialKey
 from fedwca.runs.checkpointer import RoundState, read_round_state
 from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.load_data import architecture, build_network
@@ -252,7 +253,7 @@ def open_run(
     point, bank = read_round_state(found, trained_clients(about), layout.width, resolve_device(config.device))
     opened = OpenedRun(path, about, config, unit, point, bank, built, network, layout, classes, newest.round, selected)
     if not opened.finished and round is None:
-        done, ended = newest.round + 1, read_run(path).diverged.get(unit.method, {}).get((source_model, trial))
+        done, ended = newest.round + 1, read_run(path).diverged.get(unit.method, {}).get(TrialKey(source_model, trial))
         state = f"{done} of {opened.rounds} rounds are done" if done else "no round of it is done"
         why = describe_divergence(ended) if ended else "is unfinished"
         warnings.warn(f"{path}: {opened.label} {why}; {state}, and these are opened", UserWarning, stacklevel=2)

@@ -28,6 +28,7 @@ from fedwca.federated.source_model import TrainedSource
 from fedwca.results.checkpoints import Unit
 from fedwca.results.diverged_runs import DIVERGED, Divergence, divergence_notes
 from fedwca.results.table_rows import VALIDATION
+from fedwca.results.trial_key import TrialKey
 from fedwca.runs.central_models import central_model
 from fedwca.runs.checkpointer import Checkpointer, RoundState
 from fedwca.runs.load_data import architecture
@@ -114,7 +115,7 @@ class _Bench:
     def end_diverged(self, method: Method, unit: Unit, record: Mapping[str, Any]) -> dict[str, Any]:
         """The last record of a unit that diverged; says so."""
         found = Divergence(record["round"] + 1, record[DIVERGED])
-        (sentence,) = divergence_notes({method.label: {(unit.source_model, unit.trial): found}})
+        (sentence,) = divergence_notes({method.label: {TrialKey(unit.source_model, unit.trial): found}})
         self.progress.warn(sentence)
         return {**_tag(unit), **record}
 

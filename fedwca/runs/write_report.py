@@ -13,6 +13,7 @@ from fedwca.results.pictures.models import Models
 from fedwca.results.read_run import Run, read_run
 from fedwca.results.report.page import page
 from fedwca.results.report.text_report import document
+from fedwca.results.trial_key import TrialKey
 from fedwca.runs.cached_predictions import predictions_when_asked
 from fedwca.runs.check_several import check_several
 
@@ -70,7 +71,7 @@ def write_report(
 
 def _predict(run: Run) -> Callable[[], Models]:
     """The composed method's final models in the run's first trial."""
-    return predictions_when_asked(run.path, None, (run.runs or [(0, 0)])[0])
+    return predictions_when_asked(run.path, None, (run.runs or [TrialKey()])[0])
 
 
 def distinct_names(given: list[str], names: list[str]) -> list[str]:

@@ -13,6 +13,7 @@ from fedwca.partitions import Partition
 from fedwca.results.diverged_runs import DIVERGED
 from fedwca.results.table_rows import VALIDATION as VALIDATION_FIELD
 from fedwca.results.table_rows import shown_records
+from fedwca.results.trial_key import TrialKey
 
 VALIDATION = "validation"
 CRITERIA = {"density": "maximize", "entropy": "minimize", VALIDATION: "maximize"}
@@ -53,8 +54,8 @@ def judge(records: Sequence[Mapping[str, Any]], criterion: str) -> float:
     if criterion == VALIDATION:
         (runs,) = shown_records(records).values()
         return mean(mean(record[VALIDATION_FIELD]) for record in runs.values())
-    last: dict[tuple[int, int], Mapping[str, Any]] = {}
+    last: dict[TrialKey, Mapping[str, Any]] = {}
     for record in records:
-        last[record["source_model"], record["trial"]] = record
+        last[TrialKey.of(record)] = record
     found = [r["accuracy"] if criterion == ORACLE else r["evidence"][criterion] for r in last.values()]
     return mean(mean(values) for values in found)

@@ -14,6 +14,7 @@ from fedwca.results import pictures
 from fedwca.results.pictures.models import Models
 from fedwca.results.pictures.style import NotDrawn
 from fedwca.results.read_run import Run
+from fedwca.results.trial_key import TrialKey
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class PictureRequest:
     models: Callable[[], Models]
     """Builds the final models again when a picture asks for them; raises a `FedwcaError` where that is impossible."""
     method: str | None = None
-    one: tuple[int, int] | None = None
+    one: TrialKey | None = None
     """(source model, trial); None: the first."""
     how: str = "tsne"
     """How features get into a plane."""
@@ -50,12 +51,12 @@ def _overview(choice: PictureRequest) -> Any:
 
 
 def _neighbours(choice: PictureRequest) -> Any:
-    run, one = choice.run, choice.one or (choice.run.runs or [(0, 0)])[0]
+    run, one = choice.run, choice.one or (choice.run.runs or [TrialKey()])[0]
     for name in [choice.method] if choice.method else reversed(list(run.labels)):
         found = run.rounds(name, one)[1:2]
         if found and "nearest" in found[0].get("clustering", {}):
             margins = [math.inf if value is None else value for value in found[0]["clustering"]["margins"]]
-            title = f"{run.labels[name]}, after round 1: {run.title}; model {one[0]}, trial {one[1]}"
+            title = f"{run.labels[name]}, after round 1: {run.title}; model {one.source_model}, trial {one.trial}"
             return pictures.neighbours(found[0]["clustering"]["nearest"], run.domains, title, margins)
     raise NotDrawn(
         "no method of the run grouped its clients by their parameters, or it was made before these were kept"
@@ -107,7 +108,7 @@ PICTURES: Mapping[str, Picture] = {
 }
 
 
-def check_unit(run: Run, method: str | None, one: tuple[int, int]) -> None:
+def check_unit(run: Run, method: str | None, one: TrialKey) -> None:
     """Refuse a method or a trial that the run does not have.
 
     Raises:
@@ -117,7 +118,7 @@ def check_unit(run: Run, method: str | None, one: tuple[int, int]) -> None:
         raise UsageError(describe_unknown("method", method, run.methods))
     if run.runs and one not in run.runs:
         known = ", ".join(f"{source}/{trial}" for source, trial in run.runs)
-        raise UsageError(f"no model {one[0]} with trial {one[1]} in this run; it has {known}")
+        raise UsageError(f"no model {one.source_model} with trial {one.trial} in this run; it has {known}")
 
 
 def find_pictures(names: list[str]) -> list[str]:

@@ -10,13 +10,14 @@ from fedwca.results.pictures import style
 from fedwca.results.pictures.accuracy import need_rounds
 from fedwca.results.read_run import Run
 from fedwca.results.table_rows import Record
+from fedwca.results.trial_key import TrialKey
 
 PANELS = 4
 MOST = 40
 """Clients with a row of their own; more are averaged by domain and cluster."""
 
 
-def weights(run: Run, method: str | None = None, one: tuple[int, int] | None = None) -> Any:
+def weights(run: Run, method: str | None = None, one: TrialKey | None = None) -> Any:
     """Heat maps of v (eq. 8): rows are clients, columns the server's cluster models, from the second round on.
 
     Args:
@@ -57,7 +58,7 @@ def draw_weights(records: Mapping[str, Sequence[Record]], domains: Sequence[str]
     return made
 
 
-def weights_animation(run: Run, method: str | None = None, one: tuple[int, int] | None = None) -> Any:
+def weights_animation(run: Run, method: str | None = None, one: TrialKey | None = None) -> Any:
     """`weights` of every round from the second, one after the other: a matplotlib animation.
 
     Raises:
@@ -81,7 +82,7 @@ def weights_animation(run: Run, method: str | None = None, one: tuple[int, int] 
     return FuncAnimation(made, frame, frames=len(records), init_func=lambda: (), blit=False)
 
 
-def select_records(run: Run, method: str | None, one: tuple[int, int] | None) -> tuple[str, list[Record]]:
+def select_records(run: Run, method: str | None, one: TrialKey | None) -> tuple[str, list[Record]]:
     """The method, and its records from the second round on.
 
     Raises:

@@ -10,6 +10,7 @@ from fedwca.results.read_run import Run
 from fedwca.results.report.html_tables import escape, html_table, wide_table
 from fedwca.results.table_rows import Record, shown_records
 from fedwca.results.tables import Cell, Table, mean_cell
+from fedwca.results.trial_key import TrialKey
 
 MOST = 40
 """Classes of a matrix that can be read; of more there is the table by class alone."""
@@ -40,9 +41,9 @@ def guessed_labels(run: Run, method: str) -> list[tuple[int, int]]:
         run: the run.
         method: its name.
     """
-    last: dict[tuple[int, int], Record] = {}
+    last: dict[TrialKey, Record] = {}
     for record in run.rounds(method):
-        unit = (record["source_model"], record["trial"])
+        unit = TrialKey.of(record)
         if record.get("pseudo_label_counts") and unit not in run.diverged.get(method, {}):
             last[unit] = record
     tables = [record["pseudo_label_counts"] for record in last.values()]

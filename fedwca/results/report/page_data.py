@@ -12,6 +12,7 @@ from fedwca.results.pictures.accuracy import mean_by_round
 from fedwca.results.pictures.style import looks
 from fedwca.results.read_run import Run
 from fedwca.results.table_rows import Record, accuracy_of_all, deviation
+from fedwca.results.trial_key import TrialKey
 
 MOST = 400_000
 """Numbers about single clients in one page, over all runs; runs beyond it are left out of the drill-down."""
@@ -43,7 +44,7 @@ def _of(run: Run, name: str, room: int) -> dict[str, Any]:
         room -= sum(_size(value) for value in unit.values()) + _size(counts)
         if units and room < 0:
             break
-        units.append({"source_model": one[0], "trial": one[1], "methods": unit, "class_counts": counts})
+        units.append({**one._asdict(), "methods": unit, "class_counts": counts})
     return {
         "name": printable(name),
         "first_model": run.first_model,
@@ -71,7 +72,7 @@ def _clients(records: list[Record]) -> dict[str, Any]:
     }
 
 
-def _class_counts(run: Run, one: tuple[int, int]) -> list[list[int]] | None:
+def _class_counts(run: Run, one: TrialKey) -> list[list[int]] | None:
     """Training images of each class at each client; None where a run does not say them."""
     said = (record.get("class_counts") for method in run.labels for record in run.rounds(method, one)[:1])
     return next((counts for counts in said if counts), None)

@@ -12,6 +12,7 @@ from fedwca.results.last_phase_notes import last_phase_notes
 from fedwca.results.low_trust import low_trust_note, name_clients
 from fedwca.results.read_run import Run
 from fedwca.results.table_rows import Record
+from fedwca.results.trial_key import TrialKey
 
 CLOSE = 1.02
 """A second neighbour at most 2 % farther than the first is close to a tie."""
@@ -35,7 +36,7 @@ def run_warnings(run: Run) -> list[str]:
     found += [f"{sentence}. No number of the table is of it." for sentence in divergence_notes(told)]
     found += [f"{sentence}." for sentence in last_phase_notes(run.records, run.labels)]
     # Every method asks the same source models about the same images.
-    asked = {(record["source_model"], record["trial"]): record["trust"] for record in run.records if "trust" in record}
+    asked = {TrialKey.of(record): record["trust"] for record in run.records if "trust" in record}
     if note := low_trust_note([mean(values) for values in zip(*asked.values(), strict=True)]):
         found.append(f"{note[0].upper()}{note[1:]}.")
     for name, label in run.labels.items():
@@ -47,9 +48,9 @@ def run_warnings(run: Run) -> list[str]:
     return found
 
 
-def _of(records: Sequence[Record], first_model: str, diverged: Container[tuple[int, int]]) -> Iterator[str]:
+def _of(records: Sequence[Record], first_model: str, diverged: Container[TrialKey]) -> Iterator[str]:
     yield from _collapsed(records)
-    yield from _worse([r for r in records if (r["source_model"], r["trial"]) not in diverged], first_model)
+    yield from _worse([r for r in records if TrialKey.of(r) not in diverged], first_model)
     yield from _divided(records)
     yield from _alone(records)
     yield from _tied(records)
@@ -73,10 +74,10 @@ def _collapsed(records: Sequence[Record]) -> Iterator[str]:
 
 def _worse(records: Sequence[Record], first_model: str) -> Iterator[str]:
     """A method that ends below the model it began from."""
-    ends: dict[tuple[int, int], Record] = {}
-    starts: dict[tuple[int, int], Record] = {}
+    ends: dict[TrialKey, Record] = {}
+    starts: dict[TrialKey, Record] = {}
     for record in records:
-        unit = (record["source_model"], record["trial"])
+        unit = TrialKey.of(record)
         (starts if record["round"] < 0 else ends)[unit] = record
     both = [unit for unit in ends if unit in starts]
     before, after = (mean(mean(group[u]["accuracy"]) for u in both) for group in (starts, ends))
