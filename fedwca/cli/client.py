@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -68,11 +70,12 @@ def command(
     if clip_moments:
         settings |= {"clip_moments": clip_moments, "noise_moments": noise_moments}
     arguments = client_command(folder, data, server, insecure, settings)
+    images = count_images(data)
     env, tell = flower_environment(folder / "flwr"), partial(say, err=True)
     with hold_alone(folder / RUNNING) as alone:
         if not alone:
             raise UsageError(f"a client runs in {folder} already; give each client a folder of its own")
-        tell(f"The server's log calls this client {name_of(identity(folder))}")
+        tell(f"The server's log calls this client {name_of(identity(folder))}; it has {images:,} images")
         run_with_restarts(arguments, env, tries, tell, lambda: check_reachable(server))
 
 
@@ -86,3 +89,19 @@ def check_clipping(of: str, what: str, clip: float | None, noise: float) -> None
         raise UsageError(f"--clip{of} 0 leaves nothing of {what}; a norm above 0 is needed, or none for no clipping")
     if noise and not clip:
         raise UsageError(f"--noise{of} is in units of --clip{of}, which is not given")
+
+
+def count_images(data: Path) -> int:
+    """How many images there are, asked in a process that ends: this one lives on, and would keep what reading loads.
+
+    Raises:
+        DataError: there is none, or they cannot be read.
+    """
+    with ProcessPoolExecutor(1, get_context("spawn")) as process:
+        return process.submit(_count_images, data).result()
+
+
+def _count_images(data: Path) -> int:
+    from fedwca.deploy.client_images import check_images
+
+    return check_images(data)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fedwca.data.archives import read_arrays
@@ -26,24 +27,50 @@ def read_images(path: Path, side: int) -> Tensor:
         DataError: there is no image, or one does not decode; says which.
     """
     if path.suffix == ".npz":
-        if not path.is_file():
-            raise DataError(f"{path} does not exist; --data takes a folder of images or an .npz file")
-        images = read_arrays(path, ("images",))["images"]
-        if images.dtype == np.uint8 and images.ndim == 3:
-            images = np.repeat(images[..., None], 3, axis=3)
-        if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] != 3 or not len(images):
-            raise DataError(
-                f"{path}: images must be uint8 [N, H, W] or [N, H, W, 3], not {images.dtype} {list(images.shape)}"
-            )
+        images = _read_archive(path)
     else:
-        if not path.is_dir():
-            raise DataError(f"the folder {path} does not exist; --data takes a folder of images or an .npz file")
-        files = sorted(
-            file
-            for file in path.rglob("*")
-            if file.suffix.lower() in SUFFIXES and file.is_file() and not is_hidden(file)
-        )
-        if not files:
-            raise DataError(f"{path} holds no images; any of {', '.join(sorted(SUFFIXES))} would do")
-        images = np.stack([decode_image(file, side) for file in files])
+        images = np.stack([decode_image(file, side) for file in _image_files(path)])
     return torch.from_numpy(resize_images(images, side)).permute(0, 3, 1, 2).contiguous()
+
+
+def check_images(path: Path) -> int:
+    """How many images `read_images` finds there; of a folder the first is decoded, the others when they are used.
+
+    Args:
+        path: as there.
+
+    Raises:
+        DataError: as there.
+    """
+    if path.suffix == ".npz":
+        return len(_read_archive(path))
+    files = _image_files(path)
+    decode_image(files[0], 1)
+    return len(files)
+
+
+def _image_files(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        raise DataError(f"the folder {folder} does not exist; --data takes a folder of images or an .npz file")
+    files = sorted(
+        file for file in folder.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file() and not is_hidden(file)
+    )
+    if not files:
+        raise DataError(f"{folder} holds no images; any of {', '.join(sorted(SUFFIXES))} would do")
+    return files
+
+
+def _read_archive(path: Path) -> NDArray[np.uint8]:
+    """``[N, H, W, 3]``"""
+    if not path.is_file():
+        raise DataError(f"{path} does not exist; --data takes a folder of images or an .npz file")
+    images = read_arrays(path, ("images",)).get("images")
+    if images is None:
+        raise DataError(f"{path} has no array 'images'; it needs one of uint8 [N, H, W] or [N, H, W, 3]")
+    if images.dtype == np.uint8 and images.ndim == 3:
+        images = np.repeat(images[..., None], 3, axis=3)
+    if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] != 3 or not len(images):
+        raise DataError(
+            f"{path}: images must be uint8 [N, H, W] or [N, H, W, 3], not {images.dtype} {list(images.shape)}"
+        )
+    return images

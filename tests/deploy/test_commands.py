@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from fedwca.cli.client import count_images
 from fedwca.config.baselines import baseline_names
 from fedwca.config.run_config import RunConfig
-from fedwca.deploy.client_images import read_images
+from fedwca.deploy.client_images import check_images, read_images
 from fedwca.deploy.flower.config import CONFIG_NAME, DeploymentConfig
 from fedwca.deploy.flower.deployment_folder import point_app_here
 from fedwca.deploy.flower.processes import client_command, toml_string
@@ -235,9 +236,25 @@ def test_images_that_are_not_there(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", images=np.zeros((5, 20, 20, 2), np.uint8))
     with pytest.raises(DataError, match=r"images must be uint8 \[N, H, W\] or \[N, H, W, 3\]"):
         read_images(tmp_path / "x.npz", 32)
+    np.savez(tmp_path / "y.npz", image=np.zeros((5, 20, 20, 3), np.uint8))
+    with pytest.raises(DataError, match="has no array 'images'; it needs one of uint8"):
+        read_images(tmp_path / "y.npz", 32)
     np.savez(tmp_path / "grey.npz", images=np.full((5, 20, 20), 7, np.uint8))
     grey = read_images(tmp_path / "grey.npz", 32)
     assert (list(grey.shape), set(grey.flatten().tolist())) == ([5, 3, 32, 32], {7})
+
+
+def test_images_are_counted_before_a_client_starts(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="holds no images"):
+        count_images(tmp_path)
+    for name in ("a.png", "b.png"):
+        Image.new("RGB", (40, 30)).save(tmp_path / name)
+    assert count_images(tmp_path) == 2
+    np.savez(tmp_path / "x.npz", images=np.zeros((5, 20, 20), np.uint8))
+    assert check_images(tmp_path / "x.npz") == 5
+    (tmp_path / "a.png").write_bytes(b"no image")
+    with pytest.raises(DataError, match=r"a\.png"):
+        check_images(tmp_path)
 
 
 def test_a_federation_that_is_not_there(tmp_path: Path) -> None:
