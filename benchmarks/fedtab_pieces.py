@@ -27,6 +27,8 @@ ABLATIONS = {
 RECALIBRATED = "recalibrated FedWCA"
 RUNS = ("main", "twice", *ABLATIONS, RECALIBRATED)
 """Runs of a piece; each ablation is one by its label."""
+SOURCE, BESIDE = "source model", "beside"
+"""Further run folders: what ablations start from, and FedTAB from there."""
 DIGITS: dict[str, Any] = {"dataset": "digit_five", "clients": 4, "samples": 400, "rounds": 10, "epochs": 5}
 EMBEDDED: dict[str, Any] = {**DIGITS, "dataset": "digits_mini", "lr": 0.003}
 PACS: dict[str, Any] = {**DIGITS, "dataset": "pacs", "clients": 3, "samples": 240, "lr": 0.001}
@@ -63,6 +65,8 @@ class Piece:
                 "epochs": 2 * own["epochs"],
             },
             **{label: {**own, "baselines": [f"{label}={method}"]} for label, method in ABLATIONS.items()},
+            SOURCE: {**own, "baselines": ["source_only"]},
+            BESIDE: {**own, "baselines": ["fedtab", "source_ada_bn"]},
             RECALIBRATED: {**own, "baselines": [f"{RECALIBRATED}=fedwca"], "batch_norm": "recalibrated"},
         }
 

@@ -69,14 +69,23 @@ def mean_of(piece: Found, method: str) -> float:
     return statistics.fmean(v for v in piece["methods"][method]["accuracy"] if v is not None)
 
 
+def base_of(piece: Found, method: str) -> Found:
+    """FedTAB and the source model with re-estimated statistics, from the source model that a method has."""
+    digest = piece["methods"][method].get("source_digest")
+    own = digest is None or digest == piece.get("source_digest")
+    found: Found = piece if own else piece["beside"][digest]
+    return found
+
+
 def by_seed(seeds: Mapping[int, Sequence[Found]], method: str) -> dict[int, float]:
     """Mean over sources of each seed: what is compared."""
     return {seed: statistics.fmean(mean_of(piece, method) for piece in some) for seed, some in seeds.items()}
 
 
-def difference(seeds: Mapping[int, Sequence[Found]], method: str, base: str) -> Difference:
-    """A method minus another, paired by seed."""
-    found = paired_difference(by_seed(seeds, method), by_seed(seeds, base))
+def difference(seeds: Mapping[int, Sequence[Found]], method: str) -> Difference:
+    """FedTAB minus a method from the same source models, paired by seed."""
+    bases = {seed: [base_of(piece, method) for piece in some] for seed, some in seeds.items()}
+    found = paired_difference(by_seed(bases, OWN), by_seed(seeds, method))
     assert found is not None
     return found
 
@@ -85,7 +94,10 @@ def harmed(seeds: Mapping[int, Sequence[Found]], method: str) -> float:
     """Share of (seed, source, domain) that end below the source model with re-estimated statistics."""
     below = []
     for piece in (piece for some in seeds.values() for piece in some):
-        own, base = (mean_by_domain(piece["domains"], piece["methods"][name]["accuracy"]) for name in (method, HARM))
+        own, base = (
+            mean_by_domain(piece["domains"], found["methods"][name]["accuracy"])
+            for found, name in ((piece, method), (base_of(piece, method), HARM))
+        )
         below += [own[domain] < base[domain] for domain in own]
     return statistics.fmean(below)
 
@@ -106,7 +118,7 @@ def table(seeds: Mapping[int, Sequence[Found]]) -> str:
             [
                 method,
                 f"{statistics.fmean(by_seed(seeds, method).values()):.1f}",
-                "" if method == OWN else difference_cell(difference(seeds, OWN, method)),
+                "" if method == OWN else difference_cell(difference(seeds, method)),
                 f"{worst(seeds, method):.1f}",
                 f"{100 * harmed(seeds, method):.0f}",
                 f"{cost[0] / 1e6:.0f}",
@@ -135,12 +147,12 @@ def lost_seeds(seeds: Mapping[int, Sequence[Found]]) -> int:
 def moved(seeds: Mapping[int, Sequence[Found]], method: str, sources: Sequence[str]) -> float:
     """Mean over pieces of some sources of a method minus FedTAB."""
     every = [piece for some in seeds.values() for piece in some if piece["source"] in sources]
-    return statistics.fmean(mean_of(piece, method) - mean_of(piece, OWN) for piece in every)
+    return statistics.fmean(mean_of(piece, method) - mean_of(base_of(piece, method), OWN) for piece in every)
 
 
 def is_above(seeds: Mapping[int, Sequence[Found]], method: str) -> bool:
     """Whether FedTAB is above a method with an interval that excludes 0."""
-    return excludes_zero(difference(seeds, OWN, method))
+    return excludes_zero(difference(seeds, method))
 
 
 def excludes_zero(found: Difference) -> bool:
@@ -179,7 +191,7 @@ def sentences(kind: str, seeds: Mapping[int, Sequence[Found]]) -> list[str]:
         f"{'; more than one refutes' if lost > 1 else ''}."
     )
     if set(EQUAL_COMPUTE) <= set(rows):
-        near = [name for name in EQUAL_COMPUTE if difference(seeds, OWN, name).mean < 1]
+        near = [name for name in EQUAL_COMPUTE if difference(seeds, name).mean < 1]
         said.append(f"At twice the epochs within a point or above: {', '.join(near) or 'none'}.{missing}")
     else:
         said.append("Twice the epochs: not run yet.")
@@ -195,13 +207,12 @@ def sentences(kind: str, seeds: Mapping[int, Sequence[Found]]) -> list[str]:
     for name, part in PARTS.items():
         if name in rows:
             told = "needed" if is_above(seeds, name) else "not shown to be needed"
-            said.append(
-                f"FedTAB minus {name}: {difference_cell(difference(seeds, OWN, name))}: {part} {told}.{missing}"
-            )
+            said.append(f"FedTAB minus {name}: {difference_cell(difference(seeds, name))}: {part} {told}.{missing}")
     if PLAIN in rows:
-        gain = difference(seeds, PLAIN, OWN)
-        kept, told = "" if excludes_zero(gain) else "not ", difference_cell(gain)
-        said.append(f"Untrusted clients on plain images minus FedTAB: {told}: {kept}shown to be better.{missing}")
+        loss = difference(seeds, PLAIN)
+        better = loss.high is not None and loss.high < 0
+        told = f"FedTAB minus untrusted clients on plain images: {difference_cell(loss)}"
+        said.append(f"{told}: these are {'' if better else 'not '}shown to be better.{missing}")
     if left := [name for name in (*ABLATIONS, RECALIBRATED) if name not in rows]:
         said.append(f"Not run yet: {', '.join(left)}.")
     return said

@@ -40,22 +40,42 @@ class SameClusters(KeyboardInterrupt):
     """A run stops, as by Ctrl-C, since all that follows is known of a method with the same clusters."""
 
 
-class StopsAtClusters(StopsAfter):
-    """Ends a run after round 0 where its clusters are those of a method that differs from it in its clusterer alone."""
+class StopsEarly(StopsAfter):
+    """Ends a run after round 0 where what follows is known, or cannot be compared with what is kept of its piece.
 
-    def __init__(self, clock: StopsAfter, folder: Path, known: Mapping[str, list[int]]) -> None:
+    Args:
+        clock: that of all runs.
+        folder: where the run is.
+        found: what is known of its piece.
+        known: clusters, by name of methods that differ from this one in their clusterer alone.
+    """
+
+    def __init__(
+        self, clock: StopsAfter, folder: Path, found: Mapping[str, Any], known: Mapping[str, list[int]]
+    ) -> None:
         self.end, self.folder, self.known = clock.end, folder, known
+        self.digests = {entry.get("source_digest") for entry in found["methods"].values()} - {None}
         self.same: str | None = None
 
     def check(self, *done: Any) -> None:
         """See the base class; ``done``: rounds, and an accuracy."""
-        if self.known and done and done[0] == 1:
+        if done and done[0] == 1:
             run = read_run(self.folder)
+            if self.digests and source_digest(run) not in self.digests:
+                raise SystemExit(
+                    f"{self.folder.parent.name} was begun with another source model, as another kind of CPU trains it: "
+                    "go on there, or remove its file of results to run it anew here"
+                )
             own = first_labels(run, *run.methods)
             self.same = next((name for name, labels in self.known.items() if labels == own), None)
             if self.same is not None:
                 raise SameClusters
         super().check()
+
+
+def source_digest(run: Run) -> str | None:
+    """Of the first source model that a run starts from."""
+    return next((record["source_digest"] for record in run.records if "source_digest" in record), None)
 
 
 def first_labels(run: Run, name: str) -> list[int] | None:
@@ -105,7 +125,7 @@ def run_missing(piece: Piece, given: argparse.Namespace, clock: StopsAfter) -> N
     """Run what is missing of a piece, and keep what each method came to."""
     found = read_found(piece, given)
     for method in missing_methods(piece, found):
-        stops = StopsAtClusters(clock, run_folder(piece, method, given.runs), known_clusters(method, found))
+        stops = StopsEarly(clock, run_folder(piece, method, given.runs), found, known_clusters(method, found))
         run = play(piece, method, given, stops)
         config = kept_settings(run.config) | {"baselines": list(piece.kind.methods)}
         if (joined := join_settings(found.get("config", config), config)) is None:
@@ -141,6 +161,7 @@ def describe_method(run: Run, name: str) -> dict[str, Any]:
         "curve": [[round(average(r["accuracy"]), 2) for r in records] for records in trials],
         "clusters": [{key: r["clustering"][key] for key in ("ari", "sizes")} for r in first if "clustering" in r],
         "labels": first_labels(run, name),
+        "source_digest": source_digest(run),
         "seconds": round(sum(r.get("seconds", {}).get("round", 0.0) for own in trials for r in own), 1),
         "bytes": sum(r.get("bytes_down", 0) + r.get("bytes_up", 0) for own in trials for r in own),
         **{key: run.environment.get(key) for key in ("commit", "device", "cores", "cpu")},

@@ -39,8 +39,10 @@ def test_pieces() -> None:
     assert {"digits-usps-14-0.001", "embedded-neon-110", "pacs-sketch-12", "skewed-synth-10"} <= set(every)
     (piece,) = (piece for piece in pieces.pieces() if piece.name == "digits-synth-10-0.003")
     runs = piece.runs()
-    assert tuple(runs) == pieces.RUNS
-    told = [(name, len(run["baselines"]), run["epochs"], run.get("batch_norm")) for name, run in runs.items()]
+    assert {*runs} - {*pieces.RUNS} == {pieces.SOURCE, pieces.BESIDE}
+    told = [
+        (name, len(runs[name]["baselines"]), runs[name]["epochs"], runs[name].get("batch_norm")) for name in pieces.RUNS
+    ]
     assert told == [
         ("main", 8, 5, None),
         ("twice", 2, 10, None),
@@ -49,20 +51,46 @@ def test_pieces() -> None:
     ]
 
 
-def test_an_ablation_that_decides_as_fedtab_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    (piece,) = (piece for piece in pieces.pieces() if piece.name == "digits-synth-10-0.003")
-    trust = [0.9, 0.55, 0.45, 0.1]
-    found: dict[str, Any] = {"trust": trust, "trusted": [True, True, False, False], "methods": {"FedTAB": {"bytes": 1}}}
-    gate = {"trust": trust, "confidence": [0.9, 0.6, 0.49, 0.2], "domains": ["x", "x", "y", "y"]}
-    monkeypatch.setattr(test, "read_gate", lambda: {"digits-synth-10": {**gate, "clusters": [0, 0, 1, 1]}})
-    repeats = {run for run in pieces.RUNS if test.repeats_fedtab(run, piece, found)}
-    assert repeats == {"confidence", "true clusters"}
-    everybody = {**found, "trust": [0.9, 0.8, 0.7, 0.6], "trusted": [True] * 4}
-    repeats = {run for run in pieces.RUNS if test.repeats_fedtab(run, piece, everybody)}
+def test_an_ablation_that_decides_as_fedtab_is_not_run() -> None:
+    base: dict[str, Any] = {
+        "trust": [0.9, 0.55, 0.45, 0.1],
+        "trusted": [True, True, False, False],
+        "clusters": [0, 0, 1, 1],
+        "domains": ["x", "x", "y", "y"],
+        "methods": {"FedTAB": {}},
+    }
+    assert {run for run in pieces.RUNS if test.repeats_fedtab(run, base)} == {"true clusters"}
+    everybody = {**base, "trust": [0.9, 0.8, 0.7, 0.6], "trusted": [True] * 4, "clusters": [0, 0, 0, 0]}
+    repeats = {run for run in pieces.RUNS if test.repeats_fedtab(run, everybody)}
     assert repeats == {"no gate", "untrusted plain", "least 4 tenths", "least 6 tenths"}
-    assert not test.repeats_fedtab("no gate", piece, {"methods": {}})
-    test.repeat_fedtab("confidence", found)
-    assert found["methods"]["confidence"] == {"bytes": 1, "same_run_as": "FedTAB"}
+    assert not test.repeats_fedtab("no gate", {**everybody, "methods": {}})
+
+
+def test_an_ablation_is_compared_with_fedtab_from_its_source_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    (piece,) = (piece for piece in pieces.pieces() if piece.name == "digits-synth-10-0.003")
+    played: list[str] = []
+
+    def play(_: Any, name: str, *__: Any) -> Any:
+        played.append(name)
+        labels = {"source model": {"source_only": "Source Only"}, "beside": {"fedtab": "FedTAB"}}
+        start = {"round": -1, "source_digest": "here", "accuracy": [1.0]}
+        first = {"round": 0, "accuracy": [7.0], "trust": [0.9], "trusted": [True], "labels": [0]}
+        found = {"domains": ["x"], "environment": {}, "labels": labels.get(name, {"y": name}), "diverged": {}}
+        return SimpleNamespace(**found, records=[start], rounds=lambda _: [start, first])
+
+    monkeypatch.setattr(test, "play", play)
+    found: dict[str, Any] = {"source_digest": "there", "methods": {"FedTAB": {"accuracy": [3.0]}}, "domains": ["x"]}
+    for run in ("gated WCA", "no gate", "gated FedAvg"):
+        test.run_ablation(piece, run, found, SimpleNamespace(), None)
+    assert played == ["source model", "beside", "gated WCA", "source model", "source model", "gated FedAvg"]
+    assert found["beside"]["here"]["methods"]["FedTAB"]["accuracy"] == [7.0]
+    assert found["methods"]["no gate"] == found["beside"]["here"]["methods"]["FedTAB"] | {"same_run_as": "FedTAB"}
+    assert tables.mean_of(tables.base_of(found, "gated WCA"), "FedTAB") == 7.0
+    assert tables.mean_of(tables.base_of(found, "FedTAB"), "FedTAB") == 3.0
+    played.clear()
+    found |= {"source_digest": "here", "trusted": [False], "clusters": [0]}
+    test.run_ablation(piece, "gated WCA", found, SimpleNamespace(), None)
+    assert played == ["source model", "gated WCA"]
 
 
 def test_clients_of_few_classes() -> None:
@@ -76,7 +104,11 @@ def test_what_is_kept_of_a_run() -> None:
         first = {"round": 0, "accuracy": [50.0, 40.0], "bytes_up": 3, "seconds": {"round": 2.0}}
         if name == "fedtab":
             first |= {"trust": [0.8, 0.2], "trusted": [True, False]}
-        return [{"round": -1, "accuracy": [30.0, 30.0]}, first, {**first, "round": 1, "accuracy": [51.0, 41.0]}]
+        return [
+            {"round": -1, "accuracy": [30.0, 30.0], "source_digest": "d"},
+            first,
+            {**first, "round": 1, "accuracy": [51.0, 41.0]},
+        ]
 
     labels = {"fedtab": "FedTAB", "fedavg": "FedAvg", "local": "Local"}
     ended = {"local": {(0, 0): None}}
@@ -84,7 +116,13 @@ def test_what_is_kept_of_a_run() -> None:
     found: dict[str, Any] = {"methods": {}}
     test.add_results(run, found)
     assert (found["trust"], found["trusted"]) == ([0.8, 0.2], [True, False])
-    assert found["methods"]["FedAvg"] == {"accuracy": [51.0, 41.0], "bytes": 6, "seconds": 4.0, "commit": "c"}
+    assert found["methods"]["FedAvg"] == {
+        "accuracy": [51.0, 41.0],
+        "bytes": 6,
+        "seconds": 4.0,
+        "commit": "c",
+        "source_digest": "d",
+    }
     assert ("Local" in found["methods"], found["diverged"]) == (False, ["Local"])
     test.add_results(SimpleNamespace(**{**vars(run), "environment": {"commit": "d"}, "labels": {"fedavg": "x"}}), found)
     assert (found["environment"], found["methods"]["x"]["commit"]) == ({"commit": "c"}, "d")
@@ -168,4 +206,4 @@ def test_ablations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Threshold 0.4 by +0.0, 0.6 by -2.5 points on sources not seen before (usps): over 2." in page
     assert "FedTAB minus gated FedAvg: +0.1 [-0.1, +0.3]: clusters are not shown to be needed." in page
     assert "FedTAB minus gated FedSCAl: +3.0 [+2.8, +3.2]: strong views and clusters, beside the gate, are" in page
-    assert "Untrusted clients on plain images minus FedTAB: +1.0 [+0.8, +1.2]: shown to be better." in page
+    assert "untrusted clients on plain images: -1.0 [-1.2, -0.8]: these are shown to be better." in page

@@ -117,15 +117,21 @@ def test_one_run_stands_for_methods_with_the_same_clusters(data: Path, tmp_path:
             runs=["0"],
             diverged={},
             environment=environment,
+            records=[{"round": -1, "source_digest": "here"}],
             rounds=lambda *_, rounds=rounds: rounds,
         )
-        stops = paper_size.StopsAtClusters(paper_size.StopsAfter(1), folder, {"fedwca": [0, 0, 1, 1]})
+        stops = paper_size.StopsEarly(paper_size.StopsAfter(1), folder, found, {"fedwca": [0, 0, 1, 1]})
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(paper_size, "read_run", lambda _, run=run: run)
             with pytest.raises(paper_size.SameClusters) if same else nullcontext():
                 stops.check(1, 50.0)
             stops.check(2, 50.0)
         assert stops.same == same
+    other = paper_size.StopsEarly(paper_size.StopsAfter(1), folder, {"methods": {"x": {"source_digest": "a"}}}, {})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(paper_size, "read_run", lambda _, run=run: run)
+        with pytest.raises(SystemExit, match="was begun with another source model"):
+            other.check(1, 50.0)
     paper_size.add_results(run, found, "fedwca")
     assert found["methods"][name] == {
         "accuracy": [[50.0]],
