@@ -74,36 +74,37 @@ def ends() -> str:
         for name in shown(found)
     ]
     counts = ", ".join(str(len(by_run(found, PAPER, cell))) for cell in columns)
-    result = json.loads(RESULT.read_text())
     sources = {name: {p["source"]: None for p in found if p["dataset"] == name} for name in NAMES}
     said = "; ".join(f"{NAMES[name]}: sources {', '.join(own)}" for name, own in sources.items() if own)
-    machine = result["environment"]
+    machines = sorted({piece["cpu"] for piece in found})
     notes = [
         "Adjusted Rand index of FINCH's finest clusters against the true domains after the 5 epochs of round 0, mean",
         f"over sources and source models (in the order of the columns {counts}). {said}.",
-        f"`benchmarks/signatures.py`, {machine['cores']} cores of {machine['cpu']}; settings and seeds:",
+        f"`benchmarks/signatures.py` on {' and '.join(machines)}; settings and seeds: "
         "`benchmarks/results/signatures.json`.",
     ]
     return noted(Table("", ("signature", *map(head, columns)), rows), notes)
 
 
 def paired() -> str:
-    """Each signature minus the paper's and minus its update, over sources and source models."""
+    """A row for each data set, number of images and rate: signatures minus the paper's, and minus its update."""
     found = finished()
-    columns = [cell for cell in cells(found) if len(by_run(found, PAPER, cell)) > 1]
-    if not columns:
+    compared = [cell for cell in cells(found) if len(by_run(found, PAPER, cell)) > 1]
+    if not compared:
         return NOTHING
+    columns = [name for name in shown(found) if name != PAPER]
     rows = []
     for base in (PAPER, UPDATE):
-        for name in shown(found):
-            if name not in (PAPER, base):
-                values = ((by_run(found, which, cell) for which in (name, base)) for cell in columns)
-                rows.append([name, base, *(apart(paired_difference(*pair)) for pair in values)])
+        for cell in compared:
+            values = (
+                None if name == base else [by_run(found, which, cell) for which in (name, base)] for name in columns
+            )
+            rows.append([head(cell), base, *("" if own is None else apart(paired_difference(*own)) for own in values)])
     notes = [
         "Differences of the adjusted Rand index, paired by source and source model, with their 95 % interval",
         "(Student's t) and n; **bold** where the interval excludes 0. After the 5 epochs of round 0.",
     ]
-    table = noted(Table("", ("signature", "minus", *map(head, columns)), rows, heads=2), notes)
+    table = noted(Table("", ("", "minus", *columns), rows, heads=2), notes)
     return table.replace(r"\*\*", "**")  # what is bold in a cell is so on purpose
 
 

@@ -222,12 +222,13 @@ def main() -> None:
         if time.monotonic() - began > 60 * given.minutes:
             break
         same = (own["moments"] for known, own in done.items() if known[:4] == key[:4])
-        done[key] = measure(piece, given.data, given.weights, next(same, None))
+        made_on = provenance("cpu")
+        done[key] = measure(piece, given.data, given.weights, next(same, None)) | {"cpu": made_on["cpu"]}
         order = {tuple(vars(own).values()): place for place, own in enumerate(pieces())}
         result = {
             "what": "FINCH level 0 after round 0 against the true domains: [adjusted Rand index, clusters]",
             "settings": {**SETTINGS, "epochs": EPOCHS, "steps": STEPS},
-            "environment": provenance("cpu"),
+            "environment": made_on,
             "pieces": sorted(done.values(), key=lambda own: order[tuple(own[name] for name in vars(piece))]),
         }
         keep(given.out, result)

@@ -89,9 +89,9 @@ def peers() -> str:
     return noted(Table("", columns, lines), notes)
 
 
-def cpu_targets() -> str:
+def cpu_targets(name: str = "cpu_targets") -> str:
     """A row a target, and one for the loop written by hand: the ratio, and on what it was measured."""
-    result = read("cpu_targets")
+    result = read(name)
     columns = ("over the plain loop, but the last", "target", "measured", "met", "load average", "on")
     lines = []
     for name, own in sorted(result["targets"].items(), key=lambda entry: "FedWCA" in entry[0]):

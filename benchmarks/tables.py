@@ -159,6 +159,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "peers": speed_tables.peers,
     "many_clients": speed_tables.many_clients,
     "cpu_targets": speed_tables.cpu_targets,
+    "cpu_targets_xeon": lambda: speed_tables.cpu_targets("cpu_targets_xeon"),
     "gate": speed_tables.gate,
     "kernels": speed_tables.kernels,
     "mixed": speed_tables.mixed,

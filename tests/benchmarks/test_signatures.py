@@ -75,6 +75,7 @@ def piece(source: str, seed: int, raw: float, moments: float, **other: Any) -> d
     points = {name: [[0.0, 1], [raw, 4]] for name in study.TRAINED}
     updates = [{"within": 0.3, "between": 0.0, "lengths": 2.0}, {"within": 0.55, "between": 0.1, "lengths": 2.0}]
     own = {"dataset": "digit_five", "source": source, "seed": seed, "images": 256, "lr": 0.001, "after_steps": [1, 20]}
+    own["cpu"] = "Some CPU"
     own |= {"moments": {name: [moments, 4] for name in study.MOMENTS}, "trained": points, "updates": updates}
     return {**own, **other}
 
@@ -86,7 +87,7 @@ def result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     made = [piece("mnist", 0, 0.5, 1.0), piece("mnist", 1, 0.7, 0.9), piece("usps", 0, 0.6, 1.0)]
     made.append(piece("photo", 0, 0.1, 1.0, dataset="pacs", layers=layers))
     file = tmp_path / "signatures.json"
-    file.write_text(json.dumps({"pieces": made, "environment": {"cores": 2, "cpu": "Some CPU"}}))
+    file.write_text(json.dumps({"pieces": made}))
     monkeypatch.setattr(tables, "RESULT", file)
     return file
 
@@ -104,7 +105,8 @@ def test_tables(result: Path) -> None:
     assert "(in the order of the columns 3, 1)" in table
     table = tables.BLOCKS["signatures-paired"]()
     # Differences 0.5, 0.2, 0.4: mean 0.3667, std 0.1528, half an interval 4.303 * 0.1528 / sqrt 3 = 0.3795.
-    assert cells(table, "moments", "first layer")[2] == "+0.37 (-0.01 to +0.75), n = 3"
+    row = cells(table, "Digit-Five, 256 images, rate 0.001", "first layer")
+    assert row[2 + tables.shown(tables.finished())[1:].index("moments")] == "+0.37 (-0.01 to +0.75), n = 3"
     table = tables.BLOCKS["signatures-agreement"]()
     assert cells(table, "below 0.4") == ["below 0.4", "4", "0.00", "0.00"]
     assert cells(table, "0.5 to 0.6")[1:3] == ["4", "0.47"]
