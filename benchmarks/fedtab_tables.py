@@ -126,7 +126,21 @@ def table(seeds: Mapping[int, Sequence[Found]]) -> str:
             ]
         )
     heads = ("method", "mean (%)", "FedTAB minus it", "worst domain (%)", "harmed (%)", "MB", "seconds")
-    return Table("", heads, lines, []).markdown()
+    return Table("", heads, lines, foreign_notes(seeds)).markdown()
+
+
+def foreign_notes(seeds: Mapping[int, Sequence[Found]]) -> list[str]:
+    """What FedTAB has from the source models of rows that were run on another kind of CPU."""
+    every = [piece for some in seeds.values() for piece in some]
+    notes = []
+    for method in measured(every):
+        if any(base_of(piece, method) is not piece for piece in every):
+            bases = {seed: [base_of(piece, method) for piece in some] for seed, some in seeds.items()}
+            mean = statistics.fmean(by_seed(bases, OWN).values())
+            notes.append(
+                f"{method}: on another kind of CPU, which trains other source models; FedTAB from these has {mean:.1f}."
+            )
+    return notes
 
 
 def lost_seeds(seeds: Mapping[int, Sequence[Found]]) -> int:

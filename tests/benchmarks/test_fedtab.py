@@ -87,6 +87,8 @@ def test_an_ablation_is_compared_with_fedtab_from_its_source_model(monkeypatch: 
     assert found["methods"]["no gate"] == found["beside"]["here"]["methods"]["FedTAB"] | {"same_run_as": "FedTAB"}
     assert tables.mean_of(tables.base_of(found, "gated WCA"), "FedTAB") == 7.0
     assert tables.mean_of(tables.base_of(found, "FedTAB"), "FedTAB") == 3.0
+    (note, *_) = tables.foreign_notes({10: [found]})
+    assert note == "gated WCA: on another kind of CPU, which trains other source models; FedTAB from these has 7.0."
     played.clear()
     found |= {"source_digest": "here", "trusted": [False], "clusters": [0]}
     test.run_ablation(piece, "gated WCA", found, SimpleNamespace(), None)
