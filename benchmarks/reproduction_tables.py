@@ -56,9 +56,14 @@ def accuracies(table: str, dataset: str, sources: Sequence[str]) -> str:
     return Table("", head, lines).markdown()
 
 
-def layers() -> str:
-    """Layers with as many clusters in our run and in the paper's, a row for each pair of numbers."""
-    ((path, _),) = folders("pacs", "art_painting", True)
+def layers(samples: int | None) -> str:
+    """Layers with as many clusters in our run and in the paper's, a row for each pair of numbers.
+
+    Args:
+        samples: images a client at most in that run; None: all.
+    """
+    found = folders("pacs", "art_painting", True)
+    (path,) = (path for path, summary in found if summary["config"]["samples"] == samples)
     first = next(r for r in map(json.loads, (path / "rounds.jsonl").read_text().splitlines()) if r["round"] == 0)
     printed = published_table("table11", "pacs")
     assert printed
@@ -86,5 +91,6 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "reproduce-table3": lambda: accuracies("table3", "digit_five", ("mnist", "synth")),
     "reproduce-table5": lambda: accuracies("table5", "digit_five", ("mnist", "synth")),
     "reproduce-table2-pacs": lambda: accuracies("table2", "pacs", ("art_painting",)),
-    "reproduce-table11": layers,
+    "reproduce-table11": lambda: layers(240),
+    "reproduce-table11-all": lambda: layers(None),
 }
