@@ -58,14 +58,15 @@ def table(kind: Kind) -> str:
         if not entries:
             continue
         values, label = means(entries), next(iter(entries.values()))["label"]
-        cells = [sample_cell(sample_of([v for run, v in values.items() if run[0] == source])) for source in sources]
+        by_source = [[v for run, v in values.items() if run[0] == source] for source in sources]
+        cells = [sample_cell(sample_of(own)) for own in by_source]
         apart = None if method == OWN else paired_difference(own_means, values)
         index = [cluster["ari"] for entry in entries.values() for cluster in entry["clusters"]]
         lines.append(
             [
                 label,
                 *cells,
-                mean_cell(statistics.fmean(values.values())),
+                mean_cell(statistics.fmean(statistics.fmean(own) for own in by_source if own)),
                 difference_cell(apart),
                 Cell(f"{statistics.fmean(index):.2f}") if index else Cell(""),
                 Cell(f"{len(values)}"),
@@ -90,8 +91,10 @@ def notes(found: Sequence[Mapping[str, Any]]) -> list[str]:
     lowered = " in bfloat16, evidence and evaluation in float32" if config.get("precision") == "bf16" else ""
     return [
         "Percent of the clients' test images after the last round: mean ± std (ddof 1) over source models (seeds "
-        f"{seeds}), {trials} {'trial' if trials == 1 else 'trials'} each; n: sources times source models. Differences "
-        "are paired by these, with Student's t interval at 95 %. ARI: clusters after round 1 against the true domains.",
+        f"{seeds}), {trials} {'trial' if trials == 1 else 'trials'} each; n: runs, a source and a source model "
+        "each; mean: of the sources. Differences are paired by run, with Student's t interval at 95 %. ARI: clusters "
+        "after round 1 against the true domains; where two methods that differ in their clusterer alone have the same, "
+        "they are one run.",
         f"Preset paper, {config['clients']} clients per target domain with all their images, {config['rounds']} rounds "
         f"of {training['epochs']} epochs{lowered}, learning rate {training['lr']:g}. On {machines}.",
     ]
@@ -100,7 +103,8 @@ def notes(found: Sequence[Mapping[str, Any]]) -> list[str]:
 def machine(environment: Mapping[str, Any]) -> str:
     """What a run was made on."""
     device = "" if environment["device"] == "cpu" else f"{environment['device']}, "
-    return f"{device}{environment['cores']} cores of {environment['cpu']}"
+    cores = environment["cores"]
+    return f"{device}{cores} {'core' if cores == 1 else 'cores'} of {environment['cpu']}"
 
 
 def curves(kind: Kind) -> str:
