@@ -70,11 +70,11 @@ def command(
     if clip_moments:
         settings |= {"clip_moments": clip_moments, "noise_moments": noise_moments}
     arguments = client_command(folder, data, server, insecure, settings)
-    images = count_images(data)
     env, tell = flower_environment(folder / "flwr"), partial(say, err=True)
     with hold_alone(folder / RUNNING) as alone:
         if not alone:
             raise UsageError(f"a client runs in {folder} already; give each client a folder of its own")
+        images = count_images(data)
         tell(f"The server's log calls this client {name_of(identity(folder))}; it has {images:,} images")
         run_with_restarts(arguments, env, tries, tell, lambda: check_reachable(server))
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import sys
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,17 @@ from fedwca.errors import DataError, FedwcaError, InvalidConfig, UsageError
 from tests.cli.conftest import SMALL, call
 
 datasets: Any = pytest.importorskip("datasets")
+
+# The library leaves tables of folders open until they are collected, at whatever test that happens.
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _collected() -> Iterator[None]:
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 def picture(value: int, side: int = 12) -> Image.Image:

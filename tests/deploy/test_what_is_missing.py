@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from fedwca.core.files import hold_alone
 from fedwca.deploy.flower.check_keys import check_certificate, check_private_key, check_public_key
@@ -81,6 +82,7 @@ def test_a_server_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     )
     monkeypatch.setattr("fedwca.deploy.flower.processes.PAUSE", 0.01)
     server = f"127.0.0.1:{dead_port()}"
+    Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
     given = [str(tmp_path), "--data", str(tmp_path), "--server", server, "--insecure"]
     run = call("client", *given, "--tries", "1")
     assert run.code == 1
@@ -124,6 +126,7 @@ def test_a_server_that_listens_and_never_answers(tmp_path: Path, monkeypatch: py
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         server = "{}:{}".format(*silent.getsockname())
+        Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
         given = ["--data", str(tmp_path), "--server", server, "--insecure", "--tries", "2"]
         run = call("client", str(tmp_path), *given)
     assert run.code == 1
@@ -199,6 +202,13 @@ def test_a_certificate_whose_time_is_over(tmp_path: Path, monkeypatch: pytest.Mo
     certify(tmp_path / "server" / "certs", [])
     with pytest.raises(UsageError, match=r"server\.pem was valid until \d{4}-\d\d-\d\d; make a new deployment"):
         server_command(tmp_path / "server", "127.0.0.1", 8000, False)
+
+
+@pytest.mark.usefixtures("installed")
+def test_images_that_are_not_there(tmp_path: Path) -> None:
+    run = call("client", str(tmp_path), "--data", str(tmp_path), "--insecure", "--tries", "1")
+    assert run.code == 1
+    assert f"Error: {tmp_path} holds no images; any of " in run.err
 
 
 @pytest.mark.usefixtures("installed")
