@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from beside import cpu, images
+from beside import describe_ratios, images, take_turns
 from keep import keep
 from provenance import provenance
 
@@ -62,21 +62,13 @@ def work(kind: str, model: str, method: Method) -> Callable[[], None]:
 def measure(kind: str, model: str, repeats: int) -> dict[str, Any]:
     """One engine and model: milliseconds of a client's step, and medians and quartiles of ratios within a turn."""
     ways = {name: work(kind, model, method) for name, method in METHODS.items()}
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    for way in ways.values():
-        way()
-    for turn in range(repeats):
-        for name in list(ways) if turn % 2 == 0 else reversed(list(ways)):
-            seconds[name].append(cpu(ways[name]))
+    seconds = take_turns(ways, repeats)
     found: dict[str, Any] = {"engine": kind, "model": model}
     found["milliseconds"] = {
         name: round(1000 * statistics.median(own) / (CLIENTS * STEPS), 2) for name, own in seconds.items()
     }
     for name in list(METHODS)[1:]:
-        ratios = [one / plain for one, plain in zip(seconds[name], seconds["FedAvg"], strict=True)]
-        low, _, high = statistics.quantiles(ratios, n=4)
-        quarters = [round(low, 2), round(high, 2)]
-        found[f"{name} over FedAvg"] = {"median": round(statistics.median(ratios), 2), "quarters": quarters}
+        found[f"{name} over FedAvg"] = describe_ratios(seconds[name], seconds["FedAvg"])
     return found
 
 

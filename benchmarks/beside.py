@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from plain import PlainLeNet, train
@@ -83,3 +85,22 @@ def wall(work: Callable[[], None]) -> float:
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
+
+
+def take_turns(ways: Mapping[str, Callable[[], None]], turns: int) -> dict[str, list[float]]:
+    """CPU seconds by way, each way called once unmeasured, then in turns whose order alternates."""
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for way in ways.values():
+        way()
+    for turn in range(turns):
+        for name in list(ways) if turn % 2 == 0 else reversed(list(ways)):
+            seconds[name].append(cpu(ways[name]))
+    return seconds
+
+
+def describe_ratios(seconds: Sequence[float], others: Sequence[float], digits: int = 2) -> dict[str, Any]:
+    """Median and quartiles of ratios within turns."""
+    ratios = [own / other for own, other in zip(seconds, others, strict=True)]
+    low, _, high = statistics.quantiles(ratios, n=4)
+    quarters = [round(low, digits), round(high, digits)]
+    return {"median": round(statistics.median(ratios), digits), "quarters": quarters}

@@ -118,12 +118,18 @@ def repeats_fedtab(run: str, base: Mapping[str, Any]) -> bool:
     return run == "true clusters" and base["clusters"] == [order.index(domain) for domain in base["domains"]]
 
 
-def run_ablation(piece: Piece, run: str, found: dict[str, Any], given: argparse.Namespace, clock: StopsAfter) -> None:
-    """Run an ablation, or let FedTAB's numbers stand for it."""
-    digest, base = find_base(piece, found, given, clock)
+def run_ablation(
+    piece: Piece,
+    run: str,
+    found: dict[str, Any],
+    source: tuple[str, Mapping[str, Any]],
+    given: argparse.Namespace,
+    clock: StopsAfter,
+) -> None:
+    """Run an ablation, or let FedTAB's numbers stand for it; ``source``: of `find_base`."""
+    digest, base = source
     if repeats_fedtab(run, base):
-        own = base["methods"]["FedTAB"] | {"same_run_as": "FedTAB"}
-        found["methods"][run] = own
+        found["methods"][run] = base["methods"]["FedTAB"] | {"same_run_as": "FedTAB"}
         return
     ended: dict[str, Any] = {"methods": {}}
     add_results(play(piece, run, given, clock), ended)
@@ -136,13 +142,14 @@ def run_ablation(piece: Piece, run: str, found: dict[str, Any], given: argparse.
 
 def run_missing(piece: Piece, given: argparse.Namespace, clock: StopsAfter) -> None:
     """Run what is missing of a piece, and keep what each run found."""
-    found = read_found(piece, given)
+    found, source = read_found(piece, given), None
     for run in given.only or RUNS:
         if run not in found["runs"]:
             if run == "main":
                 add_results(play(piece, run, given, clock), found)
             else:
-                run_ablation(piece, run, found, given, clock)
+                source = source or find_base(piece, found, given, clock)
+                run_ablation(piece, run, found, source, given, clock)
             found["runs"].append(run)
             given.out.mkdir(parents=True, exist_ok=True)
             keep(given.out / f"{piece.name}.json", found)

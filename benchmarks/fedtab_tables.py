@@ -82,10 +82,14 @@ def by_seed(seeds: Mapping[int, Sequence[Found]], method: str) -> dict[int, floa
     return {seed: statistics.fmean(mean_of(piece, method) for piece in some) for seed, some in seeds.items()}
 
 
+def own_by_seed(seeds: Mapping[int, Sequence[Found]], method: str) -> dict[int, float]:
+    """FedTAB's means from the source models that a method has."""
+    return by_seed({seed: [base_of(piece, method) for piece in some] for seed, some in seeds.items()}, OWN)
+
+
 def difference(seeds: Mapping[int, Sequence[Found]], method: str) -> Difference:
     """FedTAB minus a method from the same source models, paired by seed."""
-    bases = {seed: [base_of(piece, method) for piece in some] for seed, some in seeds.items()}
-    found = paired_difference(by_seed(bases, OWN), by_seed(seeds, method))
+    found = paired_difference(own_by_seed(seeds, method), by_seed(seeds, method))
     assert found is not None
     return found
 
@@ -135,8 +139,7 @@ def foreign_notes(seeds: Mapping[int, Sequence[Found]]) -> list[str]:
     notes = []
     for method in measured(every):
         if any(base_of(piece, method) is not piece for piece in every):
-            bases = {seed: [base_of(piece, method) for piece in some] for seed, some in seeds.items()}
-            mean = statistics.fmean(by_seed(bases, OWN).values())
+            mean = statistics.fmean(own_by_seed(seeds, method).values())
             notes.append(
                 f"{method}: on another kind of CPU, which trains other source models; FedTAB from these has {mean:.1f}."
             )

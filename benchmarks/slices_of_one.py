@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from beside import Fixed, cpu
+from beside import Fixed, describe_ratios, take_turns
 from keep import keep
 from provenance import provenance
 
@@ -75,12 +75,7 @@ def measure(model: str, each: int, epochs: int, batch: int, what: str, repeats: 
     """One model and kind of round: medians, and of the ratios of neighbouring pairs median and quartiles."""
     own, training = clients(model, each), Training(epochs=epochs, batch_size=batch)
     ways = {kind: work(kind, model, own, METHODS[what], training) for kind in ENGINES}
-    seconds: dict[str, list[float]] = {kind: [] for kind in ways}
-    for turn in range(repeats):
-        for kind in list(ways) if turn % 2 == 0 else reversed(list(ways)):
-            seconds[kind].append(cpu(ways[kind]))
-    ratios = [one / loop for one, loop in zip(seconds["stacked"], seconds["loop"], strict=True)]
-    low, _, high = statistics.quantiles(ratios, n=4)
+    seconds = take_turns(ways, repeats)
     return {
         "model": model,
         "what": what,
@@ -88,10 +83,7 @@ def measure(model: str, each: int, epochs: int, batch: int, what: str, repeats: 
         "epochs": epochs,
         "batch": batch,
         "seconds": {kind: round(statistics.median(own), 4) for kind, own in seconds.items()},
-        "stacked_over_loop": {
-            "median": round(statistics.median(ratios), 3),
-            "quarters": [round(low, 3), round(high, 3)],
-        },
+        "stacked_over_loop": describe_ratios(seconds["stacked"], seconds["loop"], digits=3),
     }
 
 

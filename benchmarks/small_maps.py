@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import argparse
 import statistics
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from beside import cpu
+from beside import describe_ratios, take_turns
 from keep import keep
 from provenance import provenance
 from torch import nn
@@ -57,21 +56,14 @@ def measure(side: int, precision: Precision, work: str, repeats: int) -> dict[st
     """Milliseconds of an image by way, and the median of ratios within a turn with its quartiles."""
     images = torch.randn(BATCH, 3, side, side).contiguous(memory_format=torch.channels_last)
     do = train if work == "training" else predict
-    ways: dict[str, Callable[[], None]] = {way: partial(do, build(side, way), images, precision) for way in WAYS}
-    seconds: dict[str, list[float]] = {way: [] for way in WAYS}
-    for call in ways.values():
-        call()
-    for turn in range(repeats):
-        for way in WAYS if turn % 2 == 0 else reversed(WAYS):
-            seconds[way].append(cpu(ways[way]))
-    ratios = [own / other for own, other in zip(*seconds.values(), strict=True)]
-    low, _, high = statistics.quantiles(ratios, n=4)
+    ways = {way: partial(do, build(side, way), images, precision) for way in WAYS}
+    seconds = take_turns(ways, repeats)
     return {
         "side": side,
         "precision": precision,
         "work": work,
         "milliseconds": {way: round(1000 * statistics.median(own) / BATCH, 3) for way, own in seconds.items()},
-        "ratio": {"median": round(statistics.median(ratios), 2), "quarters": [round(low, 2), round(high, 2)]},
+        "ratio": describe_ratios(*seconds.values()),
     }
 
 

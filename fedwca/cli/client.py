@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -97,6 +95,9 @@ def count_images(data: Path) -> int:
     Raises:
         DataError: there is none, or they cannot be read.
     """
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
     with ProcessPoolExecutor(1, get_context("spawn")) as process:
         return process.submit(_count_images, data).result()
 

@@ -7,15 +7,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 CHANNELS, CHANNELS_A_PIXEL = 256, 32
-"""From how many output channels on, and how many of them for each output pixel, a product is quicker: measured on
-layers of a ResNet-18 in float32 and bfloat16 (docs/internals/performance.md)."""
+"""From how many output channels on, and how many of them for each output pixel, a product is taken. Chosen
+by single layers; what it gives a whole ResNet-18 is in docs/internals/performance.md."""
 
 
 class SmallMapConvolution(nn.Conv2d):
     """A convolution that is computed as a matrix product where it makes few pixels of many channels on a CPU.
 
-    The CPU's own kernels go over the pixels of a row; with two or four of them most of their width is idle. Numbers
-    differ from those in the last digits, as those of two kernels do. Everywhere else it is torch's convolution.
+    The CPU's own kernels are slow there. Numbers differ from theirs in the last digits, as those of two kernels do.
+    Everywhere else it is torch's convolution.
     """
 
     def forward(self, input: Tensor) -> Tensor:
