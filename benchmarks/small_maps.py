@@ -31,8 +31,8 @@ WAYS = ("as products", "torch's own")
 
 
 def build(side: int, way: str) -> Network:
-    """A network whose small maps are convolved in one of both ways."""
-    network = ResNet18(side=side, weights="none").build(CLASSES, seed=0).to(memory_format=torch.channels_last)
+    """A network whose small maps are convolved in one of both ways; its weights lie as those of clients do."""
+    network = ResNet18(side=side, weights="none").build(CLASSES, seed=0)
     for part in network.modules():
         if way == "torch's own" and isinstance(part, SmallMapConvolution):
             part.__class__ = nn.Conv2d

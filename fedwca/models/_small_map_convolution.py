@@ -56,6 +56,13 @@ def quicken_small_maps(network: nn.Module) -> None:
             part.__class__ = SmallMapConvolution  # a copy would draw initial weights again
 
 
+def restore_convolutions(network: nn.Module) -> None:
+    """Let every `SmallMapConvolution` be torch's convolution again; their weights stay."""
+    for part in network.modules():
+        if isinstance(part, SmallMapConvolution):
+            part.__class__ = nn.Conv2d  # type: ignore[assignment]
+
+
 def _suits(part: nn.Conv2d) -> bool:
     plain = part.groups == 1 and part.dilation == (1, 1) and part.padding_mode == "zeros" and part.kernel_size != (1, 1)
     return plain and not isinstance(part.padding, str) and part.out_channels >= CHANNELS

@@ -8,6 +8,8 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from fedwca.engine.parameter_layout import Layout
+from fedwca.engine.stacked.network import StackedNetwork
 from fedwca.models._small_map_convolution import SmallMapConvolution, quicken_small_maps
 from fedwca.models.resnet18 import ResNet18
 
@@ -59,14 +61,11 @@ def test_a_product_is_taken_where_outputs_are_few(side: int, out: int, multiplie
     assert ("convolution" in calls.names) is not multiplied
 
 
-def test_models_side_by_side_are_multiplied_each() -> None:
-    conv = make(kernel_size=3, padding=1)
-    weights = torch.randn(2, *conv.weight.shape, dtype=torch.float64)
-    x = torch.randn(2, 3, 4, 2, 2, dtype=torch.float64)
-    call = torch.func.vmap(lambda weight, own: torch.func.functional_call(conv, {"weight": weight}, (own,)))
-    found = call(weights, x)
-    expected = [F.conv2d(own, weight, padding=1) for weight, own in zip(weights, x, strict=True)]
-    torch.testing.assert_close(found, torch.stack(expected))
+def test_many_models_at_once_are_convolved_by_torch() -> None:
+    network = ResNet18(side=32, weights="none").build(3, seed=0)
+    stacked = StackedNetwork(network, Layout.of(network))
+    assert any(isinstance(part, SmallMapConvolution) for part in network.modules())
+    assert not any(isinstance(part, SmallMapConvolution) for part in stacked.network.modules())
 
 
 def test_weights_are_where_they_were_and_others_stay_as_they_are() -> None:
