@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -97,7 +98,8 @@ def command(
     classes = [answer.best[0][0] for some in answers for answer in some if answer.best]
     with saying_what_is_kept(f"the model, its card and its predictions are whole, in {folder}"):
         if as_json:
-            say(printed_join(joined, {name: classes.count(name) for name in about.classes}, folder).model_dump_json())
+            printed = printed_join(joined, {name: classes.count(name) for name in about.classes}, folder)
+            say(json.dumps(printed.model_dump(mode="json")))
             return
         print_joined(joined)
         say("Labels: " + ", ".join(f"{classes.count(name)} × {name}" for name in about.classes if name in classes))

@@ -116,7 +116,7 @@ def _show_baseline(name: str, as_json: bool) -> None:
     # One that no setting has is said by the usual one.
     found = baseline(own, *([setting] if setting in having else having[:1]))
     if as_json:
-        say(found.model_dump_json(indent=2))
+        say(json.dumps(found.model_dump(mode="json"), indent=2))
         return
     from fedwca.core.dotted_keys import flatten_keys
 

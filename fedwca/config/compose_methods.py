@@ -15,7 +15,6 @@ from fedwca.config.method_checks import (
     check_adaptation_is_used,
     check_clusterer_is_used,
     check_epochs_are_whole,
-    check_fits_partition,
     check_gradients_can_be_inferred,
     check_layers_can_stay,
     check_models_are_given,
@@ -26,11 +25,11 @@ from fedwca.config.method_checks import (
 )
 from fedwca.config.method_spec import parse_method
 from fedwca.config.method_values import MethodValues
+from fedwca.config.partition_checks import check_fits_partition
 from fedwca.config.public_image_checks import check_public_images, check_sizes
 from fedwca.config.run_config import Components, RunConfig, lay_over, merge
 from fedwca.core.aggregator import Aggregator
 from fedwca.core.clusterer import Clusterer
-from fedwca.core.dotted_keys import flatten_keys
 from fedwca.core.training_settings import Training
 from fedwca.describe_problems import describe_problems
 from fedwca.errors import InvalidConfig, UsageError
@@ -232,35 +231,6 @@ def check_name_length(name: str) -> None:
     """
     if len(quote(name, safe="", errors="replace")) > LONGEST_NAME:
         raise UsageError(f"a method's name of {len(name)} letters is too long ({name[:30]!r}…); give it a short one")
-
-
-def unused_fields(config: RunConfig, methods: list[tuple[Method, int]]) -> list[str]:
-    """Keys ``kind.name.field`` given for components that no method of the run uses."""
-    used = {("dataset", config.dataset), ("model", config.model), ("partition", config.partition)}
-    for method, _ in methods:
-        used |= {(kind, part.name) for kind, part in method_parts(method)}
-    return [
-        f"{kind}.{name}.{field}"
-        for kind, names in config.components.items()
-        for name, fields in names.items()
-        for field in fields
-        if (kind, name) not in used
-    ]
-
-
-def unused_values(config: RunConfig, methods: list[tuple[Method, int]]) -> list[str]:
-    """Keys ``name.field`` of values given for a method alone that the run has not, or that has no such component."""
-    heads = {spec.name: spec.head for spec in map(parse_method, config.baselines)}
-    parts: dict[str, set[tuple[str, str]]] = {}
-    for method, _ in methods:
-        own = {(kind, part.name) for kind, part in method_parts(method)}
-        parts.setdefault(heads.get(method.name, canonical_name(method.name)), set()).update(own)
-    return [
-        f"{name}.{key}"
-        for name, values in config.methods.items()
-        for key, _ in flatten_keys(values.model_dump())
-        if name not in parts or (key.startswith("components.") and tuple(key.split(".")[1:3]) not in parts[name])
-    ]
 
 
 def method_parts(method: Method) -> list[tuple[str, Component]]:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import torch
 
 from fedwca.core.adaptation import Adaptation
-from fedwca.core.grouping import OneGroup
 from fedwca.core.interfaces import Aggregator, Objective, PseudoLabeler
 from fedwca.core.network import Architecture
 from fedwca.core.training_settings import Training
@@ -207,8 +206,12 @@ def check_gradients_can_be_inferred(method: Method, training: Training) -> None:
     what = f"method {method.name!r}: aggregator {aggregator.name!r} takes how far clients moved for their gradients"
     if training.momentum:
         raise UsageError(f"{what}, which momentum {training.momentum:g} changes; take --set training.momentum=0")
-    rates = {} if method.adaptation is None else method.adaptation.rates()
-    if other := [rate for rate in rates.values() if rate != training.lr]:
+    if training.extra_momentum and any(changes_network(part) for part in method.trained):
+        raise UsageError(f"{what}, which extra_momentum changes; take --set training.extra_momentum=0")
+    if training.clip is not None:
+        raise UsageError(f"{what}, which clip = {training.clip:g} cuts; leave training.clip out")
+    rates = [rate for part in method.trained for rate in part.rates().values()]
+    if other := [rate for rate in rates if rate != training.lr]:
         raise UsageError(
             f"{what}, at one learning rate, and a network beside the model has {other[0]:g} where the model has "
             f"{training.lr:g}; take the same"
@@ -245,66 +248,4 @@ def check_layers_can_stay(method: Method, partition: type[Partition], model: Arc
             f"method {method.name!r}: new clients get the mean of all clients' last layers for the mean of their "
             f"outputs, which it is of one linear layer, not of {what}; take layers=1 and "
             "--set model.classifier=linear, or new=sampled, as pfl-sampled does"
-        )
-
-
-def check_fits_partition(method: Method, training: Training, batch_norm: str, partition: type[Partition]) -> None:
-    """Refuse a method whose parts are made for another setting than the run's.
-
-    Args:
-        method: composed.
-        training: how clients train in a round, unless the method says it.
-        batch_norm: what becomes of BatchNorm's statistics.
-        partition: of the run.
-
-    Raises:
-        UsageError: names the part and what it needs.
-    """
-    what = f"method {method.name!r}: "
-    if partition.guests:
-        if method.aggregator.grouping != OneGroup():
-            raise UsageError(
-                f"{what}aggregator {method.aggregator.name!r} {method.aggregator.grouping.instead}, which is for "
-                "clients that all have images alone (--source); a target without labels needs one model of all the "
-                "others, such as mdmgb or fedavg makes"
-            )
-        if batch_norm == "local":
-            raise UsageError("--batch-norm local: a target that trains in no round has no statistics; take mixed")
-    else:
-        if partition.newcomers:
-            _check_newcomers_fit(method, batch_norm)
-        if method.aggregator.asks:
-            raise UsageError(
-                f"{what}aggregator {method.aggregator.name!r} weighs labelled clients for one without labels; it needs "
-                "one, by --target"
-            )
-        if method.start is not None:
-            raise UsageError(
-                f"{what}central method {method.start.name!r} learns from several sources; it needs --target"
-            )
-        if method.finish:
-            raise UsageError(
-                f"{what}a last phase is for clients without labels beside labelled ones; it needs --target"
-            )
-    for own in (method.training_in(training), method.finish_training):
-        if own is not None and own.trains == "classifier" and not partition.whole:
-            raise UsageError(
-                f"{what}trains = classifier, but with --source the classifier is frozen; take all or extractor"
-            )
-
-
-def _check_newcomers_fit(method: Method, batch_norm: str) -> None:
-    """Refuse what gives no model to a client that comes when training is over.
-
-    Raises:
-        UsageError: names it.
-    """
-    if method.aggregator.grouping != OneGroup() and method.public_objective is None:
-        raise UsageError(
-            f"method {method.name!r}: aggregator {method.aggregator.name!r} {method.aggregator.grouping.instead}, and "
-            "a new client is in no group; new clients need one model of all that train, such as fedavg makes"
-        )
-    if batch_norm in ("local", "recalibrated"):
-        raise UsageError(
-            f"--batch-norm {batch_norm}: new clients train in no round and have no statistics; take mixed or pooled"
         )

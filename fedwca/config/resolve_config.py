@@ -14,11 +14,8 @@ from fedwca.config.compose_methods import (
     compose,
     describe_method,
     partition_of,
-    unused_fields,
-    unused_values,
 )
 from fedwca.config.idle_settings import idle_tables, refuse_idle, without_table
-from fedwca.config.method_values import MethodValues, leave_out
 from fedwca.config.partition_and_domain import (
     chosen_partition,
     default_domain,
@@ -30,6 +27,7 @@ from fedwca.config.presets import named_by_preset, preset, without_idle_clustere
 from fedwca.config.read_config_file import read_file
 from fedwca.config.run_config import KINDS, Components, Layer, RunConfig, merge, resolve, spell_out
 from fedwca.config.set_options import parse_set_options
+from fedwca.config.unused_values import without_unused
 from fedwca.core.dotted_keys import flatten_keys
 from fedwca.errors import InvalidConfig, UsageError
 from fedwca.federated.method import Method
@@ -133,18 +131,8 @@ def resolve_plan(
         config, origins = without_table("source_training", config, origins)
     refuse_fields_of_another_clusterer(config, origins.get("clusterer", ""))
     methods = compose(config)
-    idle = unused_fields(config, methods)
-    for key in idle:
-        kind, name, _ = key.split(".")
-        if origins[f"components.{key}"] != f"preset {preset_name}":
-            raise UsageError(f"{key} is given, but no method of this run uses the {kind} {name!r}")
-        del origins[f"components.{key}"]
-    lost = unused_values(config, methods)
-    for key in lost:
-        if origins[f"methods.{key}"] != f"preset {preset_name}":
-            raise UsageError(f"methods.{key} is given, but no method of this run is called so and reads it")
-        del origins[f"methods.{key}"]
-    return RunPlan(type_components(without_values(without(config, idle), lost)), methods, origins)
+    config, origins = without_unused(config, origins, methods, f"preset {preset_name}")
+    return RunPlan(type_components(config), methods, origins)
 
 
 def refuse_fields_of_another_clusterer(config: RunConfig, named_by: str) -> None:
@@ -212,27 +200,6 @@ def _typed_fields(kind: str, name: str, fields: Mapping[str, Any]) -> dict[str, 
         # A field that a method's own file adds may be missing here, or a plugin: nothing is known of types then.
         return dict(fields)
     return {field: values[field] for field in fields}
-
-
-def without(config: RunConfig, keys: Sequence[str]) -> RunConfig:
-    """The configuration less some component fields: what a preset says of components that the run does not use."""
-    components = {
-        kind: {
-            name: {field: value for field, value in fields.items() if f"{kind}.{name}.{field}" not in keys}
-            for name, fields in names.items()
-        }
-        for kind, names in config.components.items()
-    }
-    return config.model_copy(update={"components": components})
-
-
-def without_values(config: RunConfig, keys: Sequence[str]) -> RunConfig:
-    """The configuration less some values of methods: what a preset says of those that the run has not."""
-    if not keys:
-        return config
-    dumped = {"methods": {name: values.model_dump() for name, values in config.methods.items()}}
-    left = leave_out(dumped, lambda name, key: f"{name}.{key}" in keys)["methods"]
-    return config.model_copy(update={"methods": {name: MethodValues(**own) for name, own in left.items()}})
 
 
 def chosen_names(values: Layer) -> dict[str, list[str]]:

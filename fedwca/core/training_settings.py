@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from fedwca.errors import UsageError
 from fedwca.user_values import UserValues
 
 Precision = Literal["fp32", "tf32", "bf16", "bf16-all"]
@@ -171,8 +172,9 @@ class SourceTraining(UserValues):
 class CentralTraining(UserValues):
     """How a model is trained where all domains are at one place: SGD with momentum, constant learning rate."""
 
-    epochs: PositiveInt = 20
-    """Passes over the largest source; the model after the last is taken."""
+    epochs: PositiveInt | None = None
+    """Passes over the largest source; the model after the last is taken. Unset: as many as clients make in all rounds
+    over their images."""
     lr: PositiveFloat = 1e-2
     """Learning rate."""
     batch_size: int = Field(64, ge=2)
@@ -181,3 +183,25 @@ class CentralTraining(UserValues):
     """Heavy-ball momentum."""
     weight_decay: NonNegativeFloat = 1e-3
     """L2 decay."""
+
+    def as_long_as(self, training: Training, rounds: int) -> CentralTraining:
+        """These settings with a number of epochs; one that is said stays.
+
+        Args:
+            training: how clients train in a round.
+            rounds: of the run.
+
+        Raises:
+            UsageError: a round is counted in steps, and no number of epochs is said.
+
+        >>> CentralTraining().as_long_as(Training(epochs=5), rounds=36).epochs
+        180
+        """
+        if self.epochs is not None:
+            return self
+        if training.steps is not None:
+            raise UsageError(
+                f"rounds of {training.steps} steps do not say how many epochs a central method trains; take "
+                "--set central_training.epochs=20, or another number"
+            )
+        return self.model_copy(update={"epochs": max(1, rounds * training.epochs // training.cuts)})

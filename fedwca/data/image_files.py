@@ -6,7 +6,7 @@ import io
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageOps
 
 from fedwca.core.input_files import refuse_special
 from fedwca.data.dataset import Images
@@ -47,12 +47,23 @@ def _decode(source: Path | io.BytesIO, name: str, size: int, stretch: bool) -> I
         if isinstance(source, Path):
             refuse_special(source)
         with Image.open(source) as file:
-            image = _rgb(ImageOps.exif_transpose(file))
+            image = _rgb(_turn_upright(file))
             if stretch:
                 return np.asarray(image.resize((size, size), Image.Resampling.BILINEAR))
             return np.asarray(ImageOps.fit(image, (size, size), Image.Resampling.BILINEAR))
-    except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+    except DataError:
+        raise
+    except Exception as error:  # Pillow raises as many kinds as files can be broken in
         raise DataError(f"{name} does not decode as an image: {error}") from error
+
+
+def _turn_upright(file: Image.Image) -> Image.Image:
+    """The image as its EXIF block says it was taken; as it is stored where that block makes no sense."""
+    file.load()  # what is wrong with the pixels is an error
+    try:
+        return ImageOps.exif_transpose(file)
+    except Exception:  # cameras and editors write all kinds of things there, and Pillow raises as many
+        return file
 
 
 def _rgb(image: Image.Image) -> Image.Image:

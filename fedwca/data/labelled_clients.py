@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
 
 import numpy as np
 import torch
@@ -129,7 +129,7 @@ def labelled_clients(
         for part in kept
     )
     metrics = Metrics((TRAINING,) * clients, *truths, counted=[False] * clients)
-    least = next(number for number in count(1) if round(share * number) or not share)
+    least = math.floor(0.5 / share) + 1 if share else 1  # images of which the share is not rounded to none
     everybodys = None if shown is None else whole.images(shown)
     return Federation(tuple(images), metrics, newcomers, least_measured=least, public=everybodys)
 

@@ -76,6 +76,9 @@ def make_deployment(wanted: DeployRequest) -> int:
     decided = replace(wanted.run, layer=layer).plan()
     dataset, source = load(decided.config)
     config = decided.at(source).config
+    most = baseline(wanted.baseline).rounds if wanted.baseline else None
+    if most is not None:
+        config = config.model_copy(update={"rounds": min(config.rounds, most)})
     method, rounds = decided.methods[-1]
     network = build_network(config, len(dataset.classes))
     require_deployable(method, rounds, network)

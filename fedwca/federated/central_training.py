@@ -96,11 +96,13 @@ def train_central(
 
     Raises:
         Diverged: an epoch gave a model that is not finite.
-        UsageError: an oracle without the target's labels, or these labels for another method.
+        UsageError: an oracle without the target's labels, or these labels for another method; no number of epochs.
     """
     if central.oracle is not (data.target_labels is not None):
         right = "needs" if central.oracle else "may not see"
         raise UsageError(f"central method {central.name} {right} the labels of the target's training images")
+    if training.epochs is None:
+        raise UsageError(f"central method {central.name} needs a number of epochs, such as CentralTraining(epochs=20)")
     key = _digest(central, data, start, training, seed, device)
     path = cache_dir() / "centrals" / f"{central.name}-{key}.safetensors"
     what = f"the central model {central.name}"
@@ -109,7 +111,7 @@ def train_central(
         # One thread: sums have one order, so the model does not depend on the machine's cores.
         with limit_to_one_thread():
             network.load_state_dict(start.network.state_dict())
-            _Trainer(network, central, data, training, seed).run(progress)
+            _Trainer(network, central, data, training, training.epochs, seed).run(progress)
         write_cached_model(path, network.state_dict(), what)
     return TrainedSource(network.eval(), float("nan"), key)
 
@@ -152,9 +154,15 @@ class _Trainer:
     """A network, the method's own parts, and the domains they are trained on."""
 
     def __init__(
-        self, network: Network, central: Central, data: CentralImages, training: CentralTraining, seed: int
+        self,
+        network: Network,
+        central: Central,
+        data: CentralImages,
+        training: CentralTraining,
+        epochs: int,
+        seed: int,
     ) -> None:
-        self.network, self.central, self.training = network, central, training
+        self.network, self.central, self.training, self.epochs = network, central, training, epochs
         device = network.classifier.weight.device
         images, labels, others = data.images, data.labels, [data.target]
         if central.oracle:
@@ -189,9 +197,8 @@ class _Trainer:
         Raises:
             Diverged: the model is not finite after one of them.
         """
-        epochs = self.training.epochs
-        progress(0, epochs)
-        for epoch in range(epochs):
+        progress(0, self.epochs)
+        for epoch in range(self.epochs):
             for step in range(epoch * self.steps, (epoch + 1) * self.steps):
                 self._step(step)
             if not all(bool(torch.isfinite(each).all()) for each in self.network.state_dict().values()):
@@ -199,7 +206,7 @@ class _Trainer:
                     f"central training of {self.central.name} gave values that are not finite; a lower learning rate "
                     "may help"
                 )
-            progress(epoch + 1, epochs)
+            progress(epoch + 1, self.epochs)
 
     def _step(self, step: int) -> None:
         network, size = self.network.train(), len(self.positions)
@@ -217,7 +224,7 @@ class _Trainer:
                 tuple(labels[at] for labels, at in zip(self.labels, places[:sources], strict=True)),
                 features[cut:],
                 logits[cut:],
-                step / (self.steps * self.training.epochs),
+                step / (self.steps * self.epochs),
                 self.parts,
             )
         )

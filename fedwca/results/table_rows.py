@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from fedwca.core.mean import mean
@@ -13,6 +13,7 @@ from fedwca.results.class_scores import macro_f1, score_classes
 from fedwca.results.diverged_runs import Divergence, ended_rounds, find_divergences, mark_divergence
 from fedwca.results.reference_method import reference_among
 from fedwca.results.statistics import deviation as deviation
+from fedwca.results.statistics import sample_of
 from fedwca.results.trial_key import TrialKey
 
 Record = Mapping[str, Any]
@@ -220,9 +221,7 @@ def summarise(table: Sequence[Row], to: str | None = None) -> dict[str, Any]:
     for row in table:
         entry: dict[str, Any] = {
             "label": row.marked_label,
-            "mean": row.mean,
-            "std": row.std,
-            "n": len(row.runs),
+            **asdict(sample_of(list(row.runs.values()))),
             "domains": {domain: mean(values) for domain, values in row.domains.items()},
             "domain_stds": {domain: deviation(values) for domain, values in row.domains.items()},
             "runs": [
@@ -238,6 +237,6 @@ def summarise(table: Sequence[Row], to: str | None = None) -> dict[str, Any]:
         if row.diverged:
             entry["diverged"] = [{**run._asdict(), **one._asdict()} for run, one in row.diverged.items()]
         if to in found and row.name != to and (paired := paired_differences(row, found[to])):
-            entry["difference"] = {"to": to, "mean": mean(paired), "std": deviation(paired), "n": len(paired)}
+            entry["difference"] = {"to": to, **asdict(sample_of(paired))}
         methods[row.name] = entry
     return methods

@@ -51,4 +51,5 @@ def central_model(
         images(targets),
         torch.cat([metrics.training_truth(k) for k in targets]) if central.oracle else None,
     )
-    return train_central(central, data, start, config.central_training, seed, resolve_device(config.device), progress)
+    training = config.central_training.as_long_as(config.training, config.rounds)
+    return train_central(central, data, start, training, seed, resolve_device(config.device), progress)

@@ -97,3 +97,9 @@ def test_a_simulation_prints_the_shape_of_a_run(shades: Path, monkeypatch: pytes
     summary = shaped(call("bench", *arguments, "--json"), shapes.RunSummary)
     assert list(summary.methods) == ["wca"]
     assert len(summary.methods["wca"].runs) == 1
+
+
+def test_what_a_component_is_called_is_ascii_too() -> None:
+    found = call("show", "baseline", "local", "--json")
+    assert found.out.isascii()
+    assert "R·E" in json.loads(found.out)["reading"]

@@ -129,6 +129,18 @@ def test_a_clusterer_is_set_though_it_was_not_named() -> None:
     assert part(made, "wca", "clusterer").model_dump()["level"] == 1
 
 
+def test_a_field_that_every_method_states_itself_is_refused() -> None:
+    layer: dict[str, Any] = {"baselines": ["fedprox"], "aggregator": "fedavg"}
+    assert resolve_plan(layer, [("objective.proximal.mu", "1e-2")])  # what its file states
+    with pytest.raises(UsageError) as caught:
+        resolve_plan(layer, [("objective.proximal.mu", "0.1")])
+    assert str(caught.value) == (
+        "objective.proximal.mu is given, but each method of this run that has the objective 'proximal' states mu "
+        "itself; say it of the method, such as METHOD/objective=proximal:mu=VALUE"
+    )
+    assert resolve_plan(layer | {"objectives": ["shot", "proximal"]}, [("objective.proximal.mu", "0.1")])
+
+
 @pytest.mark.parametrize(
     ("pairs", "sentence"),
     [

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,30 @@ def test_exif_orientation_is_honoured(tmp_path: Path) -> None:
     read = decode_image(tmp_path / "a.png", 8)
     assert read[:4].max() == 0
     assert read[4:].min() == 255
+
+
+def exif_block(*tags: tuple[int, int, bytes]) -> bytes:
+    """A big-endian EXIF block of tags: number, type, four bytes of value."""
+    body = b"".join(struct.pack(">HHL", tag, kind, 4 if kind == 2 else 1) + value for tag, kind, value in tags)
+    return b"Exif\0\0MM\0*" + struct.pack(">LH", 8, len(tags)) + body + bytes(4)
+
+
+def test_an_exif_block_that_makes_no_sense_leaves_the_image_as_it_is(tmp_path: Path) -> None:
+    picture = Image.fromarray(np.full((8, 8, 3), 90, np.uint8))
+    picture.save(tmp_path / "a.jpg", exif=exif_block((0x0100, 2, b"abc\0"), (0x0112, 3, b"\0\6\0\0")))  # width as text
+    assert abs(decode_image(tmp_path / "a.jpg", 8).astype(int) - 90).max() <= 1
+
+
+def test_whatever_pillow_raises_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Image.new("RGB", (4, 4)).save(tmp_path / "a.png")
+
+    def fail(*_: object) -> None:
+        raise TypeError("'IFDRational' object cannot be interpreted as an integer")
+
+    monkeypatch.setattr(Image.Image, "load", fail)
+    monkeypatch.setattr("PIL.PngImagePlugin.PngImageFile.load", fail)
+    with pytest.raises(DataError, match=r"a\.png does not decode as an image: 'IFDRational' object"):
+        decode_image(tmp_path / "a.png", 4)
 
 
 @pytest.mark.parametrize(("mode", "suffix"), [("L", "png"), ("P", "png"), ("CMYK", "jpg"), ("1", "png"), ("LA", "png")])

@@ -16,7 +16,8 @@ import pytest
 from PIL import Image
 
 from fedwca.cli.client import count_images
-from fedwca.config.baselines import baseline_names
+from fedwca.config.baselines import baseline, baseline_names
+from fedwca.config.run_config import RunConfig
 from fedwca.config.run_config import RunConfig
 from fedwca.deploy.client_images import check_images, read_images
 from fedwca.deploy.flower.config import CONFIG_NAME, DeploymentConfig
@@ -181,7 +182,10 @@ def test_every_baseline_is_deployed_or_says_why_not(tmp_path: Path, shades: Path
         assert DeploymentConfig.read(folder / "server" / CONFIG_NAME).session(folder / "server" / "source.safetensors")
     else:
         assert run.code == 0, run.err
-        assert DeploymentConfig.read(folder / "server" / CONFIG_NAME).session(folder / "server" / "source.safetensors")
+        deployed = DeploymentConfig.read(folder / "server" / CONFIG_NAME)
+        assert deployed.session(folder / "server" / "source.safetensors")
+        usual = RunConfig().rounds
+        assert deployed.config["rounds"] == min(usual, baseline(name).rounds or usual)
 
 
 @pytest.mark.usefixtures("flower")

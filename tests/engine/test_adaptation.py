@@ -237,6 +237,15 @@ def test_extra_networks_may_have_a_momentum_of_their_own(name: str) -> None:
 
 
 @engines
+def test_in_bfloat16_too_training_through_a_step_is_in_float32(name: str) -> None:
+    found = []
+    for precision in ("fp32", "bf16"):
+        engine = ENGINES[name](network().float(), clients(), "cpu", 1, precision=precision)
+        found.append(play(engine, method(FEDTTA, AdaptedCrossEntropy(mu=0.1)), count=1))
+    assert torch.equal(*found)
+
+
+@engines
 def test_parts_are_clipped_and_moved_apart(name: str) -> None:
     made, training = network(), Training(epochs=1, lr=0.5, batch_size=20, momentum=0, weight_decay=0, clip=1e-3)
     engine = ENGINES[name](made, clients((12,)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -289,6 +290,31 @@ def test_the_domain_classifier_goes_down_and_the_features_go_up() -> None:
     torch.testing.assert_close(both[0], plain - reversal_scale(0.5) * alone[0])
     for found, expected in zip(both[1:], alone[1:], strict=True):
         torch.testing.assert_close(found, expected)
+
+
+def batch_of_points(features: Sequence[float], logits: Sequence[float]) -> DomainBatch:
+    """One image of each of two sources and of the target, the last number: a feature, and logits (value, 0)."""
+    z = [torch.tensor([[value]]) for value in features]
+    o = [torch.tensor([[value, 0.0]]) for value in logits]
+    labels = (torch.tensor([0]), torch.tensor([0]))
+    return DomainBatch(tuple(z[:2]), tuple(o[:2]), labels, z[2], o[2], 0.0, nn.Module())
+
+
+def test_dan_by_hand() -> None:
+    # Of two points the bandwidth is their d², so MMD² is 2 - 2·mean(exp(-1/factor)) wherever they lie, and 0 where they
+    # are one. The first source differs from the target in feature and output, the second in its output alone.
+    apart = 2 - 2 * sum(math.exp(-1 / factor) for factor in (0.25, 0.5, 1, 2, 4)) / 5
+    batch = batch_of_points([3.0, 1.0, 1.0], [2.0, -1.0, 0.0])
+    cross_entropy = (math.log1p(math.exp(-2)) + math.log1p(math.exp(1))) / 2
+    expected = cross_entropy + 0.5 * (2 * apart + apart) / 2
+    assert centrals.build("dan:lam=0.5")(batch).item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_m3sda_by_hand() -> None:
+    # First moments: (|1 - 0| + |3 - 0|) / 2 + |1 - 3|; second: (1 + 9) / 2 + |1 - 9|.
+    batch = batch_of_points([1.0, 3.0, 0.0], [0.0, 0.0, 0.0])
+    expected = math.log(2) + 0.1 * (2 + 2 + 5 + 8)
+    assert centrals.build("m3sda:lam=0.1")(batch).item() == pytest.approx(expected, rel=1e-5)
 
 
 def test_without_weight_a_method_is_cross_entropy() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,6 +10,7 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from fedwca.aggregators.fedavg import FedAvg
 from fedwca.aggregators.mdmgb import MDMGB
@@ -158,6 +160,56 @@ def test_weights_are_those_of_centroids_under_the_uniform_mean() -> None:
     alpha = centroid_weights(found[[0, 2, 3]], found[GUEST])
     assert gathered.tolist() == [[0.0, float(alpha[0]), 0.0, float(alpha[1]), float(alpha[2])]]
     torch.testing.assert_close(server.rows[0], gathered[0, 1:].to(engine.bank) @ engine.bank)
+
+
+def centroids_by_hand(features: Tensor, outputs: Tensor) -> Tensor:
+    """Eqs. 5-9: classes by output, labels by the nearest of these, classes by label ``[M, q+1]``."""
+    ones = torch.cat([features, torch.ones_like(features[:, :1])], 1)
+    first = (outputs.T @ ones) / outputs.sum(0)[:, None]
+    found = F.cosine_similarity(ones[:, None], first[None], dim=-1).argmax(1)
+    means = [ones[found == label].mean(0) if bool((found == label).any()) else 0 * ones[0] for label in range(3)]
+    return torch.stack(means)
+
+
+def test_centroids_are_of_training_images_under_the_uniform_mean() -> None:
+    engine = make()
+    _, (outcome,) = play(engine, method(MDMGB()), 1)
+    assert outcome.evidence is not None
+    network = copy.deepcopy(engine.network).eval()
+    engine.layout.write(network, engine.bank[[0, 2, 3]].mean(0))
+    for client, images in enumerate(engine.images):
+        with torch.no_grad():
+            logits, features = network(network.prepare(images))
+        expected = centroids_by_hand(features, logits.softmax(1))
+        torch.testing.assert_close(outcome.evidence.answers["centroids"][client], expected)
+
+
+def test_a_step_of_the_last_phase_by_hand() -> None:
+    engine = make()
+    composed = replace(
+        method(MDMGB()),
+        finish_training=FinishTraining(epochs=1, lr=0.05, batch_size=32, momentum=0, weight_decay=0),
+        finish=(Shot(lam=0.1),),
+    )
+    server, _ = play(engine, composed, 1)
+    engine.run(open_last_phase(1, server, composed, engine, Keys(1), DOMAINS))
+    network = copy.deepcopy(engine.network).eval()
+    engine.layout.write(network, server.rows[0])
+    logits, features = network(network.prepare(engine.images[GUEST]))
+    z, p, eps = features.detach(), logits.softmax(1), 1e-5
+    ones = torch.cat([z, torch.ones_like(z[:, :1])], 1)
+    centroids = centroids_by_hand(z, p.detach())
+    near = F.cosine_similarity(ones[:, None], centroids[None], dim=-1)
+    near[:, (centroids == 0).all(1)] = -2  # a class without an image labels none
+    mean = p.mean(0)
+    # Eqs. 17-20: entropy, less the entropy of the mean output, and beta times cross-entropy.
+    loss = -(p * (p + eps).log()).sum(1).mean() + (mean * (mean + eps).log()).sum()
+    loss = loss + 0.1 * F.cross_entropy(logits, near.argmax(1))
+    slots = {slot.name: slot for slot in engine.layout.parameters}
+    for name in ("classifier.weight", "classifier.bias"):
+        own = network.get_parameter(name)
+        (slope,) = torch.autograd.grad(loss, own, retain_graph=True)
+        torch.testing.assert_close(slots[name].of(engine.bank[GUEST]), own.detach() - 0.05 * slope)
 
 
 def test_several_guests_count_by_their_mean_likeness() -> None:

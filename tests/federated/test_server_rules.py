@@ -271,6 +271,18 @@ def test_steps_are_counted_as_they_are_taken() -> None:
             "control and own_control, which no objective reads",
         ),
         ({"adaptation": "learned"}, "a network beside the model has 0.01 where the model has 0.3; take the same"),
+        ({"training": {"clip": 0.1}}, "which clip = 0.1 cuts; leave training.clip out"),
+        (
+            {"baselines": ["scaffold/objective=reference_distribution+control"]},
+            "a network beside the model has 0.007 where the model has 0.1; take the same",
+        ),
+        (
+            {
+                "baselines": ["scaffold/objective=simple_representation+control"],
+                "training": {"extra_momentum": 0.9},
+            },
+            "which extra_momentum changes; take --set training.extra_momentum=0",
+        ),
         ({"objectives": ["cross_entropy", "control"]}, "which aggregator 'fedavg' does not give"),
     ],
     ids=str,

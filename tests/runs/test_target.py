@@ -14,6 +14,7 @@ import torch
 from fedwca.aggregators.mdmgb import MDMGB
 from fedwca.config.resolve_config import resolve_plan
 from fedwca.core.messages import Predictions
+from fedwca.core.training_settings import CentralTraining, Training
 from fedwca.data.dataset import Domain, FederatedDataset
 from fedwca.data.partition import leave_one_out, partition
 from fedwca.deploy.deployable_checks import require_deployable
@@ -90,6 +91,16 @@ def test_a_method_in_a_word_has_a_last_phase() -> None:
         ({"baselines": ["sfda"]}, "belongs to the setting sfda (--target DOMAIN)"),
         ({"target": "neon", "aggregator": "wca"}, "'wca' makes its groups by itself"),
         ({"target": "neon", "aggregator": "local"}, "keeps every client alone"),
+        ({"target": "neon", "aggregator": "afl"}, "'afl' learns of every client from its training"),
+        (
+            {
+                "target": "neon",
+                "aggregator": "scaffold",
+                "objectives": ["cross_entropy", "control"],
+                "training": {"momentum": 0},
+            },
+            "'scaffold' learns of every client from its training",
+        ),
         ({"aggregator": "mdmgb"}, "it needs one, by --target"),
         ({"finish": ["shot"]}, "it needs --target"),
         ({"training": {"trains": "classifier"}}, "with --source the classifier is frozen"),
@@ -341,6 +352,17 @@ def test_an_answer_that_is_refused_is_said_with_its_client(tmp_path: Path, monke
     assert record["refused"] == {"2": "centroids has values that are not finite"}
     assert record["gathered"][0][3] == 0
     assert sum(record["gathered"][0]) == pytest.approx(1)
+
+
+def test_central_methods_train_as_long_as_clients() -> None:
+    made = resolve_plan({"target": "neon", "rounds": 7, "training": {"epochs": 3}})
+    assert made.config.central_training.as_long_as(made.config.training, made.config.rounds).epochs == 21
+    cut = resolve_plan({"target": "neon", "rounds": 8, "training": {"epochs": 1, "cuts": 4}}).config
+    assert cut.central_training.as_long_as(cut.training, cut.rounds).epochs == 2
+    said = resolve_plan({"target": "neon", "central_training": {"epochs": 5}}).config
+    assert said.central_training.as_long_as(said.training, said.rounds).epochs == 5
+    with pytest.raises(UsageError, match="rounds of 3 steps do not say how many epochs"):
+        CentralTraining().as_long_as(Training(steps=3), rounds=2)
 
 
 WORDS = ("--samples", "25", "--rounds", "1", "--set", "model.bottleneck=8", "--device", "cpu")

@@ -126,7 +126,7 @@ class Replica:
         # Copies, which the modules may change.
         moved |= {name: buffer.clone() for name, buffer in self.network.named_buffers()}
         named = {f"network.{name}": value for name, value in moved.items()}
-        found: Tensor = functional_call(self._forward, named, (x, masks, "train", True))[0]
+        found: Tensor = functional_call(self._forward, named, (x, masks, None, True))[0]
         return found
 
     def adaptation_loss(self, adaptation: Adaptation, logits: Tensor) -> Tensor:

@@ -102,7 +102,7 @@ def train_step(
         statistics,
         shown,
         training=training.trains != "classifier",
-        phase="train",
+        phase=None if program.adapts(batch.task.objectives) else "train",  # as `ClientWorker` has it
         heads=None if batch.heads is None else batch.heads[rows],
     )
     # A client's loss depends on no other client's model, so the gradient of the sum is every client's own.
@@ -160,7 +160,7 @@ def _adapted_logits(
     losses = batch.network.adaptation_losses(task.adaptation, parameters, plain)
     moved = parameters | step_parameters(losses, base, task.adaptation, task.inner_lr)
     heads = None if batch.heads is None else batch.heads[rows]
-    found, _, _ = batch.network(moved, statistics, shown, training=True, phase="train", heads=heads)
+    found, _, _ = batch.network(moved, statistics, shown, training=True, heads=heads)
     return found
 
 

@@ -1,0 +1,86 @@
+"""Checks of a method's parts against the setting of a run: what does not fit is refused when it is composed."""
+
+from __future__ import annotations
+
+from fedwca.core.grouping import OneGroup
+from fedwca.core.training_settings import Training
+from fedwca.errors import UsageError
+from fedwca.federated.method import Method
+from fedwca.partitions import Partition
+
+
+def check_fits_partition(method: Method, training: Training, batch_norm: str, partition: type[Partition]) -> None:
+    """Refuse a method whose parts are made for another setting than the run's.
+
+    Args:
+        method: composed.
+        training: how clients train in a round, unless the method says it.
+        batch_norm: what becomes of BatchNorm's statistics.
+        partition: of the run.
+
+    Raises:
+        UsageError: names the part and what it needs.
+    """
+    what = f"method {method.name!r}: "
+    if partition.guests:
+        _check_guests_fit(method, batch_norm)
+    else:
+        if partition.newcomers:
+            _check_new_clients_fit(method, batch_norm)
+        if method.aggregator.asks:
+            raise UsageError(
+                f"{what}aggregator {method.aggregator.name!r} weighs labelled clients for one without labels; it needs "
+                "one, by --target"
+            )
+        if method.start is not None:
+            raise UsageError(
+                f"{what}central method {method.start.name!r} learns from several sources; it needs --target"
+            )
+        if method.finish:
+            raise UsageError(
+                f"{what}a last phase is for clients without labels beside labelled ones; it needs --target"
+            )
+    for own in (method.training_in(training), method.finish_training):
+        if own is not None and own.trains == "classifier" and not partition.whole:
+            raise UsageError(
+                f"{what}trains = classifier, but with --source the classifier is frozen; take all or extractor"
+            )
+
+
+def _check_new_clients_fit(method: Method, batch_norm: str) -> None:
+    """Refuse what gives no model to a client that comes when training is over.
+
+    Raises:
+        UsageError: names it.
+    """
+    if method.aggregator.grouping != OneGroup() and method.public_objective is None:
+        raise UsageError(
+            f"method {method.name!r}: aggregator {method.aggregator.name!r} {method.aggregator.grouping.instead}, and "
+            "a new client is in no group; new clients need one model of all that train, such as fedavg makes"
+        )
+    if batch_norm in ("local", "recalibrated"):
+        raise UsageError(
+            f"--batch-norm {batch_norm}: new clients train in no round and have no statistics; take mixed or pooled"
+        )
+
+
+def _check_guests_fit(method: Method, batch_norm: str) -> None:
+    """Refuse what gives nothing to a client without labels that trains in no round.
+
+    Raises:
+        UsageError: names it.
+    """
+    what = f"method {method.name!r}: "
+    if method.aggregator.grouping != OneGroup():
+        raise UsageError(
+            f"{what}aggregator {method.aggregator.name!r} {method.aggregator.grouping.instead}, which is for "
+            "clients that all have images alone (--source); a target without labels needs one model of all the "
+            "others, such as mdmgb or fedavg makes"
+        )
+    if method.aggregator.infers_gradients or method.aggregator.reports:
+        raise UsageError(
+            f"{what}aggregator {method.aggregator.name!r} learns of every client from its training, and a target "
+            "without labels trains in no round; take mdmgb or fedavg"
+        )
+    if batch_norm == "local":
+        raise UsageError("--batch-norm local: a target that trains in no round has no statistics; take mixed")

@@ -1,0 +1,51 @@
+"""Alternatives that docs/decisions.md names do change something."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedwca.config.baselines import baseline_names
+from fedwca.config.resolve_config import resolve_plan
+from fedwca.errors import UsageError
+
+TEXT = (Path(__file__).parents[2] / "docs" / "decisions.md").read_text()
+ALTERNATIVES = [
+    (row, *pair.split("=", 1))
+    for row, line in re.findall(r"^\| ([ASUT]\d+) \|(.*)$", TEXT, re.M)
+    for pair in re.findall(r"--set (\S+=[^`\s]+)", line)
+]
+RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "A": ("ffreeda", "default", {"dataset": "digit_five", "source": "mnist", "clusterer": "finch"}),
+    "S": ("sfda", "sfda", {"dataset": "digit_five", "target": "mnist", "training": {"epochs": 1}}),
+    "U": ("upfl", "upfl", {"dataset": "mnist", "partition": "shards:public=0.1"}),
+    "T": ("ffreeda", "default", {"dataset": "digit_five", "source": "mnist"}),
+}
+"""Baselines, preset and settings of a row."""
+
+
+@cache
+def resolve(rows: str, method: str, pairs: tuple[tuple[str, str], ...] = ()) -> dict[str, Any] | None:
+    """What decides the numbers of a baseline, and of the composed method where it is "none"; None: it is refused."""
+    _, preset, layer = RUNS[rows]
+    try:
+        plan = resolve_plan({**layer, "baselines": [method]}, pairs, preset).described()
+    except UsageError:
+        return None
+    parts = plan["config"].pop("components")
+    return {
+        **plan["config"],
+        **plan["methods"],
+        **{kind: parts.get(kind) for kind in ("model", "dataset", "partition")},
+    }
+
+
+@pytest.mark.parametrize(("row", "key", "value"), ALTERNATIVES)
+def test_an_alternative_arrives_at_a_method(row: str, key: str, value: str) -> None:
+    rows = row[0]
+    found = {name: resolve(rows, name, ((key, value),)) for name in ["none", *baseline_names(RUNS[rows][0])]}
+    assert any(other is not None and other != resolve(rows, name) for name, other in found.items())
