@@ -230,7 +230,11 @@ def sentences(kind: str, seeds: Mapping[int, Sequence[Found]]) -> list[str]:
         better = loss.high is not None and loss.high < 0
         told = f"FedTAB minus untrusted clients on plain images: {difference_cell(loss)}"
         said.append(f"{told}: these are {'' if better else 'not '}shown to be better.{missing}")
-    if left := [name for name in (*ABLATIONS, RECALIBRATED) if name not in rows]:
+    every = [piece for some in seeds.values() for piece in some]
+    there = {name: sum(name in piece["methods"] for piece in every) for name in (*ABLATIONS, RECALIBRATED)}
+    if begun := [f"{name} in {some} of {len(every)}" for name, some in there.items() if 0 < some < len(every)]:
+        said.append(f"Run in some pieces alone, so not shown here: {', '.join(begun)}.")
+    if left := [name for name, some in there.items() if not some]:
         said.append(f"Not run yet: {', '.join(left)}.")
     return said
 
