@@ -18,7 +18,6 @@ from PIL import Image
 from fedwca.cli.client import count_images
 from fedwca.config.baselines import baseline, baseline_names
 from fedwca.config.run_config import RunConfig
-from fedwca.config.run_config import RunConfig
 from fedwca.deploy.client_images import check_images, read_images
 from fedwca.deploy.flower.config import CONFIG_NAME, DeploymentConfig
 from fedwca.deploy.flower.deployment_folder import point_app_here
