@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -17,6 +19,9 @@ class SmallMapConvolution(nn.Conv2d):
     The CPU's own kernels are slow there. Numbers differ from theirs in the last digits, as those of two kernels do.
     Everywhere else it is torch's convolution.
     """
+
+    for_many: ClassVar[type[nn.Module]] = nn.Conv2d
+    """Its class where many models run at once, whose products take longer than their convolutions."""
 
     def forward(self, input: Tensor) -> Tensor:
         """``[B, C, H, W] -> [B, O, H', W']``."""
@@ -54,13 +59,6 @@ def quicken_small_maps(network: nn.Module) -> None:
     for part in network.modules():
         if type(part) is nn.Conv2d and _suits(part):
             part.__class__ = SmallMapConvolution  # a copy would draw initial weights again
-
-
-def restore_convolutions(network: nn.Module) -> None:
-    """Let every `SmallMapConvolution` be torch's convolution again; their weights stay."""
-    for part in network.modules():
-        if isinstance(part, SmallMapConvolution):
-            part.__class__ = nn.Conv2d  # type: ignore[assignment]
 
 
 def _suits(part: nn.Conv2d) -> bool:

@@ -22,7 +22,6 @@ from fedwca.engine.parameter_layout import CLASSIFIER, EXTRAS, Layout
 from fedwca.engine.precision import Phase, Precision, compute_precision
 from fedwca.engine.stacked.tuning.kernels import Kernels, channels_last_batch
 from fedwca.engine.stacked.vmap import vmap_or_loop
-from fedwca.models._small_map_convolution import restore_convolutions
 
 
 class MaskedBatchNorm(nn.Module):
@@ -183,12 +182,12 @@ class StackedNetwork:
         """What it was made of; trials may share its classifier."""
         self.network = copy.deepcopy(network).requires_grad_(False).eval()
         self.layout, self.precision = layout, precision
-        restore_convolutions(self.network)  # many models' products take a fifth to a third more than their convolutions
         self.norms = replace_batch_norm(self.network)
         for module in self.network.modules():
             # What is done in place has no rule for many models at once.
             if isinstance(getattr(module, "inplace", None), bool):
                 module.inplace = False  # type: ignore[assignment]
+            module.__class__ = getattr(module, "for_many", type(module))  # as a module says that is made for one
         self.by_hand = by_hand and self.network.backbone.by_hand
         self._extractor = _Extractor(self.network, self.by_hand)
         self.kernels = kernels
