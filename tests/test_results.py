@@ -57,6 +57,13 @@ def test_only_an_empty_folder_is_discarded(tmp_path: Path) -> None:
     assert sorted(file.name for file in used.path.iterdir()) == [".lock", "config.json"]
 
 
+def test_only_folders_that_were_made_are_discarded(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    for path in (tmp_path / "there", tmp_path / "there/deep/run"):
+        RunFolder(path).discard()
+        assert list(tmp_path.rglob("*")) == [tmp_path / "there"]
+
+
 def test_no_space_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 0}))
     with pytest.raises(FedwcaError, match="only 0 MiB are free"):

@@ -85,6 +85,10 @@ def command(
         layer["name"] = name
     if resume and (out is None or backend is not None):
         raise UsageError("--resume needs --out, the folder to go on in; a run in Flower's simulation cannot go on")
+    if resume and dry_run:
+        raise UsageError(
+            "--resume and --dry-run do not go together: a plan is of a run that begins; leave out one of both"
+        )
     request = RunRequest(
         *(layer, asked.pairs, asked.preset, asked.file, out, keep, logger or ()),
         reuse=resume,
@@ -109,8 +113,9 @@ def command(
     reporter = ConsoleReporter(silent=as_json, quiet=quiet)
     done = run_on_ranks(ranks_per_trial, lambda ranks: start_run(request, reporter, ranks))
     print_finished(done, as_json, columns)
-    if profile and not as_json:
-        print_profile(json.loads((done.path / "profile.json").read_text()))
+    timed = done.path / "profile.json"
+    if profile and not as_json and timed.is_file():  # a run that was finished already may have none
+        print_profile(json.loads(timed.read_text()))
 
 
 def print_dry_run(request: RunRequest) -> None:

@@ -70,7 +70,7 @@ def command(
     wanted = find_pictures(names or [])
     results = read_run(find_run(run))
     one = TrialKey(source_model, trial)
-    chosen = None if method is None else canonical_name(method)
+    chosen = method and next((own for own in results.methods if canonical_name(own) == canonical_name(method)), method)
     check_unit(results, chosen, one)
 
     choice = PictureRequest(results, predictions_when_asked(results.path, chosen, one), chosen, one, how.value)

@@ -206,7 +206,10 @@ def tag_run(
         list[str] | None, typer.Option("--remove", help="Tag to take away; repeat.", show_default=False)
     ] = None,
     note: Annotated[
-        str | None, typer.Option("--note", help="Note, in place of the one there is.", show_default=False)
+        str | None,
+        typer.Option(
+            "--note", help="Note, in place of the one there is; an empty one takes it away.", show_default=False
+        ),
     ] = None,
 ) -> None:
     """Give a run tags or a note, or take tags away; without any, say those it has. No number of a run depends on them.
@@ -219,7 +222,7 @@ def tag_run(
 
     path = find_run(run, context.obj)
     changes = bool(add or remove) or note is not None
-    found = change_notes(path, note, add or (), remove or ()) if changes else read_notes(path)
+    found = change_notes(path, note and note.strip(), add or (), remove or ()) if changes else read_notes(path)
     say(f"{path}: {_notes_cell(found) or 'no tags and no note'}")
 
 
@@ -279,13 +282,14 @@ def remove_command(
     from fedwca.results.find_runs import find_run
     from fedwca.results.read_run import read_run, remove_run
 
-    paths = list(dict.fromkeys(find_run(name, context.obj) for name in names))
+    paths = list({path.resolve(): path for path in (find_run(name, context.obj) for name in names)}.values())
     for path in paths:
         if read_run(path).state == "running":
             raise UsageError(f"{path}: a process is at work on this run; stop it first")
+    named = ", ".join(f"{path} (a link to {path.resolve()})" if path.is_symlink() else str(path) for path in paths)
     all_of_it = "everything in it" if len(paths) == 1 else "everything in them"
     WAITING.end()
-    if not yes and not typer.confirm(printable(f"Remove {', '.join(map(str, paths))} and {all_of_it}?")):
+    if not yes and not typer.confirm(printable(f"Remove {named} and {all_of_it}?")):
         say("Kept.")
         raise typer.Exit(1)
     for path in paths:

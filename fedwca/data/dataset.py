@@ -131,9 +131,20 @@ class FederatedDataset:
     def digest(self) -> str:
         """Sha256 over names, classes, images and labels, as 64 hex digits; computed once.
 
-        Groups, units and parts do not count: they say how images may be split, not what they are.
+        Groups, parts and units do not count: they say how images may be split, not what they are.
         """
         return self._digest
+
+    def split_digest(self) -> str | None:
+        """Sha256 over groups, parts and units, as 64 hex digits; None where no domain has any."""
+        sha, said = hashlib.sha256(), False
+        for domain in self.domains.values():
+            for what, numbers in (("groups", domain.groups), ("part", domain.part), ("units", domain.units)):
+                if numbers is not None:
+                    sha.update(f"{domain.name}\0{what}\0".encode())
+                    sha.update(np.ascontiguousarray(numbers, "<i8").data)
+                    said = True
+        return sha.hexdigest() if said else None
 
     def resized(self, size: int) -> FederatedDataset:
         """All images ``size`` × ``size`` pixels: bilinear, antialiased when shrinking; other shapes are stretched.

@@ -98,7 +98,9 @@ class MeasuredAccuracy(NamedTuple):
 
 
 def recorded_accuracy(reopened: OpenedRun, members: Sequence[int]) -> MeasuredAccuracy | None:
-    """Accuracy of the models that clients were delivered, from the run's records; None where these do not say it."""
+    """Accuracy of models as they were delivered, before an adaptation's steps, from the run's records; None where these
+    do not say it.
+    """
     unit = reopened.unit
     found = {
         record["round"]: record
@@ -107,8 +109,9 @@ def recorded_accuracy(reopened: OpenedRun, members: Sequence[int]) -> MeasuredAc
     }
     if "test_images" not in found.get(-1, {}) or reopened.round not in found:
         return None
-    sizes = found[-1]["test_images"]
-    own, source = (_pooled(accuracy_of_all(found[round]), sizes, members) for round in (reopened.round, -1))
+    sizes, record = found[-1]["test_images"], found[reopened.round]
+    delivered = record["adaptation"]["accuracy_before"] if "adaptation" in record else accuracy_of_all(record)
+    own, source = (_pooled(accuracies, sizes, members) for accuracies in (delivered, accuracy_of_all(found[-1])))
     if reopened.network.whole:  # what everybody started from is nobody's model
         source = None
     return MeasuredAccuracy(own, source, sum(sizes[k] for k in members))
@@ -173,6 +176,16 @@ def _draws_note(reopened: OpenedRun) -> tuple[str, ...]:
     return (f"In the run, predictions were means over {len(draws)} draws of features; here they are of mean features.",)
 
 
+def _unadapted_note(reopened: OpenedRun) -> tuple[str, ...]:
+    parts = reopened.about["methods"][reopened.unit.method]["components"]
+    return tuple(
+        f"In the run, a client predicted after steps of adaptation {part['name']!r} on the images themselves, and the "
+        "table measures that; this model is as it was before them."
+        for part in parts
+        if part["kind"] == "adaptation"
+    )
+
+
 def _steps_note(joined: JoinedClient) -> str:
     if joined.adaptation is None or joined.steps is None:
         return ""
@@ -218,7 +231,7 @@ def input_side(model: Architecture) -> int:
 
 
 def _notes(reopened: OpenedRun, members: Sequence[int], holder: str) -> tuple[str, ...]:
-    notes = _draws_note(reopened)
+    notes = (*_draws_note(reopened), *_unadapted_note(reopened))
     if not BatchNormPolicy(reopened.config.batch_norm).one_model and holder.startswith("cluster"):
         return (
             *notes,

@@ -14,9 +14,9 @@ from typing import Any, Literal
 
 from fedwca.core.plain_values import to_plain
 from fedwca.errors import FedwcaError
+from fedwca.results import lock
 from fedwca.results.describe_run import count_of, data_name, first_model, run_title, special_domain
 from fedwca.results.diverged_runs import Divergence, ended_rounds, find_divergences
-from fedwca.results.lock import is_locked
 from fedwca.results.read_run_files import read_configuration, read_environment, read_notes, read_records, read_summary
 from fedwca.results.table_rows import Record, Row, summarise, table_rows
 from fedwca.results.trial_key import TrialKey
@@ -102,7 +102,7 @@ class Run:
     @property
     def state(self) -> Literal["done", "stopped", "running"]:
         """Whether it ran to its end, a process is at work on it, or neither; a summary that is damaged says nothing."""
-        if is_locked(self.path):
+        if lock.is_locked(self.path):
             return "running"
         try:
             return "done" if self.complete else "stopped"
@@ -248,16 +248,32 @@ def read_if_run(run: Path) -> Run | None:
 
 
 def remove_run(run: Path) -> None:
-    """Remove a run folder; ``config.json`` goes first, so that what an interruption leaves is no run.
+    """Remove a run folder, and the link to it where ``run`` is one; no process can work on it meanwhile.
+
+    ``config.json`` goes first, so that what an interruption leaves is no run.
 
     Raises:
+        UsageError: a process is at work on it.
         FedwcaError: a file of it cannot be removed.
     """
+    folder = run.resolve()
+    held = lock.hold_lock(run)
     try:
-        (run / "config.json").unlink()
-        shutil.rmtree(run)
+        (folder / "config.json").unlink()
+        for entry in folder.iterdir():
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry)
+            elif entry.name != lock.NAME:
+                entry.unlink()
+        # Network file systems keep a file that is open under another name, so the lock's file goes when it is closed.
+        held.release()
+        shutil.rmtree(folder)
+        if run.is_symlink():
+            run.unlink()
     except OSError as error:
         raise FedwcaError(f"{run}: cannot be removed ({error.strerror or error})") from None
+    finally:
+        held.release()
 
 
 def run_identity(about: Mapping[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,8 @@ from fedwca.results.table_rows import class_accuracies, count_numbers
 from fedwca.results.tables import spreadsheet_cell
 
 FORMATS = ("csv", "parquet")
+BY_GROUP = ("clustering_sizes", "clustering_levels")
+"""Ends of names of lists with a value for each cluster or partition, of which there may be as many as clients."""
 
 
 def flatten_records(
@@ -20,9 +22,10 @@ def flatten_records(
 ) -> list[dict[str, Any]]:
     """Rows of the flat table.
 
-    Values per client become columns; values of the whole round, such as bytes and seconds, are repeated for each client
-    under ``round_…`` names, and so are numbers over all clients: F1, the worst client, and ``round_accuracy_of_…`` each
-    class. Matrices, such as weights, are left out.
+    Values per client become columns, those in a table under its name too, such as ``adaptation_steps``; newcomers have
+    None where there is a value for clients that train alone. Values of the whole round, such as bytes and seconds, are
+    repeated for each client under ``round_…`` names, and so are numbers over all clients: F1, the worst client, and
+    ``round_accuracy_of_…`` each class. Matrices, such as weights, and lists by cluster or class are left out.
 
     Args:
         records: lines of ``rounds.jsonl``.
@@ -31,14 +34,16 @@ def flatten_records(
     """
     table = []
     for record in records:
-        count = len(record["accuracy"])
-        each = {key: value for key, value in record.items() if _per_client(value, count)}
+        count, trained = len(record["accuracy"]), len(record.get("labels") or record["accuracy"])
         key = {name: record[name] for name in ("method", "source_model", "trial", "round")}
-        whole = dict(_scalars({name: value for name, value in record.items() if name not in (*key, *each, "schema")}))
+        values = dict(_flatten({name: value for name, value in record.items() if name not in (*key, "schema")}))
+        each = {name: value for name, value in values.items() if _per_client(value, (count, trained))}
+        whole = {f"round_{name}": value for name, value in values.items() if not isinstance(value, list)}
         whole |= {f"round_{name}": value for name, value in _counted(record, classes).items()}
         for client in range(count):
             domain = {"domain": domains[client]} if domains else {}
-            table.append({**key, "client": client, **domain, **{name: v[client] for name, v in each.items()}, **whole})
+            own = {name: value[client] if client < len(value) else None for name, value in each.items()}
+            table.append({**key, "client": client, **domain, **own, **whole})
     columns = dict.fromkeys(name for row in table for name in row)
     return [{name: row.get(name) for name in columns} for row in table]
 
@@ -86,15 +91,16 @@ def _parquet(table: Sequence[Mapping[str, Any]], path: Path) -> None:
     parquet.write_table(pyarrow.Table.from_pylist([dict(row) for row in table]), path)
 
 
-def _per_client(value: Any, count: int) -> bool:
-    return isinstance(value, list) and len(value) == count and not any(isinstance(item, list) for item in value)
+def _per_client(value: Any, counts: tuple[int, ...]) -> bool:
+    return isinstance(value, list) and len(value) in counts and not any(isinstance(item, list) for item in value)
 
 
-def _scalars(values: Mapping[str, Any], prefix: str = "round_") -> list[tuple[str, Any]]:
-    found = []
+def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Values of a record and of the tables in it, by their place; without lists that are by cluster or class."""
     for name, value in values.items():
+        path = f"{prefix}{name}"
         if isinstance(value, Mapping):
-            found += _scalars(value, f"{prefix}{name}_")
-        elif not isinstance(value, list):
-            found.append((f"{prefix}{name}", value))
-    return found
+            yield from _flatten(value, f"{path}_")
+        # A list under a client's number counts that client's predictions by class.
+        elif not isinstance(value, list) or not (path.endswith(BY_GROUP) or name.isdecimal()):
+            yield path, value

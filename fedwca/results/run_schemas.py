@@ -62,6 +62,7 @@ class Configuration(_Values):
     keep: str = "last"
     loggers: list[dict[str, Any]] = []
     data_digest: str | None = None
+    split_digest: str | None = None
     dataset_name: Text | None = None
     classes: list[Text] = []
     places: dict[Literal["directory", "from_run"], str] | None = None
@@ -148,6 +149,12 @@ COUNTED_BY_CLASS = ("confusion", "pseudo_label_counts")
 """Fields with no value for each client."""
 
 
+class _AdaptationSteps(_Values):
+    accuracy_before: Numbers
+    steps: list[int]
+    taken: list[int]
+
+
 class RoundRecord(_Values):
     """A line of ``rounds.jsonl``: one round of one method in one run; docs/run-folder.md says what the fields are."""
 
@@ -175,6 +182,7 @@ class RoundRecord(_Values):
     divisor: Numbers | None = None
     trust: Numbers | None = None
     trusted: list[bool] | None = None
+    adaptation: _AdaptationSteps | None = None
     clustering: dict[str, Any] = {}
     probes: dict[str, Any] = {}
     bytes_down: float = 0
@@ -193,4 +201,7 @@ class RoundRecord(_Values):
             value, right = getattr(self, name), measured if name in MEASURED else trained
             if name not in COUNTED_BY_CLASS and isinstance(value, list) and len(value) != right:
                 raise ValueError(f"{name} has {len(value)} values, {right} are right")
+        for name, value in ({} if self.adaptation is None else dict(self.adaptation)).items():
+            if isinstance(value, list) and len(value) != measured:
+                raise ValueError(f"adaptation.{name} has {len(value)} values, {measured} are right")
         return self

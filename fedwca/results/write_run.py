@@ -36,7 +36,9 @@ class RunFolder:
     """
 
     def __init__(self, path: Path, again: bool = False) -> None:
-        self.path, self._made_parent = path, not path.parent.exists()
+        self.path = path
+        self._made: list[Path] = []
+        self._there: set[str] = set()
         self._lock = lock.hold_lock(path) if again else self._claim()
         self.sweep()
         free = shutil.disk_usage(path).free
@@ -50,7 +52,9 @@ class RunFolder:
         taken = f"--out {self.path}: holds a run already; name another folder, remove it, or continue it with --resume"
         try:
             self._refuse_run(taken)
+            self._made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
             self.path.mkdir(parents=True, exist_ok=True)
+            self._there = {file.name for file in self.path.iterdir()}
             held = lock.hold_lock(self.path)
             # Another process may have begun one since; what is left without its lock was killed.
             self._refuse_run(taken)
@@ -81,7 +85,7 @@ class RunFolder:
         self._lock.release()
 
     def discard(self, set_up: bool = False) -> None:
-        """Remove what was made, unless a run was set up in it.
+        """Remove what this process made, unless a run was set up in it.
 
         Args:
             set_up: remove that too; rounds stay.
@@ -89,19 +93,22 @@ class RunFolder:
         rounds, config = self.path / "rounds.jsonl", self.path / "config.json"
         with contextlib.suppress(OSError, FedwcaError):
             if rounds.stat().st_size == 0:
-                rounds.unlink()
+                self._remove(rounds.name)
                 if set_up:
-                    (self.path / "environment.json").unlink(missing_ok=True)
-                    config.unlink(missing_ok=True)
+                    self._remove("environment.json", config.name)
             if config.exists() and not is_set_up(read_configuration(self.path)):
-                config.unlink()
+                self._remove(config.name)
             if not config.exists():
-                (self.path / "notes.json").unlink(missing_ok=True)
-            if [file.name for file in self.path.iterdir()] == [lock.NAME]:
-                (self.path / lock.NAME).unlink()
-            self.path.rmdir()
-            if self._made_parent:
-                self.path.parent.rmdir()
+                self._remove("notes.json")
+                if not rounds.exists():
+                    self._remove(lock.NAME)
+            for folder in self._made:
+                folder.rmdir()
+
+    def _remove(self, *names: str) -> None:
+        for name in names:
+            if name not in self._there:
+                (self.path / name).unlink(missing_ok=True)
 
     def sweep(self) -> None:
         """Remove temporary files that a killed process left; those of a folder that is only read stay."""

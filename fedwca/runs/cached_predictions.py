@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from fedwca.core.messages import Predictions
 from fedwca.engine.classified import classify_logits
@@ -16,11 +17,13 @@ from fedwca.errors import FedwcaError
 from fedwca.results.describe_run import special_domain
 from fedwca.results.pictures.models import Models
 from fedwca.results.trial_key import TrialKey
-from fedwca.runs.open_run import open_run
+from fedwca.runs.measure_delivered import step_size
+from fedwca.runs.open_run import OpenedRun, open_run
+from fedwca.runs.select_engine import choose_engine, config_of_method
 
 
 def predict_for_pictures(run: Path, method: str | None = None, source_model: int = 0, trial: int = 0) -> Models:
-    """Test images of every client with what the source model and the delivered model make of them.
+    """Test images of every client with what the source model and the client's own make of them.
 
     Args:
         run: run folder, or its name in ``runs/``.
@@ -29,13 +32,13 @@ def predict_for_pictures(run: Path, method: str | None = None, source_model: int
         trial: which trial, from 0.
 
     Raises:
-        FedwcaError: see `fedwca.runs.open_run.open_run`.
+        FedwcaError: see `fedwca.runs.open_run.open_run` and `measured_models`.
     """
     found = open_run(run, method, source_model, trial)
     metrics, clients = found.federation.metrics, found.federation.clients
-    replica = Replica(found.network, found.layout)
+    replica = Replica(found.network.to(found.bank.device), found.layout)
 
-    def ask(row: torch.Tensor, images: torch.Tensor) -> Predictions:
+    def ask(row: Tensor, images: Tensor) -> Predictions:
         if not len(images):
             empty = torch.zeros(0, len(found.classes))
             return Predictions(empty, torch.zeros(0, 1))
@@ -44,7 +47,7 @@ def predict_for_pictures(run: Path, method: str | None = None, source_model: int
 
     with limit_to_one_thread():
         before = [ask(found.server.source, client.test) for client in clients]
-        after = [ask(found.delivered[k], client.test) for k, client in enumerate(clients)]
+        after = [ask(row, client.test) for row, client in zip(measured_models(found), clients, strict=True)]
     config, said = found.config, [classify_logits(own.logits) for own in after]
     title = (
         f"{found.label} after {found.round + 1} rounds: {found.dataset_name}, {special_domain(config.model_dump())}, "
@@ -62,6 +65,28 @@ def predict_for_pictures(run: Path, method: str | None = None, source_model: int
         before=[p.features.cpu().numpy() for p in before],
         after=[p.features.cpu().numpy() for p in after],
     )
+
+
+def measured_models(found: OpenedRun) -> Iterator[Tensor]:
+    """The model ``[P]`` that tables measure of each client: as it is delivered, or after the steps of the method's
+    adaptation on the client's test images.
+
+    Raises:
+        FedwcaError: images or components of the method that are needed for the steps are not there.
+    """
+    parts = found.about["methods"][found.unit.method]["components"]
+    if found.round < 0 or all(part["kind"] != "adaptation" for part in parts):
+        yield from found.delivered
+        return
+    method, config, clients = found.method, found.config, found.federation.clients
+    adaptation, lr = method.adaptation, step_size(method, config.training, found.round)
+    assert adaptation is not None
+    assert lr is not None
+    engine = choose_engine(config_of_method(config, method), found.network, clients)
+    engine.bank.copy_(found.delivered)
+    for client in range(len(clients)):
+        (adapted,) = engine.adapt(adaptation, lr, clients=[client])
+        yield adapted.model
 
 
 def predictions_when_asked(run: Path, method: str | None, trial: TrialKey) -> Callable[[], Models]:

@@ -38,7 +38,7 @@ from fedwca.runs.rank_lifecycle import lead_run
 from fedwca.runs.ranks_per_trial import together_at_most
 from fedwca.runs.reporter import PlannedRun, RunReporter
 from fedwca.runs.round_record import seconds_spent
-from fedwca.runs.run_images import describe_places
+from fedwca.runs.run_images import describe_images, describe_places
 from fedwca.runs.run_request import RunRanks
 from fedwca.runs.select_kernels import KernelChoice, choose_kernels, restore_kernels
 from fedwca.runs.split_trials import TrialSplits
@@ -83,7 +83,7 @@ def prepare_run(opened: OpenRunFolder, reporter: RunReporter, ranks: RunRanks) -
         refuse_full_disk(folder.path, plan, opened.about["keep"], first, len(dataset.classes))
         rehearse_components(plan.config, plan.methods, dataset)
     config, kernels, needed = size_run(opened, first, device, ranks, reporter)
-    domains, digest = first.measured, dataset.digest()
+    domains, digests = first.measured, describe_images(dataset)
     if opened.earlier is None:
         decided: dict[str, Any] = {
             "config": {**opened.about["config"], **name_domain(plan.config, opened.domain)},
@@ -91,7 +91,7 @@ def prepare_run(opened: OpenRunFolder, reporter: RunReporter, ranks: RunRanks) -
             "classes": dataset.classes,
             "domains": domains,
             **({"newcomers": len(domains) - len(first)} if first.newcomers else {}),
-            "data_digest": digest,
+            **digests,
             "device": kind_of_device(device, ranks),
             "trials_at_once": config.trials_at_once,
             "kernels": kernels.chosen,
@@ -104,7 +104,7 @@ def prepare_run(opened: OpenRunFolder, reporter: RunReporter, ranks: RunRanks) -
     begun = {} if opened.earlier is None else rewind_run(folder, plan, checkpoints, reporter)
     keeper, schedule = Checkpointer(checkpoints, begun), Schedule()
     if ranks.world is not None:
-        schedule = lead_run(ranks.world, config, plan.methods, keeper, digest, ranks.per_trial)
+        schedule = lead_run(ranks.world, config, plan.methods, keeper, digests, ranks.per_trial)
     if not has_environment(folder.path):
         around = {**describe_environment(device), **describe_start()}
         folder.write("environment.json", {**around, "ranks": schedule.ranks, "kernels": kernels.record})

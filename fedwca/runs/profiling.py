@@ -48,7 +48,7 @@ def profiling(label: str | None, progress: Progress, folder: RunFolder) -> Itera
 
 
 class Tracer:
-    """Records one round of one method with torch's profiler: its second one, or its only one.
+    """Records one round of one method with torch's profiler: the second that this process does, or its only one.
 
     Nothing else is recorded, because recording is expensive; a recorded round is slower than it would be without.
     """
@@ -59,8 +59,9 @@ class Tracer:
         self._recorded: Any = None
 
     def begin(self, label: str, rounds: int) -> None:
-        """A method starts that has so many rounds."""
-        self._rounds = rounds if label == self.of else 0
+        """A method starts that has so many rounds; its label ends with which run of several it is."""
+        own = label == self.of or label.startswith((f"{self.of}, run ", f"{self.of}, runs "))
+        self._rounds = rounds if own else 0
         if self._rounds == 1:
             self._start()
 
@@ -68,7 +69,7 @@ class Tracer:
         """A round has ended; so many are done."""
         if self._running is not None:
             self._stop()
-        elif done == 1 and self._rounds > 1:
+        elif done < self._rounds:
             self._start()
 
     def write(self, folder: Path) -> Path | None:

@@ -21,6 +21,7 @@ from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.find_resume_points import units_of
 from fedwca.runs.load_data import load
 from fedwca.runs.rank_schedule import RankSchedule
+from fedwca.runs.run_images import describe_images
 from fedwca.runs.run_trials_and_methods import run_bench
 
 
@@ -48,7 +49,7 @@ def lead_run(
     config: RunConfig,
     methods: Sequence[tuple[Method, int]],
     keeper: Checkpointer,
-    digest: str,
+    digests: Mapping[str, str],
     asked: int | None,
 ) -> RankSchedule:
     """Rank 0's share; tells the others what to do.
@@ -58,7 +59,7 @@ def lead_run(
         config: what is to be run.
         methods: with their rounds.
         keeper: knows what an earlier process did, and keeps what this one does.
-        digest: of the images.
+        digests: of the images, see `describe_images`.
         asked: ranks that share a trial's clients.
     """
     units = remaining_rounds(config, methods, keeper.begun)
@@ -67,7 +68,7 @@ def lead_run(
         for unit, saved in keeper.begun.items()
     }
     opening = {"config": config.model_dump(mode="json"), "begun": begun, "asked": asked}
-    world.everyone.give({**opening, "digest": digest, "versions": VERSIONS})
+    world.everyone.give({**opening, "digests": digests, "versions": VERSIONS})
     return RankSchedule(world, units, asked, keeper.store)
 
 
@@ -85,7 +86,7 @@ def follow_run(world: RankWorld) -> None:
     config = validate(opening["config"])
     methods = compose(config)
     dataset, domain = load(config)
-    if dataset.digest() != opening["digest"]:
+    if describe_images(dataset) != opening["digests"]:
         raise DataError(f"the images of {dataset.name} here are not those of rank 0; all ranks need the same")
     units = remaining_rounds(config, methods, opening["begun"])
     share = RankSchedule(world, units, opening["asked"])

@@ -25,13 +25,16 @@ from fedwca.runs.run_images import load_same_images, locate_paths
 from fedwca.runs.run_request import ONE_PROCESS, RunRanks
 
 
-def resume_run(path: Path, reporter: RunReporter = SILENT, ranks: RunRanks = ONE_PROCESS) -> FinishedRun:
+def resume_run(
+    path: Path, reporter: RunReporter = SILENT, ranks: RunRanks = ONE_PROCESS, profile: bool = False
+) -> FinishedRun:
     """Continue the run in a folder; one that is finished is read.
 
     Args:
         path: the run folder.
         reporter: told how it goes.
         ranks: the processes that share it; this is the first of them.
+        profile: see `fedwca.runs.run_request.RunRequest.profile`; of what is left.
 
     Raises:
         UsageError: it cannot be continued, or another process is at work on it.
@@ -53,7 +56,7 @@ def resume_run(path: Path, reporter: RunReporter = SILENT, ranks: RunRanks = ONE
     loggers = build_loggers(about["loggers"])
     with RunFolder(path, again=True) as folder:
         dataset, domain = load_same_images(plan.config, about, path)
-        opened = OpenRunFolder(folder, plan.at(domain), dataset, domain, started, about, loggers)
+        opened = OpenRunFolder(folder, plan.at(domain), dataset, domain, started, about, loggers, profile)
         if is_set_up(about):
             warn_of_other_device(about, kind_of_device(resolve_device(config.device), ranks), reporter)
         return execute_run(prepare_run(opened, reporter, ranks), reporter)

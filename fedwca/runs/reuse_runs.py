@@ -13,7 +13,7 @@ from fedwca.config.method_spec import parse_method
 from fedwca.config.resolve_config import RunPlan, type_components
 from fedwca.config.run_config import RunConfig, validate
 from fedwca.core.plain_values import to_plain
-from fedwca.errors import FedwcaError, InvalidConfig
+from fedwca.errors import FedwcaError, UsageError
 from fedwca.results.describe_run import data_name, special_domain
 from fedwca.results.diverged_runs import ended_rounds
 from fedwca.results.find_runs import run_folders
@@ -23,7 +23,7 @@ from fedwca.results.table_rows import Record, Row
 from fedwca.results.write_run import is_empty_folder
 from fedwca.runs.load_data import load
 from fedwca.runs.reporter import RunReporter
-from fedwca.runs.run_images import refuse_other_digest
+from fedwca.runs.run_images import refuse_other_digest, refuse_unlike_data
 from fedwca.runs.run_request import RunRequest
 from fedwca.runs.start_run import start_run
 
@@ -60,9 +60,14 @@ def collect_runs(request: RunRequest, out: Path, reporter: RunReporter) -> Colle
         request: with that domain named and its methods as baselines, none composed.
         out: folder of run folders.
         reporter: told what is reused and what goes on.
+
+    Raises:
+        DataError: runs that are there were made on other images than each other, or than there are now.
+        FedwcaError: why what is missing cannot be run.
     """
     decided = request.plan()
     there, missing = sort_methods(decided, out)
+    refuse_unlike_data(there.values())
     if there and missing:
         # What is run now would stand beside numbers of other images.
         refuse_other_images(decided.config, there.values())
@@ -141,10 +146,12 @@ def is_reusable(run: Run, config: RunConfig) -> bool:
 
 
 def comparable_settings(config: Any) -> dict[str, Any] | None:
-    """What decides the numbers of every method of a run; None for values that are no configuration."""
+    """What decides the numbers of every method of a run; None for values that are no configuration, or one of a plugin
+    that is not installed.
+    """
     try:
         values = type_components(without_idle_tables(validate(dict(config)))).model_dump(mode="json")
-    except InvalidConfig:
+    except UsageError:
         return None
     shared = {kind: values["components"].get(kind, {}) for kind in ("dataset", "partition", "model")}
     return {**{key: value for key, value in values.items() if key not in OWN_TO_METHODS}, "shared": shared}

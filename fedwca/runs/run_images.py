@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,11 @@ from fedwca.config.component_registries import registry_of
 from fedwca.config.run_config import RunConfig
 from fedwca.data.dataset import FederatedDataset
 from fedwca.errors import DataError, UsageError
+from fedwca.results.read_run import Run
 from fedwca.runs.load_data import load
+
+DIGESTS = {"data_digest": "the images", "split_digest": "groups, units or parts"}
+"""Digests in ``config.json``, each with what it is of; older runs lack the second, those of schema 1 both."""
 
 
 def load_same_images(config: RunConfig, about: Mapping[str, Any], run: Path) -> tuple[FederatedDataset, str | None]:
@@ -23,7 +27,7 @@ def load_same_images(config: RunConfig, about: Mapping[str, Any], run: Path) -> 
         run: its folder.
 
     Raises:
-        DataError: the images are others than those the run began with.
+        DataError: the images, or what says how they may be split, are others than those the run began with.
     """
     dataset, source = load(config)
     refuse_other_digest(dataset, about, run)
@@ -31,16 +35,40 @@ def load_same_images(config: RunConfig, about: Mapping[str, Any], run: Path) -> 
 
 
 def refuse_other_digest(dataset: FederatedDataset, about: Mapping[str, Any], run: Path) -> None:
-    """See that images are those a run began with.
+    """See that images are those a run began with, and may be split among clients as they might then.
 
     Raises:
-        DataError: they are others.
+        DataError: they are others, or have other groups, units or parts.
     """
-    # Runs of schema 1 did not say what they were made on.
-    if about.get("data_digest") not in (None, dataset.digest()):
-        raise DataError(
-            f"{run}: the images of {dataset.name} are not those the run began with; put those back, or run it anew"
-        )
+    now = describe_images(dataset)
+    for key, what in DIGESTS.items():
+        if about.get(key) not in (None, now.get(key)):
+            raise DataError(
+                f"{run}: {what} of {dataset.name} are not those the run began with; put those back, or run it anew"
+            )
+
+
+def refuse_unlike_data(runs: Iterable[Run]) -> None:
+    """See that runs were made on the same data, by what they say themselves.
+
+    Raises:
+        DataError: two of them were not.
+    """
+    first: dict[str, Run] = {}
+    for run in runs:
+        for key, what in DIGESTS.items():
+            digest = run.about.get(key)
+            if digest and digest != first.setdefault(key, run).about[key]:
+                raise DataError(
+                    f"{run.path}: was made on other data than {first[key].path} ({what} differ); remove one of "
+                    "both, or name another folder with --out"
+                )
+
+
+def describe_images(dataset: FederatedDataset) -> dict[str, str]:
+    """Digests as ``config.json`` has them: of the images, and of groups, units and parts where they have any."""
+    splits = dataset.split_digest()
+    return {"data_digest": dataset.digest(), **({} if splits is None else {"split_digest": splits})}
 
 
 def describe_places(run: Path) -> dict[str, str]:

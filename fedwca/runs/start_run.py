@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from fedwca.config.compose_methods import partition_of
 from fedwca.config.resolve_config import RunPlan
 from fedwca.core.plain_values import to_plain
 from fedwca.errors import FedwcaError, InvalidConfig
 from fedwca.loggers import Logger
+from fedwca.registry import Registry
 from fedwca.results.change_notes import change_notes, check_tags
 from fedwca.results.checkpoints import RetentionPolicy
 from fedwca.results.read_run_files import is_set_up, read_configuration
@@ -45,7 +47,9 @@ def start_run(request: RunRequest, reporter: RunReporter = SILENT, ranks: RunRan
     path = request.out or new_run_path(plan.methods[-1][0].name)
     if (path / "config.json").is_file() and (request.reuse or was_killed_in_set_up(path)):
         refuse_other_request(path, plan)
-        return resume_run(path, reporter, ranks)
+        warn_of_other_recording(path, request, loggers, reporter)
+        take_notes(path, request)
+        return resume_run(path, reporter, ranks, request.profile)
     with RunFolder(path) as folder:
         prepared = set_up_run(folder, request, plan, loggers, started, reporter, ranks)
         return execute_run(prepared, reporter)
@@ -125,8 +129,7 @@ def set_up_run(
         # First of all: whatever kills this process from here on, the folder says what it was for.
         about = describe_request(with_canonical_domain(plan), folder.path, request.keep, loggers)
         folder.write("config.json", about)
-        if request.note or request.tags:
-            change_notes(folder.path, request.note or None, request.tags)
+        take_notes(folder.path, request)
         reporter.loading(plan.config.dataset)
         dataset, domain = load(plan.config)
         given = (dataset, domain, started, to_plain(about), loggers, request.profile)
@@ -134,6 +137,36 @@ def set_up_run(
     except BaseException:
         folder.discard()
         raise
+
+
+def take_notes(path: Path, request: RunRequest) -> None:
+    """Write down the note and the tags that a run is given, if it is given any; see `change_notes`."""
+    if request.note or request.tags:
+        change_notes(path, request.note or None, request.tags)
+
+
+def warn_of_other_recording(path: Path, request: RunRequest, loggers: Sequence[Logger], reporter: RunReporter) -> None:
+    """Say where a run that goes on leaves other things beside its numbers than are asked for now."""
+    about, asked = read_configuration(path), to_plain([Registry.dump(logger) for logger in loggers])
+    for there, here in (
+        (f"--keep {about.get('keep', 'last')}", f"--keep {request.keep}"),
+        (describe_loggers(about.get("loggers", ())), describe_loggers(asked)),
+    ):
+        if there != here:
+            reporter.warn(f"{path}: was begun with {there} and stays so; asked for now: {here}")
+
+
+def describe_loggers(dumped: Sequence[Mapping[str, Any]]) -> str:
+    """Loggers as options, from what ``config.json`` says of them.
+
+    >>> describe_loggers([{"name": "wandb", "project": "fedwca", "entity": None}])
+    '--logger wandb:project=fedwca'
+    """
+    found = []
+    for one in dumped:
+        fields = ",".join(f"{key}={value}" for key, value in one.items() if key != "name" and value is not None)
+        found.append(f"--logger {one.get('name')}" + (f":{fields}" if fields else ""))
+    return " ".join(found) or "no --logger"
 
 
 def was_killed_in_set_up(path: Path) -> bool:

@@ -183,6 +183,11 @@ def test_a_dry_run_says_what_it_would_be_and_leaves_nothing(bench: Bench, tmp_pa
     assert "round 1" not in run.err
     assert not (tmp_path / "runs").exists()
     assert "--backend" in bench("--dry-run", "--backend", "flower").err
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "notes.json").write_text("of something else")
+    assert bench("--dry-run", out=mine).code == 0
+    assert [file.name for file in mine.iterdir()] == ["notes.json"]
 
 
 def test_a_command_that_takes_long_to_begin_says_so_on_a_terminal(
@@ -432,13 +437,14 @@ def test_stopped_by_hand(shades: Path, tmp_path: Path) -> None:
     assert (folder / "overview.png").exists()
 
 
-def test_profile_says_where_the_time_went(bench: Bench, tmp_path: Path) -> None:
-    run = bench("--profile", "--baseline", "fedavg", out=tmp_path / "run")
+@pytest.mark.parametrize("trials", [1, 2])
+def test_profile_says_where_the_time_went(bench: Bench, tmp_path: Path, trials: int) -> None:
+    run = bench("--profile", "--baseline", "fedavg", "--trials", str(trials), out=tmp_path / "run")
     assert run.code == 0, run.err
     profile = json.loads((run.folder / "profile.json").read_text())
     assert set(profile["seconds"]) == {"fedavg", "wca"}
     for seconds in profile["seconds"].values():
-        assert seconds["rounds"] == 2
+        assert seconds["rounds"] == 2 * trials
         assert all(seconds[phase] >= 0 for phase in PHASES)
         assert seconds["round"] >= seconds["group"] + seconds["mix"]
     trace = json.loads(gzip.decompress((run.folder / profile["trace"]).read_bytes()))

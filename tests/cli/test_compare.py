@@ -5,7 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,6 +83,39 @@ def test_a_run_from_before_a_field_is_reused_at_its_default_alone(first: tuple[P
     assert fill_in_defaults({"components": [{"kind": "objective", "name": "gone"}]})["components"] == [
         {"kind": "objective", "name": "gone"}
     ]
+
+
+def copied(first: tuple[Path, Run], out: Path, **said: Mapping[str, Any]) -> Path:
+    """Two finished runs of source amber, ``a`` of one method and ``b`` of another, and what each says of itself."""
+    for name, method in (("a", "source_only"), ("b", "fedavg")):
+        shutil.copytree(first[0] / "shades-amber", out / name)
+        about = json.loads((out / name / "config.json").read_text())
+        about["methods"] = {method: about["methods"][method]}
+        (out / name / "config.json").write_text(json.dumps({**about, **said.get(name, {})}))
+    return out
+
+
+@pytest.mark.parametrize("key", ["data_digest", "split_digest"])
+def test_runs_on_unlike_data_are_not_put_beside_each_other(
+    first: tuple[Path, Run], shades: Path, tmp_path: Path, key: str
+) -> None:
+    asked = ["source-only", "fedavg", "--source", "amber", "--trials", "2"]
+    unlike = copied(first, tmp_path / "unlike", a={key: "0" * 64}, b={key: "1" * 64})
+    run = compare(shades, unlike, *asked)
+    assert (run.code, run.out) == (1, "")
+    assert f"{unlike / 'b'}: was made on other data than {unlike / 'a'}" in run.err
+    older = compare(shades, copied(first, tmp_path / "older", a={key: "0" * 64}, b={key: None}), *asked)
+    assert older.code == 0, older.err
+
+
+def test_a_run_whose_plugin_is_gone_leaves_the_others_alone(
+    first: tuple[Path, Run], shades: Path, tmp_path: Path
+) -> None:
+    config = json.loads((first[0] / "shades-amber/config.json").read_text())["config"]
+    out = copied(first, tmp_path / "out", b={"config": {**config, "partition": "gone"}})
+    run = compare(shades, out, "source-only", "--source", "amber", "--trials", "2")
+    assert run.code == 0, run.err
+    assert f"from {out / 'a'}, finished with the same configuration" in run.err
 
 
 def test_another_setting_is_another_run(first: tuple[Path, Run], shades: Path) -> None:

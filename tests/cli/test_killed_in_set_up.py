@@ -7,10 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fedwca.results.write_run import RunFolder
 
+from ..shades import write_shades
 from .conftest import Run, call
 
 Make = Callable[..., Run]
@@ -77,6 +79,17 @@ def test_it_is_taken_up_again(bench: Make, plain: Run, tmp_path: Path, moment: s
     assert result(folder) == result(plain.folder)
 
 
+def test_one_that_is_taken_up_again_says_its_splits(bench: Make, tmp_path: Path) -> None:
+    data, folder = write_shades(tmp_path / "data"), tmp_path / "run"
+    for file in data.glob("*.npz"):
+        with np.load(file) as arrays:
+            kept = {**arrays, "groups": np.arange(len(arrays["labels"])) // 2}
+        np.savez(file, **kept)
+    kill(bench, folder, "begun", "--data", str(data), "--rounds", "1", "--baseline", "none")
+    assert call("resume", str(folder)).code == 0
+    assert len(json.loads((folder / "config.json").read_text())["split_digest"]) == 64
+
+
 def test_it_can_be_listed_shown_and_removed(bench: Make, tmp_path: Path) -> None:
     folder = tmp_path / "runs" / "run"
     kill(bench, folder, "begun")
@@ -119,6 +132,8 @@ def test_begin_or_go_on(bench: Make, plain: Run, tmp_path: Path, monkeypatch: py
         refused = call(*wrong)
         assert refused.code == 2
         assert "--resume needs --out" in refused.err
+    refused = bench("--resume", "--dry-run", out=folder)
+    assert (refused.code, "--resume and --dry-run do not go together" in refused.err) == (2, True)
 
 
 def test_an_error_in_set_up_leaves_what_was_there(bench: Make, tmp_path: Path) -> None:

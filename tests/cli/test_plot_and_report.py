@@ -13,6 +13,7 @@ from fedwca.results.pictures.catalogue import PICTURES
 from fedwca.results.read_run import read_run
 from fedwca.runs.cached_predictions import predict_for_pictures
 
+from ..results.runs import write_run
 from .conftest import Run, call
 
 
@@ -58,6 +59,17 @@ def test_a_wrong_name_is_refused(plain: Run, arguments: list[str], sentence: str
     done = call("plot", str(plain.folder), *arguments)
     assert done.code == 2
     assert sentence in done.err
+
+
+def test_a_method_is_named_with_dashes_and_capitals(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run")
+    for file in folder.iterdir():
+        file.write_text(file.read_text().replace('"wca"', '"wca:ta=1e-3"'))
+    for name in ("wca:ta=1e-3", "WCA:ta=1e_3"):
+        done = call("plot", str(folder), "weights", "--method", name, "--to", str(tmp_path))
+        assert done.code == 0, done.err
+    done = call("plot", str(folder), "weights", "--method", "method-1")
+    assert (done.code, done.err.startswith("Error: method 1 has no second round")) == (1, True)
 
 
 def test_what_cannot_be_drawn_fails_where_it_was_asked_for(plain: Run, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from safetensors import SafetensorError
 
@@ -22,10 +23,12 @@ from fedwca.core import tensor_files
 from fedwca.errors import UsageError
 from fedwca.results import checkpoints
 from fedwca.results.lock import hold_lock
+from fedwca.results.read_run_files import read_notes
 from fedwca.results.write_run import RunFolder
 from fedwca.runs.run_request import RunRequest
 from fedwca.runs.start_run import start_run
 
+from ..shades import write_shades
 from .conftest import SMALL, Run, call
 
 Make = Callable[..., Run]
@@ -360,6 +363,56 @@ def test_a_run_that_does_not_fit_is_refused(every: Path, tmp_path: Path, monkeyp
     assert "was run before checkpoints were kept" in resume(folder).err
 
 
+def write_groups(data: Path, size: int) -> None:
+    """Say of the images of each archive that so many in turn are variants of one."""
+    for file in data.glob("*.npz"):
+        with np.load(file) as arrays:
+            kept = {**arrays, "groups": np.arange(len(arrays["labels"])) // size}
+        np.savez(file, **kept)
+
+
+def test_images_that_other_clients_would_have_are_refused(bench: Make, tmp_path: Path) -> None:
+    data = write_shades(tmp_path / "data")
+    write_groups(data, 2)
+    run = bench("--data", str(data), "--rounds", "1", "--baseline", "none")
+    assert run.code == 0, run.err
+    (run.folder / "summary.json").unlink()
+    assert resume(run.folder).code == 0
+    (run.folder / "summary.json").unlink()
+    write_groups(data, 4)
+    refused = resume(run.folder)
+    assert (refused.code, refused.out) == (1, "")
+    assert f"{run.folder}: groups, units or parts of data are not those the run began with" in refused.err
+    about = json.loads((run.folder / "config.json").read_text())
+    del about["split_digest"]  # as of earlier releases
+    (run.folder / "config.json").write_text(json.dumps(about))
+    assert resume(run.folder).code == 0
+
+
+def test_bench_hands_on_what_it_is_to_keep(every: Path, bench: Make, tmp_path: Path) -> None:
+    folder = stopped(every, tmp_path / "run", 7)
+    asked = [*GIVEN, "--resume", "--profile", "--note", "why", "--tag", "night"]
+    run = bench(*asked, "--keep", "all", out=folder)
+    assert run.code == 0, run.err
+    assert "asked for now" not in run.err
+    assert result(folder) == result(every)
+    assert read_notes(folder) == {"note": "why", "tags": ["night"]}
+    profile = json.loads((folder / "profile.json").read_text())
+    assert (folder / profile["trace"]).is_file()
+    assert "Seconds a round" in run.out
+    edited(folder, loggers=[{"name": "wandb", "project": "mine", "entity": None}])
+    again = bench(*asked, "--keep", "2", out=folder)
+    assert again.code == 0, again.err
+    assert f"Warning: {folder}: was begun with --keep all and stays so; asked for now: --keep 2" in again.err
+    assert (
+        f"Warning: {folder}: was begun with --logger wandb:project=mine and stays so; asked for now: no --logger"
+        in again.err
+    )
+    assert "Seconds a round" in again.out
+    (folder / "profile.json").unlink()
+    assert bench(*asked, "--keep", "all", out=folder).code == 0
+
+
 def test_what_is_no_run(tmp_path: Path) -> None:
     run = resume(tmp_path / "nowhere")
     assert run.code == 2
@@ -471,7 +524,7 @@ def test_a_request_can_take_up_what_is_there(
     pairs = [("source_training.epochs", "1"), ("model.bottleneck", "8")]
 
     def request(**more: Any) -> RunRequest:
-        return RunRequest({**layer, **more}, pairs, out=folder, reuse=True)
+        return RunRequest({**layer, **more}, pairs, out=folder, keep="all", reuse=True)
 
     with pytest.raises(UsageError, match="holds a run of another configuration: seed is 0 there, 3 here"):
         start_run(request(seed=3))

@@ -11,7 +11,7 @@ import pytest
 
 from fedwca.results.class_scores import macro_f1
 from fedwca.results.find_runs import find_run
-from fedwca.results.lock import hold_lock
+from fedwca.results.lock import hold_lock, is_locked
 from fedwca.results.read_run import read_run
 from fedwca.results.read_run_files import read_records
 from fedwca.results.run_schemas import SCHEMA
@@ -186,6 +186,42 @@ def test_several_runs_are_removed_after_one_question_or_none_of_them(
     assert call("runs", "rm", "now", "old", "now").code == 0
     assert asked == ["Remove runs/now, runs/old and everything in them?"]
     assert [path.name for path in sorted(runs.iterdir())] == ["empty", "stopped"]
+
+
+def test_a_linked_run_is_removed_with_its_link(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = (runs / "now").rename(runs.parent / "real")
+    (runs / "link").symlink_to("../real")
+    asked: list[str] = []
+    monkeypatch.setattr("typer.confirm", lambda text: asked.append(text) or True)
+    run = call("runs", "rm", "link")
+    assert (run.code, run.out) == (0, "removing runs/link\nremoved runs/link\n"), run.err
+    assert asked == [f"Remove runs/link (a link to {real.resolve()}) and everything in it?"]
+    assert not real.exists()
+    assert not (runs / "link").is_symlink()
+
+
+def test_a_run_that_goes_on_while_the_question_waits_is_kept(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = sorted((runs / "stopped").rglob("*"))
+    locks = []
+    monkeypatch.setattr("typer.confirm", lambda text: locks.append(hold_lock(runs / "stopped")) or True)
+    refused = call("runs", "rm", "stopped")
+    locks[0].release()
+    assert refused.code == 2
+    assert "runs/stopped: another process is at work here" in refused.err
+    assert {*before, runs / "stopped/.lock"} == set((runs / "stopped").rglob("*"))
+
+
+def test_nobody_can_take_up_a_run_that_is_being_removed(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, states = shutil.rmtree, {}
+
+    def rmtree(path: Path) -> None:
+        states[path.name] = "locked" if is_locked(runs / "now") else sorted(file.name for file in path.iterdir())
+        real(path)
+
+    monkeypatch.setattr("shutil.rmtree", rmtree)
+    assert call("runs", "rm", "now", "--yes").code == 0
+    assert states == {"checkpoints": "locked", "now": [".lock"]}
+    assert not (runs / "now").exists()
 
 
 def test_a_part_of_the_list_in_another_order(runs: Path) -> None:

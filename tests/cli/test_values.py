@@ -57,6 +57,8 @@ def test_an_empty_value_is_none_in_any_other_form(shades: Path, tmp_path: Path) 
     refused(call("bench", "--source="), "--source", "empty")
     refused(call("compare", "fedavg", "--reference", ""), "--reference", "empty")
     refused(call("join", "run", "--data", str(tmp_path), "--out", ""), "--out", "empty")
+    refused(call("bench", "--note", ""), "--note", "empty")
+    refused(call("runs", "tag", "runs", "--remove", ""), "--remove", "empty")
     refused(call("bench", "--clusterer", ":"), "clusterer ':'", "needs a name")
     refused(call("bench", "--set", "training.lr="), "--set training.lr=", "empty")
     file = tmp_path / "settings.toml"

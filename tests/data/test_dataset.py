@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -58,6 +61,22 @@ def test_digest_depends_on_content_alone() -> None:
     others = [dataset(domain("b", 9)), dataset(domain("a", 8)), dataset(domain("a", 9), classes=11)]
     others.append(dataset(domain("a", 9, classes=3)))
     assert len({first.digest(), *(other.digest() for other in others)}) == 5
+
+
+def test_the_digest_of_splits_is_of_what_is_said_besides_images() -> None:
+    def split(**numbers: Any) -> str | None:
+        made = dataset(replace(domain("a", 4), **numbers))
+        assert made.digest() == plain.digest()
+        return made.split_digest()
+
+    plain = dataset(domain("a", 4))
+    assert plain.split_digest() is None
+    one, other = np.array([0, 0, 1, 1]), np.array([0, 1, 1, 0])
+    numbers: list[dict[str, Any]] = [{"groups": one}, {"groups": other}, {"units": one}, {"part": one}]
+    found = [split(**some) for some in [*numbers, {"groups": one, "units": one}]]
+    assert len({*found, None}) == 6
+    assert split(groups=one) == found[0]
+    assert len(str(found[0])) == 64
 
 
 def test_resizing_keeps_flat_images_flat_and_labels_as_they_are() -> None:

@@ -57,6 +57,22 @@ def test_a_flat_table_has_them_for_the_round() -> None:
     assert rows[4]["round_calibration_error"] == 6.0
 
 
+def test_a_flat_table_has_all_lists_with_a_value_for_each_client() -> None:
+    steps = {"accuracy_before": [1.0, 2.0, 3.0], "steps": [4, 5, 6], "entropy": [[1.0, 0.5]] * 3}
+    groups = {"ari": 1.0, "nearest": [1, 0], "sizes": [1, 1], "levels": [2, 1, 1]}
+    whole = {"method": "wca", "source_model": 0, "trial": 0, "round": 0, "accuracy": [90.0, 80.0, 70.0]}
+    trained = {"labels": [0, 1], "accuracy_local": [50.0, 60.0], "weights": [[1.0, 0.0], [0.0, 1.0]]}
+    moved = {"agreement": {"1": 0.5}, "after": {"1": [3, 2, 1]}}
+    rows = flatten_records([{**whole, **trained, "adaptation": steps, "clustering": groups, "shift": moved}], "aab")
+    assert [row["adaptation_accuracy_before"] for row in rows] == [1.0, 2.0, 3.0]
+    assert [row["adaptation_steps"] for row in rows] == [4, 5, 6]
+    assert [(row["labels"], row["accuracy_local"]) for row in rows] == [(0, 50.0), (1, 60.0), (None, None)]
+    assert [row["clustering_nearest"] for row in rows] == [1, 0, None]
+    assert [row["round_clustering_ari"] for row in rows] == [1.0] * 3
+    by_others = ("weights", "adaptation_entropy", "clustering_sizes", "clustering_levels", "shift_after_1")
+    assert not set(by_others) & set(rows[0])
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [("confusion", [[0, 1]]), ("confusion", [[0, -1, 2]]), ("pseudo_label_counts", [[1, 2, 3]]), ("confusion", 3)],

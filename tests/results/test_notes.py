@@ -102,6 +102,10 @@ def test_tags_are_changed_later_and_the_run_is_the_same(runs: Path) -> None:
     assert call("runs", "tag", "other", "c", "--remove", "a", "--note", "why").out == "runs/other: b, c: why\n"
     refused = call("runs", "tag", "other", "--remove", "x")
     assert (refused.code, refused.err) == (2, "Error: runs/other: has no tag 'x'; its tags: b, c\n")
+    assert call("runs", "tag", "other", "--note", "").out == "runs/other: b, c\n"
+    for empty in (["--note="], ["--note", " "]):
+        change_notes(runs / "other", "why")
+        assert call("runs", "tag", "other", *empty).out == "runs/other: b, c\n"
     assert run_identity(read_run(runs / "one").about) == before
     assert call("runs", "rm", "other", "--yes").code == 0
 

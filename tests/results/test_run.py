@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from fedwca.errors import FedwcaError
 from fedwca.results.read_run import Run, read_run
 from fedwca.results.read_run_files import read_records
-from fedwca.results.run_schemas import SCHEMA
+from fedwca.results.run_schemas import SCHEMA, RoundRecord
 from fedwca.results.table_rows import NUMBERS
 
 from .runs import write_run
@@ -124,3 +125,21 @@ def test_a_line_of_other_values_is_named(tmp_path: Path, change: dict[str, Any])
     file.write_text("\n".join(lines))
     with pytest.raises(FedwcaError, match=r"rounds\.jsonl, line 4"):
         read_records(file.parent)
+
+
+@pytest.mark.parametrize(
+    ("steps", "why"),
+    [
+        ({"steps": [1], "taken": [1]}, "accuracy_before"),
+        (
+            {"accuracy_before": [50.0, 40.0], "steps": [1], "taken": [1]},
+            "adaptation.accuracy_before has 2 values, 1 are",
+        ),
+    ],
+)
+def test_a_record_of_steps_that_lacks_something_is_damaged(steps: dict[str, Any], why: str) -> None:
+    record = {"schema": 2, "method": "tent", "source_model": 0, "trial": 0, "round": 0, "accuracy": [60.0]}
+    whole = {"accuracy_before": [50.0], "steps": [1], "taken": [1]}
+    assert RoundRecord(**{**record, "adaptation": whole})
+    with pytest.raises(ValidationError, match=why):
+        RoundRecord(**{**record, "adaptation": steps})

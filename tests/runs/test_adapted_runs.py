@@ -14,8 +14,12 @@ from fedwca.config.resolve_config import resolve_plan
 from fedwca.deploy.deployable_checks import require_deployable
 from fedwca.errors import UsageError
 from fedwca.export.load_model import read_exported
+from fedwca.export.model_from_run import classify, model_of
 from fedwca.models.lenet import LeNet
+from fedwca.results.read_run_files import read_records
+from fedwca.results.table_rows import accuracy_of_all
 from fedwca.runs import run_rounds
+from fedwca.runs.cached_predictions import predict_for_pictures
 from fedwca.runs.open_run import open_run
 from fedwca.runs.python_api import bench, resume
 from tests.cli.conftest import call
@@ -113,6 +117,21 @@ def test_what_leaves_is_the_network_that_predicts(run: Path, tmp_path: Path) -> 
         if not slot.name.startswith("extras."):
             assert torch.equal(state[slot.name], slot.of(opened.delivered[4]))
     assert about.label == "FedAvg + FedTTA"
+
+
+@pytest.mark.parametrize("method", ["tent", "fedavg_learned"])
+def test_the_card_is_of_the_model_before_its_steps_and_pictures_are_of_it_after_them(method: str, run: Path) -> None:
+    opened, pictured = open_run(run, method), predict_for_pictures(run, method)
+    last = next(record for record in read_records(run) if (record["method"], record["round"]) == (method, 1))
+    assert last["adaptation"]["accuracy_before"] != accuracy_of_all(last)
+    for client, images in enumerate(opened.federation.clients):
+        network, about = model_of(opened, client)
+        measured = opened.federation.metrics.accuracy(client, classify(network, images.test))
+        assert about.accuracy == pytest.approx(measured)
+        assert "this model is as it was before them" in " ".join(about.notes)
+        right = 100 * float((pictured.predicted[client] == pictured.truth[client]).mean())
+        assert right == pytest.approx(accuracy_of_all(last)[client])
+    assert not model_of(open_run(run, "fedavg_labelled"), 0)[1].notes
 
 
 def test_a_newcomer_does_what_the_method_says(run: Path, tmp_path: Path) -> None:

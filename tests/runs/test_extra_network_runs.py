@@ -17,6 +17,7 @@ from fedwca.errors import UsageError
 from fedwca.export.load_model import read_exported
 from fedwca.models.lenet import LeNet
 from fedwca.runs import run_rounds
+from fedwca.runs.cached_predictions import predict_for_pictures
 from fedwca.runs.load_data import build_network
 from fedwca.runs.memory_estimate import shape_network
 from fedwca.runs.open_run import open_run
@@ -154,6 +155,14 @@ def test_models_are_generated_for_those_who_predict(run: Path) -> None:
     begun = next(record for record in records(run) if (record["method"], record["round"]) == ("fedavg", -1))
     # What new clients would have without it is the model that nobody trained.
     assert last["adaptation"]["accuracy_before"][TRAIN:] == begun["accuracy"][TRAIN:]
+
+
+def test_pictures_are_of_the_generated_models(run: Path) -> None:
+    pictured = predict_for_pictures(run, "odpfl_hn")
+    last = next(record for record in records(run) if (record["method"], record["round"]) == ("odpfl_hn", 1))
+    right = [100 * float((a == b).mean()) for a, b in zip(pictured.predicted, pictured.truth, strict=True)]
+    assert right == pytest.approx(last["accuracy_validation"][:TRAIN])
+    assert right != pytest.approx(last["adaptation"]["accuracy_before"][:TRAIN])
 
 
 GENERATES = {"baselines": ["odpfl_hn"], "composed": False}

@@ -18,6 +18,8 @@ from fedwca.federated.model_sizes import draw_sizes
 from fedwca.newcomers.join import join
 from fedwca.newcomers.load_federation import load_federation
 from fedwca.results.json_output import PrintedJoin
+from fedwca.results.pictures.weights import label_rows
+from fedwca.results.read_run import read_run
 from fedwca.runs import run_rounds
 from fedwca.runs.open_run import open_run
 from fedwca.runs.python_api import bench, resume
@@ -167,6 +169,16 @@ def test_commands_show_them(run: Path, tmp_path: Path) -> None:
     out = tmp_path / "model.safetensors"
     result = call("export", str(run), "--client", "1", "--out", str(out))
     assert result.code == 0, result.err
+
+
+def test_pictures_have_a_row_for_each_client_that_trains(run: Path, tmp_path: Path) -> None:
+    result = call("plot", str(run), "weights", "weights_animation", "--dpi", "20", "--to", str(tmp_path))
+    assert result.code == 0, result.err
+    report = call("report", str(run), "--out", str(tmp_path / "page.html"))
+    assert report.code == 0, report.err
+    found = read_run(run)
+    names, _ = label_rows(found.domains, found.rounds("hetero_tent")[-1])
+    assert names == [f"training clients  {k}" for k in range(4)]
 
 
 @pytest.mark.parametrize("method", SMALL["baselines"])

@@ -23,10 +23,10 @@ class Models:
     truth: Sequence[Any]
     """Class of each test image ``[N]``."""
     predicted: Sequence[Any]
-    """Class the delivered model gives ``[N]``."""
+    """Class that the model tables measure gives ``[N]``: after an adaptation's steps, where the method has one."""
     confidences: Sequence[Any]
-    """Its output for that class ``[N]``, 0 to 1."""
+    """The output for that class ``[N]``, 0 to 1."""
     before: Sequence[Any]
     """Features by the model that clients begin with ``[N, q]``."""
     after: Sequence[Any]
-    """Features by the delivered model ``[N, q]``."""
+    """Features by the model behind ``predicted`` ``[N, q]``."""

@@ -40,7 +40,7 @@ def draw_weights(records: Mapping[str, Sequence[Record]], domains: Sequence[str]
     Args:
         records: what a method is called to its rounds in one run, equally many of each; a panel with a method's name
             counts rounds from 0, as the paper does.
-        domains: true domain of each client, K names.
+        domains: true domain of each client; those of newcomers, which come last and start no round, are left out.
         title: what was run.
     """
     shapes = [_shape(domains, found[0]) for found in records.values()]
@@ -120,7 +120,8 @@ def highest_weight(domains: Sequence[str], records: Sequence[Record]) -> float:
 
 def label_rows(domains: Sequence[str], record: Record) -> tuple[list[str], list[list[float]]]:
     """Row labels and weights: a client each, or means by domain and cluster where clients are many."""
-    clients = list(zip(domains, record["labels"], record["weights"], strict=True))
+    labels = record["labels"]  # of clients that train; newcomers are behind them
+    clients = list(zip(domains[: len(labels)], labels, record["weights"], strict=True))
     table = [[math.nan if v is None else v for v in row] for _, _, row in clients]
     if len(clients) <= MOST:
         return [f"{domain}  {k}" for k, (domain, _, _) in enumerate(clients)], table
