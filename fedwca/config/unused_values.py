@@ -63,8 +63,8 @@ def _refuse_overruled_fields(config: RunConfig, origins: Mapping[str, str], meth
         if origins.get(f"components.{key}") == "CLI":
             kind, name, field = key.split(".")
             raise UsageError(
-                f"{key} is given, but each method of this run that has the {kind} {name!r} states {field} itself; say "
-                f"it of the method, such as METHOD/{kind}={name}:{field}=VALUE"
+                f"{key} is given, but each method of this run that has the {kind} {name!r} states {field} itself; a "
+                f"method named with its part, as METHOD/{kind}={name}, leaves the part's fields open"
             )
 
 

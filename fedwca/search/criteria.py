@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedwca.core.mean import mean
+from fedwca.data.partition import Federation
 from fedwca.describe_problems import describe_unknown
 from fedwca.errors import UsageError
 from fedwca.partitions import Partition
@@ -38,6 +39,44 @@ def choose_criterion(asked: str | None, partition: type[Partition]) -> str:
     return asked
 
 
+def refuse_unmeasured(criterion: str, rounds: int, federation: Federation) -> None:
+    """See that a run has what the criterion reads, before anything is trained.
+
+    Args:
+        criterion: as of `judge`.
+        rounds: of the method.
+        federation: the clients of a trial.
+
+    Raises:
+        UsageError: it has not.
+    """
+    if criterion == VALIDATION:
+        if not any(len(client.test) for client in federation.clients):
+            raise UsageError(
+                "criterion validation: no client that trains has an image kept aside to judge by; take --validation "
+                "above 0 (unset: 0.15) and enough images a client for that share"
+            )
+    elif criterion == ORACLE:
+        if not any(len(client.test) for client in federation.everybody):
+            raise UsageError(
+                f"--oracle: no client has test images to judge by; clients need {federation.least_measured} images for "
+                "a test image"
+            )
+    elif all(client.labels is not None for client in federation.clients):
+        raise UsageError(
+            f"criterion {criterion}: it is measured on clients without labels, and all have labels; take --oracle"
+        )
+    elif not rounds:
+        raise UsageError(
+            f"criterion {criterion}: it is measured after the last round, and the method has none; take --oracle"
+        )
+
+
+def worst(criterion: str) -> float:
+    """What a try that diverged is judged as."""
+    return math.inf if CRITERIA.get(criterion) == "minimize" else -math.inf
+
+
 def judge(records: Sequence[Mapping[str, Any]], criterion: str) -> float:
     """Mean over runs of the mean over clients: after the last round, or in the round that tables show.
 
@@ -47,10 +86,10 @@ def judge(records: Sequence[Mapping[str, Any]], criterion: str) -> float:
             aside, in the round in which they are best), or ``accuracy`` (an oracle).
 
     Returns:
-        The mean; where a run diverged, the worst there is.
+        The mean, NaN where it is known of nobody; where a run diverged, the `worst` there is.
     """
     if any(DIVERGED in record for record in records):
-        return math.inf if CRITERIA.get(criterion) == "minimize" else -math.inf
+        return worst(criterion)
     if criterion == VALIDATION:
         (runs,) = shown_records(records).values()
         return mean(mean(record[VALIDATION_FIELD]) for record in runs.values())

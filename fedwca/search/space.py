@@ -110,22 +110,3 @@ def resolve_grid(key: str, decided: RunPlan) -> str:
     if len(having) > 1:
         raise UsageError(f"--param {key}: several have that field; say {head}.{having[0]}.{rest[0]}")
     return f"{head}.{having[0]}.{rest[0]}"
-
-
-def check_taken(key: str, value: Any, decided: RunPlan) -> None:
-    """See that a value reached the method; what a baseline's own file states wins over everything else.
-
-    Raises:
-        UsageError: the baseline's file states the field.
-    """
-    head, *rest = key.split(".")
-    (method, _) = decided.methods[0]
-    for kind, part in method_parts(method):
-        if [kind, part.name] != [head, rest[0]]:
-            continue
-        taken = getattr(part, rest[1], value)
-        if taken != value and str(taken) != str(value):
-            raise UsageError(
-                f"--param {key}: {method.label} states {rest[1]} = {taken} itself, which wins; sweep "
-                f"{decided.config.baselines[0]}/{kind}={part.name} instead, which leaves its fields open"
-            )

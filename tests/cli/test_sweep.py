@@ -78,6 +78,27 @@ def test_mistakes_get_a_sentence(shades: Path, tmp_path: Path, arguments: list[s
     assert not (tmp_path / "s").exists()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["fedavg", "--samples", "2", "--oracle"], "--oracle: no client has test images"),
+        (["fedavg", "--partition", "shards", "--validation", "0"], "criterion validation: no client that trains"),
+        (["fedavg-labelled", "--partition", "all-labelled"], "criterion density: it is measured on clients without"),
+        (["source-only", "--criterion", "entropy"], "criterion entropy: it is measured after the last round"),
+    ],
+    ids=["test images", "validation images", "clients without labels", "rounds"],
+)
+def test_what_the_criterion_reads_is_looked_for_before_training(
+    shades: Path, tmp_path: Path, arguments: list[str], sentence: str
+) -> None:
+    pytest.importorskip("optuna")
+    asked = [*arguments, "--clients", "2", "--data", str(shades), "--param", "training.lr=0.1,0.2"]
+    run = call("sweep", *asked, "--out", str(tmp_path / "s"))
+    assert (run.code, run.out) == (2, "")
+    assert run.err.startswith(f"Error: {sentence}")
+    assert not (tmp_path / "s").exists()
+
+
 def test_without_optuna_the_extra_is_named(shades: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
     run = sweep(shades, tmp_path / "s", "--param", "training.lr=1e-3,1e-2")

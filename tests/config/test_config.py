@@ -136,8 +136,9 @@ def test_a_field_that_every_method_states_itself_is_refused() -> None:
         resolve_plan(layer, [("objective.proximal.mu", "0.1")])
     assert str(caught.value) == (
         "objective.proximal.mu is given, but each method of this run that has the objective 'proximal' states mu "
-        "itself; say it of the method, such as METHOD/objective=proximal:mu=VALUE"
+        "itself; a method named with its part, as METHOD/objective=proximal, leaves the part's fields open"
     )
+    assert resolve_plan(layer | {"baselines": ["fedprox/objective=shot+proximal"]}, [("objective.proximal.mu", "0.1")])
     assert resolve_plan(layer | {"objectives": ["shot", "proximal"]}, [("objective.proximal.mu", "0.1")])
 
 

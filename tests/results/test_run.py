@@ -133,7 +133,7 @@ def test_a_line_of_other_values_is_named(tmp_path: Path, change: dict[str, Any])
         ({"steps": [1], "taken": [1]}, "accuracy_before"),
         (
             {"accuracy_before": [50.0, 40.0], "steps": [1], "taken": [1]},
-            "adaptation.accuracy_before has 2 values, 1 are",
+            "accuracy_before has 2 values, 1 are",
         ),
     ],
 )

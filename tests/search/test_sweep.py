@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from fedwca.config.resolve_config import resolve_plan
-from fedwca.errors import UsageError
+from fedwca.errors import Diverged, FedwcaError, UsageError
 from fedwca.results.lock import hold_lock
+from fedwca.runs.reporter import RunReporter
 from fedwca.runs.run_request import RunRequest
 from fedwca.search.criteria import CRITERIA, judge
-from fedwca.search.space import Options, Range, check_taken, grid, grids, parse_space, resolve_grid
-from fedwca.search.study import Search, tabulate_tries
+from fedwca.search.space import Options, Range, grid, grids, parse_space, resolve_grid
+from fedwca.search.study import Search, search, tabulate_tries
 
 from ..cli.conftest import call
+from ..shades import write_shades
 
 
 def test_spans_and_lists() -> None:
@@ -40,12 +46,13 @@ def test_keys_name_their_component() -> None:
 
 
 def test_a_field_that_the_baseline_states_is_refused() -> None:
-    stated = resolve_plan({"baselines": ["revised_fedwca"], "composed": False}, [("aggregator.revised_wca.u", "3")])
-    with pytest.raises(UsageError, match="revised_fedwca/aggregator=revised_wca"):
-        check_taken("aggregator.revised_wca.u", 3, stated)
+    tried = [("aggregator.revised_wca.u", "3")]
+    with pytest.raises(
+        UsageError, match="states u itself.* as METHOD/aggregator=revised_wca"
+    ):
+        resolve_plan({"baselines": ["revised_fedwca"], "composed": False}, tried=tried)
     word = "revised_fedwca/aggregator=revised_wca"
-    free = resolve_plan({"baselines": [word], "composed": False}, [("aggregator.revised_wca.u", "3")])
-    check_taken("aggregator.revised_wca.u", 3, free)
+    assert resolve_plan({"baselines": [word], "composed": False}, tried=tried)
 
 
 def test_the_papers_grids() -> None:
@@ -67,7 +74,7 @@ def test_every_value_of_a_grid_reaches_its_method(name: str) -> None:
     for param in params:
         key = resolve_grid(param.key, resolve_plan(layer))
         for value in param.values:
-            check_taken(key, value, resolve_plan(layer, [(key, str(value))]))
+            assert resolve_plan(layer, tried=[(key, str(value))])
 
 
 def test_judged_by_the_last_round_of_each_run() -> None:
@@ -105,9 +112,145 @@ def test_two_at_once_are_refused(tmp_path: Path) -> None:
     pytest.importorskip("optuna")
     lock = hold_lock(tmp_path)
     try:
-        run = call("sweep", "fedavg", "--param", "training.lr=0.1,0.2", "--out", str(tmp_path))
+        data = ("--data", str(write_shades(tmp_path / "shades", images=16)))
+        run = call("sweep", "fedavg", "--param", "training.lr=0.1,0.2", *data, "--out", str(tmp_path))
     finally:
         lock.release()
     assert run.code == 2
     assert run.err.splitlines()[-1] == f"Error: {tmp_path}: another process is at work here; wait for it or stop it"
     assert not (tmp_path / "study.journal").exists()
+
+
+LR = "training.lr"
+LIST, SPAN = Options(LR, (0.1, 0.2, 0.3, 0.4)), Range(LR, 0.1, 0.4)
+
+
+class Killed(BaseException):
+    """Ends a process where it is: nothing more is written down."""
+
+
+class Notes(RunReporter):
+    """Keeps what is said, warnings too."""
+
+    def __init__(self, said: list[str]) -> None:
+        self.note = self.warn = said.append  # type: ignore[method-assign, assignment]
+
+
+@dataclass
+class Trainings:
+    """What stands for the training of tries: the criterion is the rate, and some end in an error."""
+
+    data: Path
+    rates: list[float] = field(default_factory=list)
+    """Tried so far, by all searches."""
+    errors: dict[int, BaseException] = field(default_factory=dict)
+    """By the number of the training, from 0."""
+    value: float | None = None
+    """Of the criterion; None: the rate."""
+    said: list[str] = field(default_factory=list)
+
+    def __call__(self, request: RunRequest, *_: Any) -> Any:
+        ((key, rate),) = request.tried
+        assert key == LR
+        self.rates.append(float(rate))
+        if error := self.errors.get(len(self.rates) - 1):
+            raise error
+        value = float(rate) if self.value is None else self.value
+        record = {"source_model": 0, "trial": 0, "round": 0, "evidence": {"density": [value]}}
+        return Mock(runs={"fedavg": None}, lines=lambda method: [record])
+
+    def search(self, out: Path, param: Options | Range, tries: int | None = None) -> list[float]:
+        """The rates of the rows, the best first."""
+        request = RunRequest({"baselines": ["fedavg"], "composed": False, "data": self.data})
+        found = search(Search(request, [param], "density", tries, out), Notes(self.said))
+        return [entry[LR] for entry in found]
+
+
+@pytest.fixture
+def trainings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Trainings:
+    pytest.importorskip("optuna")
+    found = Trainings(write_shades(tmp_path / "shades", images=16))
+    monkeypatch.setattr("fedwca.search.study.collect_runs", found)
+    return found
+
+
+STOPS = [KeyboardInterrupt(), Killed(), FedwcaError("the disk is full")]
+stopped_by = pytest.mark.parametrize("stop", STOPS, ids=[type(stop).__name__ for stop in STOPS])
+
+
+@stopped_by
+def test_each_combination_is_tried_once_wherever_a_search_was_stopped(
+    stop: BaseException, trainings: Trainings, tmp_path: Path
+) -> None:
+    trainings.errors = {2: stop, 3: stop}
+    for _ in trainings.errors:
+        with pytest.raises(type(stop)):
+            trainings.search(tmp_path, LIST)
+    assert trainings.search(tmp_path, LIST) == [0.4, 0.3, 0.2, 0.1]
+    assert trainings.rates[2] == trainings.rates[3] == trainings.rates[4]
+    assert len(trainings.rates) == 6
+    assert trainings.search(tmp_path, LIST) == [0.4, 0.3, 0.2, 0.1]
+    assert len(trainings.rates) == 6
+
+
+@stopped_by
+def test_a_value_that_was_drawn_is_tried_again_after_a_stop(
+    stop: BaseException, trainings: Trainings, tmp_path: Path
+) -> None:
+    trainings.errors = {2: stop}
+    with pytest.raises(type(stop)):
+        trainings.search(tmp_path, SPAN, tries=4)
+    rows = trainings.search(tmp_path, SPAN, tries=4)
+    assert trainings.rates[2] == trainings.rates[3]
+    assert sorted(rows) == sorted(set(trainings.rates))
+    assert len(rows) == 4
+    assert len(trainings.search(tmp_path, SPAN, tries=5)) == 5
+    assert len(trainings.rates) == 6
+
+
+def test_fewer_tries_than_combinations_are_the_first_of_all(trainings: Trainings, tmp_path: Path) -> None:
+    first = trainings.search(tmp_path / "few", LIST, tries=2)
+    assert sorted(first) == sorted(trainings.rates)
+    trainings.search(tmp_path / "all", LIST)
+    assert trainings.rates[2:4] == trainings.rates[:2]
+
+
+def test_a_study_of_an_earlier_release_goes_on(trainings: Trainings, tmp_path: Path) -> None:
+    """A try that was stopped counted as done there, and in its place another combination was tried twice."""
+    optuna = pytest.importorskip("optuna")
+    trainings.search(tmp_path, LIST, tries=1)
+    journal = optuna.storages.journal.JournalFileBackend(str(tmp_path / "study.journal"))
+    study = optuna.load_study(study_name="fedwca", storage=optuna.storages.JournalStorage(journal))
+    stopped, twice, once = (rate for rate in LIST.values if rate not in trainings.rates)
+    states = optuna.trial.TrialState
+    made = [(stopped, states.FAIL), (stopped, states.RUNNING), (twice, states.COMPLETE), (twice, states.COMPLETE)]
+    for rate, state in made:
+        study.add_trial(
+            optuna.trial.create_trial(
+                params={LR: rate},
+                distributions={LR: optuna.distributions.CategoricalDistribution(LIST.values)},
+                value=rate if state == states.COMPLETE else None,
+                state=state,
+            )
+        )
+    study.enqueue_trial({LR: stopped})
+    assert set(trainings.search(tmp_path, LIST)) == set(LIST.values)
+    assert sorted(trainings.rates[1:]) == [stopped, once]
+    assert {trial.state for trial in study.get_trials()} == {states.COMPLETE, states.FAIL}
+
+
+def test_a_try_that_diverged_is_a_result(trainings: Trainings, tmp_path: Path) -> None:
+    trainings.errors = {0: Diverged("source training gave values that are not finite")}
+    rows = trainings.search(tmp_path, LIST)
+    assert rows[-1] == trainings.rates[0]
+    assert trainings.said[0] == "source training gave values that are not finite"
+    assert trainings.said[1].endswith(": density diverged")
+    assert trainings.search(tmp_path, LIST) == rows
+    assert len(trainings.rates) == 4
+
+
+def test_a_criterion_that_no_try_has_a_value_of_is_said(trainings: Trainings, tmp_path: Path) -> None:
+    trainings.value = math.nan
+    with pytest.raises(FedwcaError, match="no try can be judged, since density was measured in none"):
+        trainings.search(tmp_path, LIST)
+    assert [note.split(": ")[-1] for note in trainings.said] == ["density not measured"] * 4
