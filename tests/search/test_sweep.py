@@ -47,9 +47,7 @@ def test_keys_name_their_component() -> None:
 
 def test_a_field_that_the_baseline_states_is_refused() -> None:
     tried = [("aggregator.revised_wca.u", "3")]
-    with pytest.raises(
-        UsageError, match="states u itself.* as METHOD/aggregator=revised_wca"
-    ):
+    with pytest.raises(UsageError, match=r"states u itself.* as METHOD/aggregator=revised_wca"):
         resolve_plan({"baselines": ["revised_fedwca"], "composed": False}, tried=tried)
     word = "revised_fedwca/aggregator=revised_wca"
     assert resolve_plan({"baselines": [word], "composed": False}, tried=tried)
