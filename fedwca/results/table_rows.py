@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from fedwca.core.mean import mean
@@ -221,7 +221,9 @@ def summarise(table: Sequence[Row], to: str | None = None) -> dict[str, Any]:
     for row in table:
         entry: dict[str, Any] = {
             "label": row.marked_label,
-            **asdict(sample_of(list(row.runs.values()))),
+            "mean": row.mean,
+            "std": row.std,
+            "n": sample_of(list(row.runs.values())).n,
             "domains": {domain: mean(values) for domain, values in row.domains.items()},
             "domain_stds": {domain: deviation(values) for domain, values in row.domains.items()},
             "runs": [
@@ -237,6 +239,6 @@ def summarise(table: Sequence[Row], to: str | None = None) -> dict[str, Any]:
         if row.diverged:
             entry["diverged"] = [{**run._asdict(), **one._asdict()} for run, one in row.diverged.items()]
         if to in found and row.name != to and (paired := paired_differences(row, found[to])):
-            entry["difference"] = {"to": to, **asdict(sample_of(paired))}
+            entry["difference"] = {"to": to, "mean": mean(paired), "std": deviation(paired), "n": sample_of(paired).n}
         methods[row.name] = entry
     return methods
