@@ -91,3 +91,11 @@ def test_the_last_round_counts_never_the_best() -> None:
     assert paired_differences(table[1], table[0]) == [20, 20]
     assert found["x"]["difference"] == {"to": "fedavg", "mean": 20, "std": 0, "n": 2}
     assert found["x"]["n"] == 2
+
+
+def test_a_run_without_test_images_is_not_counted() -> None:
+    values = {"x": (50.0, math.nan), "fedavg": (40.0, 30.0)}
+    records = [record(name, trial, 0, own) for name, both in values.items() for trial, own in enumerate(both)]
+    found = summarise(table_rows(records, {"fedavg": "FedAvg", "x": "X"}, ["a"]))
+    assert (found["x"]["mean"], found["x"]["std"], found["x"]["n"]) == (50, None, 1)
+    assert found["x"]["difference"] == {"to": "fedavg", "mean": 10, "std": None, "n": 1}
