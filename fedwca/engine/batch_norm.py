@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import StrEnum
 
-import torch
 from torch import Tensor
 
 from fedwca.engine.parameter_layout import Layout, mix_rows
@@ -38,11 +37,11 @@ class BatchNormPolicy(StrEnum):
         """Next server rows: mixtures ``[C, R+K]`` of (previous rows ``[R, P]``, bank ``[K, P]``); what stays with
         clients is in rows as it was at first.
         """
-        before = rows.shape[0]
+        of_rows, of_bank = weights.tensor_split([rows.shape[0]], 1)
+        fresh = mix_rows(of_bank, bank) + mix_rows(of_rows, rows)
         if self is BatchNormPolicy.POOLED:
-            fresh = pool_statistics(weights, torch.cat([rows, bank]), layout)
-        else:
-            fresh = mix_rows(weights[:, before:], bank) + mix_rows(weights[:, :before], rows)
+            trained, before = square_statistics(bank, layout), square_statistics(rows, layout)
+            add_spread(fresh, mix_rows(of_bank, trained) + mix_rows(of_rows, before), layout)
         for own in layout.kept:
             fresh[:, own] = rows[:1, own]
         return fresh
@@ -76,16 +75,34 @@ class BatchNormPolicy(StrEnum):
 def pool_statistics(weights: Tensor, rows: Tensor, layout: Layout) -> Tensor:
     """As `mix_rows`, but a mixed running variance is that of the pooled distributions: Σ w (var + mean²) - (Σ w mean)².
 
+    >>> import torch
     >>> from fedwca.engine.parameter_layout import Slot
     >>> layout = Layout((Slot("w", (1,), 0),), (Slot("n.running_mean", (1,), 1), Slot("n.running_var", (1,), 2)))
     >>> pool_statistics(torch.tensor([0.5, 0.5]), torch.tensor([[1.0, 0.0, 1.0], [3.0, 2.0, 1.0]]), layout)
     tensor([2., 1., 2.])
     """
-    mixed, squares = mix_rows(weights, rows), mix_rows(weights, rows.square())
+    mixed = mix_rows(weights, rows)
+    add_spread(mixed, mix_rows(weights, square_statistics(rows, layout)), layout)
+    return mixed
+
+
+def square_statistics(rows: Tensor, layout: Layout) -> Tensor:
+    """Squares of BatchNorm's statistics, which are the last of a row: ``[R, P] -> [R, P - trained]``."""
+    return rows[..., layout.trained :].square()
+
+
+def add_spread(mixed: Tensor, squares: Tensor, layout: Layout) -> None:
+    """Add to running variances, in place, the spread of the means that were mixed.
+
+    Args:
+        mixed: mixtures of rows ``[..., P]``.
+        squares: the same mixtures of what `square_statistics` gives ``[..., P - trained]``.
+        layout: of a row.
+    """
     means = {slot.name.removesuffix("running_mean"): slot for slot in layout.statistics if slot.name.endswith("mean")}
     for slot in layout.statistics:
         if slot.name.endswith("running_var"):
             at = means[slot.name.removesuffix("running_var")]
-            between = squares[..., at.start : at.stop] - mixed[..., at.start : at.stop].square()
+            squared = squares[..., at.start - layout.trained : at.stop - layout.trained]
+            between = squared - mixed[..., at.start : at.stop].square()
             mixed[..., slot.start : slot.stop] += between.clamp_min(0)
-    return mixed

@@ -81,7 +81,7 @@ def confident_mask(probabilities: Tensor, confidence: float, share: float, mask:
     order = largest.masked_fill(~keep, -1).argsort(descending=True, stable=True)
     place = order.argsort()
     earlier = (members[order].long().cumsum(0)[place] * members).sum(-1)
-    allowed = (members * (share * members.sum(0) + 1e-9).floor()).sum(-1)
+    allowed = (members * (share * members.sum(0).double() + 1e-9).floor()).sum(-1)
     return keep & ((largest > confidence) | (earlier <= allowed))
 
 

@@ -27,7 +27,7 @@ class TwoModel(PseudoLabeler):
     models = ("start", "cluster")
 
     mu: Annotated[float, Field(ge=0, le=1)] = 0.55
-    """Weight of the matched partner's image in a mixed one; 0 leaves images alone."""
+    """Weight of the matched partner's image in a mixed one; 0 leaves images alone, though not what `fallback` says."""
     selection: Literal["margin", "ratio"] = "margin"
     """How similarities of two feature spaces compare: (d - p)/(1 - p), or the paper's d / p, which prefers the worse
     label when the mean prototype similarity p is negative."""

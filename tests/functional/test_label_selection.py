@@ -1,11 +1,11 @@
-"""The choice between two models' labels."""
+"""Which labels are taken: of two models, and of the surest samples."""
 
 import pytest
 import torch
 from torch import Tensor
 
 from fedwca.errors import UsageError
-from fedwca.functional import select_labels
+from fedwca.functional import confident_mask, select_labels
 
 
 def pair(similarities: list[float], label: int) -> tuple[Tensor, Tensor]:
@@ -47,3 +47,10 @@ def test_identical_models_choose_the_initial_label() -> None:
 def test_an_unknown_rule_is_refused() -> None:
     with pytest.raises(UsageError, match="rule"):
         choose([0.1], [0.1], 0.0, 0.0, "coin")
+
+
+def test_a_share_is_rounded_down_as_it_is_written() -> None:
+    # floor(0.53 · 100) = 53 and floor(0.59 · 100) = 59, though in float32 the products are below these.
+    sure = torch.stack([torch.linspace(0.6, 0.8, 100), 1 - torch.linspace(0.6, 0.8, 100)], 1)
+    for share in (0.53, 0.59, 0.66):
+        assert int(confident_mask(sure, 0.9, share).sum()) == round(100 * share)
