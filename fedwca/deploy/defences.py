@@ -14,12 +14,18 @@ Robust = Literal["mean", "median", "trimmed"]
 def norm_outliers(moves: Mapping[int, float], factor: float | None) -> dict[int, float]:
     """Clients whose model moved more than ``factor`` times the median of this round, with their share of that bound.
 
+    The median is of models that moved: those of clients that do not train, as untrusted ones, do not tell how far
+    training moves a model.
+
     >>> norm_outliers({0: 1.0, 1: 1.0, 2: 12.0}, 3.0)
     {2: 4.0}
+    >>> norm_outliers({0: 0.0, 1: 0.0, 2: 1.0}, 3.0)
+    {}
     """
-    if factor is None or len(moves) < 3:
+    trained = [moved for moved in moves.values() if moved > 0]
+    if factor is None or len(moves) < 3 or not trained:
         return {}
-    bound = factor * float(torch.tensor(list(moves.values()), dtype=torch.float64).median())
+    bound = factor * float(torch.tensor(trained, dtype=torch.float64).median())
     return {client: moved / bound for client, moved in moves.items() if moved > bound}
 
 

@@ -24,9 +24,18 @@ class Privacy:
     def __call__(self, values: Tensor) -> Tensor:
         """Numbers ``[P]`` clipped together, with noise that nobody else can draw again."""
         shrunk = values * min(1.0, self.clip / max(float(values.norm()), 1e-12))
-        # Not the run's keys: whoever knows the seed could take such noise away again.
-        generator = torch.Generator().manual_seed(secrets.randbits(63))
-        return shrunk + torch.randn(values.shape, generator=generator) * (self.noise * self.clip)
+        return shrunk + draw_secret_normal(values) * (self.noise * self.clip)
+
+
+def draw_secret_normal(like: Tensor) -> Tensor:
+    """Standard normal numbers of a tensor's shape and type, each from 52 bits of the operating system's randomness.
+
+    There is no seed: whoever knows one, or can try them all, could take the noise away again.
+    """
+    bits = torch.frombuffer(bytearray(secrets.token_bytes(8 * like.numel())), dtype=torch.int64)
+    uniform = (bits & (1 << 52) - 1).double().add_(0.5).mul_(2.0**-52)  # never 0 or 1, where the quantile is infinite
+    normal: Tensor = torch.special.ndtri(uniform)
+    return normal.reshape(like.shape).to(like)
 
 
 def clamp_variances(row: Tensor, layout: Layout) -> None:

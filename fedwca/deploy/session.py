@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from fedwca.core.network import Network
+from fedwca.core.printable import printable
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.defences import norm_outliers
 from fedwca.deploy.deployable_checks import require_compressible, require_consent, require_defences, require_deployable
@@ -217,7 +218,7 @@ class Session:
     def _log_refusal(self, client: int, why: str) -> None:
         names = self.state.names
         name = names[client] if 0 <= client < len(names) else "?"
-        log.warning("round %d: client %d (%s) refused: %s", self.state.round, client, name, why)
+        log.warning("round %d: client %d (%s) refused: %s", self.state.round, client, name, printable(why))
 
 
 def assign_number(names: Names, name: str, wish: int | None = None) -> int | None:

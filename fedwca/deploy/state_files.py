@@ -10,9 +10,10 @@ from typing import Any
 
 from torch import Tensor
 
+from fedwca.config.component_registries import registry_of
 from fedwca.core.files import write_text_atomically
 from fedwca.core.model_description import KEY
-from fedwca.core.tensor_files import open_tensors, write_tensors
+from fedwca.core.tensor_files import checksum, open_tensors, write_tensors
 from fedwca.deploy.client import Client
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.describe_deployed import describe_deployed
@@ -23,6 +24,7 @@ from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import CheckpointError, FedwcaError
 from fedwca.export.card import model_card
 from fedwca.federated.server import Server
+from fedwca.registry import Registry
 
 SESSION_FORMAT, CLIENT_FORMAT = "2", "1"
 """Versions of these files."""
@@ -79,6 +81,8 @@ def save_session(session: Session, path: Path) -> None:
         "samples": state.samples,
         "waiting": sorted(state.waiting),
         "composition": session.composition.model_dump_json(),
+        "source checksum": checksum(session.context.source),
+        "clusterer": _dump_clusterer(session),
     }
     if clustered is not None:
         tensors |= {"clustered/numbers": clustered.numbers, "clustered/vectors": clustered.vectors}
@@ -90,13 +94,15 @@ def resume_session(session: Session, path: Path) -> None:
     """Go on where a server stopped.
 
     Raises:
-        CheckpointError: the file is damaged, or of another composition.
+        CheckpointError: the file is damaged, or of another composition, source model or clusterer.
         UsageError: it is of a federation of another size.
     """
     tensors, notes = read_state(path, SESSION_FORMAT)
     with _damage_named(path):
-        if not Composition.read(notes["composition"]).plays_as(session.composition):
-            raise CheckpointError(f"{path}: of another composition or seed; remove it, or run what it was made by")
+        if differs := list(_find_differences(session, notes)):
+            raise CheckpointError(
+                f"{path}: of another {' and another '.join(differs)}; remove it, or run what it was made by"
+            )
         state = {name.removeprefix("state/"): t for name, t in tensors.items() if name.startswith("state/")}
         clustered = None
         if "metric" in notes:
@@ -112,6 +118,25 @@ def resume_session(session: Session, path: Path) -> None:
                 waiting=frozenset(notes["waiting"]),
             )
         )
+
+
+def _find_differences(session: Session, notes: Mapping[str, Any]) -> Iterator[str]:
+    """What a checkpoint is of another one of; earlier versions noted no source model and no clusterer."""
+    if not Composition.read(notes["composition"]).plays_as(session.composition):
+        yield "composition or seed"
+    source, clusterer = checksum(session.context.source), _dump_clusterer(session)
+    if notes.get("source checksum", source) != source:
+        yield "source model"
+    kept = notes.get("clusterer", clusterer)
+    # One that differs may only lack a field that a later version has, with its default.
+    if kept != clusterer and (
+        None in (kept, clusterer) or registry_of("clusterer").build(kept) != session.method.clusterer
+    ):
+        yield "clusterer"
+
+
+def _dump_clusterer(session: Session) -> dict[str, Any] | None:
+    return None if session.method.clusterer is None else Registry.dump(session.method.clusterer)
 
 
 def save_client(client: Client, path: Path) -> None:

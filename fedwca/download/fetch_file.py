@@ -45,12 +45,20 @@ class _NoDowngrade(urllib.request.HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-def fetch_file(file: RemoteFile, folder: Path, report: Report = lambda name, done, total: None) -> Path:
+def fetch_file(
+    file: RemoteFile, folder: Path, report: Report = lambda name, done, total: None, most: int | None = None
+) -> Path:
     """Bring a file to ``folder / file.path``; what is there already, whole, is not fetched again.
 
     Bytes are kept in ``<name>.part`` until all are there and the checksum is as published. A connection that breaks off
     is opened again and goes on at the next byte, also in a later call; a server whose file changed meanwhile begins
     anew.
+
+    Args:
+        file: what is fetched.
+        folder: the data set's.
+        report: called while bytes come.
+        most: bytes that are taken where nothing says how many there will be; None: as many as come.
 
     Raises:
         FedwcaError: no address gives the file, it is not the published one, or it cannot be written; nothing of a wrong
@@ -68,7 +76,7 @@ def fetch_file(file: RemoteFile, folder: Path, report: Report = lambda name, don
         said = []
         for url in file.urls:
             try:
-                _fetch_url(url, file, part, report)
+                _fetch_url(url, file, part, report, most)
             except _Unavailable as error:
                 said.append(f"{url} {error}")
                 continue
@@ -110,7 +118,7 @@ def _etag_file(part: Path) -> Path:
     return part.with_name(part.name + ".etag")
 
 
-def _fetch_url(url: str, file: RemoteFile, part: Path, report: Report) -> None:
+def _fetch_url(url: str, file: RemoteFile, part: Path, report: Report, most: int | None) -> None:
     """Bring all bytes to ``part``; what is there is gone on with.
 
     Raises:
@@ -121,7 +129,7 @@ def _fetch_url(url: str, file: RemoteFile, part: Path, report: Report) -> None:
     while True:
         before = part.stat().st_size if part.is_file() else 0
         try:
-            _go_on(url, file, part, report)
+            _go_on(url, file, part, report, most)
         except (http.client.HTTPException, urllib.error.URLError, TimeoutError, ConnectionError) as error:
             reason = error.reason if isinstance(error, urllib.error.URLError) else error
             failed = 1 if part.is_file() and part.stat().st_size > before else failed + 1
@@ -132,15 +140,14 @@ def _fetch_url(url: str, file: RemoteFile, part: Path, report: Report) -> None:
         mismatch = find_mismatch(file, part)
         if mismatch is None:
             return
-        part.unlink()
-        _etag_file(part).unlink(missing_ok=True)
+        _remove_part(part)
         # Bytes of an earlier call may have been of another edition: one more try from the first byte.
         if fresh or not before:
             raise _Unavailable(f"{mismatch}; what was fetched is removed")
         fresh = True
 
 
-def _go_on(url: str, file: RemoteFile, part: Path, report: Report) -> None:
+def _go_on(url: str, file: RemoteFile, part: Path, report: Report, most: int | None) -> None:
     """Open the address once and write what it gives, behind what is there."""
     have, etag = part.stat().st_size if part.is_file() else 0, _etag_file(part)
     headers = {"User-Agent": f"fedwca/{__version__}", "Accept-Encoding": "identity"}
@@ -175,7 +182,7 @@ def _go_on(url: str, file: RemoteFile, part: Path, report: Report) -> None:
             etag.write_text(mark)
         else:
             etag.unlink(missing_ok=True)
-        _write(answer, part, have, total, report)
+        _write(answer, part, have, total, report, most)
 
 
 def _range_start(answer: Any) -> int | None:
@@ -190,13 +197,23 @@ def _check_room(part: Path, total: int | None, have: int) -> None:
         raise _Unavailable(f"takes {(total - have) / 1e6:,.0f} MB more, and {free / 1e6:,.0f} MB are free")
 
 
-def _write(answer: Any, part: Path, have: int, total: int | None, report: Report) -> None:
-    name = part.name.removesuffix(".part")
+def _write(answer: Any, part: Path, have: int, total: int | None, report: Report, most: int | None) -> None:
+    name, limit = part.name.removesuffix(".part"), most if total is None else total
     with part.open("ab" if have else "wb") as file:
         report(name, have, total)
         while piece := answer.read(PIECE):
-            file.write(piece)
             have += len(piece)
+            if limit is not None and have > limit:
+                break
+            file.write(piece)
             report(name, have, total)
+    if limit is not None and have > limit:
+        _remove_part(part)
+        raise _Unavailable(f"gives more than {limit:,} bytes; what was fetched is removed")
     if total is not None and have < total:
         raise ConnectionError(f"broke off after {have:,} of {total:,} bytes")
+
+
+def _remove_part(part: Path) -> None:
+    part.unlink()
+    _etag_file(part).unlink(missing_ok=True)

@@ -18,7 +18,7 @@ def unpack_archive(file: RemoteFile, archive: Path, folder: Path) -> None:
     """Unpack ``archive`` into ``folder`` and remove it; afterwards ``folder / file.gives`` is there, whole.
 
     Raises:
-        DataError: it is damaged, would write outside of the folder, or does not hold what it should.
+        DataError: it is damaged, would write outside of the folder, holds a link, or does not hold what it should.
         FedwcaError: the disk is too small for what it declares, or cannot be written.
     """
     if not archive.stat().st_size:
@@ -66,6 +66,8 @@ def _untar(archive: Path, folder: Path) -> None:
         members = packed.getmembers()
         for member in members:
             _refuse_outside(archive, member.name)
+            if member.issym() or member.islnk():
+                raise DataError(f"{archive} cannot be unpacked: {member.name!r} in it is a link")
         _check_room(archive, folder, sum(member.size for member in members))
         packed.extractall(folder, filter="data")
 

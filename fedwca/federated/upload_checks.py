@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fedwca.core.messages import Bounded, Simplex
+from fedwca.core.printable import printable
 from fedwca.errors import Diverged, FedwcaError
 
 
@@ -87,12 +88,12 @@ def upload_problem(upload: Upload, expected: ExpectedUpload) -> str:
         if name not in expected.extras and expected.undeclared_extras:
             continue
         if why := extra_problem(value, expected.extras.get(name), expected.dtype):
-            return f"{name[:80]} {why}"
+            return f"{printable(name[:80])} {why}"
     if lacks := sorted(set(expected.reports) - set(upload.report)):
         return f"reports no {', '.join(lacks)}, which the aggregator declares"
     for name, value in upload.report.items():
         if why := report_problem(value, expected.reports.get(name), expected.shared):
-            return f"{name[:80]} {why}"
+            return f"{printable(name[:80])} {why}"
     return choice_problem(upload.label, expected.clusters)
 
 

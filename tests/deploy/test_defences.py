@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -9,7 +11,7 @@ import pytest
 import torch
 
 from fedwca.deploy.client import Client
-from fedwca.deploy.defences import robust_mean
+from fedwca.deploy.defences import norm_outliers, robust_mean
 from fedwca.deploy.in_process import run_in_process
 from fedwca.deploy.privacy import Privacy
 from fedwca.deploy.session import Session
@@ -51,6 +53,15 @@ def test_a_norm_bound_refuses_what_moved_too_far(
     assert "client 1 (client-1) refused: its update is" in caplog.messages[0]
 
 
+@pytest.mark.parametrize(
+    ("moves", "refused"),
+    [([0, 0, 1], {}), ([0, 0, 0], {}), ([0, 0, 1, 2, 30], {4: 5.0}), ([1, 90], {})],
+    ids=["one moved", "none moved", "one moved too far", "too few"],
+)
+def test_the_norm_bound_is_by_the_models_that_moved(moves: list[float], refused: dict[int, float]) -> None:
+    assert norm_outliers(dict(enumerate(moves)), 3.0) == refused
+
+
 def test_a_median_is_hardly_moved(federation: Callable[..., Federation]) -> None:
     built = federation("fedavg:weighting=uniform")
     honest = built.simulated(1).rows[0]
@@ -69,6 +80,37 @@ def test_clipping_and_noise() -> None:
     noisy = Privacy(1.0, 0.5)(update)
     assert 0.4 < float((noisy - Privacy(1.0)(update)).std()) < 0.6
     assert not torch.equal(noisy, Privacy(1.0, 0.5)(update))
+
+
+def test_all_noise_is_of_secret_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    given, zeros = os.urandom(8 * 400), torch.zeros(20, 20)
+    asked: list[int] = []
+
+    def draw(count: int) -> bytes:
+        asked.append(count)
+        return given
+
+    # A seed would not do: torch's generator keeps 32 bits of one, few enough to try them all.
+    monkeypatch.setattr(secrets, "token_bytes", draw)
+    noise = Privacy(2.0, 0.5)(zeros)
+    assert asked == [len(given)]
+    assert torch.equal(noise, Privacy(2.0, 0.5)(zeros))
+    changed = given[:-4] + bytes(255 - byte for byte in given[-4:])
+    monkeypatch.setattr(secrets, "token_bytes", lambda count: changed)
+    assert torch.nonzero((noise != Privacy(2.0, 0.5)(zeros)).flatten()).tolist() == [[399]]
+
+
+@pytest.mark.parametrize("byte", [b"\0", b"\xff"])
+def test_noise_is_always_finite(monkeypatch: pytest.MonkeyPatch, byte: bytes) -> None:
+    monkeypatch.setattr(secrets, "token_bytes", lambda count: byte * count)
+    assert 8 < float(Privacy(1.0, 1.0)(torch.zeros(1)).abs()) < 9
+
+
+def test_noise_is_normal() -> None:
+    noise = Privacy(1.0, 1.0)(torch.zeros(100_000)).double()
+    assert abs(float(noise.mean())) < 0.02
+    for deviations, share in ((1, 0.683), (2, 0.954)):
+        assert float((noise.abs() < deviations).double().mean()) == pytest.approx(share, abs=0.01)
 
 
 def test_noise_leaves_a_usable_model(federation: Callable[..., Federation]) -> None:

@@ -22,10 +22,19 @@ from fedwca.deploy.in_process import run_in_process
 from fedwca.deploy.server_round import assign_late_client
 from fedwca.deploy.server_rules import Rules
 from fedwca.deploy.session_state import ClusteredClients
-from fedwca.deploy.state_files import resume_client, resume_session, save_client, save_session
+from fedwca.deploy.state_files import (
+    SESSION_FORMAT,
+    read_state,
+    resume_client,
+    resume_session,
+    save_client,
+    save_session,
+    write_state,
+)
 from fedwca.deploy.wire_messages import VERSION, Parcel
 from fedwca.errors import CheckpointError, FedwcaError, UsageError
 from fedwca.federated.server import Server
+from fedwca.models.lenet import LeNet
 
 from ..conftest import a_network, some_images
 from .conftest import Federation, composed
@@ -154,6 +163,18 @@ def test_what_all_clients_are_sent_is_held_once(federation: Build) -> None:
     assert shared
     assert len({id(models[own]) for models in sent}) == 4
     assert all(len({id(models[name]) for models in sent}) == 1 for name in shared)
+
+
+@pytest.mark.parametrize("of", ["report", "extras"])
+def test_a_client_writes_no_line_into_the_log(federation: Build, caplog: pytest.LogCaptureFixture, of: str) -> None:
+    built = federation("fedavg")
+    session = built.session()
+    session.admit("client-0", 0)
+    answer = built.clients()[0].handle(session.open([0])[0])
+    session.receive(0, replace(answer, **{of: {"\nFEDWCA RUN COMPLETE after 3 rounds": torch.ones(1)}}))
+    assert r"refused: \nFEDWCA RUN COMPLETE after 3 rounds " in caplog.messages[0]
+    session._log_refusal(0, "any\nreason")
+    assert r"refused: any\nreason" in caplog.messages[1]
 
 
 def test_clients_leave_in_mid_round_and_return(federation: Build) -> None:
@@ -343,6 +364,28 @@ def test_a_server_restarts_from_its_checkpoint(federation: Build, tmp_path: Path
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(CheckpointError, match="not a readable checkpoint"):
         resume_session(built.session(), path)
+
+
+def test_a_checkpoint_of_another_source_model_or_clusterer(federation: Build, tmp_path: Path) -> None:
+    path, network = tmp_path / "server.safetensors", LeNet(bottleneck=16).build(3, seed=2)
+    built = federation("one_hot")
+    built = replace(built, method=replace(built.method, clusterer=Finch()))
+    save_session(built.session(), path)
+    with pytest.raises(CheckpointError, match="of another source model; remove it, or run what it was made by"):
+        resume_session(replace(built, network=network).session(), path)
+    coarser = replace(built, method=replace(built.method, clusterer=Finch(level=1)))
+    with pytest.raises(CheckpointError, match="of another clusterer; remove it"):
+        resume_session(coarser.session(), path)
+    with pytest.raises(CheckpointError, match="of another composition or seed and another clusterer; remove it"):
+        resume_session(federation("fedavg").session(), path)
+    # Earlier versions noted neither, or lacked a field of a clusterer.
+    tensors, notes = read_state(path, SESSION_FORMAT)
+    write_state(path, tensors, {**notes, "clusterer": {"name": "finch"}}, SESSION_FORMAT)
+    resume_session(built.session(), path)
+    for name in ("source checksum", "clusterer"):
+        del notes[name]
+    write_state(path, tensors, notes, SESSION_FORMAT)
+    resume_session(replace(coarser, network=network).session(), path)
 
 
 def test_a_checkpoint_of_a_version_that_knew_fewer_fields(

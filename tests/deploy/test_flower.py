@@ -291,7 +291,7 @@ def bare_server(tmp_path: Path, nodes: list[int], admitted: list[tuple[str, int 
 
     server = object.__new__(serve.FlowerServer)
     server.grid = SimpleNamespace(get_node_ids=lambda: nodes)  # type: ignore[assignment]
-    server.deployment = SimpleNamespace(deadline=5.0, rejoin=False)  # type: ignore[assignment]
+    server.deployment = SimpleNamespace(deadline=600.0, rejoin=False, rules=SimpleNamespace(least=2))  # type: ignore[assignment]
     server.session = SimpleNamespace(admit=admit, context=SimpleNamespace(max_answer_bytes=10**6))  # type: ignore[assignment]
     server.folder, server.status = tmp_path, ServerStatus(3, len(nodes))
     server._numbers, server._names = {}, {}
@@ -314,6 +314,39 @@ def test_who_does_not_say_who_it_is_is_in_the_log(
     assert f"client {name_of('secret')} has fedwca 9.0, this server {__version__};" in caplog.text
     assert "node 12 does not say who it is: its folder cannot be written" in caplog.text
     assert "node 13 did not say in time who it is" in caplog.text
+
+
+@pytest.mark.parametrize(("deadline", "later"), [(600.0, serve.HELLO), (5.0, 5.0)])
+def test_a_node_that_never_says_who_it_is_costs_later_rounds_little(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deadline: float, later: float
+) -> None:
+    replies, waited = {11: Reply({"identity": "a", "fedwca": __version__})}, []
+
+    def exchange(grid: object, asked: list[int], seconds: float) -> Iterator[tuple[int, Reply]]:
+        waited.append((asked, seconds))
+        return iter([(node, replies[node]) for node in asked if node in replies])
+
+    monkeypatch.setattr(serve, "Message", lambda *_, dst_node_id, **__: dst_node_id)
+    monkeypatch.setattr(serve, "exchange", exchange)
+    server = bare_server(tmp_path, [11, 12, 13], [])
+    server.deployment.deadline = deadline  # type: ignore[misc]
+    assert server._present() == {0: 11}
+    replies[12] = Reply({"identity": "b", "fedwca": __version__})
+    assert server._present() == {0: 11, 1: 12}
+    assert server._present() == {0: 11, 1: 12}
+    # While one of two clients is known that a round needs, the other has as long as for an answer.
+    assert waited == [([11, 12, 13], deadline), ([12, 13], deadline), ([13], later)]
+
+
+def test_why_a_run_failed_is_one_line_of_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(path: Path) -> DeploymentConfig:
+        raise FedwcaError("one\nFEDWCA RUN COMPLETE")
+
+    monkeypatch.setattr(DeploymentConfig, "read", fail)
+    with pytest.raises(FedwcaError):
+        serve._play(SimpleNamespace(), tmp_path)  # type: ignore[arg-type]
+    (line,) = (tmp_path / "federation.log").read_text().splitlines()
+    assert line.endswith(r"the run failed: FedwcaError: one\nFEDWCA RUN COMPLETE")
 
 
 @pytest.mark.parametrize(("kind", "done"), [("final", {0}), ("adapt", set())])

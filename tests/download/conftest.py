@@ -98,6 +98,14 @@ def hang(seconds: float) -> Answer:
     return answer
 
 
+def chunks(handler: Handler, served: Served) -> None:
+    """All of it, without a word of how much it is."""
+    handler.send_response(200)
+    handler.send_header("Transfer-Encoding", "chunked")
+    handler.end_headers()
+    handler.wfile.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(served.content), served.content))
+
+
 @dataclass
 class LocalServer:
     address: str

@@ -21,7 +21,7 @@ from fedwca.download.download_dataset import digest_files, plan_download
 from fedwca.download.torchvision_files import torchvision_files
 
 from ..cli.conftest import call
-from .conftest import LocalServer, md5
+from .conftest import LocalServer, chunks, md5
 from .test_unpack_archive import zipped
 
 
@@ -109,8 +109,34 @@ def test_a_small_disk_is_said_before_a_byte(
     monkeypatch.setattr(module.shutil, "disk_usage", lambda path: Usage)
     run = call("data", "get", "digit-five", "--data", str(tmp_path))
     assert run.code == 1
-    assert "digit_five takes about 1.0 GB" in run.err
+    assert "digit_five takes about 1.0 GB more in" in run.err
     assert not any(served.asked for served in mnist.files.values())
+
+
+def test_what_is_there_needs_no_room(mnist: LocalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Usage:
+        free = 2000 * 2
+
+    monkeypatch.setattr(DigitFive, "download_size", 2000)
+    monkeypatch.setattr(module.shutil, "disk_usage", lambda path: Usage)
+    assert call("data", "get", "digit-five", "--data", str(tmp_path)).code == 1
+    raw = tmp_path / "digit_five/MNIST/raw"
+    raw.mkdir(parents=True)
+    (raw / "train-images-idx3-ubyte").write_bytes(bytes(500))
+    (raw / "t10k-images-idx3-ubyte.gz.part").write_bytes(bytes(100))
+    assert call("data", "get", "digit-five", "--data", str(tmp_path)).code == 0
+
+
+def test_a_file_of_unknown_length_fills_no_disk(
+    server: LocalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = server.add("/photo.zip", bytes(1000), chunks)
+    monkeypatch.setattr(Pacs, "downloads", (RemoteFile((url,), "photo.zip", unpack="zip", gives="photo"),))
+    monkeypatch.setattr(Pacs, "download_size", 400)
+    run = call("data", "get", "pacs", "--data", str(tmp_path))
+    assert run.code == 1
+    assert "gives more than 800 bytes; what was fetched is removed" in run.err
+    assert not (tmp_path / "pacs/photo.zip.part").exists()
 
 
 def test_two_at_once(mnist: LocalServer, tmp_path: Path) -> None:

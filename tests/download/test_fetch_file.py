@@ -14,7 +14,7 @@ from fedwca.download import fetch_file as module
 from fedwca.download.fetch_file import TRIES, fetch_file
 from fedwca.errors import FedwcaError
 
-from .conftest import LocalServer, break_off, hang, md5, redirect, refuse
+from .conftest import LocalServer, break_off, chunks, hang, md5, redirect, refuse
 
 CONTENT = bytes(range(256)) * 4000
 
@@ -158,12 +158,19 @@ def test_a_pipe_in_the_way(server: LocalServer, tmp_path: Path) -> None:
         fetch_file(RemoteFile((server.add("/a.bin", CONTENT),), "a.bin"), tmp_path)
 
 
-def test_chunks_of_unknown_length(server: LocalServer, tmp_path: Path) -> None:
-    def answer(handler, served) -> None:  # type: ignore[no-untyped-def]
-        handler.send_response(200)
-        handler.send_header("Transfer-Encoding", "chunked")
-        handler.end_headers()
-        handler.wfile.write(b"5\r\nhello\r\n0\r\n\r\n")
+@pytest.mark.parametrize(("size", "most"), [(400_000, None), (None, 400_000), (400_000, 10**9)])
+def test_no_more_is_written_than_was_declared(
+    server: LocalServer, tmp_path: Path, size: int | None, most: int | None
+) -> None:
+    url, written = server.add("/a.bin", CONTENT, chunks), [0]
+    with pytest.raises(FedwcaError, match=r"gives more than 400,000 bytes; what was fetched is removed$"):
+        fetch_file(
+            RemoteFile((url,), "a.bin", size=size), tmp_path, lambda name, done, total: written.append(done), most
+        )
+    assert max(written) <= 400_000
+    assert left(tmp_path) == []
 
-    url = server.add("/a.bin", b"hello", answer)
-    assert fetch_file(RemoteFile((url,), "a.bin"), tmp_path).read_bytes() == b"hello"
+
+def test_chunks_of_unknown_length(server: LocalServer, tmp_path: Path) -> None:
+    url = server.add("/a.bin", CONTENT, chunks)
+    assert fetch_file(RemoteFile((url,), "a.bin"), tmp_path).read_bytes() == CONTENT

@@ -63,14 +63,17 @@ def test_nothing_is_written_outside(tmp_path: Path, form: Literal["zip", "tar"],
     assert [path.name for path in tmp_path.rglob("*")] == ["in", archive.name]
 
 
-def test_a_link_in_a_tar(tmp_path: Path) -> None:
+@pytest.mark.parametrize("to", ["/etc", "photo/a"])
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE])
+def test_a_link_in_a_tar(tmp_path: Path, kind: bytes, to: str) -> None:
     with tarfile.open(tmp_path / "p.tar", "w") as archive:
-        member = tarfile.TarInfo("photo")
-        member.type, member.linkname = tarfile.SYMTYPE, "/etc"
+        archive.addfile(tarfile.TarInfo("photo/a"))
+        member = tarfile.TarInfo("photo/b")
+        member.type, member.linkname = kind, to
         archive.addfile(member)
-    with pytest.raises(DataError, match="cannot be unpacked"):
+    with pytest.raises(DataError, match="cannot be unpacked: 'photo/b' in it is a link"):
         unpack_archive(remote(tmp_path / "p.tar", "tar", "photo"), tmp_path / "p.tar", tmp_path)
-    assert not (tmp_path / "photo").is_symlink()
+    assert [path.name for path in tmp_path.iterdir()] == ["p.tar"]
 
 
 @pytest.mark.parametrize("form", ["gzip", "zip", "tar"])

@@ -35,8 +35,13 @@ def test_an_upload_in_order() -> None:
         (replace(GOOD, extras={}), "uploads no o.x"),
         (replace(GOOD, extras={"o.x": torch.tensor([3.0, 4.0])}), "o.x has a vector of length 5; right is at most 1"),
         (replace(GOOD, extras={**GOOD.extras, "o.y": torch.ones(1)}), "o.y is declared by no objective"),
+        (replace(GOOD, extras={**GOOD.extras, "\nx": torch.ones(1)}), "\\nx is declared by no objective"),
+        (replace(GOOD, report={**GOOD.report, "\nx": torch.ones(1)}), "\\nx the aggregator declares no such report"),
     ],
-    ids=["lacks", "undeclared", "no choice", "choice", "shape of choice", "no extra", "long", "undeclared extra"],
+    ids=[
+        *("lacks", "undeclared", "no choice", "choice", "shape of choice", "no extra", "long", "undeclared extra"),
+        *("line in an extra", "line in a report"),
+    ],
 )
 def test_what_is_refused(bad: Upload, sentence: str) -> None:
     assert upload_problem(bad, EXPECTED) == sentence

@@ -15,6 +15,7 @@ from fedwca.deploy.client import Client
 from fedwca.deploy.client_images import read_images
 from fedwca.deploy.flower.client_secret import identity
 from fedwca.deploy.flower.records import from_record, to_record
+from fedwca.deploy.flower.tell_failure import tell_failure
 from fedwca.deploy.privacy import Privacy
 from fedwca.deploy.state_files import resume_client, save_client, save_final
 from fedwca.deploy.wire_messages import VERSION, Parcel
@@ -23,7 +24,6 @@ from fedwca.errors import CheckpointError, DataError, FedwcaError, UsageError
 log = logging.getLogger("fedwca.deploy")
 UNKNOWN = 0
 """Flower's code for an error that is none of its own."""
-OWN_LOG = "its own log says why"
 Settings = Callable[[dict[str, Any]], dict[str, Any]]
 Handler = Callable[[Message, dict[str, Any]], Message]
 
@@ -42,26 +42,13 @@ def client_app(settings: Settings = lambda given: given) -> ClientApp:
             try:
                 return handle(message, given)
             except Exception as error:
-                return Message(Error(UNKNOWN, _tell_failure(error, given)), reply_to=message)
+                return Message(Error(UNKNOWN, tell_failure(error, given)), reply_to=message)
 
         return answered
 
     app.query()(answer(_introduce))
     app.train()(answer(_answer))
     return app
-
-
-def _tell_failure(error: Exception, given: dict[str, Any]) -> str:
-    """Log what went wrong; returns what the server is told of it, which names no file of this client."""
-    if not isinstance(error, FedwcaError):
-        log.error("this client does not take part", exc_info=error)
-        return f"{type(error).__name__}; {OWN_LOG}"
-    # A sentence; a traceback would say no more.
-    log.error("this client does not take part: %s", error)
-    if isinstance(error, DataError):
-        return f"its images cannot be used; {OWN_LOG}"
-    named = any(str(given[place]) in str(error) for place in ("data", "state") if place in given)
-    return OWN_LOG if named else str(error)
 
 
 def _introduce(message: Message, given: dict[str, Any]) -> Message:

@@ -29,6 +29,8 @@ from fedwca.errors import FedwcaError, UsageError
 
 log = logging.getLogger("fedwca.deploy")
 POLL = 1.0
+HELLO = 30.0
+"""Seconds that a node has to say who it is, while those that have said it are enough for a round."""
 DELIVERIES = 3
 """Times that a client is sent the model it ends with, until it says that it has it."""
 
@@ -60,7 +62,7 @@ def _play(grid: Grid, folder: Path) -> None:
         if isinstance(error, SystemExit) and not error.code:  # as Flower ends an app whose run is stopped
             log.warning("%s; another one goes on after its last finished round", STOPPED)
         else:
-            log.error("%s: %s: %s", FAILED, type(error).__name__, error)
+            log.error("%s: %s: %s", FAILED, type(error).__name__, printable(str(error)))
         raise
     finally:
         log.removeHandler(handler)
@@ -191,7 +193,11 @@ class FlowerServer:
         wishes: dict[int, int | None] = {}
         names: dict[int, str] = {}
         silent = set(fresh)
-        for node, reply in exchange(self.grid, asked, self.deployment.deadline) if asked else ():
+        seconds = self.deployment.deadline
+        # A node that never says it is asked in each round anew; without enough others there is nothing to get on with.
+        if sum(self._numbers.get(node) is not None for node in online) >= self.deployment.rules.least:
+            seconds = min(seconds, HELLO)
+        for node, reply in exchange(self.grid, asked, seconds) if asked else ():
             silent.discard(node)
             if reply.has_error():
                 log.warning("node %d does not say who it is: %s", node, printable(reply.error.reason[:500]))
