@@ -48,19 +48,30 @@ class Archive:
         return Archive(self.images[kept], self.labels[kept], groups, self.classes, part, units)
 
 
-def join_parts(parts: Sequence[Archive]) -> Archive:
+def join_parts(folder: Path, parts: Sequence[Archive]) -> Archive:
     """A training and a test part as one archive that says which image is of which.
 
+    A number of a group or unit means the same one in both.
+
+    Args:
+        folder: shown in errors.
+        parts: the training part, then the test part.
+
     Raises:
-        DataError: their images are of different sizes, or their classes differ.
+        DataError: their images are of different sizes, their classes differ, or one alone says groups or units.
     """
     train, test = parts
     if train.images.shape[1:] != test.images.shape[1:] or train.classes != test.classes:
-        raise DataError("the training and the test part have images of different sizes, or other classes")
-    units = None if train.units is None or test.units is None else np.concatenate([train.units, test.units])
+        raise DataError(f"{folder}: the training and the test part have images of different sizes, or other classes")
+    joined = {}
+    for key in ("groups", "units"):
+        said = [numbers for numbers in (getattr(train, key), getattr(test, key)) if numbers is not None]
+        if len(said) == 1:
+            raise DataError(f"{folder}: one of the training and the test part alone says {key}; both or none is right")
+        joined[key] = np.concatenate(said) if said else None
     part = np.repeat(np.arange(2), [len(train.labels), len(test.labels)])
     images, labels = np.concatenate([train.images, test.images]), np.concatenate([train.labels, test.labels])
-    return Archive(images, labels, None, train.classes, part, units)
+    return Archive(images, labels, classes=train.classes, part=part, **joined)
 
 
 def read_npz(path: Path) -> Archive:

@@ -46,4 +46,4 @@ def read_record_parts(folder: Path, files: Sequence[Sequence[str]], label_bytes:
         images = np.ascontiguousarray(whole[:, label_bytes:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
         units = whole[:, 0].astype(np.int64) if label_bytes > 1 else None
         parts.append(Archive(images, whole[:, label_bytes - 1].astype(np.int64), units=units))
-    return join_parts(parts)
+    return join_parts(folder, parts)

@@ -28,6 +28,15 @@ def is_hidden(path: Path) -> bool:
     return path.name.startswith((".", "__"))
 
 
+def find_image_files(folder: Path) -> list[Path]:
+    """Image files of a folder in the order of their paths, however deep they lie; what is hidden is left out."""
+    found: list[Path] = []
+    for where, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not is_hidden(Path(name))]
+        found += [Path(where, name) for name in files]
+    return sorted(file for file in found if file.suffix.lower() in SUFFIXES and not is_hidden(file) and file.is_file())
+
+
 def read_image_folder(path: Path, size: int, stretch: bool = False) -> tuple[Images, Integers, None, tuple[str, ...]]:
     """One domain: images ``[N, size, size, 3]``, labels ``[N]``, no groups, and classes, sorted as `sorted_classes`.
 

@@ -73,5 +73,5 @@ def read_idx_parts(
                 raise DataError(f"{labels_file} has {list(labels.shape)} labels for images {list(images.shape)}")
             upright = images.transpose(0, 2, 1) if transposed else images
             found.append(Archive(np.repeat(upright[..., None], 3, axis=3), labels.astype(np.int64)))
-        return join_parts(found)
+        return join_parts(place, found)
     return None

@@ -74,13 +74,13 @@ class ImagePool:
         return [found.get(client, np.zeros(0, np.int64)) for client in range(len(dealt))]
 
     def cut(self, share: float, random: Generator) -> tuple[Integers, Integers]:
-        """The published training and test part; where nobody says them, a random cut, groups whole.
+        """The published training and test part; where there are not both of them, a random cut, groups whole.
 
         Args:
             share: of the second, where it is cut.
             random: draws the cut.
         """
-        if self.part is not None:
+        if self.part is not None and len(np.unique(self.part)) == 2:
             return np.flatnonzero(self.part == 0), np.flatnonzero(self.part == 1)
         first, second = self.split(self.shuffled(np.arange(len(self)), random), share)
         return np.sort(first), np.sort(second)

@@ -238,7 +238,7 @@ def split_domain(
     Raises:
         UsageError: more clients than images (or groups), or with ``published`` no parts or a client without an image to
             train on.
-        DataError: a client that ``deal`` leaves without images.
+        DataError: a client that ``deal`` leaves without images, or with ``published`` a group that is in both parts.
     """
     groups = np.arange(len(domain)) if domain.groups is None else domain.groups
     _, member = np.unique(groups, return_inverse=True)
@@ -248,6 +248,13 @@ def split_domain(
         raise UsageError(
             f"domain {domain.name!r} has {total} {what}, too few for {clients} clients; --clients {total} is the most"
         )
+    if published and domain.part is not None:
+        both = np.intersect1d(groups[domain.part == 0], groups[domain.part == 1])
+        if len(both):
+            raise DataError(
+                f"--split published: domain {domain.name!r} has images of group {both[0]} in its training and in its "
+                "test part, and no split separates a group; give it one part, or take --split random"
+            )
     rank = random.permutation(total)
     order = np.argsort(rank[member], kind="stable")
     if deal is None:
@@ -291,7 +298,7 @@ def cut_at_groups(order: Integers, group_of: Integers, cuts: Integers, least: in
 
     The first part has at least one group; the others ``least``.
     """
-    borders = np.flatnonzero(np.diff(group_of[order], prepend=-1, append=-1))
+    borders = np.r_[0, np.flatnonzero(np.diff(group_of[order])) + 1, len(order)]
     chosen = [0]
     for number, cut in enumerate(cuts):
         low = chosen[-1] + (1 if number == 0 else least)

@@ -8,6 +8,7 @@ How one domain is read is in `fedwca.data.archives` and `fedwca.data.decode_fold
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from fedwca.core.printable import printable
 from fedwca.data.archives import Archive, read_npz
 from fedwca.data.dataset import DatasetWarning, Domain, FederatedDataset, canonical_domain, sorted_classes
 from fedwca.data.decode_folders import is_hidden, read_image_folder
-from fedwca.data.read_units import read_units
+from fedwca.data.read_units import number_units, read_units
 from fedwca.errors import DataError, DatasetMissing, UsageError
 
 MOST_LABELS = 10_000
@@ -27,17 +28,30 @@ LAYOUT = "<root>/<name>/<domain>.npz (images uint8 [N, H, W] or [N, H, W, 3], la
 <root>/<name>/<domain>/<class>/<image>"
 
 
-def find_dataset_path(root: Path, name: str | None) -> Path | None:
-    """The folder of data set ``name`` in ``root`` (dash, underscore and case are alike), or ``root`` for no name; where
-    there is no such folder, the archive of that name, which is its only domain.
+def find_dataset_paths(root: Path, name: str | None) -> list[Path]:
+    """Folders of data set ``name`` in ``root`` (dash, underscore and case are alike), or ``root`` for no name; behind
+    them archives of that name, each of which is its only domain.
     """
+    if not root.is_dir():
+        return []
     if name is None:
-        return root if root.is_dir() else None
-    inside = sorted(root.iterdir()) if root.is_dir() else []
+        return [root]
+    inside = sorted(root.iterdir())
     folders = [path for path in inside if path.is_dir() and canonical_domain(path.name) == canonical_domain(name)]
     archives = [path for path in inside if path.is_file() and path.suffix == ".npz"]
     alone = [path for path in archives if canonical_domain(path.stem) == canonical_domain(name)]
-    return next(iter([*folders, *alone]), None)
+    return [*folders, *alone]
+
+
+def find_dataset_path(root: Path, name: str | None) -> Path | None:
+    """The first of `find_dataset_paths`, and of several the first that holds a domain; None where there is none.
+
+    Raises:
+        DataError: there are several, and one has two archives, or two folders, of one domain.
+    """
+    paths = find_dataset_paths(root, name)
+    held = (path for path in paths if len(paths) == 1 or find_domains(path))
+    return next(held, next(iter(paths), None))
 
 
 def find_domains(folder: Path) -> dict[str, Path]:
@@ -109,13 +123,19 @@ def read_domains(
         raise DatasetMissing(f"there {lacks} in {folder or root / (name or '')}; the layout is {layout}")
     try:
         archives = {
-            domain: read_npz(path)
-            if path.suffix == ".npz"
-            else Archive(*read_image_folder(path, size, stretch), units=read_units(path))
-            for domain, path in ((domain, found[domain]) for domain in wanted)
+            domain: read_npz(found[domain])
+            if found[domain].suffix == ".npz"
+            else Archive(*read_image_folder(found[domain], size, stretch))
+            for domain in wanted
         }
+        tables = {domain: read_units(found[domain]) for domain in wanted if found[domain].suffix != ".npz"}
     except OSError as error:  # a folder of images that may not be read
         raise DataError(f"{error.filename or folder} cannot be read: {error.strerror or error}") from None
+    if named := {domain: units for domain, units in tables.items() if units is not None}:
+        # The number that an archive says is the name of that unit, so that a table can name it too.
+        numbered = {domain: own.units for domain, own in archives.items() if own.units is not None}
+        units = number_units(named | {domain: [str(unit) for unit in own] for domain, own in numbered.items()})
+        archives |= {domain: replace(archives[domain], units=own) for domain, own in units.items()}
     return assemble_dataset(canonical_domain(printable(name or folder.name)), archives, classes, gaps).resized(size)
 
 
@@ -127,7 +147,7 @@ def assemble_dataset(
     ``unnamed`` are the classes where no archive names its own, ``gaps`` allows lists to differ; see `read_domains`.
 
     Raises:
-        DataError: named classes differ (says which is missing where), or a label has no name.
+        DataError: named classes differ (says which is missing where), a domain names one twice, or a label has no name.
     """
     # A name is what can be shown of it, in the run's files too.
     archives = {
@@ -135,6 +155,11 @@ def assemble_dataset(
         for domain, archive in archives.items()
     }
     named = {domain: archive.classes for domain, archive in archives.items() if archive.classes is not None}
+    for domain, own in named.items():
+        if twice := [label for label, times in Counter(own).items() if times > 1]:
+            raise DataError(
+                f"data set {name!r}, domain {domain!r}: the class {twice[0]!r} is there twice; each needs its own name"
+            )
     union = set().union(*named.values())
     absent = {domain: sorted(union - set(own)) for domain, own in named.items()}
     lacks = [f"{domain} lacks {', '.join(names)}" for domain, names in absent.items() if names]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +17,8 @@ TABLE = "units.csv"
 """Its columns are ``image``, a path below the domain's folder, and ``unit``, any text."""
 
 
-def read_units(path: Path) -> Integers | None:
-    """Units ``[N]`` of a domain's images, in the order of `fedwca.data.read_image_folder`; None: nobody says them.
+def read_units(path: Path) -> list[str] | None:
+    """The unit of each of a domain's images, in the order of `fedwca.data.read_image_folder`; None: nobody says them.
 
     Args:
         path: folder of a domain, ``<domain>/<class>/<image>``; units are in ``<domain>/units.csv``.
@@ -47,5 +48,14 @@ def read_units(path: Path) -> Integers | None:
         raise DataError(f"{table} says no unit of {lacks[0]}; it has to name every image")
     if strange := sorted(set(said) - set(files)):
         raise DataError(f"{table} names {strange[0]}, and there is no such image")
-    number = {unit: index for index, unit in enumerate(sorted_classes(said.values()))}
-    return np.array([number[said[name]] for name in files], np.int64)
+    return [said[name] for name in files]
+
+
+def number_units(said: Mapping[str, Sequence[str]]) -> dict[str, Integers]:
+    """Units ``[N]`` int64 of each domain, the same text the same number in all of them.
+
+    Args:
+        said: the unit of each image, by domain.
+    """
+    number = {unit: index for index, unit in enumerate(sorted_classes(unit for own in said.values() for unit in own))}
+    return {domain: np.array([number[unit] for unit in own], np.int64) for domain, own in said.items()}

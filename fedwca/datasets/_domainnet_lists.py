@@ -49,6 +49,32 @@ def read_list(path: Path, folder: Path, domain: str, part: int) -> list[ListedIm
     return listed
 
 
+def read_lists(folder: Path, domain: str) -> list[ListedImage]:
+    """The images of both lists of a domain, those for training first.
+
+    Args:
+        folder: holds the lists, ``<domain>_train.txt`` and ``<domain>_test.txt``, and the domain.
+        domain: of the images.
+
+    Raises:
+        DataError: see `read_list`, or an image is named twice, in one list or in both.
+    """
+    listed = [
+        image
+        for part, name in enumerate(("train", "test"))
+        for image in read_list(folder / f"{domain}_{name}.txt", folder, domain, part)
+    ]
+    seen: set[Path] = set()
+    for image in listed:
+        if image.file in seen:
+            raise DataError(
+                f"{folder}: {domain}_train.txt and {domain}_test.txt name {image.file.relative_to(folder).as_posix()} "
+                "twice; each image is named once, in one of them"
+            )
+        seen.add(image.file)
+    return listed
+
+
 def draw_balanced(listed: list[ListedImage], most: int | None, seed: list[int]) -> list[ListedImage]:
     """At most so many, as many of each class as there are, each part keeping its share; in their order.
 

@@ -20,7 +20,7 @@ class PooledImages(DatasetSource):
     """One domain, from an archive, from two of its parts, or from the published files."""
 
     folders: ClassVar[tuple[str, ...]]
-    """Folders of the published files below the root."""
+    """Folders of the published files below the root; their last part may be in the set's own folder too."""
 
     @abstractmethod
     def read_published(self, folder: Path) -> Archive | None:
@@ -41,17 +41,20 @@ class PooledImages(DatasetSource):
 
     def _read(self) -> Archive:
         from fedwca.data.archives import join_parts, read_npz
-        from fedwca.data.read_domains import find_dataset_path
+        from fedwca.data.read_domains import find_dataset_paths
 
-        place = find_dataset_path(self.folder, self.name)
-        if place is not None:
+        places = find_dataset_paths(self.folder, self.name)
+        for place in places:
             for file in (place, place / f"{self.name}.npz"):
                 if file.is_file():
                     return read_npz(file)
             parts = [place / f"{part}.npz" for part in PARTS]
             if all(file.is_file() for file in parts):
-                return join_parts([replace(read_npz(file), part=None) for file in parts])
-        for folder in (*([] if place is None else [place]), *(self.folder / below for below in self.folders)):
+                return join_parts(place, [replace(read_npz(file), part=None) for file in parts])
+            if place.is_dir() and (found := self.read_published(place)) is not None:
+                return found
+        inner = [place / Path(below).name for place in places for below in self.folders]
+        for folder in (*(self.folder / below for below in self.folders), *inner):
             if folder.is_dir() and (found := self.read_published(folder)) is not None:
                 return found
         raise self.missing("none of these files is there" if self.folder.is_dir() else "there is no such folder")

@@ -41,7 +41,7 @@ class Cifar10(PooledImages):
         "  <root>/cifar-10-batches-bin/{data_batch_1 … data_batch_5,test_batch}.bin, or in <root>/cifar10/"
     )
     citation = "Krizhevsky: Learning Multiple Layers of Features from Tiny Images, 2009"
-    folders = ("cifar-10-batches-bin", "cifar10/cifar-10-batches-bin")
+    folders = ("cifar-10-batches-bin",)
 
     def read_published(self, folder: Path) -> Archive | None:
         """The binary version."""

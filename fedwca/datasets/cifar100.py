@@ -39,7 +39,7 @@ class Cifar100(PooledImages):
         "  version <root>/cifar-100-binary/{train,test}.bin, or in <root>/cifar100/"
     )
     citation = "Krizhevsky: Learning Multiple Layers of Features from Tiny Images, 2009"
-    folders = ("cifar-100-binary", "cifar100/cifar-100-binary")
+    folders = ("cifar-100-binary",)
 
     def read_published(self, folder: Path) -> Archive | None:
         """The binary version: superclass, class, pixels."""

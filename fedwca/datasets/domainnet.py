@@ -144,7 +144,7 @@ class DomainNet(DatasetSource):
         Raises:
             DatasetMissing: there are not two of them.
         """
-        from fedwca.datasets._domainnet_lists import draw_balanced, read_list
+        from fedwca.datasets._domainnet_lists import draw_balanced, read_lists
 
         place, found, absent = self._place(), {}, []
         for index, domain in enumerate(self.domains):
@@ -152,8 +152,7 @@ class DomainNet(DatasetSource):
             if lost := [path.name for path in lists if not path.is_file()]:
                 absent += lost
                 continue
-            listed = [image for part, path in enumerate(lists) for image in read_list(path, place, domain, part)]
-            found[domain] = draw_balanced(listed, self.images, [self.seed, index])
+            found[domain] = draw_balanced(read_lists(place, domain), self.images, [self.seed, index])
         if len(found) < 2:
             raise self.missing(f"there is no {', '.join(absent)}")
         return found

@@ -11,13 +11,13 @@ from torch import Tensor
 
 from fedwca.data.archives import read_arrays
 from fedwca.data.dataset import resize_images
-from fedwca.data.decode_folders import is_hidden
+from fedwca.data.decode_folders import find_image_files
 from fedwca.data.image_files import SUFFIXES, decode_image
 from fedwca.errors import DataError
 
 
 def read_images(path: Path, side: int) -> Tensor:
-    """Images uint8 ``[N, 3, side, side]``, files in the order of their paths, however deep they lie.
+    """Images uint8 ``[N, 3, side, side]``, files in the order of their paths, however deep they lie, but hidden ones.
 
     Args:
         path: a folder of image files, or ``.npz`` with ``images`` uint8 ``[N, H, W]`` (grey) or ``[N, H, W, 3]``.
@@ -52,9 +52,7 @@ def check_images(path: Path) -> int:
 def _image_files(folder: Path) -> list[Path]:
     if not folder.is_dir():
         raise DataError(f"the folder {folder} does not exist; --data takes a folder of images or an .npz file")
-    files = sorted(
-        file for file in folder.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file() and not is_hidden(file)
-    )
+    files = find_image_files(folder)
     if not files:
         raise DataError(f"{folder} holds no images; any of {', '.join(sorted(SUFFIXES))} would do")
     return files

@@ -7,12 +7,18 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from pydantic import Field
 
 from fedwca.registry import Component, Registry
 
 if TYPE_CHECKING:
     from fedwca.data import FederatedDataset, Federation
+
+
+Alpha = Annotated[float, Field(gt=0, le=1e6)]
+"""Of a Dirichlet distribution; above the bound all shares are alike, and further up numpy draws none."""
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveInt
 
 from fedwca.errors import DataError
 from fedwca.functional import dirichlet_partition, long_tail
-from fedwca.partitions import register
+from fedwca.partitions import Alpha, register
 from fedwca.partitions._domain_partition import DomainPartition
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class SkewedDomains(DomainPartition):
     paper = "Yurochkin et al. 2019; Hsu et al. 2019; Li et al. 2022; Tan et al. 2020"
     uneven = True
 
-    alpha: PositiveFloat = 0.3
+    alpha: Alpha = 0.3
     """Of the Dirichlet distribution: towards 0 one client gets all that is dealt, towards infinity all are alike."""
     by: Literal["class", "client", "size"] = "class"
     """What a draw belongs to: class, shares of each class over clients, so that sizes differ too; client, classes of

@@ -119,6 +119,15 @@ def test_lists_that_do_not_fit(tmp_path: Path) -> None:
         source.load()
 
 
+@pytest.mark.parametrize("again", ["train0", "test0"])
+def test_an_image_is_listed_once(tmp_path: Path, again: str) -> None:
+    root = write_domainnet(tmp_path)
+    with (root / "real_test.txt").open("a") as file:
+        file.write(f"real/apple/real_008_{again}.png 8\n")
+    with pytest.raises(DataError, match=rf"real_test\.txt name real/apple/real_008_{again}\.png twice"):
+        datasets.build({"name": "domainnet", "root": root}).load()
+
+
 def test_what_does_not_fit_into_memory_is_known_before_it_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     counts = datasets.get("domainnet").counts
     monkeypatch.setattr(load_data, "free_bytes", lambda _: 16 * 10**9)

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedwca.data import ClientImages, Domain, partition
-from fedwca.data.partition import Split, split_domain
-from fedwca.errors import UsageError
+from fedwca.data.image_pool import ImagePool
+from fedwca.data.partition import Split, cut_at_groups, split_domain
+from fedwca.errors import DataError, UsageError
 
 from .examples import dataset, domain
 
@@ -194,3 +195,22 @@ def test_published_parts_that_are_not_there() -> None:
         split_domain(domain("a", 9), 1, None, np.random.default_rng(0), published=True)
     with pytest.raises(UsageError, match="no image of the published training part; take fewer --clients"):
         split_domain(parted("a", 1, 9), 5, None, np.random.default_rng(0), published=True)
+
+
+def test_a_group_of_any_number_is_kept() -> None:
+    groups = np.array([-1, -1, -1, 1, 2, 3, 4, 5, 6, 7])
+    assert [len(part) for part in cut_at_groups(np.arange(10), groups, np.array([8]))] == [8, 2]
+    assert [len(part) for part in cut_at_groups(np.arange(4), np.full(4, -1), np.array([2]))] == [4, 0]
+    pool = ImagePool(dataset(domain("a", 10, groups=groups)))
+    for seed in range(9):
+        parts = pool.split(pool.shuffled(np.arange(10), np.random.default_rng(seed)), 0.2)
+        assert sorted(np.concatenate(parts).tolist()) == list(range(10))
+
+
+def test_published_parts_that_divide_a_group() -> None:
+    grouped = replace(parted("a", 6, 6), groups=np.array([0, 1, 2, 3, 4, -5, -5, 6, 7, 8, 9, 9]))
+    with pytest.raises(DataError, match="domain 'a' has images of group -5 in its training and in its test part"):
+        split_domain(grouped, 2, None, np.random.default_rng(0), published=True)
+    whole = replace(parted("a", 6, 6), groups=np.arange(12) // 2)
+    (split,) = split_domain(whole, 1, None, np.random.default_rng(0), published=True)
+    assert sizes(split) == (6, 0, 6)

@@ -16,6 +16,8 @@ from fedwca.data.idx_files import read_idx
 from fedwca.datasets import find_dataset
 from fedwca.errors import DataError, DatasetMissing
 
+from .examples import write_npz
+
 REAL = Path(__file__).resolve().parents[3] / "shared/data"
 RAW = "{}-images-idx3-ubyte", "{}-labels-idx1-ubyte"
 
@@ -71,7 +73,9 @@ def test_emnist_is_stood_upright(tmp_path: Path, folder: str, packed: bool) -> N
     assert (found.images[:12, :, :, 1] == pictures(12).transpose(0, 2, 1)).all()
 
 
-@pytest.mark.parametrize("folder", ["cifar-10-batches-bin", "cifar10/cifar-10-batches-bin", "cifar10"])
+@pytest.mark.parametrize(
+    "folder", ["cifar-10-batches-bin", "cifar10/cifar-10-batches-bin", "CIFAR10/cifar-10-batches-bin", "cifar10"]
+)
 def test_cifar10_in_its_binary_version(tmp_path: Path, folder: str) -> None:
     for number in range(1, 6):
         write_records(tmp_path / folder / f"data_batch_{number}.bin", np.full((4, 1), number))
@@ -84,7 +88,7 @@ def test_cifar10_in_its_binary_version(tmp_path: Path, folder: str) -> None:
     assert found.units is None
 
 
-@pytest.mark.parametrize("folder", ["cifar-100-binary", "cifar100"])
+@pytest.mark.parametrize("folder", ["cifar-100-binary", "CIFAR100/cifar-100-binary", "cifar100"])
 def test_cifar100_says_superclasses(tmp_path: Path, folder: str) -> None:
     write_records(tmp_path / folder / "train.bin", np.array([[at % 20, at] for at in range(100)]))
     write_records(tmp_path / folder / "test.bin", np.array([[3, 23]]))
@@ -118,6 +122,27 @@ def test_archives_may_be_two_parts_or_one_with_units(tmp_path: Path) -> None:
     units = read("femnist", tmp_path).units
     assert units is not None
     assert units.tolist() == [4, 4, 2, 2, 2, 1]
+
+
+def test_a_folder_of_the_same_name_hides_no_files(tmp_path: Path) -> None:
+    (tmp_path / "MNIST" / "raw").mkdir(parents=True)
+    np.savez(tmp_path / "mnist.npz", images=pictures(7), labels=np.arange(7))
+    assert len(read("mnist", tmp_path)) == 7
+    (tmp_path / "mnist").mkdir()
+    for part, count in (("train", 6), ("test", 4)):
+        np.savez(tmp_path / f"mnist/{part}.npz", images=pictures(count), labels=np.arange(count))
+    assert len(read("mnist", tmp_path)) == 10
+
+
+@pytest.mark.parametrize("key", ["groups", "units"])
+def test_both_parts_or_none_say_groups_and_units(tmp_path: Path, key: str) -> None:
+    said = np.array([4, 4, 2, 2, 0, 0, 7, 7, 2, 9])
+    write_npz(tmp_path / "mnist/train.npz", 6, **{key: said[:6]})
+    write_npz(tmp_path / "mnist/test.npz", 4, **{key: said[6:]})
+    assert getattr(read("mnist", tmp_path), key).tolist() == said.tolist()
+    write_npz(tmp_path / "mnist/test.npz", 4)
+    with pytest.raises(DataError, match=f"mnist: one of the training and the test part alone says {key}; both or none"):
+        find_dataset("mnist", tmp_path).load()
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,14 @@ def test_root_alone_holds_the_domains(tmp_path: Path) -> None:
     assert read.domains["b"].images.shape == (3, 6, 6, 3)
 
 
+def test_an_empty_folder_hides_no_data_set_of_its_name(tmp_path: Path) -> None:
+    (tmp_path / "My-Photos").mkdir()
+    write_npz(tmp_path / "my_photos.npz", 3)
+    assert list(read_domains(tmp_path, "my-photos").domains) == ["my_photos"]
+    write_npz(tmp_path / "my photos" / "a.npz", 3)
+    assert list(read_domains(tmp_path, "my-photos").domains) == ["a"]
+
+
 def test_two_archives_of_one_domain_are_refused(tmp_path: Path) -> None:
     for name in ("my-photos.npz", "My_Photos.npz"):
         write_npz(tmp_path / name, labels=np.arange(4) % 2)
@@ -117,6 +125,12 @@ def test_two_archives_of_one_domain_are_refused(tmp_path: Path) -> None:
     write_images(tmp_path / "folders", {"a": {"x": 1}, "A": {"x": 1}})
     with pytest.raises(DataError, match="are both the domain 'a'"):
         read_domains(tmp_path / "folders")
+
+
+def test_a_class_that_is_named_twice_is_refused(tmp_path: Path) -> None:
+    write_npz(tmp_path / "toy" / "a.npz", 3, classes=np.array(["cat", "dog", "cat"]))
+    with pytest.raises(DataError, match="'toy', domain 'a': the class 'cat' is there twice"):
+        read_domains(tmp_path, "toy")
 
 
 def test_classes_that_differ_are_listed(tmp_path: Path) -> None:

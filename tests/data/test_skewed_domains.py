@@ -14,7 +14,7 @@ from fedwca.data.partition import Federation
 from fedwca.errors import DataError, FedwcaError, InvalidConfig, UsageError
 from fedwca.partitions import ClientSettings, partitions
 
-from .examples import dataset, domain, write_images
+from .examples import dataset, domain, write_images, write_npz
 from .test_partition import all_numbers
 
 
@@ -106,6 +106,7 @@ def test_a_client_for_each_unit() -> None:
     ("spec", "given", "error", "sentence"),
     [
         ("skewed_domains:alpha=0", {}, InvalidConfig, "alpha: Input should be greater than 0"),
+        ("skewed_domains:alpha=1e308,by=client", {}, InvalidConfig, "alpha: Input should be less than or equal"),
         ("skewed_domains:by=writer", {}, InvalidConfig, "by: Input should be 'class', 'client' or 'size'"),
         ("skewed_domains:target_ratio=0.5", {}, InvalidConfig, "target_ratio: Input should be greater than or equal"),
         ("skewed_domains:alpha=0.01,least=251", {}, DataError, "'b': a client would have fewer than 251 of its 1000"),
@@ -146,3 +147,18 @@ def test_units_of_a_folder(tmp_path: Path) -> None:
         table.write_text(text)
         with pytest.raises(DataError, match=sentence):
             read_domains(root, size=8)
+
+
+def test_a_unit_is_the_same_one_in_tables_and_archives_of_all_domains(tmp_path: Path) -> None:
+    root = write_images(tmp_path, {"day": {"cat": 1, "dog": 1}, "night": {"cat": 1, "dog": 1}})
+    for domain_name, other in (("day", "bob"), ("night", "7")):
+        (root / domain_name / "units.csv").write_text(f"image,unit\ncat/0.png,{other}\ndog/0.png,alice\n")
+    write_npz(root / "fog.npz", 2, classes=np.array(["cat", "dog"]), units=np.array([7, 0]))
+    found = read_domains(root, size=8).domains
+    said = {"day": ["bob", "alice"], "fog": ["7", "0"], "night": ["7", "alice"]}
+    numbers = {
+        (name, int(number))
+        for domain_name, names in said.items()
+        for name, number in zip(names, np.asarray(found[domain_name].units), strict=True)
+    }
+    assert len(numbers) == len({name for name, _ in numbers}) == len({number for _, number in numbers}) == 4

@@ -85,6 +85,18 @@ def test_new_clients_of_several_alphas_share_the_test_part() -> None:
     assert sorted(number for own in parts for number in own) == list(range(140))
 
 
+@pytest.mark.parametrize("by", ["class", "client"])
+def test_parts_of_which_one_is_empty_are_cut_at_random(by: str) -> None:
+    spec = f"dirichlet:alpha=5,new=5,by={by}"
+    assert owned(deal(spec, with_parts(numbered(70), 70))) == owned(deal(spec, numbered(70)))
+
+
+def test_new_clients_are_not_all_without_images() -> None:
+    for seed in range(30):
+        (new,) = deal("dirichlet:alpha=0.0001", clients=1, new_clients=1, seed=seed).newcomers
+        assert len(new.clients[0].test) > 0
+
+
 def test_new_clients_may_keep_a_part_of_their_images() -> None:
     whole, some = deal(), deal("shards:kept=0.1+0.5+1")
     (_, _, all_of_them) = some.newcomers
@@ -108,6 +120,8 @@ def test_a_new_client_keeps_one_image_at_least() -> None:
     [
         ("dirichlet:alpha=0", {}, UsageError, r"alpha"),
         ("dirichlet:alpha=-1", {}, UsageError, r"alpha"),
+        ("dirichlet:alpha=1e308,by=client", {}, UsageError, "alpha"),
+        ("dirichlet:new=0.1+1e308", {}, UsageError, "new"),
         ("dirichlet:new=0.1+0", {}, UsageError, "new"),
         ("dirichlet:new=0.1+0.1", {}, UsageError, "has 0.1 twice"),
         ("shards:kept=0", {}, UsageError, "kept"),
@@ -129,6 +143,15 @@ def test_a_new_client_keeps_one_image_at_least() -> None:
             "fewer than 2 images, in 100 deals",
         ),
         ("rotations", {"dataset": numbered(4)}, DataError, "fewer than 2 images"),
+        *(
+            (
+                f"dirichlet:new=5,by={by}",
+                {"dataset": with_parts(numbered(70), 69), "new_clients": 5},
+                DataError,
+                "numbered for clients that are new has 2 images without their variants, too few for 5",
+            )
+            for by in ("class", "client")
+        ),
     ],
     ids=str,
 )

@@ -217,7 +217,8 @@ def test_clipping_to_nothing_is_a_mistake(tmp_path: Path) -> None:
 
 
 def test_images_of_any_folder(tmp_path: Path) -> None:
-    for number, where in enumerate(("b.png", "deep/er/a.png", ".hidden.png")):
+    hidden = ".hidden.png", ".thumbnails/b.png", "__MACOSX/deep/b.png"
+    for number, where in enumerate(("b.png", "deep/er/a.png", *hidden)):
         path = tmp_path / where
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (40, 30), (number, 0, 0)).save(path)
