@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -28,13 +28,11 @@ def is_hidden(path: Path) -> bool:
     return path.name.startswith((".", "__"))
 
 
-def find_image_files(folder: Path) -> list[Path]:
-    """Image files of a folder in the order of their paths, however deep they lie; what is hidden is left out."""
-    found: list[Path] = []
+def list_files_below(folder: Path) -> Iterator[Path]:
+    """Files of a folder, by name and folder after folder, however deep they lie; what is hidden is left out."""
     for where, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if not is_hidden(Path(name))]
-        found += [Path(where, name) for name in files]
-    return sorted(file for file in found if file.suffix.lower() in SUFFIXES and not is_hidden(file) and file.is_file())
+        folders[:] = sorted(name for name in folders if not is_hidden(Path(name)))
+        yield from (Path(where, name) for name in sorted(files) if not is_hidden(Path(name)))
 
 
 def read_image_folder(path: Path, size: int, stretch: bool = False) -> tuple[Images, Integers, None, tuple[str, ...]]:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedwca.data.archives import read_arrays
 from fedwca.data.dataset import resize_images
-from fedwca.data.decode_folders import find_image_files
+from fedwca.data.decode_folders import list_files_below
 from fedwca.data.image_files import SUFFIXES, decode_image
 from fedwca.errors import DataError
 
@@ -52,7 +52,7 @@ def check_images(path: Path) -> int:
 def _image_files(folder: Path) -> list[Path]:
     if not folder.is_dir():
         raise DataError(f"the folder {folder} does not exist; --data takes a folder of images or an .npz file")
-    files = find_image_files(folder)
+    files = sorted(file for file in list_files_below(folder) if file.suffix.lower() in SUFFIXES and file.is_file())
     if not files:
         raise DataError(f"{folder} holds no images; any of {', '.join(sorted(SUFFIXES))} would do")
     return files

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from torch import Tensor
 from fedwca.core.printable import printable
 from fedwca.data.archives import read_arrays
 from fedwca.data.dataset import Images, resize_images
-from fedwca.data.decode_folders import is_hidden
+from fedwca.data.decode_folders import list_files_below
 from fedwca.data.image_files import SUFFIXES, decode_image
 from fedwca.errors import DataError, UsageError
 
@@ -40,7 +39,7 @@ def find_images(paths: Sequence[Path]) -> list[Path]:
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
-            inside = [file for file in _below(path) if file.suffix.lower() in {*SUFFIXES, ".npz"}]
+            inside = [file for file in list_files_below(path) if file.suffix.lower() in {*SUFFIXES, ".npz"}]
             if not inside:
                 raise UsageError(f"{path}: no images in this folder; known are {', '.join(sorted(SUFFIXES))}, .npz")
             found += inside
@@ -49,12 +48,6 @@ def find_images(paths: Sequence[Path]) -> list[Path]:
         else:
             raise UsageError(f"{path}: no such file or folder")
     return found
-
-
-def _below(folder: Path) -> Iterator[Path]:
-    for where, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not is_hidden(Path(name)))
-        yield from (Path(where) / name for name in sorted(files) if not is_hidden(Path(name)))
 
 
 def load_pictures(files: Sequence[Path], side: int) -> Iterator[LoadedImage]:
