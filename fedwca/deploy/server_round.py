@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fedwca._version import __version__
+from fedwca.core.grouping import TRUSTED, averaged_clients
 from fedwca.core.messages import Offer
 from fedwca.deploy.defences import robust_means
 from fedwca.deploy.protect_single_clients import drop_single_means, mix_shares, refuse_single_model
@@ -30,7 +31,6 @@ from fedwca.federated.server import (
     pool_extras,
     take_server_step,
 )
-from fedwca.federated.trusted_clients import TRUSTED, averaged_clients
 from fedwca.federated.upload_checks import finite_models
 from fedwca.functional import member_distances
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedwca.core.grouping import TRUSTED, averaged_clients
 from fedwca.core.messages import Blend, Offer, Targets
 from fedwca.core.network import Network
 from fedwca.engine.client_signatures import BankSignatures
@@ -35,7 +36,7 @@ from fedwca.federated.server import (
     take_server_step,
 )
 from fedwca.federated.simulated_uploads import SimulatedUpload, make_uploads
-from fedwca.federated.trusted_clients import TRUSTED, averaged_clients, find_trusted, measure_trust
+from fedwca.federated.trusted_clients import find_trusted, measure_trust
 from fedwca.federated.upload_checks import ExpectedUpload, Upload, validate_uploads
 
 

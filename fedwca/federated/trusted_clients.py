@@ -1,4 +1,4 @@
-"""Which clients may train towards labels, and whose models are averaged then."""
+"""Which clients may train towards labels."""
 
 from __future__ import annotations
 
@@ -13,9 +13,6 @@ from fedwca.engine.client_task import Task
 from fedwca.engine.device_copy import to_host_async
 from fedwca.engine.interface import ClientWork, Engine, SingleStep
 from fedwca.functional import mutual_information
-
-TRUSTED = "trusted"
-"""How a server's state calls the clients that are trusted ``[K]`` bool; not there where nobody is asked."""
 
 
 def measure_trust(predictions: Sequence[Predictions]) -> Tensor:
@@ -59,21 +56,3 @@ def find_trusted(
     for client, own in zip(clients, engine.run(SingleStep(offer, rows, task, clients, ask)), strict=True):
         found[client] = own
     return found
-
-
-def averaged_clients(labels: Tensor, present: Tensor, trusted: Tensor | None) -> Tensor:
-    """Clients ``[K]`` bool whose models are averaged: of a group with trusted ones those alone, of others all.
-
-    Args:
-        labels: group of each client ``[K]``.
-        present: clients that took part ``[K]`` bool.
-        trusted: ``[K]`` bool, absent ones included; None: all are.
-
-    >>> groups, here = torch.tensor([0, 0, 1, 1, 2]), torch.tensor([True, True, True, False, True])
-    >>> averaged_clients(groups, here, torch.tensor([True, False, False, True, False])).tolist()
-    [True, False, False, False, True]
-    """
-    if trusted is None:
-        return present
-    has = torch.zeros(int(labels.max()) + 1, dtype=torch.bool).index_fill(0, labels[trusted], True)
-    return present & (trusted | ~has[labels])

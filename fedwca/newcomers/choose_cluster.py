@@ -10,6 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from fedwca.core.grouping import TRUSTED
 from fedwca.core.messages import Blend, Offer, Targets
 from fedwca.core.network import Network
 from fedwca.engine.client_signatures import BankSignatures
@@ -19,7 +20,7 @@ from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.sequential.worker import ClientWorker
 from fedwca.federated.server import compare_clients, offer_source, pool_extras
-from fedwca.federated.trusted_clients import TRUSTED, find_trusted
+from fedwca.federated.trusted_clients import find_trusted
 from fedwca.functional import member_distances
 from fedwca.newcomers.load_federation import TrainedFederation
 

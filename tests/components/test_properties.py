@@ -9,6 +9,7 @@ from torch import Tensor
 from fedwca.aggregators import aggregators
 from fedwca.aggregators.fedavg import FedAvg
 from fedwca.aggregators.wca import WCA
+from fedwca.core.grouping import TRUSTED, averaged_clients
 from fedwca.core.interfaces import Aggregator
 from fedwca.core.messages import State
 from fedwca.federated.upload_checks import report_problem
@@ -214,18 +215,23 @@ def test_wca_directions_differ_where_gains_are_one_sided() -> None:
     assert row.tolist() == [[1.0, 0.0], [1.0, 0.0]]
 
 
-def ladd_rounds(start: int, weighting: str = "samples") -> list[Tensor]:
-    """Server rows of one number each over rounds 0…4: clients upload round + 1, + 10 for the second cluster's."""
+def ladd_rounds(start: int, weighting: str = "samples", untrusted: int = 0) -> list[Tensor]:
+    """Server rows of one number each over rounds 0…4: clients upload round + 1, + 10 for the second cluster's.
+
+    Untrusted ones join the second cluster; they come in every round and are in no mean.
+    """
     ladd = aggregators.build(f"ladd:start={start},weighting={weighting}")
-    labels, sizes = torch.tensor([0, 0, 1]), torch.tensor([1, 3, 5])
+    labels, sizes = torch.tensor([0, 0, 1] + untrusted * [1]), torch.tensor([1, 3, 5] + untrusted * [7])
+    trusted = torch.arange(3 + untrusted) < 3
     state: State = {}
     rows, seen = torch.zeros(1, 1, dtype=torch.float64), []
     for number in range(5):
         # The second cluster is absent in round 3; its numbers then must not count.
-        present = torch.tensor([True, True, number != 3])
-        uploads = torch.tensor([[number], [number + 4], [number + 10]], dtype=torch.float64)
-        rows = ladd.gather(state, labels, sizes, present, len(rows)) @ torch.cat([rows, uploads])
-        state = ladd.learn(state, labels, {}, present)
+        present = torch.tensor([True, True, number != 3] + untrusted * [True])
+        uploads = torch.tensor([number, number + 4, number + 10] + untrusted * [99], dtype=torch.float64)[:, None]
+        counted = averaged_clients(labels, present, trusted)
+        rows = ladd.gather(state, labels, sizes, counted, len(rows)) @ torch.cat([rows, uploads])
+        state = {**ladd.learn(state, labels, {}, present), TRUSTED: trusted}
         seen.append(rows[:, 0])
     return seen
 
@@ -239,6 +245,8 @@ def test_ladds_teachers_by_hand() -> None:
     assert models[:, 2].tolist() == [3, 4, 5, 5.5, 6]
     assert models[:, 3].tolist() == [10, 11, 12, 12, 13]
     assert torch.stack(ladd_rounds(2, "uniform"))[:, 0].tolist() == [2, 3, 4, 5, 6]
+    # A round in which only untrusted clients of a cluster came is none for its teacher.
+    assert torch.equal(torch.stack(ladd_rounds(2, untrusted=2)), models)
     # Without averaging the teacher is the model.
     assert torch.equal(*torch.stack(ladd_rounds(0)).split(2, 1))
 
