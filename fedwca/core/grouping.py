@@ -23,7 +23,7 @@ from fedwca.errors import FedwcaError
 MEASURED = frozenset(("ari", "nmi", "purity", "sizes", "nearest", "margins"))
 """What a record says of every clustering, which no clusterer's note may stand for."""
 TRUSTED = "trusted"
-"""How a server's state calls the clients that may train towards labels ``[K]`` bool; not there where all may."""
+"""How a server's state calls how far clients' labels are trusted ``[K]``, 0 to 1; not there where all are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,18 +191,18 @@ def check_notes(notes: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def averaged_clients(labels: Tensor, present: Tensor, trusted: Tensor | None) -> Tensor:
-    """Clients ``[K]`` bool whose models are averaged: of a group with trusted ones those alone, of others all.
+    """Clients ``[K]`` bool whose models are averaged: those that are trusted most in their group.
 
     Args:
         labels: group of each client ``[K]``.
         present: clients that took part ``[K]`` bool.
-        trusted: ``[K]`` bool, absent ones included; None: all are.
+        trusted: how far ``[K]``, 0 to 1, absent ones included; None: all are.
 
     >>> groups, here = torch.tensor([0, 0, 1, 1, 2]), torch.tensor([True, True, True, False, True])
-    >>> averaged_clients(groups, here, torch.tensor([True, False, False, True, False])).tolist()
+    >>> averaged_clients(groups, here, torch.tensor([1.0, 0.5, 0.0, 0.5, 0.0])).tolist()
     [True, False, False, False, True]
     """
     if trusted is None:
         return present
-    has = torch.zeros(int(labels.max()) + 1, dtype=torch.bool).index_fill(0, labels[trusted], True)
-    return present & (trusted | ~has[labels])
+    most = torch.zeros(int(labels.max()) + 1, dtype=trusted.dtype).scatter_reduce(0, labels, trusted, "amax")
+    return present & (trusted == most[labels])

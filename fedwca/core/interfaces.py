@@ -50,7 +50,7 @@ method               called by                           when                   
 What is a class variable or a property is read whenever somebody has to know: ``grouping``, ``travels``, ``reports``,
 ``references``, ``asks``, ``rows_are_models``, ``holds``, ``keeps``, ``infers_gradients`` and ``averages_groups`` of an
 aggregator; ``oracle``, ``neighbour_metric``, ``norm_layers`` and ``layer_number`` of a clusterer; ``models``,
-``renew``, ``mixes``, ``untrusted_weight`` and ``selects_clients`` of a labeler; ``anchors``, ``teachers``, ``views``,
+``renew``, ``mixes`` and ``selects_clients`` of a labeler; ``anchors``, ``teachers``, ``views``,
 ``observes``, ``collects``, ``declares_uploads``, ``penalizes``, ``adapts``, ``feature_draws``, ``noise``, ``rates`` and
 ``stays`` of an objective; ``rates`` and ``by_client`` of an adaptation, which is in `fedwca.core.adaptation`.
 ``observes``, ``collects``, ``declares_uploads``, ``penalizes``, ``selects_clients``, ``averages_groups``,

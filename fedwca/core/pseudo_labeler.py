@@ -29,25 +29,20 @@ class PseudoLabeler(Component):
 
     @property
     def selects_clients(self) -> bool:
-        """Whether it may trust some clients and others not, which takes a pass of the source model over all images."""
+        """Whether it may trust clients more and less, which takes a pass of the source model over all images."""
         return type(self).trusts is not PseudoLabeler.trusts
 
-    @property
-    def untrusted_weight(self) -> float:
-        """Factor of an untrusted client's weights. 0: it does not train; what it is sent stays as it is but for
-        BatchNorm's statistics, which are re-estimated on its images.
-        """
-        return 0.0
-
     def trusts(self, source: Predictions) -> Tensor:
-        """Whether a client may train towards labels ``[]`` bool; asked once, before round 0, and kept for all rounds.
+        """How far a client's labels are trusted ``[]``, 0 to 1; asked once, before round 0, and kept for all rounds.
 
-        A group with trusted clients is averaged over those alone.
+        It is the factor of the weights of its targets. 0: the client does not train; what it is sent stays as it is but
+        for BatchNorm's statistics, which are re-estimated on its images. A group is averaged over those that are
+        trusted most in it.
 
         Args:
             source: what the source model says of the client's images.
         """
-        return torch.ones((), dtype=torch.bool, device=source.logits.device)
+        return torch.ones((), device=source.logits.device)
 
     @abstractmethod
     def __call__(self, predictions: Mapping[str, Predictions], draws: Tensor, mask: Tensor | None = None) -> Targets:

@@ -145,8 +145,8 @@ class Client:
         draws = client_draws(keys, round, self.index, training)
         task = Task(labeler, objectives, training.at(round), draws, parcel.extras, training.part(round))
         asked = find_trusted(labeler, self.engine, offer, rows, lambda _: task, [0]) if first else None
-        trusted = bool(parcel.notes.get("trusted", 1)) if asked is None else bool(asked[0])
-        task, told = replace(task, trusted=trusted), {} if asked is None else {"trusted": int(trusted)}
+        trusted = float(parcel.notes.get("trusted", 1)) if asked is None else float(asked[0])
+        task, told = replace(task, trusted=trusted), {} if asked is None else {"trusted": trusted}
 
         def adapt(work: ClientWork) -> list[tuple[Blend, dict[str, Tensor]]]:
             blend = Blend(work.own) if first else blend_mixtures(aggregator, parcel.round, work)

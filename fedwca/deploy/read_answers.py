@@ -25,8 +25,8 @@ class ReceivedAnswer:
     upload: Upload
     samples: int
     """Training images it names."""
-    trusted: bool = True
-    """Whether it may train towards labels, as it found."""
+    trusted: float = 1.0
+    """How far its labels are trusted, 0 to 1, as it found."""
     moments: Tensor | None = None
     """What it is grouped by ``[F]``, where a clusterer reads that."""
 
@@ -98,7 +98,7 @@ def read_answer(parcel: Parcel, expected: ExpectedAnswer) -> ReceivedAnswer:
     extras = dict(upload.extras)
     moments = extras.pop(MOMENTS, None)
     upload = replace(upload, report=report, extras=extras)
-    trusted = bool(parcel.notes.get("trusted", 1))
+    trusted = float(parcel.notes.get("trusted", 1))
     return ReceivedAnswer(_read_model(parcel, expected), upload, int(parcel.notes["samples"]), trusted, moments)
 
 
@@ -127,8 +127,8 @@ def _samples_problem(parcel: Parcel, expected: ExpectedAnswer) -> str:
 def _trust_problem(parcel: Parcel, expected: ExpectedAnswer) -> str:
     """Why what it says of its labels is refused; empty if it is in order."""
     said = parcel.notes.get("trusted")
-    if expected.trust and said not in (0, 1):
-        return f"says {repr(said)[:80]} of whether it may train; right is 0 or 1"
+    if expected.trust and not (isinstance(said, int | float) and 0 <= said <= 1):
+        return f"says {repr(said)[:80]} of how far its labels are trusted; right is a number from 0 to 1"
     return ""
 
 

@@ -94,7 +94,7 @@ def make_task(
     extras = {**context.extras, **(context.moments if first else {})}
     upload = expect_uploads(0 if first else state.round, server, aggregator, offer.models, extras)
     if not first and TRUSTED in server.state:
-        notes["trusted"] = int(server.state[TRUSTED][client])
+        notes["trusted"] = float(server.state[TRUSTED][client])
     expected = ExpectedAnswer(
         round=state.round,
         token=token,
@@ -208,10 +208,10 @@ def close_session_round(
 
 
 def update_trusted(context: ServerContext, state: SessionState, answers: Mapping[int, ReceivedAnswer]) -> Tensor | None:
-    """Clients ``[K]`` bool that may train towards labels, with what new ones said; None where nobody is asked."""
+    """How far clients' labels are trusted ``[K]``, 0 to 1, by what new ones said too; None where nobody is asked."""
     if not context.method.pseudo_labeler.selects_clients:
         return None
-    trusted = state.server.state.get(TRUSTED, torch.ones(context.rules.clients, dtype=torch.bool)).clone()
+    trusted = state.server.state.get(TRUSTED, torch.ones(context.rules.clients)).clone()
     for client, answer in answers.items():
         if not state.samples[client]:  # who has said it once is not asked again
             trusted[client] = answer.trusted

@@ -84,15 +84,13 @@ def make_targets(
         predictions: of the models that `label_models` names, on all of the client's images.
         draws: a uniform number for each image ``[N]``.
         labels: the client's own ``[N]``; None: it has none, and the labeler is asked.
-        trusted: whether the client is, bool ``[]`` or ``[1]``; None: it is.
+        trusted: how far its labels are, 0 to 1, ``[]`` or ``[1]``; None: they are.
     """
     if labels is None:
         found = task.labeler({name: predictions[name] for name in task.labeler.models}, draws)
         targets = check_targets(found, len(draws), task.labeler.name)
         if trusted is not None:
-            whole = torch.ones_like(targets.weights)
-            factor = torch.where(trusted, whole, task.labeler.untrusted_weight * whole)
-            targets = replace(targets, weights=targets.weights * factor)
+            targets = replace(targets, weights=targets.weights * trusted.to(targets.weights))
     else:
         targets = Targets.of_labels(labels)
     return targets, observe(task.objectives, predictions["start"]) if observes(task.objectives) else {}

@@ -47,8 +47,8 @@ class Task:
     """What the server shares of uploads that are not models; empty in round 0."""
     part: int = 0
     """Which of the parts it trains on that `Training.cuts` makes of an epoch."""
-    trusted: bool = True
-    """What `PseudoLabeler.trusts` said of the client."""
+    trusted: float = 1.0
+    """How far `PseudoLabeler.trusts` its labels, 0 to 1."""
     adaptation: Adaptation | None = None
     """What objectives that go through a step of it take."""
     taught: Mapping[str, Tensor] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class Task:
     @property
     def idle(self) -> bool:
         """Whether it trains nothing, and re-estimates BatchNorm's statistics alone."""
-        return not self.trusted and self.labeler.untrusted_weight == 0
+        return self.trusted == 0
 
     def cut(self, images: int) -> slice:
         """Places of its part in an epoch's order of that many images; parts are those of `numpy.array_split`.

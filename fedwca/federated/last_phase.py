@@ -47,7 +47,7 @@ def open_last_phase(
 
     def task(client: int) -> Task:
         draws = lambda purpose: keys(round, client, purpose)  # noqa: E731
-        own = trusted is None or bool(trusted[client])
+        own = 1.0 if trusted is None else float(trusted[client])
         return Task(method.pseudo_labeler, method.finish, training, draws, trusted=own)
 
     clients = find_guests(engine.labels).nonzero()[:, 0].tolist()

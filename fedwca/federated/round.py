@@ -60,7 +60,7 @@ class Outcome:
     evidence: Evidence | None = None
     """What clients said of the fresh mean; None where they were not asked."""
     trusted: Tensor | None = None
-    """Clients ``[K]`` bool that may train towards labels; None where all may."""
+    """How far clients' labels are trusted ``[K]``, 0 to 1; None where all are."""
     signature: int = 0
     """Numbers that each client uploaded to be grouped by, beside its model."""
 
@@ -116,7 +116,7 @@ class OpenRound:
     last_phase: bool = False
     """Whether clients without labels adapt what they were sent, after all rounds."""
     trusted: Tensor | None = None
-    """Clients ``[K]`` bool that may train towards labels; None where all may."""
+    """How far clients' labels are trusted ``[K]``, 0 to 1; None where all are."""
     taught: Mapping[str, Tensor] = field(default_factory=dict)
     """What each client was sent of all clients' predictions of public images."""
     public_seconds: float = 0.0
@@ -172,7 +172,7 @@ def open_round(
 
     def task(client: int) -> Task:
         now, draws = training.at(round), client_draws(keys, round, client, training)
-        own = trusted is None or bool(trusted[client])
+        own = 1.0 if trusted is None else float(trusted[client])
         given = (method.pseudo_labeler, method.own_objectives, now, draws, shared, training.part(round), own)
         return Task(*given, method.adaptation, factor=now.lr / training.lr)
 

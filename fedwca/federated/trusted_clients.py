@@ -1,4 +1,4 @@
-"""Which clients may train towards labels."""
+"""How far clients' labels are trusted."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from fedwca.core.describe_value import describe_value
 from fedwca.core.interfaces import PseudoLabeler
 from fedwca.core.messages import Offer, Predictions
 from fedwca.engine.client_task import Task
 from fedwca.engine.device_copy import to_host_async
 from fedwca.engine.interface import ClientWork, Engine, SingleStep
+from fedwca.errors import FedwcaError
 from fedwca.functional import mutual_information
 
 
@@ -32,7 +34,7 @@ def find_trusted(
     task: Callable[[int], Task],
     clients: Sequence[int],
 ) -> Tensor | None:
-    """Clients ``[K]`` bool that a labeler trusts, by a pass of the first model they are sent; others are trusted too.
+    """How far a labeler trusts clients ``[K]``, 0 to 1, by a pass of the first model they are sent; others it does.
 
     Args:
         labeler: decides.
@@ -44,15 +46,21 @@ def find_trusted(
 
     Returns:
         None where the labeler trusts everybody, so that nobody is asked.
+
+    Raises:
+        FedwcaError: the labeler's answer is no number from 0 to 1.
     """
     if not labeler.selects_clients:
         return None
 
     def ask(work: ClientWork) -> list[Tensor]:
         with torch.no_grad():
-            return [to_host_async(labeler.trusts(own)) for own in work.outputs(work.own)]
+            return [to_host_async(torch.as_tensor(labeler.trusts(own))) for own in work.outputs(work.own)]
 
-    found = torch.ones(len(engine.images), dtype=torch.bool)
+    found = torch.ones(len(engine.images))
     for client, own in zip(clients, engine.run(SingleStep(offer, rows, task, clients, ask)), strict=True):
-        found[client] = own
+        if own.numel() != 1 or not 0 <= float(own) <= 1:
+            shown = f"{float(own):g}" if own.numel() == 1 else describe_value(own)
+            raise FedwcaError(f"pseudo-labeler {labeler.name!r}: trusts gave {shown}; right is one number from 0 to 1")
+        found[client] = float(own)
     return found

@@ -157,7 +157,7 @@ def _adapt(desk: ClientWorker) -> list[Targets]:
 
 
 def trust_newcomer(standing: TrainedFederation, engine: SequentialEngine) -> Tensor | None:
-    """Whether the newcomer that an engine holds may train towards labels ``[1]`` bool; None where all may."""
+    """How far labels of the newcomer that an engine holds are trusted ``[1]``, 0 to 1; None where all are."""
     source = standing.server.source[None].to(engine.device)
     task = newcomer_task(standing, standing.training, 0, [newcomer_number(standing)])
     return find_trusted(standing.method.pseudo_labeler, engine, offer_source(1), source, task, [0])
@@ -170,7 +170,7 @@ def newcomer_task(
     numbers: Sequence[int],
     trusted: Tensor | None = None,
 ) -> Callable[[int], Task]:
-    """A client's task in a round, with the draws of the client numbers given and whether each is trusted."""
+    """A client's task in a round, with the draws of the client numbers given and how far each is trusted."""
     method, keys = standing.method, standing.keys
     shared = pool_extras(method.own_objectives, standing.server.state) if round else {}
     return lambda client: Task(
@@ -180,7 +180,7 @@ def newcomer_task(
         client_draws(keys, round, numbers[client], training),
         shared,
         training.part(round),
-        trusted is None or bool(trusted[client]),
+        1.0 if trusted is None else float(trusted[client]),
         method.adaptation,
     )
 

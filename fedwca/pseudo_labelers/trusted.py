@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Literal
 
+import torch
 from pydantic import NonNegativeFloat
 from torch import Tensor
 
@@ -32,20 +34,21 @@ class Trusted(PrototypeLabeler):
     """information: mutual information of the outputs, as a share of log M; confidence: mean of the largest output."""
     labels: Literal["prototypes", "predicted"] = "prototypes"
     """prototypes: eq. 4's; predicted: the class the start model predicts."""
-    untrusted: Literal["stop", "plain"] = "stop"
+    untrusted: Literal["stop", "plain"] | NonNegativeFloat = "stop"
     """What a client does that is not trusted. stop: no training, BatchNorm's statistics are re-estimated on its images;
-    plain: it trains towards its labels on plain images alone (by half weights, which `strong_views` reads so)."""
-
-    @property
-    def untrusted_weight(self) -> float:
-        """Half where untrusted clients train."""
-        return 0.5 if self.untrusted == "plain" else 0.0
+    plain: it trains towards its labels on plain images alone (by half weights, which `strong_views` reads so); a
+    number: plain where ``measure`` is at least so much, else stop."""
 
     def trusts(self, source: Predictions) -> Tensor:
-        """Whether the measure reaches ``least``."""
+        """1 where the measure reaches ``least``, else 1/2 for a client that trains, and 0 for one that does not."""
+        found, words = self._measure(source), {"stop": math.inf, "plain": 0.0}
+        plain_from = words[self.untrusted] if isinstance(self.untrusted, str) else self.untrusted
+        return torch.where(found >= self.least, 1.0, 0.5 * (found >= plain_from))
+
+    def _measure(self, source: Predictions) -> Tensor:
         if self.measure == "confidence":
-            return source.probabilities.double().amax(-1).mean() >= self.least
-        return mutual_information(source.logits.double()) >= self.least
+            return source.probabilities.double().amax(-1).mean()
+        return mutual_information(source.logits.double())
 
     def __call__(self, predictions: Mapping[str, Predictions], draws: Tensor, mask: Tensor | None = None) -> Targets:
         """Every sample gets a label, at full weight, unmixed."""

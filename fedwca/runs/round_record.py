@@ -96,7 +96,7 @@ def describe_round(outcome: Outcome, method: Method, metrics: Metrics, engine: E
     given = {k: upload.targets.labels for k, upload in uploads.items() if engine.labels[k] is None}
     asked = [upload.notes.get("trust") for upload in uploads.values()]
     trust = {"trust": each(lambda k, _: float(uploads[k].notes["trust"]))} if any(x is not None for x in asked) else {}
-    chosen = {} if outcome.trusted is None or not first else {"trusted": outcome.trusted}
+    chosen = {} if outcome.trusted is None or not first else {"trusted": outcome.trusted == 1}
     grouped = method.aggregator.grouping.makes_groups(first)
     divided = all("divisors" in upload.targets.notes for upload in uploads.values())
     return {

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedwca.core.interfaces import PseudoLabeler
 from fedwca.core.messages import Predictions, Targets
-from fedwca.functional import prototype_labels
+from fedwca.functional import mutual_information, prototype_labels
 from fedwca.pseudo_labelers import pseudo_labelers
 from fedwca.pseudo_labelers.argmax import Argmax
 from fedwca.pseudo_labelers.prototype import Prototype
@@ -223,15 +223,24 @@ def test_a_class_the_model_never_predicts_is_left_out_where_asked() -> None:
 
 
 def test_whom_trusted_trusts() -> None:
-    labeler = Trusted(least=0.5)
-    assert bool(labeler.trusts(facing(0, 1, 2, sure=9.0)))
-    assert not bool(labeler.trusts(facing(0, 0, 0, sure=9.0)))  # sure, but of one class
-    assert not bool(labeler.trusts(facing(0, 1, 2, sure=0.5)))  # unsure
-    assert bool(Trusted(measure="confidence").trusts(facing(0, 0, 0, sure=9.0)))
-    assert not bool(Trusted(least=2).trusts(facing(0, 1, 2, sure=99.0)))
-    assert labeler.selects_clients
+    sure, one_class, unsure = facing(0, 1, 2, sure=9.0), facing(0, 0, 0, sure=9.0), facing(0, 1, 2, sure=0.5)
+    half = facing(0, 1, 2, sure=2.0)
+    found = mutual_information(half.logits.double())
+    assert 0.1 < float(found) < 0.5
+
+    def trust(**named: Any) -> list[float]:
+        labeler = Trusted(**named)
+        return [float(labeler.trusts(own)) for own in (sure, half, unsure, one_class)]
+
+    assert trust() == [1, 0, 0, 0]
+    assert trust(least=2) == [0, 0, 0, 0]
+    assert trust(measure="confidence") == [1, 1, 0, 1]
+    assert trust(untrusted="plain") == [1, 0.5, 0.5, 0.5]
+    assert trust(untrusted=float(found)) == [1, 0.5, 0, 0]
+    assert trust(untrusted=float(found) + 1e-9) == [1, 0, 0, 0]
+    assert trust(least=0.05, untrusted=0.4) == [1, 1, float(mutual_information(unsure.logits.double()) >= 0.05), 0]
+    assert Trusted().selects_clients
     assert not Prototype().selects_clients
-    assert (labeler.untrusted_weight, Trusted(untrusted="plain").untrusted_weight) == (0.0, 0.5)
 
 
 def test_trusted_labels_as_prototype_does_or_by_the_predicted_class() -> None:

@@ -60,7 +60,7 @@ def test_same_models_as_the_engine(gated: Federation) -> None:
         (lambda p: replace(p, extras={}), "uploads no clusterer.moments"),
         (lambda p: replace(p, extras={MOMENTS: 1e3 + p.extras[MOMENTS]}), "right is at most 566"),
         (lambda p: replace(p, extras={MOMENTS: p.extras[MOMENTS][:-1]}), "right is torch.float32 of (32,)"),
-        (lambda p: replace(p, notes={**p.notes, "trusted": 7}), "says 7 of whether it may train; right is 0 or 1"),
+        (lambda p: replace(p, notes={**p.notes, "trusted": 7}), "says 7 of how far its labels are trusted; right is"),
     ],
 )
 def test_what_does_not_fit_is_refused(gated: Federation, forge, sentence: str) -> None:  # type: ignore[no-untyped-def]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -12,12 +14,13 @@ from fedwca.clusterers.ada_bn import AdaBN
 from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import RunConfig
 from fedwca.core.interfaces import Clusterer
-from fedwca.core.messages import Signatures
+from fedwca.core.messages import Predictions, Signatures
 from fedwca.engine.input_moments import count_moments, measure_moments
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedEngine
 from fedwca.engine.stacked.trials_together import StackedTrials
+from fedwca.errors import FedwcaError
 from fedwca.federated.method import Method
 from fedwca.federated.round import init_server, open_round, run_round
 from fedwca.functional import mutual_information
@@ -32,6 +35,10 @@ def trust() -> Tensor:
     network = lenet().eval()
     with torch.no_grad():
         return torch.stack([mutual_information(network(network.prepare(own.train))[0]) for own in clients()])
+
+
+MIDDLE = float(trust().sort().values[1:3].mean())
+"""More than two of the four clients have."""
 
 
 class Paired(Clusterer):
@@ -54,7 +61,9 @@ def engine() -> SequentialEngine:
 
 
 @pytest.mark.parametrize(
-    "fields", [{}, {"untrusted": "plain"}, {"renew": "epoch", "labels": "predicted"}], ids=lambda given: str(given)
+    "fields",
+    [{}, {"untrusted": "plain"}, {"untrusted": MIDDLE}, {"renew": "epoch", "labels": "predicted"}],
+    ids=lambda given: str(given),
 )
 def test_both_engines_do_the_same(fields: dict[str, object]) -> None:
     compare(engine(), StackedEngine(lenet(), clients(), workers=3), gated(**fields))
@@ -88,6 +97,34 @@ def test_the_gate() -> None:
     torch.testing.assert_close(server.rows[labels[best]], loop.bank[best])
     torch.testing.assert_close(server.rows[labels[others[0]]], loop.bank[others].mean(0))
     torch.testing.assert_close(loop.bank[worst, : layout.trained], rows_before(method)[labels[worst], : layout.trained])
+
+
+def test_between_the_thresholds_a_client_trains_on_plain_images() -> None:
+    loop, method = engine(), gated(untrusted=MIDDLE)
+    layout, source = loop.layout, loop.layout.read(loop.network)
+    server, (outcome,) = rounds(loop, method, 1)
+    stopped, untrained, between, best = trust().argsort().tolist()
+    assert [float(outcome.uploads[k].targets.weights.unique()) for k in (stopped, untrained, between, best)] == [
+        0,
+        0,
+        0.5,
+        1,
+    ]
+    assert torch.equal(loop.bank[untrained, : layout.trained], source[: layout.trained])
+    # Of the cluster without the best client, the model that was trained is the cluster's.
+    torch.testing.assert_close(server.rows[outcome.labels[between]], loop.bank[between])
+    torch.testing.assert_close(server.rows[outcome.labels[best]], loop.bank[best])
+
+
+@pytest.mark.parametrize(("answer", "said"), [(1.5, "gave 1.5"), (math.nan, "gave nan"), ([1, 0], ".*of shape")])
+def test_trust_that_is_no_share_is_refused(answer: Any, said: str) -> None:
+    class Sure(Trusted):
+        def trusts(self, source: Predictions) -> Tensor:
+            return torch.tensor(answer)
+
+    method = replace(gated(), pseudo_labeler=Sure())
+    with pytest.raises(FedwcaError, match=rf"trusts {said}.*; right is one number from 0 to 1"):
+        rounds(engine(), method, 1)
 
 
 def rows_before(method: Method) -> Tensor:

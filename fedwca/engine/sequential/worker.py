@@ -131,7 +131,7 @@ class ClientWorker(Clock):
             for name in program.label_models(self.task, self.labels[0] is not None)
         }
         with torch.no_grad():
-            trusted = None if self.task.trusted else torch.zeros((), dtype=torch.bool, device=self.images.device)
+            trusted = None if self.task.trusted == 1 else torch.full((), self.task.trusted, device=self.images.device)
             made = program.make_targets(self.task, found, self._draws(purpose), self.labels[0], trusted)
         if self.labels[0] is None:
             program.check_target_values(made[0], self.replica.network.classifier.out_features, self.task.labeler)

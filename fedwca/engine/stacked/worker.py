@@ -224,9 +224,9 @@ class StackedWorker(Clock):
         return {} if labels is None else {"labels": labels}
 
     def _trusted(self) -> dict[str, Tensor]:
-        """Which of the clients are trusted ``[G, 1]`` as an entry of a tree; nothing where all are."""
+        """How far each client's labels are trusted ``[G, 1]`` as an entry of a tree; nothing where all are."""
         trusted = [task.trusted for task in self.tasks]
-        return {} if all(trusted) else {"trusted": to_device(torch.tensor(trusted)[:, None], self._device)}
+        return {} if min(trusted) == 1 else {"trusted": to_device(torch.tensor(trusted)[:, None], self._device)}
 
     def _placed(self, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Values that the server sent, where and as models are."""
