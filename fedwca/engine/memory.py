@@ -132,6 +132,10 @@ class MemoryEstimate:
         return MemoryEstimate(**{name: value + more[name] for name, value in asdict(self).items()})
 
 
+MIXTURE = 24
+"""Bytes of a weight in a mixture: three float64 of it are there at once."""
+
+
 def estimate_memory(
     footprint: Footprint,
     clients: Sequence[int],
@@ -156,12 +160,12 @@ def estimate_memory(
 
     >>> one = Footprint(values=10, frozen=2, saved=100, largest=50)
     >>> estimate_memory(one, [4, 6], side=2, rows=1, step=3, chunk=8, at_once=2)
-    MemoryEstimate(bank=80, rows=120, images=120, work=2496, embeddings=0)
+    MemoryEstimate(bank=80, rows=192, images=120, work=2496, embeddings=0)
     """
     work = max(footprint.training(step), footprint.evaluation(chunk))
     return MemoryEstimate(
         bank=footprint.model * len(clients),
-        rows=footprint.model * (2 * rows + 1),
+        rows=footprint.model * (2 * rows + 1) + MIXTURE * rows * (rows + len(clients)),
         images=sum(clients) * 3 * side**2,
         work=at_once * work,
         embeddings=embeddings,

@@ -70,8 +70,8 @@ def test_parts_by_hand() -> None:
     assert one.training(3) == 4 * 40 + 8 + 3 * 200
     assert one.evaluation(8) == 40 + 8 + 8 * 150
     found = estimate_memory(one, [4, 6, 5], side=2, rows=3, step=3, chunk=1, at_once=2)
-    assert found == MemoryEstimate(bank=120, rows=280, images=180, work=2 * 768)
-    assert found.total == 2116
+    assert found == MemoryEstimate(bank=120, rows=280 + 24 * 3 * 6, images=180, work=2 * 768)
+    assert found.total == 2548
     assert slice_size(2116, 580, 768, 9) == 2
     assert slice_size(10**6, 580, 768, 9) == 9
     assert slice_size(600, 580, 768, 9) == 0
