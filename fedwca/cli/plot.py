@@ -56,9 +56,8 @@ def command(
 
     For example: fedwca plot runs/first bars weights --format svg
     """
-    from fedwca.registry import canonical_name
     from fedwca.results.find_runs import find_run
-    from fedwca.results.pictures.catalogue import PICTURES, PictureRequest, check_unit, find_pictures
+    from fedwca.results.pictures.catalogue import PICTURES, PictureRequest, find_method, find_pictures
     from fedwca.results.pictures.style import save
     from fedwca.results.read_run import read_run
     from fedwca.runs.cached_predictions import predictions_when_asked
@@ -70,9 +69,7 @@ def command(
     wanted = find_pictures(names or [])
     results = read_run(find_run(run))
     one = TrialKey(source_model, trial)
-    chosen = method and next((own for own in results.methods if canonical_name(own) == canonical_name(method)), method)
-    check_unit(results, chosen, one)
-
+    chosen = find_method(results, method, one)
     choice = PictureRequest(results, predictions_when_asked(results.path, chosen, one), chosen, one, how.value)
     folder = to or results.path / "pictures"
     missing: list[FedwcaError] = []

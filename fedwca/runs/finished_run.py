@@ -11,7 +11,7 @@ from fedwca.config.run_config import RunConfig
 from fedwca.errors import UsageError
 from fedwca.results.change_notes import change_notes
 from fedwca.results.describe_run import shown_round, special_domain
-from fedwca.results.pictures.catalogue import PICTURES, PictureRequest, check_unit, find_pictures
+from fedwca.results.pictures.catalogue import PICTURES, PictureRequest, find_method, find_pictures
 from fedwca.results.read_run import read_run
 from fedwca.results.read_run_files import read_records
 from fedwca.results.results_table import COLUMNS, narrow_columns, requested_columns, results_table
@@ -109,7 +109,7 @@ class FinishedRun:
             FedwcaError: the run does not have what the picture shows.
         """
         (found,), run, one = find_pictures([name]), read_run(self.path), TrialKey()
-        check_unit(run, method, one)
+        method = find_method(run, method, one)
         return PICTURES[found].draw(PictureRequest(run, predictions_when_asked(self.path, method, one), method, one))
 
     def report(self, out: str | Path | None = None) -> Path:

@@ -79,7 +79,7 @@ def test_pandas_is_optional(done: FinishedRun, monkeypatch: pytest.MonkeyPatch) 
 
 def test_plot(done: FinishedRun) -> None:
     assert isinstance(done.plot(), Figure)
-    assert isinstance(done.plot("confusion", "fedavg"), Figure)
+    assert isinstance(done.plot("confusion", "FedAvg"), Figure)
     with pytest.raises(UsageError, match="did you mean 'bars'"):
         done.plot("barz")
     with pytest.raises(FedwcaError, match="method"):

@@ -108,17 +108,19 @@ PICTURES: Mapping[str, Picture] = {
 }
 
 
-def check_unit(run: Run, method: str | None, one: TrialKey) -> None:
-    """Refuse a method or a trial that the run does not have.
+def find_method(run: Run, method: str | None, one: TrialKey) -> str | None:
+    """A run's own name of a method, where the run has the trial; None for none.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is no such method or trial.
     """
-    if method is not None and method not in run.methods:
+    names = {canonical_name(own): own for own in run.methods}
+    if method is not None and canonical_name(method) not in names:
         raise UsageError(describe_unknown("method", method, run.methods))
     if run.runs and one not in run.runs:
         known = ", ".join(f"{source}/{trial}" for source, trial in run.runs)
         raise UsageError(f"no model {one.source_model} with trial {one.trial} in this run; it has {known}")
+    return None if method is None else names[canonical_name(method)]
 
 
 def find_pictures(names: list[str]) -> list[str]:
