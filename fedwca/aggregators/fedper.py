@@ -47,8 +47,7 @@ class FedPer(Aggregator):
 
     def gather(self, state: State, labels: Tensor, sizes: Tensor, present: Tensor, rows: int) -> Tensor:
         """The same mean for everybody; rows as they were where nobody is present."""
-        weights = sizes.double() if self.weighting == "samples" else None
-        means = cluster_means(torch.zeros_like(labels), 1, weights, present).expand(len(labels), -1)
+        means = cluster_means(torch.zeros_like(labels), 1, self.client_weights(sizes), present).expand(len(labels), -1)
         kept = torch.eye(rows, dtype=means.dtype)[torch.arange(len(labels)) % rows]
         return torch.cat([kept * (not bool(present.any())), means], 1)
 

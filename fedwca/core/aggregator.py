@@ -118,10 +118,18 @@ class Aggregator(Component):
             rows: R, previous rows; a cluster without a present client keeps its own row.
         """
         clusters = max(int(labels.max()) + 1, rows)
-        means = cluster_means(labels, clusters, sizes.double() if self.weighting == "samples" else None, present)
+        means = cluster_means(labels, clusters, self.client_weights(sizes), present)
         idle = means.sum(1, keepdim=True) == 0
         kept = torch.eye(rows, dtype=means.dtype)[torch.arange(clusters) % rows]
         return torch.cat([kept * idle, means], 1)
+
+    def client_weights(self, sizes: Tensor) -> Tensor | None:
+        """What a mean weighs clients by ``[K]``, as ``weighting`` says; None weighs all alike.
+
+        Args:
+            sizes: training images of each client ``[K]``.
+        """
+        return sizes.double() if self.weighting == "samples" else None
 
     def server_step(self, rows: Tensor, mixed: Tensor, weights: Tensor, models: Tensor) -> Tensor:
         """Next server rows ``[C, P]``, where they are more than mixtures; trained parameters alone.

@@ -204,5 +204,23 @@ def averaged_clients(labels: Tensor, present: Tensor, trusted: Tensor | None) ->
     """
     if trusted is None:
         return present
+    return present & (trusted == most_trusted(labels, trusted))
+
+
+def most_trusted(labels: Tensor, trusted: Tensor) -> Tensor:
+    """How far the most trusted client of each client's group is trusted ``[K]``."""
     most = torch.zeros(int(labels.max()) + 1, dtype=trusted.dtype).scatter_reduce(0, labels, trusted, "amax")
-    return present & (trusted == most[labels])
+    return most[labels]
+
+
+def untrained_clients(labels: Tensor, trusted: Tensor) -> Tensor:
+    """Clients ``[K]`` bool of groups in which nobody trains.
+
+    Args:
+        labels: group of each client ``[K]``.
+        trusted: how far ``[K]``, 0 to 1; a client at 0 does not train.
+
+    >>> untrained_clients(torch.tensor([0, 0, 1, 1]), torch.tensor([0.0, 0.5, 0.0, 0.0])).tolist()
+    [False, False, True, True]
+    """
+    return most_trusted(labels, trusted) == 0

@@ -48,13 +48,13 @@ method               called by                           when                   
 ===================  ==================================  ========================================  ====================
 
 What is a class variable or a property is read whenever somebody has to know: ``grouping``, ``travels``, ``reports``,
-``references``, ``asks``, ``rows_are_models``, ``holds``, ``keeps``, ``infers_gradients`` and ``averages_groups`` of an
-aggregator; ``oracle``, ``neighbour_metric``, ``norm_layers`` and ``layer_number`` of a clusterer; ``models``,
-``renew``, ``mixes`` and ``selects_clients`` of a labeler; ``anchors``, ``teachers``, ``views``,
-``observes``, ``collects``, ``declares_uploads``, ``penalizes``, ``adapts``, ``feature_draws``, ``noise``, ``rates`` and
-``stays`` of an objective; ``rates`` and ``by_client`` of an adaptation, which is in `fedwca.core.adaptation`.
-``observes``, ``collects``, ``declares_uploads``, ``penalizes``, ``selects_clients``, ``averages_groups``,
-``from_start`` and ``takes_step`` follow from which methods are overridden.
+``references``, ``asks``, ``rows_are_models``, ``holds``, ``keeps``, ``infers_gradients`` and ``averages_groups`` of
+an aggregator; ``oracle``, ``neighbour_metric``, ``norm_layers`` and ``layer_number`` of a clusterer; ``models``,
+``renew``, ``mixes``, ``untrained_take_mean`` and ``selects_clients`` of a labeler; ``anchors``, ``teachers``,
+``views``, ``observes``, ``collects``, ``declares_uploads``, ``penalizes``, ``adapts``, ``feature_draws``, ``noise``,
+``rates`` and ``stays`` of an objective; ``rates`` and ``by_client`` of an adaptation, which is in
+`fedwca.core.adaptation`. ``observes``, ``collects``, ``declares_uploads``, ``penalizes``, ``selects_clients``,
+``averages_groups``, ``from_start`` and ``takes_step`` follow from which methods are overridden.
 
 ``answer``, ``declares`` and ``regather`` are called only where ``asks`` is set and some clients have labels and
 others have none: the fresh mean is shown to all of them before it is final. Where ``initial_state`` is overridden

@@ -32,6 +32,11 @@ class PseudoLabeler(Component):
         """Whether it may trust clients more and less, which takes a pass of the source model over all images."""
         return type(self).trusts is not PseudoLabeler.trusts
 
+    @property
+    def untrained_take_mean(self) -> bool:
+        """Whether clients of a group in which nobody trains take the mean parameters of those that are trusted most."""
+        return False
+
     def trusts(self, source: Predictions) -> Tensor:
         """How far a client's labels are trusted ``[]``, 0 to 1; asked once, before round 0, and kept for all rounds.
 

@@ -18,6 +18,7 @@ from fedwca.deploy.read_answers import ExpectedAnswer, ReceivedAnswer
 from fedwca.deploy.server_context import ModelSignatures, ServerContext
 from fedwca.deploy.session_state import ClusteredClients, SessionState
 from fedwca.deploy.wire_messages import VERSION, Parcel, row_to_tensors, tensors_to_row
+from fedwca.engine.parameter_layout import mix_rows
 from fedwca.errors import FedwcaError, UsageError
 from fedwca.federated.aggregator_weights import deliver_mixtures, gather_mixtures
 from fedwca.federated.server import (
@@ -29,6 +30,7 @@ from fedwca.federated.server import (
     offer_models,
     offer_source,
     pool_extras,
+    spread_trained_mean,
     take_server_step,
 )
 from fedwca.federated.upload_checks import finite_models
@@ -180,6 +182,8 @@ def close_session_round(
     if aggregator.travels:
         sizes = torch.tensor([max(1, number) for number in samples])
         counted = averaged_clients(labels, present, trusted)
+        given = (labels, sizes, present, trusted, context.layout.trained)
+        spread_trained_mean(method, bank, *given, lambda w, own: robust_means(mix_rows(w, own), w, own, rules.robust))
         weights = gather_mixtures(aggregator, server.state, labels, sizes, counted, len(rows))
         weights = drop_single_means(context, state, weights)
         rows = context.composition.batch_norm.gather(weights, server.rows, bank, context.layout)

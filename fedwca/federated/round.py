@@ -31,6 +31,7 @@ from fedwca.federated.server import (
     next_state,
     offer_models,
     pool_extras,
+    spread_trained_mean,
     stack_by_client,
     stack_reports,
     take_server_step,
@@ -210,6 +211,7 @@ def close_round(turn: OpenRound, uploads: Sequence[SimulatedUpload]) -> tuple[Se
     labels, notes = assign_clusters(round, method, server.state, by_client, present, lambda: signatures, turn.keys)
     grouped = time.perf_counter()
     counted = averaged_clients(labels, present, turn.trusted)
+    spread_trained_mean(method, engine.bank, labels, engine.sizes, present, turn.trusted, engine.layout.trained)
     known = {**server.state, **({"moved": measure_reach(turn)} if aggregator.infers_gradients else {})}
     gather = gather_mixtures(aggregator, known, labels, engine.sizes, counted, len(server.rows))
     rows, evidence = engine.gather(gather, server.rows), None

@@ -14,16 +14,16 @@ import torch
 from torch import Tensor
 
 from fedwca.core.describe_value import describe_value
-from fedwca.core.grouping import GroupingInput, check_labels, check_notes
+from fedwca.core.grouping import GroupingInput, check_labels, check_notes, untrained_clients
 from fedwca.core.interfaces import Aggregator, Clusterer, Objective
 from fedwca.core.messages import Bounded, Offer, Signatures, State
-from fedwca.engine.parameter_layout import Layout
+from fedwca.engine.parameter_layout import Layout, mix_rows
 from fedwca.engine.randomness import Keys, uniform
 from fedwca.errors import FedwcaError
 from fedwca.federated.aggregator_weights import offer_mixtures
 from fedwca.federated.method import Method
 from fedwca.federated.upload_checks import ExpectedUpload, Upload
-from fedwca.functional import Metric
+from fedwca.functional import Metric, cluster_means
 
 COLLECTED = "collected."
 """How a server's state calls the extras that clients uploaded last."""
@@ -156,6 +156,41 @@ def compare_clients(clusterer: Clusterer | None, signatures: Signatures) -> tupl
     """
     compared = None if clusterer is None else clusterer.client_vectors(signatures)
     return (signatures.layer(1), "cosine") if compared is None else compared
+
+
+def spread_trained_mean(
+    method: Method,
+    models: Tensor,
+    labels: Tensor,
+    sizes: Tensor,
+    present: Tensor,
+    trusted: Tensor | None,
+    trained: int,
+    mean: Callable[[Tensor, Tensor], Tensor] = mix_rows,
+) -> None:
+    """Give clients of groups in which nobody trains the mean parameters of those that are trusted most, in place.
+
+    Their own BatchNorm statistics stay, so a mean over their group has the trained parameters and its statistics.
+    Nothing is given where the method does not say so, nobody trains, or a single client that trains is present: its
+    model would be handed on alone.
+
+    Args:
+        method: its labeler says whether, its aggregator how a mean weighs clients.
+        models: of the clients ``[K, P]``.
+        labels: group of each client ``[K]``.
+        sizes: training images of each client ``[K]``.
+        present: clients that took part ``[K]`` bool.
+        trusted: how far ``[K]``, 0 to 1; None: all are.
+        trained: trained parameters of a model, which come first.
+        mean: makes means ``[1, P]`` of weights ``[1, K]`` and models.
+    """
+    if trusted is None or not method.pseudo_labeler.untrained_take_mean or not method.aggregator.travels:
+        return
+    takes, gives = present & untrained_clients(labels, trusted), present & (trusted == trusted.max()) & (trusted > 0)
+    if not bool(takes.any()) or int(gives.sum()) < 2:
+        return
+    weights = cluster_means(torch.zeros_like(labels), 1, method.aggregator.client_weights(sizes), gives)
+    models[takes.to(models.device), :trained] = mean(weights, models)[:, :trained]
 
 
 def take_server_step(

@@ -39,6 +39,15 @@ class Trusted(PrototypeLabeler):
     plain: it trains towards its labels on plain images alone (by half weights, which `strong_views` reads so); a
     number: plain where ``measure`` is at least so much, else stop."""
 
+    untrained: Literal["source", "mean"] = "source"
+    """Parameters of a group in which nobody trains. source: the source model's; mean: the mean of the clients that are
+    trusted most, wherever they are grouped, after each round, with the group's own BatchNorm statistics."""
+
+    @property
+    def untrained_take_mean(self) -> bool:
+        """What ``untrained`` says."""
+        return self.untrained == "mean"
+
     def trusts(self, source: Predictions) -> Tensor:
         """1 where the measure reaches ``least``, else 1/2 for a client that trains, and 0 for one that does not."""
         found, words = self._measure(source), {"stop": math.inf, "plain": 0.0}

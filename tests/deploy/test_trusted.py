@@ -7,8 +7,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
 
 from fedwca.clusterers.ada_bn import AdaBN
+from fedwca.core.interfaces import Clusterer
+from fedwca.core.messages import Signatures
 from fedwca.core.network import Network
 from fedwca.data.partition import ClientImages
 from fedwca.deploy.client import Client
@@ -17,6 +21,7 @@ from fedwca.deploy.in_process import run_in_process
 from fedwca.deploy.privacy import Privacy
 from fedwca.deploy.state_files import resume_session, save_session
 from fedwca.deploy.wire_messages import MOMENTS, Parcel
+from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import UsageError
 from fedwca.functional import mutual_information
 from fedwca.objectives.strong_views import StrongViews
@@ -25,17 +30,47 @@ from fedwca.pseudo_labelers.trusted import Trusted
 from .conftest import Federation, composed
 
 
+def trust(network: Network, images: list[ClientImages]) -> Tensor:
+    """Of each client, by the source model alone ``[K]``."""
+    network.eval()
+    with torch.no_grad():
+        return torch.stack([mutual_information(network(network.prepare(own.train))[0].double()) for own in images])
+
+
 @pytest.fixture
 def gated(network: Network, images: list[ClientImages]) -> Federation:
     """Two of four clients are trusted; clusters by moments."""
-    network.eval()
-    with torch.no_grad():
-        found = [mutual_information(network(network.prepare(own.train))[0].double()) for own in images]
-    least = float(torch.stack(found).sort().values[1:3].mean())
+    least = float(trust(network, images).sort().values[1:3].mean())
     method = replace(
         composed("one_hot"), pseudo_labeler=Trusted(least=least), objectives=(StrongViews(),), clusterer=AdaBN()
     )
     return Federation(method, network, images, {})
+
+
+@pytest.mark.parametrize("robust", ["mean", "median"])
+def test_who_does_not_train_takes_what_others_trained(gated: Federation, robust: str) -> None:
+    found = trust(gated.network, gated.images)
+    alone = int(found.argmin())
+
+    class Surest(Clusterer):
+        def __call__(self, signatures: Signatures) -> Tensor:
+            return one_hot(torch.tensor(alone), 4)
+
+    def play(untrained: str) -> Tensor:
+        labeler = Trusted(least=float(found.sort().values[:2].mean()), untrained=untrained)  # type: ignore[arg-type]
+        own = replace(gated, method=replace(gated.method, pseudo_labeler=labeler, clusterer=Surest()))
+        session = own.session(alone="warn", robust=robust)
+        run_in_process(session, own.clients(), 3)
+        if robust == "mean":
+            assert torch.allclose(session.state.server.rows, own.simulated(3).rows, atol=1e-5)
+        return session.state.server.rows
+
+    trained = Layout.of(gated.network).trained
+    without, taken = play("source"), play("mean")
+    assert torch.equal(without[0], taken[0])
+    assert not torch.allclose(without[1, :trained], taken[1, :trained], atol=1e-4)
+    assert torch.allclose(taken[1, :trained], taken[0, :trained], atol=1e-6)
+    assert not torch.allclose(taken[1, trained:], taken[0, trained:], atol=1e-4)
 
 
 def test_same_models_as_the_engine(gated: Federation) -> None:

@@ -116,6 +116,38 @@ def test_between_the_thresholds_a_client_trains_on_plain_images() -> None:
     torch.testing.assert_close(server.rows[outcome.labels[best]], loop.bank[best])
 
 
+class Halves(Clusterer):
+    """The two surest clients, and the two others."""
+
+    def __call__(self, signatures: Signatures) -> Tensor:
+        return torch.ones(4, dtype=torch.int64).index_fill(0, trust().argsort()[2:], 0)
+
+
+def halves(**fields: object) -> Method:
+    """FedTAB where the two surest clients are trusted, and grouped."""
+    return replace(gated(), pseudo_labeler=Trusted(least=MIDDLE, **fields), clusterer=Halves())  # type: ignore[arg-type]
+
+
+def test_who_does_not_train_takes_what_others_trained_with_its_own_statistics() -> None:
+    loop, method = engine(), halves(untrained="mean")
+    layout = loop.layout
+    server, (outcome,) = rounds(loop, method, 1)
+    *stopped, second, best = trust().argsort().tolist()
+    mean = loop.bank[[second, best]].mean(0)
+    row, own = server.rows[outcome.labels[stopped[0]]], layout.trained
+    torch.testing.assert_close(server.rows[outcome.labels[best]], mean)
+    torch.testing.assert_close(row[:own], mean[:own])
+    # The statistics are those that the source model has on the group's images.
+    plain, (other,) = rounds(engine(), halves(), 1)
+    torch.testing.assert_close(row[own:], plain.rows[other.labels[stopped[0]], own:])
+    compare(engine(), StackedEngine(lenet(), clients(), workers=3), method)
+
+
+def test_one_clients_model_is_given_to_nobody_alone() -> None:
+    found = [rounds(engine(), gated(untrained=how), 2)[0].rows for how in ("source", "mean")]
+    assert torch.equal(*found)
+
+
 @pytest.mark.parametrize(("answer", "said"), [(1.5, "gave 1.5"), (math.nan, "gave nan"), ([1, 0], ".*of shape")])
 def test_trust_that_is_no_share_is_refused(answer: Any, said: str) -> None:
     class Sure(Trusted):
