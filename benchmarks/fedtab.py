@@ -1,4 +1,4 @@
-"""The test of FedTAB that docs/fedtab.md fixes, a piece at a time.
+"""The two tests of FedTAB that docs/fedtab.md fixes, a piece at a time.
 
 ``python benchmarks/fedtab.py --list`` names the pieces, ``fedtab.py PIECE…`` runs those, ``--all`` all that are not
 done; ``--only main`` leaves ablations and equal compute for later, ``--only "untrusted plain"`` takes one ablation. Run
@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedtab_pieces import BESIDE, RUNS, SMALL, SOURCE, Piece, pieces
+from fedtab_pieces import BESIDE, FIRST, RUNS, SMALL, SOURCE, Piece, Plan, pieces
 from keep import keep
 from run_pieces import check_pieces, find_results, piece_options, run_pieces
 from time_limit import StopsAfter
@@ -29,8 +29,6 @@ from fedwca import bench
 from fedwca.results.read_run import Run, read_run
 
 RESULTS = Path(__file__).parent / "results" / "fedtab"
-LEAST = {"least 4 tenths": 0.4, "least 6 tenths": 0.6}
-"""What ablations of the threshold ask for at least."""
 
 
 def play(piece: Piece, name: str, given: argparse.Namespace, clock: StopsAfter) -> Run:
@@ -101,19 +99,18 @@ def find_base(
     return digest, beside[digest]
 
 
-def repeats_fedtab(run: str, base: Mapping[str, Any]) -> bool:
+def repeats_fedtab(run: str, base: Mapping[str, Any], plan: Plan = FIRST) -> bool:
     """Whether an ablation differs from FedTAB in nothing that the piece knows of: whom it trusts, how it groups.
 
     Args:
-        run: a key of `RUNS`.
+        run: one of the plan's.
         base: FedTAB's trust and clusters from the same source model.
+        plan: the test.
     """
     if "FedTAB" not in base["methods"]:
         return False
-    if run in ("no gate", "untrusted plain"):
-        return all(base["trusted"])
-    if run in LEAST:
-        return bool(base["trusted"] == [value >= LEAST[run] for value in base["trust"]])
+    if run in plan.gates:
+        return plan.gate.decides_as(plan.gates[run], base["trust"])
     order = list(dict.fromkeys(base["domains"]))
     return run == "true clusters" and base["clusters"] == [order.index(domain) for domain in base["domains"]]
 
@@ -128,7 +125,7 @@ def run_ablation(
 ) -> None:
     """Run an ablation, or let FedTAB's numbers stand for it; ``source``: of `find_base`."""
     digest, base = source
-    if repeats_fedtab(run, base):
+    if repeats_fedtab(run, base, piece.plan):
         found["methods"][run] = base["methods"]["FedTAB"] | {"same_run_as": "FedTAB"}
         return
     ended: dict[str, Any] = {"methods": {}}
@@ -143,8 +140,8 @@ def run_ablation(
 def run_missing(piece: Piece, given: argparse.Namespace, clock: StopsAfter) -> None:
     """Run what is missing of a piece, and keep what each run found."""
     found, source = read_found(piece, given), None
-    for run in given.only or RUNS:
-        if run not in found["runs"]:
+    for run in given.only or piece.plan.runs:
+        if run in piece.plan.runs and run not in found["runs"]:
             if run == "main":
                 add_results(play(piece, run, given, clock), found)
             else:

@@ -43,9 +43,9 @@ def distinct() -> dict[str, Piece]:
 def measure(piece: Piece, data: Path, weights: Path) -> dict[str, Any]:
     """One source model at all its clients."""
     settings = piece.runs()["main"]
-    if piece.kind == "pacs":
+    if settings["dataset"] == "pacs":
         settings["model"] = f"resnet18:side=64,weights={weights}"
-    if piece.kind != "embedded":
+    if settings["dataset"] != "digits_mini":
         settings["data"] = str(data)
     config = resolve_plan(layer_from_words(settings)).config
     dataset, domain = load(config)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from domain_means import mean_by_domain
-from fedtab_pieces import pieces
+from fedtab_pieces import FIRST, SECOND, Plan, pieces
 
 from fedwca.results.tables import Table
 
@@ -21,51 +22,69 @@ NAMES = {
     "skewed": "Digit-Five, classes by Dirichlet(0.3)",
 }
 MEASURES = {"trust": "I", "pooled": "I, pooled over clusters", "confidence": "confidence"}
-LEAST = 0.5
+LEAST = FIRST.gate.strong
 """From where a client is trusted, by each measure."""
 
 Found = Mapping[str, Any]
 
 
-def measured() -> list[Found]:
-    """Pieces that are done."""
-    return list(json.loads(RESULT.read_text())["pieces"].values()) if RESULT.exists() else []
+def measured(plan: Plan = FIRST) -> list[Found]:
+    """Pieces of a test that are done."""
+    every = list(json.loads(RESULT.read_text())["pieces"].values()) if RESULT.exists() else []
+    return [piece for piece in every if piece["kind"].startswith(SECOND.prefix) == (plan is SECOND)]
 
 
-def decisions(found: Sequence[Found], measure: str) -> list[tuple[bool, bool]]:
-    """For each pair of source and target domain and seed: whether most clients pass, and most labels are right."""
+@dataclass(frozen=True)
+class Decision:
+    """What the gate decides of a pair of source and target domain in a seed, or of one client."""
+
+    trusted: bool
+    stopped: bool
+    right: bool
+    """Whether most labels are."""
+
+    @property
+    def wrong(self) -> bool:
+        """Whether labels that are mostly wrong are trusted, or training towards mostly right ones is stopped."""
+        return self.stopped if self.right else self.trusted
+
+
+def decisions(found: Sequence[Found], measure: str, plan: Plan = FIRST) -> list[Decision]:
+    """For each pair of source and target domain and seed, by what most of its clients are."""
     made = []
     for piece in found:
-        passes = mean_by_domain(piece["domains"], [value >= LEAST for value in piece[measure]])
+        levels = plan.gate.levels(piece[measure])
+        trusted = mean_by_domain(piece["domains"], [level == 1 for level in levels])
+        stopped = mean_by_domain(piece["domains"], [level == 0 for level in levels])
         right = mean_by_domain(piece["domains"], piece["right"])
-        made += [(passes[domain] >= 0.5, right[domain] >= 50) for domain in right]
+        made += [Decision(trusted[domain] >= 0.5, stopped[domain] > 0.5, right[domain] >= 50) for domain in right]
     return made
 
 
-def client_errors(found: Sequence[Found], measure: str) -> tuple[int, int]:
+def client_errors(found: Sequence[Found], measure: str, plan: Plan = FIRST) -> tuple[int, int]:
     """Clients that the gate decides wrong by their own labels, and all."""
     made = [
-        (value >= LEAST) != (right >= 50)
+        Decision(level == 1, level == 0, right >= 50).wrong
         for piece in found
-        for value, right in zip(piece[measure], piece["right"], strict=True)
+        for level, right in zip(plan.gate.levels(piece[measure]), piece["right"], strict=True)
     ]
     return sum(made), len(made)
 
 
-def gate() -> str:
+def gate(plan: Plan = FIRST) -> str:
     """A row a data set and measure, and what the rule says of I."""
-    every = measured()
+    every = measured(plan)
     if not every:
         return NOTHING
     lines = []
     for kind, name in NAMES.items():
-        found = [piece for piece in every if piece["kind"] == kind]
+        found = [piece for piece in every if piece["kind"] == plan.prefix + kind]
         for measure, label in MEASURES.items() if found else ():
-            made = decisions(found, measure)
-            stops = sum(right and not passes for passes, right in made)
-            lets = sum(passes and not right for passes, right in made)
-            wrong, clients = client_errors(found, measure)
-            cells = [len(made), sum(passes for passes, _ in made), stops, lets, f"{wrong} of {clients}"]
+            made = decisions(found, measure, plan)
+            stops = sum(own.wrong and own.stopped for own in made)
+            lets = sum(own.wrong and own.trusted for own in made)
+            wrong, clients = client_errors(found, measure, plan)
+            cells = [len(made), sum(own.trusted for own in made), stops, lets, f"{wrong} of {clients}"]
             lines.append([name, label, *map(str, cells)])
     heads = (
         "data set",
@@ -76,28 +95,27 @@ def gate() -> str:
         "trusted, mostly wrong",
         "clients wrong",
     )
-    return "\n\n".join([Table("", heads, lines, []).markdown(), *sentences(every)])
+    return "\n\n".join([Table("", heads, lines, []).markdown(), *sentences(every, plan)])
 
 
-def sentences(every: Sequence[Found]) -> list[str]:
+def sentences(every: Sequence[Found], plan: Plan = FIRST) -> list[str]:
     """What the rules say; skewed clients have one of their own."""
     found = [piece for piece in every if piece["kind"] != "skewed"]
     if not found:
         return []
-    made = decisions(found, "trust")
-    wrong = sum(passes != right for passes, right in made)
+    made = decisions(found, "trust", plan)
+    wrong = sum(own.wrong for own in made)
     said = [
         f"By I the gate is wrong in {wrong} of {len(made)} pairs of domains, {100 * wrong / len(made):.0f} %; "
         "more than 10 % would refute it."
     ]
-    planned = {(piece.kind, piece.source, piece.seed) for piece in pieces() if piece.kind != "skewed"}
+    own = [piece for piece in pieces() if piece.plan is plan and not piece.kind.endswith("skewed")]
+    planned = {(piece.kind, piece.source, piece.seed) for piece in own}
     if left := len(planned) - len(found):
         said.append(f"{left} of {len(planned)} source models are not measured yet.")
-    if resnet := decisions([piece for piece in found if piece["kind"] == "pacs"], "trust"):
-        said.append(
-            f"On PACS with ResNet-18 it stops {sum(not passes for passes, _ in resnet)} of {len(resnet)} pairs."
-        )
+    if resnet := decisions([piece for piece in found if piece["kind"].endswith("pacs")], "trust", plan):
+        said.append(f"On PACS with ResNet-18 it stops {sum(own.stopped for own in resnet)} of {len(resnet)} pairs.")
     return said
 
 
-BLOCKS = {"fedtab-gate": gate}
+BLOCKS = {"fedtab-gate": gate, "fedtab-second-gate": lambda: gate(SECOND)}

@@ -43,7 +43,7 @@ def draw_panel(axis: Any, pieces: Sequence[Found], name: str, sources: Sequence[
     axis.axvline(LEAST, color="#666666", linewidth=1)
     axis.axhline(50, color="#666666", linewidth=1)
     made = decisions(pieces, "trust")
-    wrong = sum(passes != right for passes, right in made)
+    wrong = sum(own.wrong for own in made)
     axis.set_title(f"{name}: wrong in {wrong} of {len(made)} pairs", fontsize=9)
     axis.text(LEAST + 0.01, 2, "trusted", fontsize=8, color="#666666")
     axis.text(LEAST - 0.01, 2, "not trusted", fontsize=8, color="#666666", ha="right")

@@ -1,8 +1,9 @@
-"""What the test of FedTAB is made of (docs/fedtab.md): its pieces and its rows; no script."""
+"""What the two tests of FedTAB are made of (docs/fedtab.md): pieces and rows; no script."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -25,8 +26,105 @@ ABLATIONS = {
 }
 """Methods by label, what decides a rule or the default first."""
 RECALIBRATED = "recalibrated FedWCA"
-RUNS = ("main", "twice", *ABLATIONS, RECALIBRATED)
-"""Runs of a piece; each ablation is one by its label."""
+STOP = math.inf
+SECOND_LABELER = "trusted:untrusted=0.33,untrained=mean"
+SECOND_ABLATIONS = {
+    "first FedTAB": "fedtab",
+    "no plain images": "fedtab/pseudo_labeler=trusted:untrained=mean",
+    "source where nobody trains": "fedtab/pseudo_labeler=trusted:untrusted=0.33",
+    "untrusted plain": ABLATIONS["untrusted plain"],
+    "gated FedAvg": f"fedavg/pseudo_labeler={SECOND_LABELER}/objectives=strong_views",
+    "gated FedSCAl": f"fedscal/pseudo_labeler={SECOND_LABELER},{SHOT_LABELS}",
+    "plain from 25 hundredths": "fedtab/pseudo_labeler=trusted:untrusted=0.25,untrained=mean",
+    "plain from 4 tenths": "fedtab/pseudo_labeler=trusted:untrusted=0.4,untrained=mean",
+    "least 4 tenths": f"fedtab/pseudo_labeler={SECOND_LABELER},least=0.4",
+    "least 6 tenths": f"fedtab/pseudo_labeler={SECOND_LABELER},least=0.6",
+}
+"""The same of the second test."""
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Which clients train on what."""
+
+    strong: float
+    """From what I on clients train on strong views, too."""
+    plain: float = STOP
+    """From what I on others train on plain images."""
+    mean: bool = False
+    """Whether a cluster in which nobody trains takes what others trained."""
+
+    def levels(self, trust: Sequence[float]) -> list[float]:
+        """How far clients of so much I are trusted: 1, 1/2 or 0.
+
+        >>> Gate(0.5, 0.25).levels([0.6, 0.3, 0.1])
+        [1.0, 0.5, 0.0]
+        """
+        return [1.0 if value >= self.strong else 0.5 * (value >= self.plain) for value in trust]
+
+    def decides_as(self, other: Gate, trust: Sequence[float]) -> bool:
+        """Whether clients of so much I do the same by another one."""
+        own = self.levels(trust)
+        return own == other.levels(trust) and (self.mean == other.mean or 0 not in own)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One of the two tests: of which FedTAB, and what it is compared with."""
+
+    prefix: str
+    """What the kind of its pieces begins with."""
+    method: str
+    """What is tested."""
+    gate: Gate
+    """Its own."""
+    ablations: Mapping[str, str]
+    gates: Mapping[str, Gate]
+    """Of ablations that differ from it in nothing else."""
+    recalibrated: bool = False
+    """Whether FedWCA with recalibrated BatchNorm is a row."""
+
+    @property
+    def main(self) -> list[str]:
+        """What is claimed, and the rows beside it."""
+        return [self.method, *MAIN[1:]]
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """Runs of a piece; each ablation is one by its label."""
+        return ("main", "twice", *self.ablations, *([RECALIBRATED] if self.recalibrated else []))
+
+
+FIRST = Plan(
+    "",
+    "fedtab",
+    Gate(0.5),
+    ABLATIONS,
+    {
+        "no gate": Gate(0.0),
+        "untrusted plain": Gate(0.5, 0.0),
+        "least 4 tenths": Gate(0.4),
+        "least 6 tenths": Gate(0.6),
+    },
+    recalibrated=True,
+)
+SECOND = Plan(
+    "second-",
+    f"FedTAB=fedtab/pseudo_labeler={SECOND_LABELER}",
+    Gate(0.5, 0.33, True),
+    SECOND_ABLATIONS,
+    {
+        "first FedTAB": Gate(0.5),
+        "no plain images": Gate(0.5, mean=True),
+        "source where nobody trains": Gate(0.5, 0.33),
+        "untrusted plain": Gate(0.5, 0.0),
+        "plain from 25 hundredths": Gate(0.5, 0.25, True),
+        "plain from 4 tenths": Gate(0.5, 0.4, True),
+        "least 4 tenths": Gate(0.4, 0.33, True),
+        "least 6 tenths": Gate(0.6, 0.33, True),
+    },
+)
+RUNS = tuple(dict.fromkeys((*FIRST.runs, *SECOND.runs)))
 SOURCE, BESIDE = "source model", "beside"
 """Further run folders: what ablations start from, and FedTAB from there."""
 DIGITS: dict[str, Any] = {"dataset": "digit_five", "clients": 4, "samples": 400, "rounds": 10, "epochs": 5}
@@ -47,32 +145,33 @@ class Piece:
     source: str
     seed: int
     settings: dict[str, Any]
+    plan: Plan = FIRST
 
     @property
     def name(self) -> str:
         """As it is asked for, and its folder is called."""
-        rate = f"-{self.settings['lr']:g}" if self.kind == "digits" else ""
+        rate = f"-{self.settings['lr']:g}" if self.kind.endswith("digits") else ""
         return f"{self.kind}-{self.source}-{self.seed}{rate}"
 
     def runs(self) -> dict[str, dict[str, Any]]:
-        """Settings of its run folders by name, a key of `RUNS` each: what is claimed comes first."""
+        """Settings of its run folders by name: the plan's, what is claimed first, and what these need."""
         own = {**self.settings, "source": self.source, "seed": self.seed, "composed": False}
         return {
-            "main": {**own, "baselines": MAIN},
+            "main": {**own, "baselines": self.plan.main},
             "twice": {
                 **own,
                 "baselines": ["FedWCA twice the epochs=fedwca", "One-hot twice the epochs=one_hot"],
                 "epochs": 2 * own["epochs"],
             },
-            **{label: {**own, "baselines": [f"{label}={method}"]} for label, method in ABLATIONS.items()},
+            **{label: {**own, "baselines": [f"{label}={method}"]} for label, method in self.plan.ablations.items()},
             SOURCE: {**own, "baselines": ["source_only"]},
-            BESIDE: {**own, "baselines": ["fedtab", "source_ada_bn"]},
+            BESIDE: {**own, "baselines": [self.plan.method, "source_ada_bn"]},
             RECALIBRATED: {**own, "baselines": [f"{RECALIBRATED}=fedwca"], "batch_norm": "recalibrated"},
         }
 
 
 def pieces() -> Iterator[Piece]:
-    """All of the test."""
+    """All of both tests."""
     for rate, seed, source in product((0.003, 0.001), range(10, 15), DIGIT_SOURCES):
         yield Piece("digits", source, seed, {**DIGITS, "lr": rate})
     for seed, source in product(range(110, 115), EMBEDDED_SOURCES):
@@ -81,3 +180,9 @@ def pieces() -> Iterator[Piece]:
         yield Piece("pacs", source, seed, PACS)
     for seed, source in product(range(10, 15), DIGIT_SOURCES):
         yield Piece("skewed", source, seed, {**DIGITS, "lr": 0.003, "partition": "skewed_domains:alpha=0.3,least=20"})
+    for rate, seed, source in product((0.003, 0.001), range(20, 25), DIGIT_SOURCES):
+        yield Piece("second-digits", source, seed, {**DIGITS, "lr": rate}, SECOND)
+    for seed, source in product(range(120, 125), EMBEDDED_SOURCES):
+        yield Piece("second-embedded", source, seed, EMBEDDED, SECOND)
+    for seed, source in product(range(20, 23), PACS_SOURCES):
+        yield Piece("second-pacs", source, seed, PACS, SECOND)

@@ -33,15 +33,26 @@ def test_every_row_can_be_composed() -> None:
     assert "no gate" not in gated
 
 
+def test_every_row_of_the_second_test_can_be_composed() -> None:
+    rows = [f"{label}={method}" for label, method in pieces.SECOND.ablations.items()]
+    methods = {method.name: method for method, _ in compose(RunConfig(baselines=(*pieces.SECOND.main, *rows)))}
+    words = {"stop": pieces.STOP, "plain": 0.0}
+    for label, gate in {"FedTAB": pieces.SECOND.gate, **pieces.SECOND.gates}.items():
+        own = methods[label.lower()].pseudo_labeler.model_dump()
+        found = pieces.Gate(own["least"], words.get(own["untrusted"], own["untrusted"]), own["untrained"] == "mean")
+        assert found == gate
+
+
 def test_pieces() -> None:
     every = [piece.name for piece in pieces.pieces()]
-    assert len(set(every)) == len(every) == 40 + 25 + 12 + 20
+    assert len(set(every)) == len(every) == 40 + 25 + 12 + 20 + 40 + 25 + 12
     assert {"digits-usps-14-0.001", "embedded-neon-110", "pacs-sketch-12", "skewed-synth-10"} <= set(every)
     (piece,) = (piece for piece in pieces.pieces() if piece.name == "digits-synth-10-0.003")
     runs = piece.runs()
-    assert {*runs} - {*pieces.RUNS} == {pieces.SOURCE, pieces.BESIDE}
+    assert {*runs} - {*pieces.FIRST.runs} == {pieces.SOURCE, pieces.BESIDE}
     told = [
-        (name, len(runs[name]["baselines"]), runs[name]["epochs"], runs[name].get("batch_norm")) for name in pieces.RUNS
+        (name, len(runs[name]["baselines"]), runs[name]["epochs"], runs[name].get("batch_norm"))
+        for name in pieces.FIRST.runs
     ]
     assert told == [
         ("main", 8, 5, None),
@@ -59,11 +70,27 @@ def test_an_ablation_that_decides_as_fedtab_is_not_run() -> None:
         "domains": ["x", "x", "y", "y"],
         "methods": {"FedTAB": {}},
     }
-    assert {run for run in pieces.RUNS if test.repeats_fedtab(run, base)} == {"true clusters"}
+    assert {run for run in pieces.FIRST.runs if test.repeats_fedtab(run, base)} == {"true clusters"}
     everybody = {**base, "trust": [0.9, 0.8, 0.7, 0.6], "trusted": [True] * 4, "clusters": [0, 0, 0, 0]}
-    repeats = {run for run in pieces.RUNS if test.repeats_fedtab(run, everybody)}
+    repeats = {run for run in pieces.FIRST.runs if test.repeats_fedtab(run, everybody)}
     assert repeats == {"no gate", "untrusted plain", "least 4 tenths", "least 6 tenths"}
     assert not test.repeats_fedtab("no gate", {**everybody, "methods": {}})
+    second, middle = pieces.SECOND, {**base, "trust": [0.9, 0.62, 0.41, 0.42]}
+    assert {run for run in second.runs if test.repeats_fedtab(run, middle, second)} == {
+        "source where nobody trains",
+        "untrusted plain",
+        "plain from 25 hundredths",
+        "plain from 4 tenths",
+        "least 6 tenths",
+    }
+    stopped = {**base, "trust": [0.65, 0.62, 0.2, 0.1]}
+    assert {run for run in second.runs if test.repeats_fedtab(run, stopped, second)} == {
+        "no plain images",
+        "plain from 25 hundredths",
+        "plain from 4 tenths",
+        "least 4 tenths",
+        "least 6 tenths",
+    }
 
 
 def test_an_ablation_is_compared_with_fedtab_from_its_source_model(
@@ -95,7 +122,7 @@ def test_an_ablation_is_compared_with_fedtab_from_its_source_model(
     (note, *_) = tables.foreign_notes({10: [found]})
     assert note == "gated WCA: on another kind of CPU, which trains other source models; FedTAB from these has 7.0."
     played.clear()
-    found |= {"source_digest": "here", "trusted": [False], "clusters": [0]}
+    found |= {"source_digest": "here", "trust": [0.1], "trusted": [False], "clusters": [0]}
     found["runs"] = []
     test.run_missing(piece, given, None)
     assert played == ["source model", "gated WCA", "no gate", "gated FedAvg"]
@@ -152,7 +179,13 @@ def write(folder: Path, own: float, rival: float, rates: tuple[float, ...] = (0.
             for label, mean in accuracy.items()
         }
         found = {"kind": "digits", "source": piece.source, "seed": piece.seed, "lr": piece.settings["lr"]}
-        found |= {"methods": methods, "domains": ["x", "y"], "trusted": [True, False], "runs": ["main", "twice"]}
+        found |= {
+            "methods": methods,
+            "domains": ["x", "y"],
+            "trust": [0.6, 0.1],
+            "trusted": [True, False],
+            "runs": ["main", "twice"],
+        }
         (folder / f"{piece.name}.json").write_text(json.dumps(found))
 
 

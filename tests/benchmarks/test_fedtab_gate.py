@@ -22,7 +22,7 @@ picture = script("fedtab_picture")
 
 def test_pieces() -> None:
     every = gate.distinct()
-    assert len(every) == 20 + 25 + 12 + 20
+    assert len(every) == 20 + 25 + 12 + 20 + 20 + 25 + 12
     assert {"digits-usps-14", "embedded-neon-110", "pacs-sketch-12", "skewed-synth-10"} <= set(every)
 
 
@@ -56,7 +56,7 @@ def piece(kind: str, source: str, trust: list[float], right: list[float]) -> dic
 def test_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "RESULT", tmp_path / "gate.json")
     assert tables.gate() == tables.NOTHING
-    made = {
+    first = made = {
         "a": piece("digits", "synth", [0.9, 0.4, 0.3, 0.2], [80.0, 70.0, 20.0, 60.0]),
         "b": piece("pacs", "photo", [0.1, 0.1, 0.6, 0.7], [80.0, 70.0, 20.0, 30.0]),
         "c": piece("skewed", "usps", [0.1] * 4, [90.0] * 4),
@@ -71,5 +71,15 @@ def test_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "By I the gate is wrong in 2 of 4 pairs of domains, 50 %; more than 10 % would refute it." in page
     assert "55 of 57 source models are not measured yet." in page
     assert "On PACS with ResNet-18 it stops 1 of 2 pairs." in page
+    # In the second test a client between 1/3 and 1/2 is neither trusted nor stopped.
+    assert tables.gate(tables.SECOND) == tables.NOTHING
+    made = {"d": piece("second-digits", "synth", [0.6, 0.7, 0.2, 0.1], [80.0, 40.0, 60.0, 70.0])}
+    made |= {"e": piece("second-digits", "usps", [0.3, 0.4, 0.2, 0.45], [90.0, 90.0, 10.0, 80.0])}
+    (tmp_path / "gate.json").write_text(json.dumps({"pieces": made}))
+    page = tables.gate(tables.SECOND)
+    assert "| Digit-Five | I | 4 | 1 | 1 | 0 | 4 of 8 |" in page
+    assert "By I the gate is wrong in 1 of 4 pairs of domains, 25 %" in page
+    assert tables.gate() == tables.NOTHING
+    (tmp_path / "gate.json").write_text(json.dumps({"pieces": first}))
     picture.draw(tables.measured(), tmp_path / "picture.png")
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
