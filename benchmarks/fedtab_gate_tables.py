@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from domain_means import mean_by_domain
-from fedtab_pieces import FIRST, SECOND, Plan, pieces
+from fedtab_pieces import FIRST, SECOND, Plan, pieces, plan_of
 
 from fedwca.results.tables import Table
 
@@ -31,7 +31,7 @@ Found = Mapping[str, Any]
 def measured(plan: Plan = FIRST) -> list[Found]:
     """Pieces of a test that are done."""
     every = list(json.loads(RESULT.read_text())["pieces"].values()) if RESULT.exists() else []
-    return [piece for piece in every if piece["kind"].startswith(SECOND.prefix) == (plan is SECOND)]
+    return [piece for piece in every if plan_of(piece["kind"]) is plan]
 
 
 @dataclass(frozen=True)

@@ -124,6 +124,13 @@ SECOND = Plan(
         "least 6 tenths": Gate(0.6, 0.33, True),
     },
 )
+
+
+def plan_of(kind: str) -> Plan:
+    """The test that a kind of pieces is of."""
+    return SECOND if kind.startswith(SECOND.prefix) else FIRST
+
+
 RUNS = tuple(dict.fromkeys((*FIRST.runs, *SECOND.runs)))
 SOURCE, BESIDE = "source model", "beside"
 """Further run folders: what ablations start from, and FedTAB from there."""

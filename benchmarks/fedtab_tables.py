@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from domain_means import mean_by_domain
-from fedtab_pieces import EMBEDDED_SOURCES, FIRST, PACS_SOURCES, SECOND, Plan, pieces
+from fedtab_pieces import EMBEDDED_SOURCES, FIRST, PACS_SOURCES, SECOND, Plan, pieces, plan_of
 
 from fedwca.results.statistics import Difference, paired_difference
 from fedwca.results.tables import Table, difference_cell
@@ -43,11 +43,6 @@ Found = Mapping[str, Any]
 def every_piece() -> list[Found]:
     """Pieces that are done, in whole or in part."""
     return [json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))]
-
-
-def plan_of(kind: str) -> Plan:
-    """The test that a kind of pieces is of."""
-    return SECOND if kind.startswith(SECOND.prefix) else FIRST
 
 
 def finished(plan: Plan) -> dict[str, list[Found]]:
