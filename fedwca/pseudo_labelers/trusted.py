@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 import torch
-from pydantic import NonNegativeFloat
+from pydantic import NonNegativeFloat, ValidationInfo, field_validator
 from torch import Tensor
 
 from fedwca.core.messages import Predictions, Targets
@@ -37,11 +37,19 @@ class Trusted(PrototypeLabeler):
     untrusted: Literal["stop", "plain"] | NonNegativeFloat = "stop"
     """What a client does that is not trusted. stop: no training, BatchNorm's statistics are re-estimated on its images;
     plain: it trains towards its labels on plain images alone (by half weights, which `strong_views` reads so); a
-    number: plain where ``measure`` is at least so much, else stop."""
+    number, below ``least``: plain where ``measure`` is at least so much, else stop."""
 
     untrained: Literal["source", "mean"] = "source"
     """Parameters of a group in which nobody trains. source: the source model's; mean: the mean of the clients that are
     trusted most, wherever they are grouped, after each round, with the group's own BatchNorm statistics."""
+
+    @field_validator("untrusted")
+    @classmethod
+    def _leaves_some_between(cls, untrusted: str | float, info: ValidationInfo) -> str | float:
+        least = info.data.get("least")
+        if isinstance(untrusted, float) and least is not None and untrusted >= least:
+            raise ValueError(f"is not below least={least:g}, so nobody trains on plain images; right: less, or stop")
+        return untrusted
 
     @property
     def untrained_take_mean(self) -> bool:

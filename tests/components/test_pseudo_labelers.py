@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from pydantic import ValidationError
 from torch import Tensor
 
 from fedwca.core.interfaces import PseudoLabeler
@@ -238,7 +239,9 @@ def test_whom_trusted_trusts() -> None:
     assert trust(untrusted="plain") == [1, 0.5, 0.5, 0.5]
     assert trust(untrusted=float(found)) == [1, 0.5, 0, 0]
     assert trust(untrusted=float(found) + 1e-9) == [1, 0, 0, 0]
-    assert trust(least=0.05, untrusted=0.4) == [1, 1, float(mutual_information(unsure.logits.double()) >= 0.05), 0]
+    assert trust(least=0.05, untrusted=0.04) == [1, 1, float(mutual_information(unsure.logits.double()) >= 0.05), 0]
+    with pytest.raises(ValidationError, match=r"is not below least=0\.05, so nobody trains"):
+        Trusted(least=0.05, untrusted=0.05)
     assert Trusted().selects_clients
     assert not Prototype().selects_clients
 
