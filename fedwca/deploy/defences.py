@@ -8,14 +8,37 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from fedwca.engine.parameter_layout import Layout
+from fedwca.functional import moment_shift
+
 Robust = Literal["mean", "median", "trimmed"]
 
 
-def norm_outliers(moves: Mapping[int, float], factor: float | None) -> dict[int, float]:
+def measure_statistics_move(model: Tensor, sent: Tensor, layout: Layout) -> float:
+    """How far BatchNorm's statistics of a model ``[P]`` are from those it began with, per statistic.
+
+    Returns:
+        Root mean square of shifts of means and of log deviations, in the layers' own deviations; 0 without BatchNorm.
+    """
+    means = {slot.name.removesuffix("mean"): slot for slot in layout.statistics if slot.name.endswith("running_mean")}
+    variances = {slot.name.removesuffix("var"): slot for slot in layout.statistics if slot.name.endswith("running_var")}
+    shifts = [
+        moment_shift(*(slot.of(row).flatten() for row in (model, sent) for slot in (mean, variances[layer])))
+        for layer, mean in means.items()
+    ]
+    return float(torch.cat(shifts).square().mean().sqrt()) if shifts else 0.0
+
+
+def norm_outliers(moves: Mapping[int, float], factor: float, least: float = 0.0) -> dict[int, float]:
     """Clients whose model moved more than ``factor`` times the median of this round, with their share of that bound.
 
     The median is of models that moved: those of clients that do not train, as untrusted ones, do not tell how far
     training moves a model.
+
+    Args:
+        moves: by client.
+        factor: above 1.
+        least: what the median is taken for where it is less.
 
     >>> norm_outliers({0: 1.0, 1: 1.0, 2: 12.0}, 3.0)
     {2: 4.0}
@@ -23,9 +46,9 @@ def norm_outliers(moves: Mapping[int, float], factor: float | None) -> dict[int,
     {}
     """
     trained = [moved for moved in moves.values() if moved > 0]
-    if factor is None or len(moves) < 3 or not trained:
+    if len(moves) < 3 or not trained:
         return {}
-    bound = factor * float(torch.tensor(trained, dtype=torch.float64).median())
+    bound = factor * max(least, float(torch.tensor(trained, dtype=torch.float64).median()))
     return {client: moved / bound for client, moved in moves.items() if moved > bound}
 
 

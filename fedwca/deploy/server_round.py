@@ -95,7 +95,8 @@ def make_task(
         sent = tensors_to_row(models["sent-0"], context.layout)
     extras = {**context.extras, **(context.moments if first else {})}
     upload = expect_uploads(0 if first else state.round, server, aggregator, offer.models, extras)
-    if not first and TRUSTED in server.state:
+    selects = context.method.pseudo_labeler.selects_clients
+    if knows_trust := selects and bool(state.samples[client]):
         notes["trusted"] = float(server.state[TRUSTED][client])
     expected = ExpectedAnswer(
         round=state.round,
@@ -107,7 +108,7 @@ def make_task(
         sent=sent,
         upload=upload,
         samples=state.samples[client],
-        trust=first and context.method.pseudo_labeler.selects_clients,
+        asks_trust=selects and not knows_trust,
     )
     return Parcel("train", state.round, models, {}, offer.extras, notes), expected
 

@@ -11,7 +11,7 @@ import torch
 from fedwca.core.network import Network
 from fedwca.core.printable import printable
 from fedwca.deploy.composition import Composition
-from fedwca.deploy.defences import norm_outliers
+from fedwca.deploy.defences import measure_statistics_move, norm_outliers
 from fedwca.deploy.deployable_checks import require_compressible, require_consent, require_defences, require_deployable
 from fedwca.deploy.protect_single_clients import refuse_single_model
 from fedwca.deploy.read_answers import ExpectedAnswer, ReceivedAnswer, answer_problem, read_answer
@@ -189,11 +189,21 @@ class Session:
 
     def _without_outliers(self, current: _OpenRound) -> dict[int, ReceivedAnswer]:
         """The answers whose models moved no more than the norm bound allows."""
-        trained, answers = self.layout.trained, dict(current.answers)
-        moves = {k: float((answers[k].model - current.expected[k].sent)[:trained].norm()) for k in answers}
-        for client, factor in norm_outliers(moves, self.rules.norm_bound).items():
-            self._log_refusal(client, f"its update is {factor:.3g} times the norm bound")
-            del answers[client]
+        layout, factor, answers = self.layout, self.rules.norm_bound, dict(current.answers)
+        if factor is None:
+            return answers
+        pairs = {client: (own.model, current.expected[client].sent) for client, own in answers.items()}
+        moves = {k: float((model - sent)[: layout.trained].norm()) for k, (model, sent) in pairs.items()}
+        # Statistics of other images than those before them move by about their own deviation, where others hardly do.
+        shifts = {k: measure_statistics_move(*pair, layout) for k, pair in pairs.items()}
+        too_far = {
+            "its update is": norm_outliers(moves, factor),
+            "its BatchNorm statistics moved": norm_outliers(shifts, factor, least=1.0),
+        }
+        for what, found in too_far.items():
+            for client in found.keys() & answers.keys():
+                self._log_refusal(client, f"{what} {found[client]:.3g} times the norm bound")
+                del answers[client]
         return answers
 
     def _drop_incomparable(self, answers: dict[int, ReceivedAnswer]) -> None:

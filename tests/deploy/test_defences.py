@@ -11,11 +11,12 @@ import pytest
 import torch
 
 from fedwca.deploy.client import Client
-from fedwca.deploy.defences import norm_outliers, robust_mean
+from fedwca.deploy.defences import measure_statistics_move, norm_outliers, robust_mean
 from fedwca.deploy.in_process import run_in_process
 from fedwca.deploy.privacy import Privacy
 from fedwca.deploy.session import Session
 from fedwca.deploy.wire_messages import Parcel
+from fedwca.engine.parameter_layout import Layout, Slot
 
 from .conftest import Federation
 
@@ -51,6 +52,33 @@ def test_a_norm_bound_refuses_what_moved_too_far(
     run_in_process(silent, built.clients(), 2, lambda client, parcel: None if client == 1 else parcel)
     assert torch.equal(guarded.state.server.rows, silent.state.server.rows)
     assert "client 1 (client-1) refused: its update is" in caplog.messages[0]
+
+
+def test_a_norm_bound_is_of_statistics_too(
+    federation: Callable[..., Federation], caplog: pytest.LogCaptureFixture
+) -> None:
+    built = federation("fedavg")
+    guarded, silent = built.session(norm_bound=3.0), built.session()
+    variances = [slot.name for slot in guarded.layout.statistics if slot.name.endswith("running_var")]
+
+    def wire(client: int, parcel: Parcel) -> Parcel:
+        wide = {name: parcel.models["model"][name] + 1e14 for name in variances}
+        return replace(parcel, models={"model": {**parcel.models["model"], **wide}}) if client == 1 else parcel
+
+    run_in_process(guarded, built.clients(), 2, wire)
+    run_in_process(silent, built.clients(), 2, lambda client, parcel: None if client == 1 else parcel)
+    assert torch.equal(guarded.state.server.rows, silent.state.server.rows)
+    assert "client 1 (client-1) refused: its BatchNorm statistics moved" in caplog.messages[0]
+
+
+def test_how_far_statistics_moved_by_hand() -> None:
+    place = [Slot("weight", (2,), 0)]
+    statistics = [Slot("norm.running_mean", (2,), 2), Slot("norm.running_var", (2,), 4)]
+    sent = torch.tensor([5.0, 5.0, 0.0, 0.0, 4.0, 4.0])
+    moved = torch.tensor([9.0, 9.0, 4.0, 0.0, 4.0, 4.0])  # one mean by two deviations: sqrt(4 / 4)
+    assert measure_statistics_move(moved, sent, Layout(tuple(place), tuple(statistics))) == pytest.approx(1, abs=1e-5)
+    assert measure_statistics_move(moved[:2], sent[:2], Layout(tuple(place), ())) == 0
+    assert norm_outliers({0: 0.1, 1: 0.1, 2: 2.9, 3: 6.0}, 3.0, least=1.0) == {3: 2.0}
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,32 @@ def test_who_comes_late_says_it_then_and_is_placed_by_moments(gated: Federation,
     assert all(client.final is not None for client in clients)
 
 
+@pytest.mark.parametrize("said", [1e9, float("nan"), "x", None])
+def test_who_comes_late_to_one_mean_is_asked_too(gated: Federation, said: object) -> None:
+    """Where no clusterer is needed a late client begins at the mean, and the source model is asked all the same."""
+    built = replace(gated, method=replace(composed("fedavg"), pseudo_labeler=gated.method.pseudo_labeler))
+    session, clients = built.session(alone="warn"), built.clients()
+    run_in_process(session, clients[:3], 1, available=lambda round: range(3))
+
+    def forge(client: int, parcel: Parcel) -> Parcel:
+        return replace(parcel, notes={**parcel.notes, "trusted": said})  # type: ignore[dict-item]
+
+    last = built.session(alone="warn")
+    last.resume(session.state)
+    run_in_process(session, clients, 2, available=lambda round: range(4))
+    assert session.state.server.state["trusted"].tolist() == built.simulated(1).state["trusted"].tolist()
+    run_in_process(last, built.clients(), 2, lambda client, p: forge(client, p) if client == 3 else p)
+    assert last.state.samples[3] == 0
+
+
+def test_nobody_says_unasked_how_far_it_is_trusted(gated: Federation) -> None:
+    built = replace(gated, method=composed("fedavg"))
+    silent, loud = built.session(), built.session()
+    run_in_process(silent, built.clients(), 2)
+    run_in_process(loud, built.clients(), 2, lambda client, p: replace(p, notes={**p.notes, "trusted": "x"}))
+    assert torch.equal(loud.state.server.rows, silent.state.server.rows)
+
+
 def test_a_client_does_not_change_what_it_said(gated: Federation) -> None:
     session = gated.session(alone="warn")
 
