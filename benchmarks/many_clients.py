@@ -62,8 +62,8 @@ def run(clients: int, method: str) -> dict[str, Any]:
     before = peak()
     records, ends = [], []
     with tempfile.TemporaryDirectory() as folder:
-        keeper = Checkpointer(Checkpoints(Path(folder), "many", RetentionPolicy.parse("last")))
-        for record in run_bench(decided.config, decided.methods, dataset, "home", keeper=keeper):
+        checkpointer = Checkpointer(Checkpoints(Path(folder), "many", RetentionPolicy.parse("last")))
+        for record in run_bench(decided.config, decided.methods, dataset, "home", checkpointer=checkpointer):
             ends.append((time.perf_counter(), time.process_time()))
             records.append(record)
     later = [r["seconds"] for r in records if r["round"] > 0]

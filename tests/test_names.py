@@ -31,6 +31,8 @@ METAPHOR = re.compile(
     r"(?:^|_)(?:attendance|company|contest|crowd|desk|handover|keeper|lesson|lonely|pile|room|seat|span|standing|teams?|(?<!in_)turn)"
     r"s?($|_)"
 )
+MEANT = {"variable seat in cli/client.py"}
+"""The option's name, which clients' scripts have."""
 IRREGULAR = (
     "built chosen drawn found given held hidden kept known made said sent shown spent spelled taken told unknown"
 )
@@ -85,6 +87,15 @@ def public(tree: ast.Module) -> Iterator[str]:
             yield node.name
 
 
+def variables(tree: ast.Module) -> Iterator[str]:
+    """Names of a module's arguments and variables."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+
+
 def offences() -> set[str]:
     """What is wrong with the names of the package, each in a line."""
     files, homes, found = defaultdict(set), defaultdict(set), set()
@@ -92,6 +103,7 @@ def offences() -> set[str]:
         files[file].add(folder)
         if says_nothing(file.removesuffix(".py").lstrip("_")):
             found.add(f"word {folder}/{file}")
+        found |= {f"variable {name} in {folder}/{file}" for name in variables(tree) if METAPHOR.search(name)} - MEANT
         for name in public(tree):
             # Each command's file calls its function so.
             if (folder, name) != ("cli", "command"):

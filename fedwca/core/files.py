@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import glob
 import os
+import shutil
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -16,8 +17,8 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-TEMPORARY = f".*-{'[0-9a-f]' * 32}.*"
-"""Names of files that are being written, and of those that a killed process left half written."""
+TEMPORARY = f".*-{'[0-9a-f]' * 32}*"
+"""Names of folders in which a file is being written, and of those that a killed process left."""
 
 
 def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
@@ -27,30 +28,32 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
 
     Args:
         path: the finished file.
-        write: writes all of it to the temporary file it is given, in the same folder and with the same suffix.
+        write: writes all of it to the file it is given, which is empty and has the same name in a folder of its own.
 
     Raises:
-        OSError: the path is a folder, or the file cannot be written; names it. Neither the temporary file nor an empty
-            folder stays behind.
+        OSError: the path is a folder, or the file cannot be written; names it. Neither half a file nor an empty folder
+            stays behind.
     """
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "it is a folder; name a file in it", str(path))
     made = _make_folders(path.parent)
     _remove_abandoned(path)
-    temporary = path.with_name(f".{path.stem}-{uuid.uuid4().hex}{path.suffix}")
+    beside = path.with_name(f".{path.name}-{uuid.uuid4().hex}")
     try:
-        with _held(temporary):
+        with _temporary_folder(beside):
+            temporary = beside / path.name
+            temporary.touch()
             write(temporary)
             with temporary.open("rb+") as file:
                 os.fsync(file.fileno())
             temporary.replace(path)
     except BaseException as error:
-        temporary.unlink(missing_ok=True)
         for folder in made:
             with suppress(OSError):  # somebody else writes there
                 folder.rmdir()
-        if isinstance(error, OSError) and error.filename is None and error.errno is not None:
-            error.filename = str(path)  # the system says of a full disk only that it is full
+        # The system says of a full disk only that it is full.
+        if isinstance(error, OSError) and error.errno is not None and str(beside) in str(error.filename or beside):
+            error.filename = str(path)
         raise
 
 
@@ -89,13 +92,28 @@ def _make_folders(path: Path) -> list[Path]:
 
 
 @contextmanager
-def _held(file: Path) -> Iterator[None]:
-    """An empty file, locked while inside: the system lets go of a dead process's lock, which tells what it left."""
-    with file.open("wb") as held:
-        if fcntl is not None:
+def _temporary_folder(folder: Path) -> Iterator[None]:
+    """A folder that is there while inside, and locked: the system lets go of a dead process's lock, which tells what it
+    left. The folder is locked and not the file, which some libraries replace while they write it.
+    """
+    folder.mkdir(0o700)
+    held = None if fcntl is None else os.open(folder, os.O_RDONLY)
+    try:
+        if held is not None:
             with suppress(OSError):  # a file system without locks
                 fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        if held is not None:
+            os.close(held)
+
+
+def remove_temporary(folder: Path, pattern: str = TEMPORARY) -> None:
+    """Remove what killed processes left below a folder, where nobody writes any more."""
+    for left in folder.glob(pattern):
+        with suppress(OSError):
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
 
 
 @contextmanager
@@ -116,12 +134,16 @@ def hold_alone(file: Path) -> Iterator[bool]:
 
 
 def _remove_abandoned(path: Path) -> None:
-    """Remove temporary files for ``path`` that nobody writes any more."""
-    names = f".{glob.escape(path.stem)}-{'[0-9a-f]' * 32}{glob.escape(path.suffix)}"
-    for file in path.parent.glob(names) if fcntl is not None else ():
-        with suppress(OSError), file.open("rb") as held:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            file.unlink()
+    """Remove temporary folders for ``path`` in which nobody writes any more."""
+    names = f".{glob.escape(path.name)}-{'[0-9a-f]' * 32}"
+    for folder in path.parent.glob(names) if fcntl is not None else ():
+        with suppress(OSError):
+            held = os.open(folder, os.O_RDONLY)
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder)
+            finally:
+                os.close(held)
 
 
 def toml_names(folder: Traversable) -> list[str]:

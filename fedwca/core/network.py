@@ -6,6 +6,7 @@ import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
 import torch
@@ -286,6 +287,14 @@ class Architecture(Component):
         # So that source models from before there was a choice are known again.
         usual: dict[str, Any] = {"activation": "none", "head": "bottleneck", "sizes": [], "augment": True}
         return {name: value for name, value in found.items() if name not in usual or value != usual[name]}
+
+    def without_folders(self) -> dict[str, Any]:
+        """The architecture as plain values that `Registry.build` takes back, for others to read: a file of weights by
+        its name alone, since its folder is nobody's business but its owner's.
+        """
+        given = {name: getattr(self, name) for name in type(self).model_fields}
+        files = {name: value.name for name, value in given.items() if isinstance(value, Path)}
+        return {"name": self.name, **self.model_dump(mode="json"), **files}
 
     def build(self, classes: int, seed: int = 0, pretrained: bool = True, whole: bool = False) -> Network:
         """A network with initial weights drawn from ``seed``; the global generator is left as it was.

@@ -146,7 +146,7 @@ class FinishTraining(Training):
     @classmethod
     def _is_one_turn(cls, value: int) -> int:
         if value > 1:
-            raise ValueError("the last phase is one turn, so none of its epochs is cut; leave cuts out")
+            raise ValueError("the last phase is one round, so none of its epochs is cut; leave cuts out")
         return value
 
 

@@ -180,8 +180,8 @@ def assemble_dataset(
         own = archive.classes or classes
         low, high = (int(archive.labels.min()), int(archive.labels.max())) if len(archive.labels) else (0, 0)
         if low < 0 or high >= len(own):
-            span = f"0 to {len(own) - 1}, not {low} to {high}"
-            raise DataError(f"data set {name!r}, domain {domain!r}: labels must be {span}")
+            right = f"0 to {len(own) - 1}, not {low} to {high}"
+            raise DataError(f"data set {name!r}, domain {domain!r}: labels must be {right}")
         renumbered = np.array([number[label] for label in own], np.int64)[archive.labels]
         domains[domain] = Domain(domain, archive.images, renumbered, archive.groups, archive.part, archive.units)
     used = np.unique(np.concatenate([domain.labels for domain in domains.values()]))

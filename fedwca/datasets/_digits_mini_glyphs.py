@@ -89,14 +89,14 @@ def jitter(
     base: Image.Image,
     random: np.random.Generator,
     *,
-    turn: float = 8.0,
+    degrees: float = 8.0,
     shear: float = 0.1,
     scale: tuple[float, float] = (0.9, 1.1),
     shift: float = 3.0,
     aside: float = 0.0,
 ) -> Image.Image:
     """The base turned (±degrees), sheared, scaled and shifted (±canvas pixels), then moved ``aside`` to the right."""
-    angle = np.deg2rad(random.uniform(-turn, turn))
+    angle = np.deg2rad(random.uniform(-degrees, degrees))
     lean, grow = random.uniform(-shear, shear), 1 / random.uniform(*scale)
     right, down = random.uniform(-shift, shift, 2)
     a, b = grow * np.cos(angle), grow * (np.sin(angle) + lean)

@@ -24,13 +24,13 @@ def draw_handwritten(base: Image.Image, face: str, style: np.random.Generator, o
     """Light on black, as MNIST, with a finer or broader pen."""
     broad, pen = base.filter(ImageFilter.MaxFilter(3)), own.uniform(-1, 1)
     written = Image.blend(base, broad if pen > 0 else base.filter(ImageFilter.MinFilter(3)), abs(pen))
-    return _picture(255 * _grey(downscale(jitter(written, own, turn=12, shear=0.15, scale=(0.8, 1.1)))))
+    return _picture(255 * _grey(downscale(jitter(written, own, degrees=12, shear=0.15, scale=(0.8, 1.1)))))
 
 
 def draw_photo(base: Image.Image, face: str, style: np.random.Generator, own: np.random.Generator) -> Picture:
     """The absolute difference of a photograph and a handwritten digit, as MNIST-M."""
     back = _photo_crop(own)
-    return _picture(np.abs(back - 255 * _grey(downscale(jitter(base, own, turn=5, scale=(0.95, 1.1), shift=2)))))
+    return _picture(np.abs(back - 255 * _grey(downscale(jitter(base, own, degrees=5, scale=(0.95, 1.1), shift=2)))))
 
 
 def draw_printed(base: Image.Image, face: str, style: np.random.Generator, own: np.random.Generator) -> Picture:
@@ -46,10 +46,10 @@ def draw_street(base: Image.Image, face: str, style: np.random.Generator, own: n
     """A coloured number on a coloured wall, its neighbours at the edges, out of focus and noisy, as SVHN."""
     wall, number = _two_colours(style)
     side = (-1, 1)[int(own.integers(2))]
-    scene = jitter(base, own, turn=5, scale=(1.0, 1.3), shift=4)
+    scene = jitter(base, own, degrees=5, scale=(1.0, 1.3), shift=4)
     for direction in (side, -side)[: int(own.integers(1, 3))]:
         neighbour = draw_glyph(face, str(own.integers(10)))
-        scene = ImageChops.lighter(scene, jitter(neighbour, own, turn=3, aside=direction * own.uniform(38, 46)))
+        scene = ImageChops.lighter(scene, jitter(neighbour, own, degrees=3, aside=direction * own.uniform(38, 46)))
     cover = downscale(scene.filter(ImageFilter.GaussianBlur(float(style.uniform(0.8, 2.6)))))
     light = 1 + style.uniform(-0.3, 0.3) * _ramp(style)
     return _picture(_mix(wall, number, cover) * _grey(light) + own.normal(0, 7, (SIZE, SIZE, 3)))

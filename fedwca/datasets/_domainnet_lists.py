@@ -91,11 +91,11 @@ def draw_balanced(listed: list[ListedImage], most: int | None, seed: list[int]) 
     test = round(most * sum(image.part for image in listed) / len(listed))
     kept = []
     for part, quota in ((0, most - test), (1, test)):
-        turns: dict[str, int] = {}
+        counts: dict[str, int] = {}
         taken = []
         for at in (int(at) for at in order if listed[at].part == part):
-            turn = turns[listed[at].title] = turns.get(listed[at].title, 0) + 1
-            taken.append((turn, at))
+            count = counts[listed[at].title] = counts.get(listed[at].title, 0) + 1
+            taken.append((count, at))
         # Everybody's first image comes before anybody's second; among equals the random order decides.
         kept += [at for _, at in sorted(taken, key=lambda one: one[0])[:quota]]
     return [listed[at] for at in sorted(kept)]

@@ -51,6 +51,9 @@ class Client:
         self.composition: Composition | None = None
         self.index = -1
         self.final: Tensor | None = None
+        """The model that it ends with ``[P]``."""
+        self.final_rounds = 0
+        """Rounds of the federation behind ``final``, whether this client took part in all or not."""
         self.residual: Tensor | None = None
         """With feedback, what earlier uploads left out ``[L]``; what an answer held that was not taken is not in it."""
         self.round_start: tuple[int, Tensor, Tensor | None] | None = None
@@ -104,6 +107,7 @@ class Client:
             return Parcel("lost", parcel.round, notes={"token": parcel.notes.get("token", "")})
         if parcel.kind == "final":
             self.final = self.engine.deliver(torch.ones(1, 1, dtype=torch.float64), self._models(parcel))[0]
+            self.final_rounds = parcel.round
             return Parcel("done", parcel.round)
         return self._train(parcel, self.composition)
 

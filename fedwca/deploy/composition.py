@@ -61,7 +61,7 @@ class Composition(UserValues):
     def of(cls, method: Method, model: Architecture, classes: int, **more: Any) -> Composition:
         """The clients' part of a method."""
         return cls(
-            model=Registry.dump(model),
+            model=model.without_folders(),
             aggregator=Registry.dump(method.aggregator),
             pseudo_labeler=Registry.dump(method.pseudo_labeler),
             objectives=tuple(Registry.dump(objective) for objective in method.objectives),
@@ -91,7 +91,8 @@ class Composition(UserValues):
         """Whether both say the same, where one may not name a field that a later version has, with its default."""
         named = {"model", "aggregator", "pseudo_labeler", "objectives"}
         mine, theirs = (each.model_dump(exclude=named) for each in (self, other))
-        return mine == theirs and (self.architecture(), self.method()) == (other.architecture(), other.method())
+        models = (each.architecture().without_folders() for each in (self, other))
+        return mine == theirs and next(models) == next(models) and self.method() == other.method()
 
     def method(self) -> tuple[Aggregator, PseudoLabeler, tuple[Objective, ...]]:
         """The components; those of a plugin must be installed at the client too."""

@@ -22,10 +22,10 @@ def measure_statistics_move(model: Tensor, sent: Tensor, layout: Layout) -> floa
     """
     means = {slot.name.removesuffix("mean"): slot for slot in layout.statistics if slot.name.endswith("running_mean")}
     variances = {slot.name.removesuffix("var"): slot for slot in layout.statistics if slot.name.endswith("running_var")}
-    shifts = [
-        moment_shift(*(slot.of(row).flatten() for row in (model, sent) for slot in (mean, variances[layer])))
-        for layer, mean in means.items()
-    ]
+    shifts = []
+    for layer, mean in means.items():
+        wide = variances[layer]
+        shifts.append(moment_shift(mean.of(model), wide.of(model), mean.of(sent), wide.of(sent)))
     return float(torch.cat(shifts).square().mean().sqrt()) if shifts else 0.0
 
 

@@ -11,7 +11,6 @@ from torch import Tensor
 from fedwca._version import __version__
 from fedwca.core.model_description import ModelDescription, weights_hash
 from fedwca.deploy.composition import Composition
-from fedwca.registry import Registry
 
 
 def describe_deployed(
@@ -32,7 +31,7 @@ def describe_deployed(
         fedwca=__version__,
         classes=composition.names or tuple(map(str, range(composition.classes))),
         side=model.stored,
-        model=Registry.dump(model),
+        model=model.without_folders(),
         method=str(composition.aggregator["name"]),
         label=composition.method()[0].label or str(composition.aggregator["name"]),
         holder=holder,

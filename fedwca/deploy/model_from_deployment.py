@@ -68,9 +68,10 @@ def model_of_deployment(
         members, holder = [client], f"client {client}"
     else:
         assert cluster is not None
-        rows = state.server.rows
-        if not 0 <= cluster < len(rows):
-            raise UsageError(f"--cluster {cluster}: this deployment has clusters 0 to {len(rows) - 1}")
+        rows, labels = state.server.rows, state.server.state.get("labels", torch.zeros(1, dtype=torch.int64))
+        last = int(labels.max())  # behind the clusters' models a server may keep others, such as teachers
+        if not 0 <= cluster <= last:
+            raise UsageError(f"--cluster {cluster}: this deployment has clusters 0 to {last}")
         mixture = torch.eye(len(rows), dtype=state.shares.dtype)[cluster]
         refuse_single_model(session.context, state, mixture, f"the model of cluster {cluster}")
         members, holder = state.shares[cluster].nonzero()[:, 0].tolist(), f"cluster {cluster}"

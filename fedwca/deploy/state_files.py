@@ -181,8 +181,7 @@ def save_final(client: Client, folder: Path) -> None:
     assert client.composition is not None
     parts = row_to_tensors(client.final.cpu(), client.engine.layout)
     tensors = {**client.engine.network.state_dict(), **parts}
-    rounds = 0 if client.round_start is None else client.round_start[0] + 1
-    about = describe_deployed(client.composition, tensors, f"client {client.index}", rounds)
+    about = describe_deployed(client.composition, tensors, f"client {client.index}", client.final_rounds)
     write_tensors(folder / FINAL, tensors, {KEY: about.text()}, private=True)
     card = model_card(about, FINAL, "safetensors")
     write_text_atomically(folder / f"{FINAL}.md", card)

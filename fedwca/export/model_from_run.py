@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -195,17 +194,12 @@ def _steps_note(joined: JoinedClient) -> str:
 def describe_model(reopened: OpenedRun, network: Network, **more: object) -> ModelDescription:
     """A description with all that a run says."""
     model = reopened.architecture
-    # A file's folder is nobody's business but its owner's.
-    fields = {
-        name: getattr(model, name).name if isinstance(getattr(model, name), Path) else value
-        for name, value in model.model_dump(mode="json").items()
-    }
     return ModelDescription.model_validate(
         {
             "fedwca": __version__,
             "classes": reopened.classes,
             "side": input_side(model),
-            "model": {"name": model.name, **fields},
+            "model": model.without_folders(),
             "method": reopened.unit.method,
             "label": reopened.label,
             "dataset": reopened.dataset_name,

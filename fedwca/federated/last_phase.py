@@ -62,21 +62,21 @@ def offer_delivered(method: Method, server: Server) -> Offer:
     return Offer.of_personal(deliver_mixtures(method.aggregator, server.state, len(server.rows)))
 
 
-def close_last_phase(turn: OpenRound, uploads: Sequence[SimulatedUpload]) -> tuple[Server, Outcome]:
+def close_last_phase(opened: OpenRound, uploads: Sequence[SimulatedUpload]) -> tuple[Server, Outcome]:
     """What the last phase left: the server as it was, adapted models in the engine's bank.
 
     Args:
-        turn: as it was opened.
+        opened: as it was opened.
         uploads: of its clients, in order; none of it leaves them.
 
     Raises:
         Diverged: an adapted model has values that are not finite.
     """
     began = time.perf_counter()
-    by_client = dict(zip(turn.clients, uploads, strict=True))
-    validate_uploads(turn.engine.bank, by_client, expect_simulated(turn))
+    by_client = dict(zip(opened.clients, uploads, strict=True))
+    validate_uploads(opened.engine.bank, by_client, expect_simulated(opened))
     seconds = {"group": time.perf_counter() - began, "mix": 0.0}
-    return turn.server, Outcome(turn.server.state["labels"], turn.offer, by_client, seconds=seconds)
+    return opened.server, Outcome(opened.server.state["labels"], opened.offer, by_client, seconds=seconds)
 
 
 def final_models(method: Method, server: Server, engine: Engine, finished: bool) -> Tensor:
@@ -109,21 +109,21 @@ class Shift:
     """The same of the adapted model."""
 
 
-def measure_shift(turn: OpenRound) -> dict[int, Shift]:
+def measure_shift(opened: OpenRound) -> dict[int, Shift]:
     """How predictions of the guests' training images moved, by client.
 
     Args:
-        turn: the last phase, after it; adapted models are in the engine's bank.
+        opened: the last phase, after it; adapted models are in the engine's bank.
     """
-    engine, classes = turn.engine, turn.engine.network.classifier.out_features
+    engine, classes = opened.engine, opened.engine.network.classifier.out_features
 
     def look(work: ClientWork) -> list[Tensor]:
         return [own.logits.argmax(1).cpu() for own in work.outputs(work.own)]
 
     def ask(offer: Offer, rows: Tensor) -> list[Tensor]:
-        return engine.run(SingleStep(offer, rows, turn.task, turn.clients, look))
+        return engine.run(SingleStep(offer, rows, opened.task, opened.clients, look))
 
-    before = ask(turn.offer, turn.rows)
+    before = ask(opened.offer, opened.rows)
     after = ask(offer_own(len(engine.bank)), engine.bank.clone())
     return {
         client: Shift(
@@ -131,5 +131,5 @@ def measure_shift(turn: OpenRound) -> dict[int, Shift]:
             one.bincount(minlength=classes),
             other.bincount(minlength=classes),
         )
-        for client, one, other in zip(turn.clients, before, after, strict=True)
+        for client, one, other in zip(opened.clients, before, after, strict=True)
     }

@@ -84,39 +84,41 @@ def _public_task(
     )
 
 
-def learn_from_predictions(turn: OpenRound, public: Engine) -> OpenRound:
+def learn_from_predictions(opened: OpenRound, public: Engine) -> OpenRound:
     """A round in which clients have learned what the server makes of all predictions; as it is before there are any.
 
     Args:
-        turn: as the server began it; every client has a row of its own.
+        opened: as the server began it; every client has a row of its own.
         public: has the public images for each client; its bank holds the models that come of it.
     """
-    objective = turn.method.public_objective
+    objective = opened.method.public_objective
     assert objective is not None
-    taught, began = pool_extras((objective,), turn.server.state), time.perf_counter()
+    taught, began = pool_extras((objective,), opened.server.state), time.perf_counter()
     if not taught:
-        return turn
+        return opened
 
     def task(client: int) -> Task:
-        own = turn.task(client)
-        given = (turn.method, objective, own.training, own.factor)
-        return _public_task(*given, lambda purpose: turn.keys(turn.round, client, purpose), taught, objective.passes)
+        own = opened.task(client)
+        given = (opened.method, objective, own.training, own.factor)
+        return _public_task(
+            *given, lambda purpose: opened.keys(opened.round, client, purpose), taught, objective.passes
+        )
 
-    public.bank.copy_(turn.rows)
-    public.run(SingleStep(turn.offer, turn.rows, task, turn.clients, lambda work: work.train(Blend(work.own))))
-    server = replace(turn.server, rows=public.bank)
-    return replace(turn, server=server, taught=taught, public_seconds=time.perf_counter() - began)
+    public.bank.copy_(opened.rows)
+    public.run(SingleStep(opened.offer, opened.rows, task, opened.clients, lambda work: work.train(Blend(work.own))))
+    server = replace(opened.server, rows=public.bank)
+    return replace(opened, server=server, taught=taught, public_seconds=time.perf_counter() - began)
 
 
-def upload_predictions(turn: OpenRound, public: Engine, uploads: Sequence[SimulatedUpload]) -> list[SimulatedUpload]:
+def upload_predictions(opened: OpenRound, public: Engine, uploads: Sequence[SimulatedUpload]) -> list[SimulatedUpload]:
     """Clients' uploads, and in each what its trained model says of the public images.
 
     Args:
-        turn: the round; trained models are in its engine's bank.
+        opened: the round; trained models are in its engine's bank.
         public: has the public images for each client.
         uploads: of its clients, in order.
     """
-    objective, began = turn.method.public_objective, time.perf_counter()
+    objective, began = opened.method.public_objective, time.perf_counter()
     assert objective is not None
 
     def tell(work: ClientWork) -> list[tuple[dict[str, Tensor], int]]:
@@ -126,9 +128,9 @@ def upload_predictions(turn: OpenRound, public: Engine, uploads: Sequence[Simula
             said = [objective.collect(own, nothing) for own in found]
         return [({name: value.cpu() for name, value in own.items()}, work.passes) for own in said]
 
-    bank = turn.engine.bank
-    told = public.run(SingleStep(offer_own(len(bank)), bank, turn.task, turn.clients, tell))
-    spent = (turn.public_seconds + time.perf_counter() - began) / len(uploads)
+    bank = opened.engine.bank
+    told = public.run(SingleStep(offer_own(len(bank)), bank, opened.task, opened.clients, tell))
+    spent = (opened.public_seconds + time.perf_counter() - began) / len(uploads)
     return [
         replace(
             upload,

@@ -186,86 +186,86 @@ def open_round(
     if not round:
         unlabeled = [k for k in chosen if engine.labels[k] is None]
         trusted = find_trusted(method.pseudo_labeler, engine, offer, server.rows, task, unlabeled)
-    turn = OpenRound(round, server, method, engine, keys, domains, offer, shared, task, chosen, done)
-    return replace(turn, trusted=trusted)
+    opened = OpenRound(round, server, method, engine, keys, domains, offer, shared, task, chosen, done)
+    return replace(opened, trusted=trusted)
 
 
-def close_round(turn: OpenRound, uploads: Sequence[SimulatedUpload]) -> tuple[Server, Outcome]:
+def close_round(opened: OpenRound, uploads: Sequence[SimulatedUpload]) -> tuple[Server, Outcome]:
     """The server's last part of a round: check, group, average, remember.
 
     Args:
-        turn: the round; its clients' trained models are in the engine's bank.
+        opened: the round; its clients' trained models are in the engine's bank.
         uploads: of its clients, in order.
 
     Raises:
         Diverged: see `run_round`.
         FedwcaError: see `run_round`.
     """
-    round, server, method, engine = turn.round, turn.server, turn.method, turn.engine
+    round, server, method, engine = opened.round, opened.server, opened.method, opened.engine
     aggregator, began = method.aggregator, time.perf_counter()
-    by_client = dict(zip(turn.clients, uploads, strict=True))
+    by_client = dict(zip(opened.clients, uploads, strict=True))
     present = present_clients(by_client, len(engine.images))
-    validate_uploads(engine.bank, by_client, expect_simulated(turn))
+    validate_uploads(engine.bank, by_client, expect_simulated(opened))
     check_starts(aggregator, [upload.weights for upload in uploads])
-    signatures = read_signatures(turn)
-    labels, notes = assign_clusters(round, method, server.state, by_client, present, lambda: signatures, turn.keys)
+    signatures = read_signatures(opened)
+    labels, notes = assign_clusters(round, method, server.state, by_client, present, lambda: signatures, opened.keys)
     grouped = time.perf_counter()
-    counted = averaged_clients(labels, present, turn.trusted)
-    spread_trained_mean(method, engine.bank, labels, engine.sizes, present, turn.trusted, engine.layout.trained)
-    known = {**server.state, **({"moved": measure_reach(turn)} if aggregator.infers_gradients else {})}
+    counted = averaged_clients(labels, present, opened.trusted)
+    spread_trained_mean(method, engine.bank, labels, engine.sizes, present, opened.trusted, engine.layout.trained)
+    known = {**server.state, **({"moved": measure_reach(opened)} if aggregator.infers_gradients else {})}
     gather = gather_mixtures(aggregator, known, labels, engine.sizes, counted, len(server.rows))
     rows, evidence = engine.gather(gather, server.rows), None
-    if aggregator.asks and bool(turn.guests.any()):  # the fresh mean is judged before it is final
-        evidence = gather_evidence(turn.task, aggregator, engine, labels, rows, present | turn.guests)
-        heard, guests = evidence.counts(present), evidence.counts(turn.guests)
+    if aggregator.asks and bool(opened.guests.any()):  # the fresh mean is judged before it is final
+        evidence = gather_evidence(opened.task, aggregator, engine, labels, rows, present | opened.guests)
+        heard, guests = evidence.counts(present), evidence.counts(opened.guests)
         if bool(heard.any()) and bool(guests.any()):
             gather = regather_mixtures(aggregator, evidence.answers, gather, heard, guests)
             rows = engine.gather(gather, server.rows)
     rows = take_server_step(aggregator, server.rows, rows, gather, engine.bank, engine.layout.trained)
     rows = keep_layers(aggregator, rows, engine.bank, engine.layout)
-    kept = {} if turn.trusted is None else {TRUSTED: turn.trusted}
+    kept = {} if opened.trusted is None else {TRUSTED: opened.trusted}
     state = {**next_state(aggregator, server.state, labels, by_client, present), **kept}
     seconds = {"group": grouped - began, "mix": time.perf_counter() - grouped}
     outcome = Outcome(
         labels,
-        turn.offer,
+        opened.offer,
         by_client,
-        {**turn.shared, **turn.taught},
+        {**opened.shared, **opened.taught},
         notes,
         seconds,
         gathered=None if evidence is None else gather,
         evidence=evidence,
-        trusted=turn.trusted,
+        trusted=opened.trusted,
         signature=signatures.uploaded,
     )
     return Server(rows, state, server.source), outcome
 
 
-def measure_reach(turn: OpenRound) -> Tensor:
+def measure_reach(opened: OpenRound) -> Tensor:
     """How far plain SGD goes in a round by a gradient of length 1 ``[K]``, steps times rate; 0 of who is absent."""
-    reach = torch.zeros(len(turn.engine.images), dtype=torch.float64)
-    for client in turn.clients:
-        task = turn.task(client)
-        taken = task.count_steps(int(turn.engine.sizes[client]), turn.engine.layout.least_images)
+    reach = torch.zeros(len(opened.engine.images), dtype=torch.float64)
+    for client in opened.clients:
+        task = opened.task(client)
+        taken = task.count_steps(int(opened.engine.sizes[client]), opened.engine.layout.least_images)
         reach[client] = taken * task.training.lr
     return reach
 
 
-def expect_simulated(turn: OpenRound) -> ExpectedUpload:
+def expect_simulated(opened: OpenRound) -> ExpectedUpload:
     """What is taken from each client beside its model; objectives need not declare their extras in a simulation."""
-    method, network = turn.method, turn.engine.network
+    method, network = opened.method, opened.engine.network
     classes, features = network.classifier.out_features, network.features
     extras = declare_extras(method.objectives, classes, features)
-    expected = expect_uploads(turn.round, turn.server, method.aggregator, turn.offer, extras)
-    return replace(expected, undeclared_extras=True, dtype=turn.engine.bank.dtype)
+    expected = expect_uploads(opened.round, opened.server, method.aggregator, opened.offer, extras)
+    return replace(expected, undeclared_extras=True, dtype=opened.engine.bank.dtype)
 
 
-def read_signatures(turn: OpenRound) -> BankSignatures:
+def read_signatures(opened: OpenRound) -> BankSignatures:
     """What the clusterer may look at: the true domains only where it is an oracle."""
-    engine, clusterer, keys = turn.engine, turn.method.clusterer, turn.keys
-    truth = turn.domains if clusterer is not None and clusterer.oracle else None
+    engine, clusterer, keys = opened.engine, opened.method.clusterer, opened.keys
+    truth = opened.domains if clusterer is not None and clusterer.oracle else None
     style_key = lambda client: keys(0, client, "style")  # noqa: E731
-    source, network = turn.server.source, engine.network
+    source, network = opened.server.source, engine.network
     return BankSignatures(engine.bank, engine.layout, source, truth, engine.images, style_key, network)
 
 
@@ -297,8 +297,8 @@ def run_round(
         Diverged: a client's model has values that are not finite.
         FedwcaError: a client's report does not fit what the aggregator declares.
     """
-    turn = open_round(round, server, method, engine, training, keys, domains, participation, done)
-    return close_round(turn, engine.run(turn))
+    opened = open_round(round, server, method, engine, training, keys, domains, participation, done)
+    return close_round(opened, engine.run(opened))
 
 
 def present_clients(uploads: Mapping[int, Upload], clients: int) -> Tensor:

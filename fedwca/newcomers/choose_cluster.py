@@ -59,14 +59,14 @@ class ClusterAssignment:
         return None if second is None else abs(float(self.scores[second] - self.scores[self.cluster]))
 
 
-def stand_alone(standing: TrainedFederation) -> ClusterAssignment:
+def stand_alone(federation: TrainedFederation) -> ClusterAssignment:
     """A cluster of its own for the newcomer, where models stay with the clients."""
-    number = newcomer_number(standing)
+    number = newcomer_number(federation)
     return ClusterAssignment(number, "own", torch.zeros(0, dtype=torch.float64), number)
 
 
 def choose_cluster(
-    standing: TrainedFederation,
+    federation: TrainedFederation,
     engine: SequentialEngine,
     offer: Offer,
     rows: Tensor,
@@ -76,103 +76,104 @@ def choose_cluster(
     """The newcomer's cluster, found as its method finds clusters.
 
     Args:
-        standing: the federation.
+        federation: trained.
         engine: holds the newcomer alone; by update its model becomes what round 0 makes of the source model.
         offer: what clients would be sent in round 1.
         rows: the server's ``[R, P]``.
         by: how, where a clusterer groups clients.
         done: see `join`.
     """
-    aggregator, labels = standing.method.aggregator, standing.labels.cpu()
-    task = newcomer_task(standing, standing.training, 1, [newcomer_number(standing)])
-    everything = torch.eye(len(rows), dtype=torch.float64)
-    if int(labels.max()) == 0:
+    aggregator, labels = federation.method.aggregator, federation.labels.cpu()
+    task = newcomer_task(federation, federation.training, 1, [newcomer_number(federation)])
+    clusters = int(labels.max()) + 1  # behind their models a server may keep others, such as teachers
+    everything = torch.eye(clusters, len(rows), dtype=torch.float64)
+    if clusters == 1:
         return ClusterAssignment(0, "alone", torch.zeros(1, dtype=torch.float64), 0)
     if aggregator.grouping.clients_choose:
         sent = Offer(torch.zeros(1, 0, len(rows), dtype=torch.float64), everything)
-        (losses,) = engine.run(SingleStep(sent, rows, task, [0], lambda desk: [desk.loss(desk.shared)[0]]))
+        (losses,) = engine.run(SingleStep(sent, rows, task, [0], lambda work: [work.loss(work.shared)[0]]))
         # What is sent to whoever chooses is the same for all.
         return ClusterAssignment(int(losses.argmin()), "loss", losses, 0)
     if by == "alignment":
         shared = offer.shared if len(offer.shared) else everything
         sent = Offer(torch.zeros(1, 0, len(rows), dtype=torch.float64), shared)
-        (found,) = engine.run(SingleStep(sent, rows, task, [0], lambda desk: [desk.alignment(desk.shared)[0]]))
+        (found,) = engine.run(SingleStep(sent, rows, task, [0], lambda work: [work.alignment(work.shared)[0]]))
         cluster = int(found.argmax())
         return ClusterAssignment(cluster, by, found, int((labels == cluster).nonzero()[0]))
-    distances, members = by_update(standing, engine, done)
+    distances, members = by_update(federation, engine, done)
     cluster = int(distances.argmin())
     return ClusterAssignment(cluster, "update", distances, int(members[cluster]))
 
 
 def by_update(
-    standing: TrainedFederation, engine: SequentialEngine, done: Callable[[int], None]
+    federation: TrainedFederation, engine: SequentialEngine, done: Callable[[int], None]
 ) -> tuple[Tensor, Tensor]:
     """Distances to clusters ``[C]`` and nearest members ``[C]`` in the signature that clients were grouped by."""
-    source, clusterer = standing.server.source.to(engine.device), standing.method.clusterer
+    source, clusterer = federation.server.source.to(engine.device), federation.method.clusterer
     if clusterer is not None and clusterer.norm_layers is not None:  # whatever was trained plays no part
-        first = source.expand(len(standing.clients), -1)
+        first = source.expand(len(federation.clients), -1)
     else:
-        numbers, trusted = [newcomer_number(standing)], trust_newcomer(standing, engine)
-        task = newcomer_task(standing, standing.training, 0, numbers, trusted)
+        numbers, trusted = [newcomer_number(federation)], trust_newcomer(federation, engine)
+        task = newcomer_task(federation, federation.training, 0, numbers, trusted)
         engine.run(SingleStep(offer_source(1), source[None], task, [0], _adapt))
-        first = first_round(standing, done) if standing.first is None else standing.first
+        first = first_round(federation, done) if federation.first is None else federation.first
     found = BankSignatures(
         torch.cat([first.to(engine.device), engine.bank]),
         engine.layout,
         source,
-        images=[*(client.train for client in standing.clients), *engine.images],
-        keys=lambda client: standing.keys(0, client, "style"),
+        images=[*(client.train for client in federation.clients), *engine.images],
+        keys=lambda client: federation.keys(0, client, "style"),
         network=engine.network,
     )
     x, metric = compare_clients(clusterer, found)
-    return member_distances(x[:-1], x[-1], standing.labels, metric)
+    return member_distances(x[:-1], x[-1], federation.labels, metric)
 
 
-def first_round(standing: TrainedFederation, done: Callable[[int], None] = lambda client: None) -> Tensor:
+def first_round(federation: TrainedFederation, done: Callable[[int], None] = lambda client: None) -> Tensor:
     """Models of the clients after round 0 ``[K, P]``, made again.
 
     A server keeps the signatures of round 0. A run folder has none, but the same images and the same random numbers
     give the same models.
     """
-    clients = list(range(len(standing.clients)))
-    workers, batch_norm, precision = standing.workers, standing.batch_norm, standing.precision
+    clients = list(range(len(federation.clients)))
+    workers, batch_norm, precision = federation.workers, federation.batch_norm, federation.precision
     engine = SequentialEngine(
-        source_network(standing), standing.clients, standing.device, workers, batch_norm, precision
+        source_network(federation), federation.clients, federation.device, workers, batch_norm, precision
     )
-    source, trusted = standing.server.source.to(engine.device), standing.server.state.get(TRUSTED)
-    task = newcomer_task(standing, standing.training, 0, clients, trusted)
+    source, trusted = federation.server.source.to(engine.device), federation.server.state.get(TRUSTED)
+    task = newcomer_task(federation, federation.training, 0, clients, trusted)
     engine.run(SingleStep(offer_source(len(clients)), source[None], task, clients, _adapt, done))
     return engine.bank
 
 
-def source_network(standing: TrainedFederation) -> Network:
+def source_network(federation: TrainedFederation) -> Network:
     """A network of its own with the source model on it."""
-    network = copy.deepcopy(standing.network)
-    Layout.of(network).write(network, standing.server.source)
+    network = copy.deepcopy(federation.network)
+    Layout.of(network).write(network, federation.server.source)
     return network
 
 
-def _adapt(desk: ClientWorker) -> list[Targets]:
-    return desk.train(Blend(desk.own))
+def _adapt(work: ClientWorker) -> list[Targets]:
+    return work.train(Blend(work.own))
 
 
-def trust_newcomer(standing: TrainedFederation, engine: SequentialEngine) -> Tensor | None:
+def trust_newcomer(federation: TrainedFederation, engine: SequentialEngine) -> Tensor | None:
     """How far labels of the newcomer that an engine holds are trusted ``[1]``, 0 to 1; None where all are."""
-    source = standing.server.source[None].to(engine.device)
-    task = newcomer_task(standing, standing.training, 0, [newcomer_number(standing)])
-    return find_trusted(standing.method.pseudo_labeler, engine, offer_source(1), source, task, [0])
+    source = federation.server.source[None].to(engine.device)
+    task = newcomer_task(federation, federation.training, 0, [newcomer_number(federation)])
+    return find_trusted(federation.method.pseudo_labeler, engine, offer_source(1), source, task, [0])
 
 
 def newcomer_task(
-    standing: TrainedFederation,
+    federation: TrainedFederation,
     training: Training,
     round: int,
     numbers: Sequence[int],
     trusted: Tensor | None = None,
 ) -> Callable[[int], Task]:
     """A client's task in a round, with the draws of the client numbers given and how far each is trusted."""
-    method, keys = standing.method, standing.keys
-    shared = pool_extras(method.own_objectives, standing.server.state) if round else {}
+    method, keys = federation.method, federation.keys
+    shared = pool_extras(method.own_objectives, federation.server.state) if round else {}
     return lambda client: Task(
         method.pseudo_labeler,
         method.own_objectives,
@@ -185,6 +186,6 @@ def newcomer_task(
     )
 
 
-def newcomer_number(standing: TrainedFederation) -> int:
+def newcomer_number(federation: TrainedFederation) -> int:
     """The newcomer's number: the first that nobody has, so that its draws are its own."""
-    return len(standing.clients)
+    return len(federation.clients)

@@ -55,7 +55,7 @@ class JoinedClient:
 
 
 def join(
-    standing: TrainedFederation,
+    federation: TrainedFederation,
     images: Tensor,
     by: By = "update",
     epochs: int = 0,
@@ -72,7 +72,7 @@ def join(
     with the clients that train, it learns what these say of public images, from a model that nobody trained.
 
     Args:
-        standing: the federation; left as it is.
+        federation: trained; left as it is.
         images: of the newcomer ``[N, 3, H, W]`` uint8, N at least 2.
         by: how the cluster is found, where the method groups clients by a clusterer.
         epochs: E of its own adaptation; 0 for none.
@@ -84,18 +84,18 @@ def join(
         UsageError: too few images, the method leaves nothing to join, a network that the adaptation reads is not there,
             clients have labels and nothing says what one without them does, or there is no such size.
     """
-    method, server = standing.method, standing.server
+    method, server = federation.method, federation.server
     adaptation = adaptation or (None if epochs else method.adaptation)
-    check_newcomer_adapts(standing, adaptation)
+    check_newcomer_adapts(federation, adaptation)
     if len(images) < 2:
         raise UsageError(f"a client that joins needs at least 2 images, not {len(images)}")
     if not server.state:
         raise UsageError(f"method {method.name!r} has no rounds: all it has for anybody is the source model")
-    sizes = 0 if standing.fresh is None else len(standing.fresh.rows)
+    sizes = 0 if federation.fresh is None else len(federation.fresh.rows)
     if size is not None and not 0 <= size < sizes:
         known = f"has models of sizes 0 to {sizes - 1}" if sizes > 1 else "has models of one size"
         raise UsageError(f"no size {size}: method {method.name!r} {known}")
-    if method.aggregator.grouping.keeps_models_apart and standing.fresh is None:
+    if method.aggregator.grouping.keeps_models_apart and federation.fresh is None:
         raise UsageError(
             f"method {method.name!r} keeps every client's model apart, so there is none for a newcomer; a method with "
             "clusters, or fedavg, has one"
@@ -110,16 +110,16 @@ def join(
             f"method {method.name!r} leaves the last layers with its clients, so there is no whole model for a "
             "newcomer to join with; `fedwca bench` measures what other clients' would do"
         )
-    newcomer, alone = source_network(standing), _alone(images, predicts=adaptation is not None)
-    engine = SequentialEngine(newcomer, [alone], standing.device, 1, standing.batch_norm, standing.precision)
-    now, report = standing.training.at(standing.round), dict[str, Tensor]()
-    factor = now.lr / standing.training.lr
-    if standing.fresh is not None:
-        size = int(standing.fresh.sizes[0]) if size is None else size
-        engine.bank[0] = standing.fresh.learn(method, server.state, now, factor, [size])[size]
-        choice, weights = stand_alone(standing), torch.zeros(len(server.rows), dtype=torch.float64)
+    newcomer, alone = source_network(federation), _alone(images, predicts=adaptation is not None)
+    engine = SequentialEngine(newcomer, [alone], federation.device, 1, federation.batch_norm, federation.precision)
+    now, report = federation.training.at(federation.round), dict[str, Tensor]()
+    factor = now.lr / federation.training.lr
+    if federation.fresh is not None:
+        size = int(federation.fresh.sizes[0]) if size is None else size
+        engine.bank[0] = federation.fresh.learn(method, server.state, now, factor, [size])[size]
+        choice, weights = stand_alone(federation), torch.zeros(len(server.rows), dtype=torch.float64)
     else:
-        choice, weights, report = receive_model(standing, engine, by, epochs, done)
+        choice, weights, report = receive_model(federation, engine, by, epochs, done)
     steps = None
     if adaptation is not None:
         (steps,) = engine.adapt(adaptation, adaptation_lr(adaptation, now, factor))
@@ -129,44 +129,44 @@ def join(
 
 
 def receive_model(
-    standing: TrainedFederation, engine: SequentialEngine, by: By, epochs: int, done: Callable[[int], None]
+    federation: TrainedFederation, engine: SequentialEngine, by: By, epochs: int, done: Callable[[int], None]
 ) -> tuple[ClusterAssignment, Tensor, dict[str, Tensor]]:
     """A newcomer's cluster, its start as a mixture of the server's rows ``[R]``, and what it would upload.
 
     Args:
-        standing: the federation.
+        federation: trained.
         engine: holds the newcomer alone; its model is left there.
         by: see `join`.
         epochs: E of its own adaptation.
         done: see `join`.
     """
-    method, server = standing.method, standing.server
+    method, server = federation.method, federation.server
     rows = server.rows.to(engine.device)
     offer = offer_mixtures(method.aggregator, server.state, 1, rows[:, : engine.layout.trained])
-    choice = choose_cluster(standing, engine, offer, rows, by, done)
+    choice = choose_cluster(federation, engine, offer, rows, by, done)
     sent = Offer(offer.personal[choice.member][None], offer.shared)
 
-    def settle(desk: ClientWorker) -> list[tuple[Tensor, Blend]]:
-        blend = blend_mixtures(method.aggregator, 1, desk)
+    def settle(work: ClientWorker) -> list[tuple[Tensor, Blend]]:
+        blend = blend_mixtures(method.aggregator, 1, work)
         if epochs:
-            desk.train(blend)
+            work.train(blend)
         else:
-            desk.slot.copy_(desk.received.mix(blend.start[0]))
-        return [((blend.start.double() @ desk.received.weights)[0], blend)]
+            work.slot.copy_(work.received.mix(blend.start[0]))
+        return [((blend.start.double() @ work.received.weights)[0], blend)]
 
-    training = standing.training.model_copy(update={"epochs": max(1, epochs), "steps": None, "cuts": 1})
-    task = newcomer_task(standing, training, 1, [newcomer_number(standing)], trust_newcomer(standing, engine))
+    training = federation.training.model_copy(update={"epochs": max(1, epochs), "steps": None, "cuts": 1})
+    task = newcomer_task(federation, training, 1, [newcomer_number(federation)], trust_newcomer(federation, engine))
     ((weights, blend),) = engine.run(SingleStep(sent, rows, task, [0], settle))
     return choice, weights, {name: value[0] for name, value in blend.report.items()}
 
 
-def check_newcomer_adapts(standing: TrainedFederation, adaptation: Adaptation | None) -> None:
+def check_newcomer_adapts(federation: TrainedFederation, adaptation: Adaptation | None) -> None:
     """Refuse a newcomer that has nothing to adapt by.
 
     Raises:
         UsageError: see `join`.
     """
-    method, network = standing.method, standing.network
+    method, network = federation.method, federation.network
     if adaptation is None:
         if network.whole and not method.finish:
             raise UsageError(
@@ -181,8 +181,8 @@ def check_newcomer_adapts(standing: TrainedFederation, adaptation: Adaptation | 
             else f"adaptation {adaptation.name!r} generates a model, which method {method.name!r} has not trained; "
             "take entropy"
         )
-    if standing.fresh is not None:  # rows are those of the widest networks
-        adaptation = adaptation.at_size(len(standing.fresh.rows) - 1, len(standing.fresh.rows))
+    if federation.fresh is not None:  # rows are those of the widest networks
+        adaptation = adaptation.at_size(len(federation.fresh.rows) - 1, len(federation.fresh.rows))
     needed = adaptation.networks(network.classifier.out_features, network.features)
     trained = {name: parameter.shape for name, parameter in network.extras.named_parameters()}
     asked = {f"{name}.{n}": x.shape for name, made in needed.items() for n, x in made.named_parameters()}

@@ -44,10 +44,12 @@ class Rotations(LabelledPartition):
         from fedwca.data.labelled_clients import Dealt, DealtImages
 
         dealt = self.share_out(pool, clients + new, random)
-        turns = {angle: partial(rotated, degrees=angle) if angle else None for angle in (*self.train, *self.new)}
-        training = [DealtImages(own, turns[self.train[at % len(self.train)]]) for at, own in enumerate(dealt[:clients])]
+        rotations = {angle: partial(rotated, degrees=angle) if angle else None for angle in (*self.train, *self.new)}
+        training = [
+            DealtImages(own, rotations[self.train[at % len(self.train)]]) for at, own in enumerate(dealt[:clients])
+        ]
         groups = {
-            f"{angle:g} degrees": [DealtImages(own, turns[angle]) for own in dealt[clients + at :: len(self.new)]]
+            f"{angle:g} degrees": [DealtImages(own, rotations[angle]) for own in dealt[clients + at :: len(self.new)]]
             for at, angle in enumerate(self.new)
         }
         return Dealt(training, {label: group for label, group in groups.items() if group})

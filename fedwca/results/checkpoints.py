@@ -13,6 +13,7 @@ from urllib.parse import quote
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
+from fedwca.core.files import TEMPORARY, remove_temporary
 from fedwca.core.tensor_files import checksum, open_tensors, write_tensors
 from fedwca.errors import CheckpointError, InvalidConfig
 
@@ -227,10 +228,7 @@ class Checkpoints:
 
     def sweep(self) -> None:
         """Remove temporary files that a killed process left."""
-        # A process may be killed in our own writing, or in that of safetensors, which has temporary files too.
-        for pattern in ("*/.*.safetensors", "*/.tmp*"):
-            for file in self.path.glob(pattern):
-                file.unlink(missing_ok=True)
+        remove_temporary(self.path, f"*/{TEMPORARY}")
 
     def path_of(self, unit: Unit, round: int) -> Path:
         """Where a unit's checkpoint after a round is, or would be."""

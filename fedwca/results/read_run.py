@@ -208,8 +208,8 @@ class Run:
         done, rounds = self.done(method), self.methods[method]["rounds"]
         if not done or done == [rounds] * self.count:
             return ""
-        span = " to ".join(map(str, sorted({min(done), max(done)})))
-        parts = [f"{span} of {count_of(rounds, 'round')}"] if min(done) < rounds else []
+        rounds_done = " to ".join(map(str, sorted({min(done), max(done)})))
+        parts = [f"{rounds_done} of {count_of(rounds, 'round')}"] if min(done) < rounds else []
         parts += [f"{len(done)} of {count_of(self.count, 'run')}"] if len(done) < self.count else []
         return f" ({', '.join(parts)})"
 

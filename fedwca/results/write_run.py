@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from filelock import FileLock
 
-from fedwca.core.files import TEMPORARY, write_text_atomically
+from fedwca.core.files import TEMPORARY, remove_temporary, write_text_atomically
 from fedwca.core.plain_values import to_plain
 from fedwca.errors import FedwcaError, UsageError
 from fedwca.results import lock
@@ -112,9 +112,7 @@ class RunFolder:
 
     def sweep(self) -> None:
         """Remove temporary files that a killed process left; those of a folder that is only read stay."""
-        for file in self.path.glob(TEMPORARY):
-            with contextlib.suppress(OSError):
-                file.unlink()
+        remove_temporary(self.path)
 
     def rewrite(self, wanted: Callable[[dict[str, Any]], bool], order: Callable[[dict[str, Any]], Any]) -> None:
         """Leave only some rounds, sorted; a last line that was cut off goes. Other lines stay to the letter.

@@ -41,7 +41,7 @@ def execute_run(run: PreparedRun, reporter: RunReporter) -> FinishedRun:
                 matmul_precision(config.precision, run.device),
             ):
                 given = (config, run.plan.methods, splits.dataset, splits.domain)
-                records = run_bench(*given, progress, run.keeper, run.schedule, splits)
+                records = run_bench(*given, progress, run.checkpointer, run.schedule, splits)
                 for record in run.schedule.merged(records, folder.append, progress):
                     if prepared == run.started:  # the first record comes when the source models are there
                         prepared = time.perf_counter()

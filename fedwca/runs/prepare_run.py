@@ -102,9 +102,9 @@ def prepare_run(opened: OpenRunFolder, reporter: RunReporter, ranks: RunRanks) -
         folder.path, run_identity(read_configuration(folder.path)), RetentionPolicy.parse(opened.about["keep"])
     )
     begun = {} if opened.earlier is None else rewind_run(folder, plan, checkpoints, reporter)
-    keeper, schedule = Checkpointer(checkpoints, begun), Schedule()
+    checkpointer, schedule = Checkpointer(checkpoints, begun), Schedule()
     if ranks.world is not None:
-        schedule = lead_run(ranks.world, config, plan.methods, keeper, digests, ranks.per_trial)
+        schedule = lead_run(ranks.world, config, plan.methods, checkpointer, digests, ranks.per_trial)
     if not has_environment(folder.path):
         around = {**describe_environment(device), **describe_start()}
         folder.write("environment.json", {**around, "ranks": schedule.ranks, "kernels": kernels.record})
@@ -120,7 +120,7 @@ def prepare_run(opened: OpenRunFolder, reporter: RunReporter, ranks: RunRanks) -
             sum(record["round"] >= 0 for record in records), sum(units_of(plan.config, plan.methods).values())
         )
     return PreparedRun(
-        *(folder, plan, splits, domains, keeper, opened.started, opened.loggers, schedule, needed, device),
+        *(folder, plan, splits, domains, checkpointer, opened.started, opened.loggers, schedule, needed, device),
         profile=opened.profile,
         before=sum(map(seconds_spent, records)),
     )
@@ -250,7 +250,7 @@ class PreparedRun:
     """The data set, the domain that is unlike the others, and the clients of each trial."""
     domains: Sequence[str]
     """True domain of each client, K names, and behind them the groups of newcomers."""
-    keeper: Checkpointer
+    checkpointer: Checkpointer
     started: float
     """``time.perf_counter()`` when the run was asked for."""
     loggers: Sequence[Logger]

@@ -48,7 +48,7 @@ def lead_run(
     world: RankWorld,
     config: RunConfig,
     methods: Sequence[tuple[Method, int]],
-    keeper: Checkpointer,
+    checkpointer: Checkpointer,
     digests: Mapping[str, str],
     asked: int | None,
 ) -> RankSchedule:
@@ -58,18 +58,18 @@ def lead_run(
         world: all ranks.
         config: what is to be run.
         methods: with their rounds.
-        keeper: knows what an earlier process did, and keeps what this one does.
+        checkpointer: knows what an earlier process did, and keeps what this one does.
         digests: of the images, see `describe_images`.
         asked: ranks that share a trial's clients.
     """
-    units = remaining_rounds(config, methods, keeper.begun)
+    units = remaining_rounds(config, methods, checkpointer.begun)
     begun = {
         unit: SentRun(saved.path, saved.round, saved.facts, saved.tensors()) if saved and unit in units else saved
-        for unit, saved in keeper.begun.items()
+        for unit, saved in checkpointer.begun.items()
     }
     opening = {"config": config.model_dump(mode="json"), "begun": begun, "asked": asked}
     world.everyone.give({**opening, "digests": digests, "versions": VERSIONS})
-    return RankSchedule(world, units, asked, keeper.store)
+    return RankSchedule(world, units, asked, checkpointer.store)
 
 
 def follow_run(world: RankWorld) -> None:

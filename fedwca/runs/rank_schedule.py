@@ -30,16 +30,16 @@ from fedwca.runs.work_schedule import Record, Schedule
 
 
 class RankSchedule(Schedule):
-    """The share of one rank: its team's units, and of their clients its own.
+    """The share of one rank: its subgroup's units, and of their clients its own.
 
-    Teams are consecutive ranks; the first of a team posts its records and points to rank 0, which alone writes. Every
+    Subgroups are consecutive ranks; the first of each posts its records and points to rank 0, which alone writes. Every
     rank makes one at the same time.
 
     Args:
         world: all ranks.
         units: what is left to do, with rounds.
         asked: ranks that share a trial's clients; None: see `per_trial`.
-        keep: where rank 0 keeps points that other teams send.
+        keep: where rank 0 keeps points that other subgroups send.
     """
 
     def __init__(
@@ -53,10 +53,10 @@ class RankSchedule(Schedule):
         self.size = per_trial(world.size, sum(rounds > 0 for rounds in units.values()), asked)
         self.ranks = {"world": world.size, "per_trial": self.size}
         starts = range(0, world.size, self.size)
-        teams = [world.team(range(start, start + self.size)) for start in starts]
-        self.team = next(team for team in teams if team is not None)
+        subgroups = [world.subgroup(range(start, start + self.size)) for start in starts]
+        self.subgroup = next(subgroup for subgroup in subgroups if subgroup is not None)
         self.leaders = [start for start in starts if start]
-        self.leads = self.team.index == 0
+        self.leads = self.subgroup.index == 0
         self.mail = Mail(world)
         self._stop: Exception | None = None
 
@@ -96,8 +96,8 @@ class RankSchedule(Schedule):
         return TrialsInTurn(
             [
                 ShardedEngine(
-                    choose_engine(config, network, own_images(clients, self.team)),
-                    self.team,
+                    choose_engine(config, network, own_images(clients, self.subgroup)),
+                    self.subgroup,
                     clients,
                 )
                 for network, clients in given
@@ -117,7 +117,7 @@ class RankSchedule(Schedule):
             self.mail.post(("point", (unit, round, dict(tensors), dict(facts), last)))
 
     def followed(self, records: Iterable[Record]) -> None:
-        """Do this rank's share of the records; the first rank of a team posts them."""
+        """Do this rank's share of the records; the first rank of a subgroup posts them."""
         for record in records:
             if self.leads:
                 self.mail.post(("record", to_plain(record)))
@@ -134,7 +134,7 @@ class RankSchedule(Schedule):
         )
 
     def merged(self, records: Iterable[Record], keep: Callable[[Record], None], progress: Progress) -> Iterator[Record]:
-        """As for one process; records of other teams come in between, in the order in which they end."""
+        """As for one process; records of other subgroups come in between, in the order in which they end."""
         news: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         one = threading.Lock()
 
@@ -186,15 +186,15 @@ class RankSchedule(Schedule):
         self.world.check()
 
 
-def deal_trials(bundles: Sequence[Mapping[Unit, int]], teams: int) -> list[list[Unit]]:
-    """Units of each team: each bundle in turn to the team with the fewest rounds so far.
+def deal_trials(bundles: Sequence[Mapping[Unit, int]], subgroups: int) -> list[list[Unit]]:
+    """Units of each subgroup: each bundle in turn to the subgroup with the fewest rounds so far.
 
     >>> a, b, c, d = (Unit(0, 0, name) for name in "abcd")
     >>> [[unit.method for unit in some] for some in deal_trials([{a: 5}, {b: 10}, {c: 2, d: 2}], 2)]
     [['a', 'c', 'd'], ['b']]
     """
-    found: list[list[Unit]] = [[] for _ in range(teams)]
-    rounds = [0] * teams
+    found: list[list[Unit]] = [[] for _ in range(subgroups)]
+    rounds = [0] * subgroups
     for bundle in bundles:
         least = rounds.index(min(rounds))
         found[least].extend(bundle)

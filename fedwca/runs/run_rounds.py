@@ -131,13 +131,13 @@ def run_rounds(
         started = time.perf_counter()
         last_phase = method.is_last_phase(number, rounds)
         with watch_draws(method, told):
-            turns = {
+            opened = {
                 i: begin_round(
                     config, number, last_phase, points[i].server, method, engines.engines[i], trials[i], progress
                 )
                 for i in here
             }
-            uploads = engines.run(turns)
+            uploads = engines.run(opened)
         # What they did together is shared out evenly, so that the seconds of all records add up to the clock's.
         spent = (time.perf_counter() - started) / len(here)
         accuracies_here: list[float] = []
@@ -145,7 +145,7 @@ def run_rounds(
             began = time.perf_counter()
             try:
                 with watch_draws(method, told):
-                    server, outcome = end_round(turns[i], uploads.pop(i), trials[i])
+                    server, outcome = end_round(opened[i], uploads.pop(i), trials[i])
             except Diverged as error:
                 del points[i]
                 progress.earlier(rounds - number, 0)  # nobody does them
@@ -155,11 +155,11 @@ def run_rounds(
             state = {name: value.contiguous() for name, value in server.state.items()}
             server = Server(server.rows.contiguous(), state, server.source)
             spent_here = spent + time.perf_counter() - began
-            record = record_round(config, rounds, turns[i], server, outcome, trials[i])
+            record = record_round(config, rounds, opened[i], server, outcome, trials[i])
             record["seconds"]["round"] = spent_here
             caution(record, outcome, method)
             delivery = deliver_mixtures(method.aggregator, server.state, len(server.rows))
-            points[i] = RoundState(number, server, outcome.labels, delivery, turns[i].guests if last_phase else None)
+            points[i] = RoundState(number, server, outcome.labels, delivery, opened[i].guests if last_phase else None)
             accuracies_here.append(mean(record["accuracy"]))
             yield i, record, points[i]
         if accuracies_here:
@@ -210,29 +210,29 @@ def begin_round(
         return open_last_phase(number, server, method, engine, trial.keys, domains, progress.client)
     training = method.training_in(config.training)
     given = (server, method, engine, training, trial.keys, domains, config.participation)
-    turn = open_round(number, *given, done=progress.client)
-    return turn if trial.public is None else learn_from_predictions(turn, trial.public)
+    opened = open_round(number, *given, done=progress.client)
+    return opened if trial.public is None else learn_from_predictions(opened, trial.public)
 
 
-def end_round(turn: OpenRound, uploads: Sequence[SimulatedUpload], trial: Trial) -> tuple[Server, Outcome]:
+def end_round(opened: OpenRound, uploads: Sequence[SimulatedUpload], trial: Trial) -> tuple[Server, Outcome]:
     """A round, or the last phase, as the server ends it.
 
     Raises:
         Diverged: a client's model, or the server's, has values that are not finite.
     """
     if trial.public is not None:
-        uploads = upload_predictions(turn, trial.public, uploads)
-    server, outcome = close_last_phase(turn, uploads) if turn.last_phase else close_round(turn, uploads)
+        uploads = upload_predictions(opened, trial.public, uploads)
+    server, outcome = close_last_phase(opened, uploads) if opened.last_phase else close_round(opened, uploads)
     if not bool(finite_models(server.rows).all()):
         raise Diverged("the server's model has values that are not finite; a lower --lr may help")
     return server, outcome
 
 
 def record_round(
-    config: RunConfig, rounds: int, turn: OpenRound, server: Server, outcome: Outcome, trial: Trial
+    config: RunConfig, rounds: int, opened: OpenRound, server: Server, outcome: Outcome, trial: Trial
 ) -> dict[str, Any]:
     """What is written down of a round: accuracies, what was done, and looks that decide nothing."""
-    number, method, engine = turn.round, turn.method, turn.engine
+    number, method, engine = opened.round, opened.method, opened.engine
     metrics, began = trial.metrics, time.perf_counter()
     asked = list(outcome.uploads)
     local = dict(zip(asked, engine.predict_tests(clients=asked), strict=True))
@@ -241,7 +241,7 @@ def record_round(
         step_size(method, config.training, number),
     )
     own = measure_delivered(method, engine, metrics, delivery, server.rows, lr)
-    if turn.last_phase:  # who adapted has a model of its own
+    if opened.last_phase:  # who adapted has a model of its own
         own = DeliveredModels([local.get(k, said) for k, said in enumerate(own.said)])
     shown = trial.describe(own, method, server, lr, config.training, number)
     evaluated = time.perf_counter()
@@ -252,14 +252,14 @@ def record_round(
         "accuracy_local": [
             metrics.accuracy(k, local[k].classes) if k in local else math.nan for k in range(len(metrics))
         ],
-        **(describe_last_phase(described, measure_shift(turn)) if turn.last_phase else described),
+        **(describe_last_phase(described, measure_shift(opened)) if opened.last_phase else described),
     }
     if number == 0 and method.aggregator.grouping.needs_clusterer:
         record["clustering"] |= nearest_clients(method, engine, server.source)
     if number == 0 and config.probes:
         record["probes"] = cluster_layers(config.probes, engine, server.source, metrics, trial.keys)
     if number == rounds - 1 and config.evidence:
-        models = final_models(method, server, engine, True) if turn.last_phase else None
+        models = final_models(method, server, engine, True) if opened.last_phase else None
         record["evidence"] = measure_evidence(server, method, engine, config.training, models)
     record["seconds"] |= {"evaluate": evaluated - began, "record": time.perf_counter() - evaluated}
     return record

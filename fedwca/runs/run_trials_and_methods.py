@@ -54,7 +54,7 @@ class _Bench:
     mine: set[Unit]
     """What is to be done."""
     progress: Progress
-    keeper: Checkpointer
+    checkpointer: Checkpointer
     share: Schedule
     caution: WarnOnce
 
@@ -141,7 +141,7 @@ class _Bench:
                 yield self.end_diverged(method, unit, trials[i].record_divergence(-1, error))
                 continue
             digests[i] = model.digest
-            point = self.keeper.restore(unit, engine, model.digest)
+            point = self.checkpointer.restore(unit, engine, model.digest)
             if point is None:
                 start, own = self.grow(unit.source_model, method, model.network), None
                 rows = self.fresh_rows(unit.source_model, method, start)
@@ -155,7 +155,7 @@ class _Bench:
                 if partition_of(self.config).uneven:
                     images["class_counts"] = trials[i].metrics.class_counts(len(self.splits.dataset.classes))
                 yield {**_tag(unit), "round": -1, **first, **images, **home}
-                self.keeper.save(unit, point, engine, model.digest, last=rounds == 0)
+                self.checkpointer.save(unit, point, engine, model.digest, last=rounds == 0)
             if point.round >= 0:
                 self.progress.earlier(point.round + 1, sizes[i])
             points[i] = point
@@ -170,9 +170,9 @@ class _Bench:
             # stopped in between goes on with all of them.
             last = after.round == rounds - 1 and len(units) == 1
             validation = mean(record.get(VALIDATION, ()))
-            self.keeper.save(unit, after, engines.engines[i], digests[i], last, validation)
+            self.checkpointer.save(unit, after, engines.engines[i], digests[i], last, validation)
         for unit in units.values():
-            self.keeper.end(unit)
+            self.checkpointer.end(unit)
         self.progress.end(label, mean(list(accuracy.values())))
 
 
@@ -182,7 +182,7 @@ def run_bench(
     dataset: FederatedDataset,
     domain: str | None,
     progress: Progress = NO_PROGRESS,
-    keeper: Checkpointer | None = None,
+    checkpointer: Checkpointer | None = None,
     share: Schedule | None = None,
     splits: TrialSplits | None = None,
 ) -> Iterator[dict[str, Any]]:
@@ -194,15 +194,17 @@ def run_bench(
         dataset: see `fedwca.runs.load_data.load`.
         domain: name of the one domain that is unlike the others, the source or the target; None: there is none.
         progress: told how far it is.
-        keeper: keeps a point after each record was taken, and says where an earlier process stopped.
+        checkpointer: keeps a point after each record was taken, and says where an earlier process stopped.
         share: what this process does of it; None: all.
         splits: clients of the same data set and domain, where the first trial's have been looked at.
     """
-    keeper, share = keeper or Checkpointer(), share or Schedule()
+    checkpointer, share = checkpointer or Checkpointer(), share or Schedule()
     splits = splits or TrialSplits(config, dataset, domain)
     federations = [(index, trial) for index in range(config.source_models) for trial in range(config.trials)]
     left = {
-        at: [(method, rounds) for method, rounds in methods if not keeper.finished(Unit(*at, method.name), rounds)]
+        at: [
+            (method, rounds) for method, rounds in methods if not checkpointer.finished(Unit(*at, method.name), rounds)
+        ]
         for at in federations
     }
     finished = len(federations) * sum(r for _, r in methods) - sum(r for some in left.values() for _, r in some)
@@ -223,8 +225,8 @@ def run_bench(
     mine = share.mine([bundle for bundle in bundles if bundle])
     if not any((unit.source_model, unit.trial) == federations[0] for unit in mine):
         splits.forget()
-    caution = WarnOnce(progress.warn, keeper.told)
-    bench = _Bench(config, methods, splits, federations, models, mine, progress, keeper, share, caution)
+    caution = WarnOnce(progress.warn, checkpointer.told)
+    bench = _Bench(config, methods, splits, federations, models, mine, progress, checkpointer, share, caution)
     for group in together:
         # What a group holds goes with the generator, before the next one's images and models are made.
         yield from bench.run_group(group)

@@ -8,13 +8,15 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from fedwca.core.files import TEMPORARY, write_atomically, write_secret
+from fedwca.core.tensor_files import open_tensors, save_tensors, write_tensors
 
 
 def slow(file: Path) -> None:
     file.write_text("half")
-    file.with_name("begun").touch()
+    file.parent.with_name("begun").touch()
     time.sleep(60)
 
 
@@ -42,6 +44,19 @@ def test_what_a_killed_writer_left_goes_with_the_next_write(tmp_path: Path) -> N
     assert len(list(tmp_path.glob(TEMPORARY))) == 1
     write_atomically(path, lambda file: Path.touch(file))
     assert sorted(file.name for file in tmp_path.iterdir()) == ["a[b].txt", "begun", "other.txt"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="files are locked")
+def test_a_file_that_a_library_replaces_is_not_taken_for_abandoned(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+
+    def write(file: Path) -> None:
+        save_tensors(file, {"a": torch.ones(3)})
+        write_tensors(path, {"a": torch.zeros(3)})  # as another process may, just then
+
+    write_atomically(path, write)
+    assert open_tensors(path).tensors()["a"].tolist() == [1, 1, 1]
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_what_cannot_be_written_leaves_what_was_there(tmp_path: Path) -> None:

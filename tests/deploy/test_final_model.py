@@ -9,12 +9,16 @@ import numpy as np
 import torch
 from PIL import Image
 
+from fedwca.deploy.composition import Composition
+from fedwca.deploy.describe_deployed import describe_deployed
 from fedwca.deploy.in_process import run_in_process
 from fedwca.deploy.state_files import FINAL, read_final, save_final
 from fedwca.export.load_model import open_model
+from fedwca.models.resnet18 import ResNet18
+from fedwca.registry import Registry
 
 from ..cli.conftest import call
-from .conftest import Federation
+from .conftest import TRAINING, Federation
 
 
 def test_it_predicts_and_is_exported(federation: Callable[..., Federation], tmp_path: Path) -> None:
@@ -48,6 +52,25 @@ def test_it_predicts_and_is_exported(federation: Callable[..., Federation], tmp_
     found = call("export", str(file), "--client", "0", "--out", str(tmp_path / "z.safetensors"))
     assert found.code == 2
     assert "one model already" in found.err
+
+
+def test_the_card_counts_rounds_of_the_federation(federation: Callable[..., Federation], tmp_path: Path) -> None:
+    built = federation("fedavg")
+    session, clients = built.session(), built.clients()
+    run_in_process(session, clients, 3, available=lambda round: range(3) if round else range(4))
+    for number in (1, 3):  # the last took part in the first round alone
+        save_final(clients[number], tmp_path / str(number))
+        assert open_model(tmp_path / str(number) / FINAL).about.rounds == 3
+
+
+def test_a_file_of_weights_is_named_without_its_folder(federation: Callable[..., Federation]) -> None:
+    model = ResNet18(weights="/home/me/secret/w.pth")  # type: ignore[arg-type]
+    played = Composition.of(federation().method, model, 3, training=TRAINING)
+    assert played.model["weights"] == "w.pth"
+    assert Composition.read(played.model_dump_json()).architecture() == ResNet18(weights="w.pth")  # type: ignore[arg-type]
+    assert describe_deployed(played, {}, "client 0", 1).model["weights"] == "w.pth"
+    earlier = played.model_copy(update={"model": Registry.dump(model)})
+    assert played.plays_as(earlier)
 
 
 def test_without_names_classes_are_numbers(federation: Callable[..., Federation], tmp_path: Path) -> None:

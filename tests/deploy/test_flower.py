@@ -338,6 +338,42 @@ def test_a_node_that_never_says_who_it_is_costs_later_rounds_little(
     assert waited == [([11, 12, 13], deadline), ([12, 13], deadline), ([13], later)]
 
 
+def test_who_was_turned_away_is_asked_again_when_a_place_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client without a key that lost its folder comes as another, while Flower still lists its first node."""
+    replies = {node: Reply({"identity": name, "seat": 0}) for node, name in ((11, "a"), (12, "b"), (13, "b"))}
+    asked: list[list[int]] = []
+
+    def exchange(grid: object, nodes: list[int], seconds: float) -> Iterator[tuple[int, Reply]]:
+        asked.append(nodes)
+        return iter([(node, replies[node]) for node in nodes])
+
+    monkeypatch.setattr(serve, "Message", lambda *_, dst_node_id, **__: dst_node_id)
+    monkeypatch.setattr(serve, "exchange", exchange)
+    nodes, names = [11, 12], {0: ""}
+    server = bare_server(tmp_path, nodes, [])
+    server.deployment.rejoin = True  # type: ignore[misc]
+
+    def release(number: int, online: set[str]) -> None:
+        names[number] = names[number] if names[number] in online else ""
+
+    def admit(name: str, wish: int) -> int | None:
+        names[wish] = names[wish] or name
+        return wish if names[wish] == name else None
+
+    server.session.release, server.session.admit = release, admit  # type: ignore[method-assign, assignment]
+    assert server._present() == {0: 11}
+    nodes.remove(11)
+    assert server._present() == {0: 12}
+    nodes.append(13)
+    assert server._present() == {0: 13}  # the same client anew
+    nodes.remove(13)
+    assert server._present() == {0: 12}
+    assert asked == [[11, 12], [12], [13], [12]]
+    assert server._present() == {0: 12}
+
+
 def test_why_a_run_failed_is_one_line_of_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(path: Path) -> DeploymentConfig:
         raise FedwcaError("one\nFEDWCA RUN COMPLETE")

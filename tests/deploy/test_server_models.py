@@ -54,7 +54,11 @@ def play(folder: Path) -> tuple[Session, list[Client]]:
 
 @pytest.mark.parametrize(
     "method",
-    [["--aggregator", "wca:ta=1,tb=1", "--clusterer", "kmeans:least=2,most=2", "--half"], ["--baseline", "fedavg"]],
+    [
+        ["--aggregator", "wca:ta=1,tb=1", "--clusterer", "kmeans:least=2,most=2", "--half"],
+        ["--baseline", "fedavg"],
+        ["--aggregator", "ladd:start=1", "--clusterer", "kmeans:least=2,most=2"],
+    ],
 )
 def test_models_are_exported_from_the_server(tmp_path: Path, shades: Path, method: list[str]) -> None:
     folder, out = tmp_path / "d", tmp_path / "model.safetensors"
@@ -79,7 +83,7 @@ def test_models_are_exported_from_the_server(tmp_path: Path, shades: Path, metho
     assert exported.about.holder == "cluster 0"
     members = session.state.shares[0].nonzero()[:, 0].tolist()
     assert list(exported.about.clients) == members
-    clusters = len(session.state.server.rows)
+    clusters = int(session.state.server.state["labels"].max()) + 1
     for arguments, sentence in (
         (["--cluster", str(clusters)], f"this deployment has clusters 0 to {clusters - 1}"),
         (["--client", "9"], "this deployment has clients 0 to 3"),

@@ -125,7 +125,7 @@ def test_who_comes_late_to_one_mean_is_asked_too(gated: Federation, said: object
     run_in_process(session, clients[:3], 1, available=lambda round: range(3))
 
     def forge(client: int, parcel: Parcel) -> Parcel:
-        return replace(parcel, notes={**parcel.notes, "trusted": said})  # type: ignore[dict-item]
+        return replace(parcel, notes={**parcel.notes, "trusted": said})
 
     last = built.session(alone="warn")
     last.resume(session.state)

@@ -90,7 +90,7 @@ def test_engines_agree(sizes: tuple[int, ...]) -> None:
 def test_one_epoch_is_cut_and_no_last_phase() -> None:
     with pytest.raises(ValidationError, match="it needs epochs = 1"):
         Training(epochs=2, cuts=2)
-    with pytest.raises(ValidationError, match="the last phase is one turn"):
+    with pytest.raises(ValidationError, match="the last phase is one round"):
         FinishTraining(epochs=1, cuts=2)
 
 

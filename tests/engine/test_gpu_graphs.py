@@ -147,15 +147,15 @@ def test_the_clients_part_of_a_round_waits_for_nothing(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(engines, "synchronize", lifted(engines.synchronize))
     monkeypatch.setattr(StepSchedule, "_count", lifted(StepSchedule._count))
-    turn = open_round(2, server, method, engine, TRAINING, Keys(0), DOMAINS)
+    opened = open_round(2, server, method, engine, TRAINING, Keys(0), DOMAINS)
     with warnings.catch_warnings(action="ignore"):
         torch.cuda.set_sync_debug_mode("error")
     try:
-        uploads = engine.run(turn)
+        uploads = engine.run(opened)
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert counted == (1 if kernels == "graphs" else 2)
-    close_round(turn, uploads)
+    close_round(opened, uploads)
 
 
 class Asking(Objective):

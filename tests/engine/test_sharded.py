@@ -97,7 +97,7 @@ def found(kind: str, world: RankWorld) -> Any:
     try:
         if kind == "differ":
             offer = method_offer(0.5 + world.rank / 4)
-            sharded.run(SingleStep(offer, sharded.bank[:2], lambda k: None, [], lambda desk: []))  # type: ignore[arg-type, return-value]
+            sharded.run(SingleStep(offer, sharded.bank[:2], lambda k: None, [], lambda worker: []))  # type: ignore[arg-type, return-value]
         elif world.rank:
             raise FedwcaError("the cat sat on the disk")
         else:

@@ -97,8 +97,8 @@ def test_equals_a_plain_loop(
     slot = torch.zeros_like(row)
     received = SentModels(torch.ones(1, 1, dtype=torch.float64), lambda weights: mix_rows(weights, row[None]), row)
     task = Task(labeler, [Shot(), *more], training, lambda purpose: KEYS(2, 0, purpose))
-    desk = ClientWorker(Replica(network, layout), images, None, received, 1, slot, task)
-    (targets,) = desk.train(Blend(desk.own))
+    worker = ClientWorker(Replica(network, layout), images, None, received, 1, slot, task)
+    (targets,) = worker.train(Blend(worker.own))
     plain = reference(network, images, targets, training, KEYS(2, 0, "dropout"), mu=0.5 if more else 0.0)
     moved = (slot - row).abs().max()
     assert moved > 1e-3
@@ -113,7 +113,9 @@ def run(loop: SequentialEngine, training: Training, labeler: PseudoLabeler, *mor
     def task(client: int) -> Task:
         return Task(labeler, [Shot(), *more], training, lambda purpose: KEYS(0, client, purpose))
 
-    loop.run(SingleStep(offer, row[None], task, range(len(loop.images)), lambda desk: desk.train(Blend(desk.own))))
+    loop.run(
+        SingleStep(offer, row[None], task, range(len(loop.images)), lambda worker: worker.train(Blend(worker.own)))
+    )
     return loop.bank.clone()
 
 
@@ -145,7 +147,7 @@ def test_an_error_in_a_client_surfaces(loop: SequentialEngine) -> None:
     def idle(client: int) -> Task:
         return Task(Fixed(), [Shot()], Training(), lambda purpose: 0)
 
-    def fail(desk: ClientWorker) -> list[None]:
+    def fail(worker: ClientWorker) -> list[None]:
         raise RuntimeError("a client is ill")
 
     with pytest.raises(RuntimeError, match="is ill"):

@@ -102,21 +102,21 @@ def begun(name: str, seed: int, batch_norm: str) -> tuple[Server, OpenRound]:
 
 def far(name: str, engine: StackedEngine, seed: int = 1, batch_norm: str = "mixed") -> OpenRound:
     """Round 1 of a federation, round 0 of which was played here; the server's rows are far away."""
-    server, turn = begun(name, seed, batch_norm)
+    server, opened = begun(name, seed, batch_norm)
     moved = replace(server, rows=server.rows.to(FAR), source=server.source.to(FAR))
-    return replace(turn, engine=engine, server=moved)
+    return replace(opened, engine=engine, server=moved)
 
 
 def work(
-    turns: Sequence[OpenRound], engines: Sequence[StackedEngine], trials: StackedTrials | None = None
+    opened_rounds: Sequence[OpenRound], engines: Sequence[StackedEngine], trials: StackedTrials | None = None
 ) -> list[str]:
     """Everything from the first message to the uploads of all clients; what crossed the border meanwhile."""
     with Border() as border:
         if trials is not None:
-            found = trials.run(dict(enumerate(turns)))
+            found = trials.run(dict(enumerate(opened_rounds)))
         else:
-            (turn,), (engine,) = turns, engines
-            found = {0: engine.run(turn)}
+            (opened,), (engine,) = opened_rounds, engines
+            found = {0: engine.run(opened)}
     assert all(upload.targets.labels.device == FAR for own in found.values() for upload in own)
     return border.crossed
 
@@ -153,8 +153,8 @@ def test_otherwise_the_host_waits_once_a_labelling_if_images_are_mixed(
 def test_nor_do_trials_together(name: str) -> None:
     trials = StackedTrials(networks(2), [clients(), clients()], FAR, kernels="graphs")
     both = [engine for engine in trials.engines if isinstance(engine, StackedEngine)]
-    turns = [far(name, engine, seed) for seed, engine in enumerate(both, 1)]
-    assert work(turns, both, trials) == []
+    opened_rounds = [far(name, engine, seed) for seed, engine in enumerate(both, 1)]
+    assert work(opened_rounds, both, trials) == []
 
 
 @pytest.mark.parametrize("batch_norm", ["pooled", "local", "recalibrated"])
@@ -170,9 +170,9 @@ def test_nor_do_residual_networks(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = StackedEngine(twin, own, FAR, kernels="graphs")
     loop = SequentialEngine(network, own, "cpu", 1)
     server, _ = run_round(0, init_server(loop), method, loop, TRAINING, Keys(0), DOMAINS[:2])
-    turn = open_round(1, server, method, loop, TRAINING, Keys(0), DOMAINS[:2])
+    opened = open_round(1, server, method, loop, TRAINING, Keys(0), DOMAINS[:2])
     moved = replace(server, rows=server.rows.to(FAR), source=server.source.to(FAR))
-    assert work([replace(turn, engine=engine, server=moved)], [engine]) == []
+    assert work([replace(opened, engine=engine, server=moved)], [engine]) == []
 
 
 def test_the_border_is_watched() -> None:

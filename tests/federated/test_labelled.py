@@ -121,8 +121,8 @@ def test_engines_agree(aggregator: Aggregator, classifier: str, trains: Trains) 
     for name in ENGINES:
         engine = make(name, classifier)
         server, outcomes = play(engine, composed)
-        turn = open_last_phase(2, server, composed, engine, Keys(1), DOMAINS)
-        kept, _ = close_last_phase(turn, engine.run(turn))
+        opened = open_last_phase(2, server, composed, engine, Keys(1), DOMAINS)
+        kept, _ = close_last_phase(opened, engine.run(opened))
         assert torch.equal(kept.rows, server.rows)
         found.append((final_models(composed, server, engine, finished=True), outcomes[-1].gathered))
     (models, gathered), (others, other) = found
@@ -138,8 +138,8 @@ def test_engines_agree(aggregator: Aggregator, classifier: str, trains: Trains) 
 def test_the_other_part_keeps_its_bits(name: str, trains: Trains) -> None:
     engine, composed = make(name), method(FedAvg(), trains)
     server, _ = play(engine, composed)
-    turn = open_last_phase(2, server, composed, engine, Keys(1), DOMAINS)
-    engine.run(turn)
+    opened = open_last_phase(2, server, composed, engine, Keys(1), DOMAINS)
+    engine.run(opened)
     row, head = engine.bank[GUEST], engine.layout.head
     still = torch.ones(len(row), dtype=torch.bool)
     still[head] = False
@@ -263,11 +263,11 @@ def test_an_answer_that_is_not_in_order_is_left_out_and_the_round_goes_on(
 def test_what_the_last_phase_did_is_read_from_images_alone() -> None:
     engine, composed = make(), method(FedAvg())
     server, _ = play(engine, composed)
-    turn = open_last_phase(2, server, composed, engine, Keys(1), DOMAINS)
-    engine.run(turn)
-    (shift,) = measure_shift(turn).values()
+    opened = open_last_phase(2, server, composed, engine, Keys(1), DOMAINS)
+    engine.run(opened)
+    (shift,) = measure_shift(opened).values()
     assert int(shift.before.sum()) == int(shift.after.sum()) == SIZES[GUEST]
     assert 0 <= shift.agreement <= 1
-    same = replace(turn, offer=turn.offer)
+    same = replace(opened, offer=opened.offer)
     engine.bank[GUEST] = server.rows[0]
     assert measure_shift(same)[GUEST].agreement == 1

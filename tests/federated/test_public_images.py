@@ -84,9 +84,9 @@ class Play:
 
     def round(self, number: int) -> Outcome:
         given = (number, self.server, self.method, self.engine, TRAINING, Keys(1), torch.zeros(len(IMAGES)).long())
-        turn = learn_from_predictions(open_round(*given, self.participation), self.public)
-        uploads = upload_predictions(turn, self.public, self.engine.run(turn))
-        self.server, outcome = close_round(turn, uploads)
+        opened = learn_from_predictions(open_round(*given, self.participation), self.public)
+        uploads = upload_predictions(opened, self.public, self.engine.run(opened))
+        self.server, outcome = close_round(opened, uploads)
         return outcome
 
     def learned(self, server: Server | None = None) -> Tensor:
@@ -230,7 +230,7 @@ def test_keys_of_public_images_are_their_own() -> None:
         if what == "without":
             play.method = replace(play.method, objectives=(CrossEntropy(),))
         given = (0, play.server, play.method, play.engine, TRAINING, Keys(1), torch.zeros(len(IMAGES)).long())
-        turn = open_round(*given)
-        play.engine.run(turn)
+        opened = open_round(*given)
+        play.engine.run(opened)
         list_of.append(play.engine.bank.clone())
     assert torch.equal(seen["with"][0], seen["without"][0])

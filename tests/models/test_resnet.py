@@ -218,8 +218,8 @@ def play(
 ) -> SequentialEngine:
     loop = SequentialEngine(network, images, "cpu", workers=2)
 
-    def work(desk: ClientWorker) -> list[Targets]:
-        return desk.train(Blend(desk.own))
+    def work(worker: ClientWorker) -> list[Targets]:
+        return worker.train(Blend(worker.own))
 
     one = torch.ones(1, 1, dtype=torch.float64)
     offer = Offer(personal=one.expand(len(images), 1, 1), shared=torch.zeros(0, 1, dtype=torch.float64))

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fedwca.aggregators.fedavg import FedAvg
 from fedwca.aggregators.ifca import IFCA
+from fedwca.aggregators.ladd import LaddAggregator
 from fedwca.aggregators.local import Local
 from fedwca.aggregators.one_hot import OneHot
 from fedwca.aggregators.revised_wca import RevisedWCA
@@ -132,10 +133,10 @@ def test_the_start_is_what_eq_8_says(weighted: TrainedFederation, by: str) -> No
 
 
 def test_without_a_blend_it_gets_the_clusters_model() -> None:
-    standing = federation(OneHot(), TrueDomains())
-    found = join(standing, tinted(1, 9))
+    trained = federation(OneHot(), TrueDomains())
+    found = join(trained, tinted(1, 9))
     assert found.weights.tolist() == [0, 1, 0]
-    torch.testing.assert_close(Layout.of(found.network).read(found.network), standing.server.rows[1])
+    torch.testing.assert_close(Layout.of(found.network).read(found.network), trained.server.rows[1])
 
 
 @pytest.mark.parametrize(
@@ -149,13 +150,21 @@ def test_without_a_blend_it_gets_the_clusters_model() -> None:
     ],
 )
 def test_every_kind_of_method_has_a_place(aggregator: Aggregator, clusterer: Clusterer | None, by: str) -> None:
-    standing = federation(aggregator, clusterer, rounds=3)
-    found = join(standing, tinted(0, 5))
+    trained = federation(aggregator, clusterer, rounds=3)
+    found = join(trained, tinted(0, 5))
     assert found.choice.by in (by, "alone")
     assert found.weights.sum() == pytest.approx(1)
     assert classify(found.network, tinted(0, 6)).shape == (16,)
     if by == "update" and isinstance(clusterer, KMeans | LaddClusterer):
-        assert found.choice.cluster == int(standing.labels[0])
+        assert found.choice.cluster == int(trained.labels[0])
+
+
+def test_a_teacher_is_no_cluster() -> None:
+    trained = federation(LaddAggregator(start=1), TrueDomains(), rounds=3)
+    assert len(trained.server.rows) == 6
+    choice = join(trained, tinted(1, 9), by="alignment").choice
+    assert (choice.by, len(choice.scores)) == ("alignment", 3)
+    assert int(trained.labels[choice.member]) == choice.cluster
 
 
 @pytest.mark.parametrize("by", ["update", "alignment"])
@@ -187,9 +196,9 @@ def test_adaptation_goes_on_from_the_start(weighted: TrainedFederation) -> None:
 
 @pytest.mark.parametrize("policy", ["local", "recalibrated", "pooled"])
 def test_batch_norm_statistics_follow_the_run(policy: str) -> None:
-    standing = federation(OneHot(), TrueDomains())
-    plain = join(standing, tinted(1, 3)).network.state_dict()
-    found = join(replace(standing, batch_norm=BatchNormPolicy(policy)), tinted(1, 3)).network.state_dict()
+    trained = federation(OneHot(), TrueDomains())
+    plain = join(trained, tinted(1, 3)).network.state_dict()
+    found = join(replace(trained, batch_norm=BatchNormPolicy(policy)), tinted(1, 3)).network.state_dict()
     same = {name for name in plain if torch.equal(plain[name], found[name])}
     others = set(plain) - same
     assert others == (set() if policy == "pooled" else {"norm.running_mean", "norm.running_var"})
@@ -222,12 +231,12 @@ class Statistics(Clusterer):
 
 
 def test_a_clusterer_from_elsewhere_says_what_newcomers_are_compared_by() -> None:
-    standing = federation(OneHot(), Statistics())
-    choice = join(replace(standing, clients=standing.clients[:5], labels=standing.labels[:5]), tinted(1, 77)).choice
-    own, first = Finch(signature="batch_norm", metric="euclidean"), replace(standing, labels=standing.labels[:5])
-    alike = replace(first, clients=standing.clients[:5], method=replace(standing.method, clusterer=own))
+    trained = federation(OneHot(), Statistics())
+    choice = join(replace(trained, clients=trained.clients[:5], labels=trained.labels[:5]), tinted(1, 77)).choice
+    own, first = Finch(signature="batch_norm", metric="euclidean"), replace(trained, labels=trained.labels[:5])
+    alike = replace(first, clients=trained.clients[:5], method=replace(trained.method, clusterer=own))
     assert torch.equal(join(alike, tinted(1, 77)).choice.scores, choice.scores)
-    other = replace(alike, method=replace(standing.method, clusterer=TrueDomains()))
+    other = replace(alike, method=replace(trained.method, clusterer=TrueDomains()))
     assert not torch.equal(join(other, tinted(1, 77)).choice.scores, choice.scores), "those that read none: layer 1"
 
 

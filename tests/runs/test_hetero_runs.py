@@ -187,11 +187,11 @@ def test_whoever_joins_has_the_very_model_of_the_benchs_new_client(method: str, 
     told = next(r for r in reversed(records(run)) if r["method"] == method)
     (new,) = opened.federation.newcomers
     sizes = draw_sizes(Keys(0), range(4, 9), 3).tolist()
-    standing = load_federation(opened)
+    trained = load_federation(opened)
     for number, client in enumerate(new.clients):
         if len(client.test) < 2:
             continue
-        found = join(standing, client.test, size=sizes[number] if number else None)
+        found = join(trained, client.test, size=sizes[number] if number else None)
         assert (found.size, found.choice.cluster, found.choice.by) == (sizes[number], 4, "own")
         assert found.steps is not None
         steps, before = told["adaptation"], found.steps.entropies[0]

@@ -69,8 +69,9 @@ def test_a_damaged_newest_checkpoint_takes_the_others_back(tmp_path: Path) -> No
 def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
     checkpoints, _ = kept(tmp_path, [[1], [1], [1]])
     (own, *others) = sorted((tmp_path / "checkpoints").iterdir())
-    left = [own / f".000003-{'0' * 32}.safetensors", own / ".tmpAb3dEf"]  # ours, and that of safetensors itself
-    for file in left:
-        file.write_bytes(b"half")
+    left = own / f".000003.safetensors-{'0' * 32}"
+    left.mkdir()
+    for name in ("000003.safetensors", ".tmpAb3dEf"):  # ours, and that of safetensors itself
+        (left / name).write_bytes(b"half")
     checkpoints.sweep()
     assert [file.name for folder in (own, *others) for file in folder.iterdir()] == ["000002.safetensors"] * 3

@@ -67,11 +67,11 @@ def test_every_round_is_counted_once(config: RunConfig) -> None:
 def test_a_trial_that_diverges_costs_no_other(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     real, seen, wild = federate.close_round, list[OpenRound](), list[bool]()
 
-    def conclude(turn: OpenRound, uploads: object) -> object:
-        seen.append(turn)
+    def conclude(opened: OpenRound, uploads: object) -> object:
+        seen.append(opened)
         if len(seen) == 2 and wild:
-            turn.engine.bank[0] = torch.nan
-        return real(turn, uploads)  # type: ignore[arg-type]
+            opened.engine.bank[0] = torch.nan
+        return real(opened, uploads)  # type: ignore[arg-type]
 
     monkeypatch.setattr(federate, "close_round", conclude)
     dataset, source = load(config)

@@ -188,6 +188,7 @@ class FlowerServer:
         """Client → node of those that can be reached; nodes not seen before are asked which place they wish."""
         online = sorted(self.grid.get_node_ids())
         self._say_connected(len(online))
+        self._forget_nodes(online)
         fresh = [node for node in online if node not in self._numbers]
         asked = [Message(RecordDict(), dst_node_id=node, message_type=MessageType.QUERY) for node in fresh]
         wishes: dict[int, int | None] = {}
@@ -231,6 +232,17 @@ class FlowerServer:
             self._numbers[node] = number
         here = {node: self._numbers.get(node) for node in online}
         return {client: node for node, client in here.items() if client is not None}
+
+    def _forget_nodes(self, online: Sequence[int]) -> None:
+        """Where places become free as nodes go, ask those again that were turned away before."""
+        left = self._numbers.keys() - set(online)
+        if not (self.deployment.rejoin and left):
+            return
+        served = {self._names[node] for node in online if self._numbers.get(node) is not None}
+        for node, number in list(self._numbers.items()):
+            # An older node of a client that is connected anew stays turned away.
+            if node in left or (number is None and self._names[node] not in served):
+                del self._numbers[node]
 
     def _exchange(self, parcels: dict[int, tuple[int, Parcel]], number: int) -> set[int]:
         """Send, wait until the deadline, hand the answers to the session. Returns who is done."""

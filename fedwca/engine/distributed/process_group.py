@@ -37,7 +37,7 @@ class RankWorld:
 
     def __init__(self, rank: int, size: int, store: Store) -> None:
         self.rank, self.size, self.store = rank, size, store
-        everyone = self.team(range(size))
+        everyone = self.subgroup(range(size))
         assert everyone is not None
         self.everyone = everyone
 
@@ -69,8 +69,8 @@ class RankWorld:
             time.sleep(0.05)
         return True
 
-    def team(self, members: Sequence[int]) -> Ranks | None:
-        """The ranks of a part of the world; None on a rank that is not in it. Every rank asks for every team."""
+    def subgroup(self, members: Sequence[int]) -> Ranks | None:
+        """The ranks of a part of the world; None on a rank that is not in it. Every rank asks for every subgroup."""
         group = cast("ProcessGroup", dist.new_group(list(members), timeout=PATIENCE))
         return Ranks(tuple(members), self, group) if self.rank in members else None
 

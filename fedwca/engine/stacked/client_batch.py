@@ -138,14 +138,16 @@ class ClientBatch:
             return
         batch = network.chunk
         for step in range(-(-max(self.sizes) // batch)):
-            for span in step_groups(self.sizes, step, batch):
+            for group in step_groups(self.sizes, step, batch):
                 # Some clients at a time: a chunk is as large as that of a client alone.
-                for first in range(span.first, span.stop, max(1, self.chunk * len(self.clients) // batch)):
-                    stop = min(span.stop, first + max(1, self.chunk * len(self.clients) // batch))
-                    places = (step * batch + torch.arange(span.images, device=self.device)).expand(stop - first, -1)
+                for first in range(group.first, group.stop, max(1, self.chunk * len(self.clients) // batch)):
+                    stop = min(group.stop, first + max(1, self.chunk * len(self.clients) // batch))
+                    places = (step * batch + torch.arange(group.images, device=self.device)).expand(stop - first, -1)
                     x = self.images.shown(network, self.numbers[first:stop], places)
                     p, s = self.named(models[first:stop])
-                    share = torch.full((stop - first,), span.images / (step * batch + span.images), device=self.device)
+                    share = torch.full(
+                        (stop - first,), group.images / (step * batch + group.images), device=self.device
+                    )
                     _, _, fresh = self.network(p, s, StackedInput(x), True, share.to(models.dtype))
                     for name, value in fresh.items():
                         s[name].copy_(value)

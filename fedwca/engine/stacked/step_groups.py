@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class StepGroup:
-    """Neighbouring clients of a crowd that do the same number of images in a step."""
+    """Neighbouring clients of a batch that do the same number of images in a step."""
 
     first: int
     stop: int

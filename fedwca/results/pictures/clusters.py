@@ -54,8 +54,8 @@ def alternate_domains(clients: Sequence[int], domains: Sequence[str]) -> list[in
     places: dict[str, int] = {}
     order = []
     for client in clients:
-        places[domains[client]] = turn = places.get(domains[client], -1) + 1
-        order.append((turn, client))
+        places[domains[client]] = place = places.get(domains[client], -1) + 1
+        order.append((place, client))
     return [client for _, client in sorted(order)]
 
 

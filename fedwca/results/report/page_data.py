@@ -21,11 +21,11 @@ FIELDS = ("accuracy", "accuracy_local", "pseudo_label_accuracy", "agreement", "d
 
 def page_data(runs: Sequence[Run], names: Sequence[str]) -> list[dict[str, Any]]:
     """One table of values for each run: curves of its methods, and what its clients did."""
-    room = MOST // max(1, len(runs))
-    return [_of(run, name, room) for run, name in zip(runs, names, strict=True)]
+    most_bytes = MOST // max(1, len(runs))
+    return [_of(run, name, most_bytes) for run, name in zip(runs, names, strict=True)]
 
 
-def _of(run: Run, name: str, room: int) -> dict[str, Any]:
+def _of(run: Run, name: str, most_bytes: int) -> dict[str, Any]:
     found = looks(list(run.labels))
     methods = [
         {
@@ -41,8 +41,8 @@ def _of(run: Run, name: str, room: int) -> dict[str, Any]:
     for one in run.runs:
         unit = {m: _clients(run.rounds(m, one)) for m in run.labels}
         counts = _class_counts(run, one)
-        room -= sum(_size(value) for value in unit.values()) + _size(counts)
-        if units and room < 0:
+        most_bytes -= sum(_size(value) for value in unit.values()) + _size(counts)
+        if units and most_bytes < 0:
             break
         units.append({**one._asdict(), "methods": unit, "class_counts": counts})
     return {

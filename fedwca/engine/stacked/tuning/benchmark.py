@@ -146,8 +146,8 @@ def benchmark_kernels(
         apart = float((gradient[0] - exact).norm() / exact.norm())
         found[name] = {"first_seconds": round(seconds, 4), "apart": apart}
     times: dict[Kernels, list[float]] = {name: [] for name in entries}
-    for turn in range(steps):
-        for name in list(entries) if turn % 2 == 0 else reversed(list(entries)):
+    for step in range(steps):
+        for name in list(entries) if step % 2 == 0 else reversed(list(entries)):
             times[name].append(entries[name].timed(clock)[0])
     for name in entries:
         found[name]["seconds"] = round(statistics.median(times[name]), 6)

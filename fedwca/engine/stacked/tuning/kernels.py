@@ -1,4 +1,4 @@
-"""How the training steps of a crowd are carried out: the same sums in another order in memory, or recorded."""
+"""How training steps of a batch of clients are carried out: the same sums in another order in memory, or recorded."""
 
 from __future__ import annotations
 
