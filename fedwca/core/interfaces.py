@@ -36,7 +36,7 @@ method               called by                           when                   
 ``__call__``         each client                         each step                                 must be there
 ``penalty``          each client                         each step                                 None: nothing
 ``collect``          each client                         each round, after training                nothing
-``declares``         the server of a deployment          at its start                              nothing
+``declares``         each server                         before it reads uploads                   nothing
 ``pool``             the server                          each round but the first, at its start    all, to everybody
 ``networks``         whoever makes models                before round 0                            none
 `Adaptation`

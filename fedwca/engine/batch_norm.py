@@ -42,7 +42,7 @@ class BatchNormPolicy(StrEnum):
         if self is BatchNormPolicy.POOLED:
             trained, before = square_statistics(bank, layout), square_statistics(rows, layout)
             add_spread(fresh, mix_rows(of_bank, trained) + mix_rows(of_rows, before), layout)
-        for own in layout.kept:
+        for own in layout.staying:
             fresh[:, own] = rows[:1, own]
         return fresh
 
@@ -67,7 +67,7 @@ class BatchNormPolicy(StrEnum):
             models[..., layout.trained :] = bank[clients, layout.trained :]
         elif self is BatchNormPolicy.RECALIBRATED:
             recalibrate(models)
-        for own in layout.kept:
+        for own in layout.staying:
             models[..., own] = bank[clients, own]
         return models
 

@@ -115,14 +115,14 @@ class Layout:
         return found
 
     @property
-    def kept(self) -> list[slice]:
+    def staying(self) -> list[slice]:
         """Positions of the parts that stay with clients."""
         return [own for name, own in self.parts.items() if name in self.stays]
 
     @property
     def sent(self) -> int:
         """Values of a model that is sent: all but those that stay."""
-        stay: int = sum(own.stop - own.start for own in self.kept)
+        stay: int = sum(own.stop - own.start for own in self.staying)
         return self.width - stay
 
     def without_extras(self, rows: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from fedwca.engine.client_task import Task, Training, client_draws
 from fedwca.engine.interface import ClientWork, Engine
 from fedwca.engine.randomness import Keys
 from fedwca.federated.aggregator_weights import blend_mixtures, check_starts, gather_mixtures, regather_mixtures
-from fedwca.federated.gather_evidence import Evidence, gather_evidence
+from fedwca.federated.mean_answers import MeanAnswers, ask_about_mean
 from fedwca.federated.method import Method
 from fedwca.federated.participation import sample_clients
 from fedwca.federated.server import (
@@ -58,7 +58,7 @@ class Outcome:
     """Of the server: ``group`` for checks and clusters, ``mix`` for averages."""
     gathered: Tensor | None = None
     """The server's rows as mixtures ``[C, R+K]`` of (previous rows, clients); None where clients were not asked."""
-    evidence: Evidence | None = None
+    mean_answers: MeanAnswers | None = None
     """What clients said of the fresh mean; None where they were not asked."""
     trusted: Tensor | None = None
     """How far clients' labels are trusted ``[K]``, 0 to 1; None where all are."""
@@ -214,12 +214,12 @@ def close_round(opened: OpenRound, uploads: Sequence[SimulatedUpload]) -> tuple[
     spread_trained_mean(method, engine.bank, labels, engine.sizes, present, opened.trusted, engine.layout.trained)
     known = {**server.state, **({"moved": measure_reach(opened)} if aggregator.infers_gradients else {})}
     gather = gather_mixtures(aggregator, known, labels, engine.sizes, counted, len(server.rows))
-    rows, evidence = engine.gather(gather, server.rows), None
+    rows, mean_answers = engine.gather(gather, server.rows), None
     if aggregator.asks and bool(opened.guests.any()):  # the fresh mean is judged before it is final
-        evidence = gather_evidence(opened.task, aggregator, engine, labels, rows, present | opened.guests)
-        heard, guests = evidence.counts(present), evidence.counts(opened.guests)
+        mean_answers = ask_about_mean(opened.task, aggregator, engine, labels, rows, present | opened.guests)
+        heard, guests = mean_answers.counts(present), mean_answers.counts(opened.guests)
         if bool(heard.any()) and bool(guests.any()):
-            gather = regather_mixtures(aggregator, evidence.answers, gather, heard, guests)
+            gather = regather_mixtures(aggregator, mean_answers.answers, gather, heard, guests)
             rows = engine.gather(gather, server.rows)
     rows = take_server_step(aggregator, server.rows, rows, gather, engine.bank, engine.layout.trained)
     rows = keep_layers(aggregator, rows, engine.bank, engine.layout)
@@ -233,8 +233,8 @@ def close_round(opened: OpenRound, uploads: Sequence[SimulatedUpload]) -> tuple[
         {**opened.shared, **opened.taught},
         notes,
         seconds,
-        gathered=None if evidence is None else gather,
-        evidence=evidence,
+        gathered=None if mean_answers is None else gather,
+        mean_answers=mean_answers,
         trusted=opened.trusted,
         signature=signatures.uploaded,
     )

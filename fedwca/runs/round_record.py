@@ -82,7 +82,7 @@ def describe_round(outcome: Outcome, method: Method, metrics: Metrics, engine: E
         first: round 0, in which a classifier that is frozen travels too.
     """
     uploads, clients = outcome.uploads, len(outcome.labels)
-    evidence = outcome.evidence
+    mean_answers = outcome.mean_answers
     phases: dict[str, float] = {}
     for upload in uploads.values():
         for phase, seconds in upload.seconds.items():
@@ -106,7 +106,11 @@ def describe_round(outcome: Outcome, method: Method, metrics: Metrics, engine: E
         **({"shared": outcome.offer.shared} if len(outcome.offer.shared) else {}),
         **outcome.report,
         **({} if outcome.gathered is None else {"gathered": outcome.gathered}),
-        **({"refused": {str(k): why for k, why in evidence.refused.items()}} if evidence and evidence.refused else {}),
+        **(
+            {"refused": {str(k): why for k, why in mean_answers.refused.items()}}
+            if mean_answers and mean_answers.refused
+            else {}
+        ),
         "pseudo_label_accuracy": each(lambda k, t: metrics.pseudo_label_accuracy(k, given[k], t.weights)),
         **({"pseudo_label_counts": metrics.pseudo_label_counts(given)} if given else {}),
         "agreement": each(lambda k, t: float(t.matched.double().mean())),
@@ -119,7 +123,7 @@ def describe_round(outcome: Outcome, method: Method, metrics: Metrics, engine: E
         "bytes_down": bytes_down(outcome, method, engine, first),
         "bytes_up": bytes_up(outcome, method, engine),
         "passes": sum(upload.passes for upload in uploads.values())
-        + (0 if evidence is None else len(evidence.asked))
+        + (0 if mean_answers is None else len(mean_answers.asked))
         + (len(uploads) if chosen else 0)
         + (len(uploads) if outcome.signature else 0),
         "seconds": {**phases, **outcome.seconds},

@@ -22,7 +22,7 @@ def bytes_down(outcome: Outcome, method: Method, engine: Engine, first: bool) ->
         kept = 0 if first else count_kept(method, engine)
         values = (outcome.offer.models - known) * (engine.layout.sent - kept) + classifier
     values += count_values(outcome.shared)
-    judged = 0 if outcome.evidence is None else len(outcome.evidence.asked) * engine.layout.sent
+    judged = 0 if outcome.mean_answers is None else len(outcome.mean_answers.asked) * engine.layout.sent
     return engine.bank.element_size() * (len(outcome.uploads) * values + judged)
 
 
@@ -34,7 +34,7 @@ def bytes_up(outcome: Outcome, method: Method, engine: Engine) -> int:
     values = count_values(one.extras) + outcome.signature
     if method.aggregator.travels:
         values += engine.layout.sent - count_kept(method, engine) + count_values(one.report)
-    said = 0 if outcome.evidence is None else len(outcome.evidence.asked) * outcome.evidence.values
+    said = 0 if outcome.mean_answers is None else len(outcome.mean_answers.asked) * outcome.mean_answers.values
     return engine.bank.element_size() * (len(outcome.uploads) * values + said)
 
 

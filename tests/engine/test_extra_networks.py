@@ -90,7 +90,7 @@ def test_what_stays_is_the_clients_own(name: str) -> None:
     engine = ENGINES[name](network(composed), clients())
     before, layout = engine.layout.read(engine.network), engine.layout
     rows = play(engine, composed, TRAINING)
-    (own,) = layout.kept
+    (own,) = layout.staying
     assert own == layout.extras[REFERENCE]
     assert layout.sent == layout.width - (own.stop - own.start)
     assert torch.equal(rows[0, own], before[own])
@@ -273,7 +273,7 @@ def test_models_are_generated_from_the_images_that_are_predicted() -> None:
     engine = SequentialEngine(network(composed, "mlp"), clients(tests=(5, 0, 7, 1)), workers=2)
     rows, layout = play(engine, composed, TRAINING, 2), engine.layout
     # The networks travel; the model itself stays, and is each client's own.
-    assert [layout.base] == [slice(layout.kept[0].start, layout.kept[-1].stop)]
+    assert [layout.base] == [slice(layout.staying[0].start, layout.staying[-1].stop)]
     assert layout.sent == layout.width - layout.base.stop
     assert torch.equal(rows[0, layout.base], layout.read(engine.network)[layout.base])
     assert not torch.equal(rows[0, layout.base.stop :], layout.read(engine.network)[layout.base.stop :])

@@ -152,7 +152,7 @@ def test_the_other_part_keeps_its_bits(name: str, trains: Trains) -> None:
 def test_weights_are_those_of_centroids_under_the_uniform_mean() -> None:
     engine = make()
     server, (outcome,) = play(engine, method(MDMGB()), 1)
-    asked, gathered = outcome.evidence, outcome.gathered
+    asked, gathered = outcome.mean_answers, outcome.gathered
     assert asked is not None
     assert gathered is not None
     found = asked.answers["centroids"]
@@ -174,14 +174,14 @@ def centroids_by_hand(features: Tensor, outputs: Tensor) -> Tensor:
 def test_centroids_are_of_training_images_under_the_uniform_mean() -> None:
     engine = make()
     _, (outcome,) = play(engine, method(MDMGB()), 1)
-    assert outcome.evidence is not None
+    assert outcome.mean_answers is not None
     network = copy.deepcopy(engine.network).eval()
     engine.layout.write(network, engine.bank[[0, 2, 3]].mean(0))
     for client, images in enumerate(engine.images):
         with torch.no_grad():
             logits, features = network(network.prepare(images))
         expected = centroids_by_hand(features, logits.softmax(1))
-        torch.testing.assert_close(outcome.evidence.answers["centroids"][client], expected)
+        torch.testing.assert_close(outcome.mean_answers.answers["centroids"][client], expected)
 
 
 def test_a_step_of_the_last_phase_by_hand() -> None:
@@ -247,10 +247,10 @@ def test_an_answer_that_is_not_in_order_is_left_out_and_the_round_goes_on(
     values: dict[str, object], client: int, why: str
 ) -> None:
     _, (outcome,) = play(make(), method(Wrong(**values)), 1)
-    assert outcome.evidence is not None
+    assert outcome.mean_answers is not None
     assert outcome.gathered is not None
-    assert list(outcome.evidence.refused) == [client]
-    assert why in outcome.evidence.refused[client]
+    assert list(outcome.mean_answers.refused) == [client]
+    assert why in outcome.mean_answers.refused[client]
     weights = outcome.gathered[0, 1:]
     assert float(weights.sum()) == pytest.approx(1)
     if client == GUEST:  # nobody is left to compare with

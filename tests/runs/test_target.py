@@ -203,7 +203,7 @@ def test_bytes_are_those_of_two_models_down_and_centroids_up(run: Path) -> None:
 def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
     run: Path, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    home, name = (rounds, "gather_evidence") if where == "between two gathers" else (run_rounds, "close_last_phase")
+    home, name = (rounds, "ask_about_mean") if where == "between two gathers" else (run_rounds, "close_last_phase")
     calls, real = [], getattr(home, name)
 
     def stop(*given: Any, **more: Any) -> Any:

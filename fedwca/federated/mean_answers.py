@@ -20,7 +20,7 @@ from fedwca.federated.upload_checks import extra_problem
 
 
 @dataclass(frozen=True)
-class Evidence:
+class MeanAnswers:
     """Answers of the clients that were asked."""
 
     answers: Mapping[str, Tensor]
@@ -39,9 +39,9 @@ class Evidence:
         return clients & heard
 
 
-def gather_evidence(
+def ask_about_mean(
     task: Callable[[int], Task], aggregator: Aggregator, engine: Engine, labels: Tensor, rows: Tensor, asked: Tensor
-) -> Evidence:
+) -> MeanAnswers:
     """Show clients their cluster's fresh row, and take what `Aggregator.answer` says of it.
 
     An answer that is not of the declared shape, or not finite, is refused; the others count.
@@ -65,17 +65,17 @@ def gather_evidence(
 
     given = engine.run(SingleStep(offer, rows, task, clients, answer))
     declared = aggregator.declares(engine.network.classifier.out_features, engine.network.features)
-    refused = {k: why for k, own in zip(clients, given, strict=True) if (why := evidence_problem(own, declared))}
+    refused = {k: why for k, own in zip(clients, given, strict=True) if (why := mean_answer_problem(own, declared))}
     whole = {name: torch.full(bound.shape, math.nan) for name, bound in declared.items()}
     heard = {k: whole if k in refused else own for k, own in zip(clients, given, strict=True)}
     answers = {name: stack_by_client({k: own[name] for k, own in heard.items()}, len(labels)) for name in declared}
-    return Evidence(answers, refused, sum(value.numel() for value in whole.values()), clients)
+    return MeanAnswers(answers, refused, sum(value.numel() for value in whole.values()), clients)
 
 
-def evidence_problem(answer: Mapping[str, Tensor], declared: Mapping[str, Bounded]) -> str:
+def mean_answer_problem(answer: Mapping[str, Tensor], declared: Mapping[str, Bounded]) -> str:
     """Why an answer does not count; empty if it does.
 
-    >>> evidence_problem({}, {"centroids": Bounded((2, 3), 1.0)})
+    >>> mean_answer_problem({}, {"centroids": Bounded((2, 3), 1.0)})
     'gives no centroids'
     """
     if lacks := sorted(set(declared) - set(answer)):
