@@ -88,9 +88,7 @@ def read_npz(path: Path) -> Archive:
     found = read_arrays(path, ("images", "labels", "groups", "classes", "part", "units", "client"))
     if lacks := [key for key in ("images", "labels") if key not in found]:
         raise DataError(f"{path} lacks {' and '.join(lacks)}; it needs the keys images and labels")
-    images, labels = found["images"], found["labels"]
-    if images.dtype != np.uint8 or images.ndim not in (3, 4) or (images.ndim == 4 and images.shape[3] != 3):
-        raise _wrong(path, "images", "uint8 [N, H, W] or [N, H, W, 3]", images)
+    images, labels = _in_color(path, found["images"]), found["labels"]
     for key in ("labels", "groups", "part", "units"):
         if key in found and (found[key].dtype != np.int64 or found[key].shape != images.shape[:1]):
             raise _wrong(path, key, f"int64 [{len(images)}], one for each image", found[key])
@@ -105,13 +103,31 @@ def read_npz(path: Path) -> Archive:
     if names is not None and not len(names):
         raise DataError(f"{path}: classes is empty; it needs a name for each label, or is left out")
     return Archive(
-        np.repeat(images[..., None], 3, axis=3) if images.ndim == 3 else images,
+        images,
         labels,
         found.get("groups"),
         None if names is None else tuple(str(name) for name in names),
         found.get("part"),
         found.get("units"),
     )
+
+
+def read_archive_images(path: Path) -> Images:
+    """Images alone ``[N, H, W, 3]`` of an archive that may hold more, grey ones in three equal channels.
+
+    Raises:
+        DataError: the file is damaged, has no images, or they are of another type or shape; the message names it.
+    """
+    images = read_arrays(path, ("images",)).get("images")
+    if images is None:
+        raise DataError(f"{path} lacks the key images: uint8 [N, H, W] or [N, H, W, 3]")
+    return _in_color(path, images)
+
+
+def _in_color(path: Path, images: NDArray[Any]) -> Images:
+    if images.dtype != np.uint8 or images.ndim not in (3, 4) or (images.ndim == 4 and images.shape[3] != 3):
+        raise _wrong(path, "images", "uint8 [N, H, W] or [N, H, W, 3]", images)
+    return np.repeat(images[..., None], 3, axis=3) if images.ndim == 3 else images
 
 
 def _wrong(path: Path, key: str, right: str, given: NDArray[np.generic]) -> DataError:

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from fedwca.data.archives import read_arrays
-from fedwca.data.dataset import resize_images
+from fedwca.data.archives import read_archive_images
+from fedwca.data.dataset import Images, resize_images
 from fedwca.data.decode_folders import list_files_below
 from fedwca.data.image_files import SUFFIXES, decode_image
 from fedwca.errors import DataError
@@ -26,7 +25,7 @@ def read_images(path: Path, side: int) -> Tensor:
     Raises:
         DataError: there is no image, or one does not decode; says which.
     """
-    if path.suffix == ".npz":
+    if path.suffix.lower() == ".npz":
         images = _read_archive(path)
     else:
         images = np.stack([decode_image(file, side) for file in _image_files(path)])
@@ -42,7 +41,7 @@ def check_images(path: Path) -> int:
     Raises:
         DataError: as there.
     """
-    if path.suffix == ".npz":
+    if path.suffix.lower() == ".npz":
         return len(_read_archive(path))
     files = _image_files(path)
     decode_image(files[0], 1)
@@ -58,17 +57,11 @@ def _image_files(folder: Path) -> list[Path]:
     return files
 
 
-def _read_archive(path: Path) -> NDArray[np.uint8]:
+def _read_archive(path: Path) -> Images:
     """``[N, H, W, 3]``"""
     if not path.is_file():
         raise DataError(f"{path} does not exist; --data takes a folder of images or an .npz file")
-    images = read_arrays(path, ("images",)).get("images")
-    if images is None:
-        raise DataError(f"{path} has no array 'images'; it needs one of uint8 [N, H, W] or [N, H, W, 3]")
-    if images.dtype == np.uint8 and images.ndim == 3:
-        images = np.repeat(images[..., None], 3, axis=3)
-    if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] != 3 or not len(images):
-        raise DataError(
-            f"{path}: images must be uint8 [N, H, W] or [N, H, W, 3], not {images.dtype} {list(images.shape)}"
-        )
+    images = read_archive_images(path)
+    if not len(images):
+        raise DataError(f"{path} holds no images")
     return images

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fedwca.core.printable import printable
-from fedwca.data.archives import read_arrays
+from fedwca.data.archives import read_archive_images
 from fedwca.data.dataset import Images, resize_images
 from fedwca.data.decode_folders import list_files_below
 from fedwca.data.image_files import SUFFIXES, decode_image
@@ -77,19 +77,8 @@ def load_pictures(files: Sequence[Path], side: int) -> Iterator[LoadedImage]:
 
 def _archive(file: Path, side: int) -> list[LoadedImage]:
     """The images of an ``.npz``; labels in it are not looked at."""
-    images = read_arrays(file, ("images",)).get("images")
-    if images is None:
-        raise DataError(f"{file} lacks the key images")
-    if images.dtype != np.uint8 or images.ndim not in (3, 4) or (images.ndim == 4 and images.shape[3] != 3):
-        raise DataError(
-            f"{file}: images must be uint8 [N, H, W] or [N, H, W, 3], not {images.dtype} {list(images.shape)}"
-        )
-    if images.ndim == 3:
-        images = np.repeat(images[..., None], 3, axis=3)
-    return [
-        LoadedImage(f"{printable(str(file))}[{index}]", pixels)
-        for index, pixels in enumerate(resize_images(images, side))
-    ]
+    images = resize_images(read_archive_images(file), side)
+    return [LoadedImage(f"{printable(str(file))}[{index}]", pixels) for index, pixels in enumerate(images)]
 
 
 def stack_images(found: Sequence[Images]) -> Tensor:
