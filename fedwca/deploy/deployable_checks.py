@@ -182,6 +182,6 @@ def require_covered(composition: Composition, moments: bool = False) -> None:
     if uncovered:
         raise UsageError(
             f"--clip and --noise cover the model alone, and with {source} a client also uploads "
-            f"{' and '.join(uncovered)}, computed from its images; leave them out, or take part in fedavg, one_hot, "
-            "equal, one_equal or fedamp"
+            f"{' and '.join(uncovered)}, computed from its images; leave them out, or take part in fedavg, fedgma, "
+            "one_hot, equal, one_equal or fedamp"
         )

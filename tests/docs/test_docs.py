@@ -36,7 +36,7 @@ from .pages import PAGES, ROOT, Block, anchors, blocks, commands, files, links, 
 
 SIZE = "--rounds 2 --epochs 1 --clients 2 --device cpu"
 SHORT = [*SIZE.split(), "--set", "source_training.epochs=1", "--baseline", "none"]
-PLUGINS = {"lean", "k_means", "confident", "entropy", "small", "mobilenet"}
+PLUGINS = {"lean", "ward", "confident", "entropy", "small", "mobilenet"}
 ELSEWHERE = {"fedwca_lean.py", "fedwca_more.py", "join_late.py"}
 """Files of the pages that other tests run."""
 by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
