@@ -26,10 +26,13 @@ def read_summaries(end: str = "") -> dict[str, Summary]:
     return {source: json.loads(file.read_text()) for source, file in files.items() if file.exists()}
 
 
-def by_run(summaries: dict[str, Summary], method: str) -> dict[int, float]:
-    """Mean over a method's clients by run; the runs of all sources are counted through."""
-    every = (run for summary in summaries.values() for run in summary["methods"][method]["runs"])
-    return dict(enumerate(run["mean"] for run in every))
+def by_run(summaries: dict[str, Summary], method: str) -> dict[tuple[str, int, int], float]:
+    """Mean over a method's clients by source, source model and trial."""
+    return {
+        (source, run["source_model"], run["trial"]): run["mean"]
+        for source, summary in summaries.items()
+        for run in summary["methods"][method]["runs"]
+    }
 
 
 def seconds_of_round(summary: Summary, method: str) -> float:

@@ -14,8 +14,8 @@ ROUNDS = 100
 
 
 def whole_run(place: Place, model: str, sizes: list[int], rounds: int, target: float) -> dict[str, Any]:
-    """Seconds of FedWCA rounds by precision, in kernels as a run would choose them, and of the rounds of a whole run in
-    the quickest of them.
+    """Seconds of FedWCA rounds by precision, in kernels as ``--kernels measure`` chooses them, and of the rounds of a
+    whole run in the quickest of them.
     """
     tried: dict[str, Any] = {}
     for name, (precision, allowed) in PRECISIONS.items():

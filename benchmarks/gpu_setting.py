@@ -136,7 +136,7 @@ def candidates(place: Place) -> list[Kernels]:
 def quickest(
     place: Place, name: str, model: str, sizes: list[int], precision: Precision, trials: int = 1
 ) -> tuple[Kernels, Found]:
-    """What a run would take by ``--kernels auto``, and what was measured for it."""
+    """What a run would take by ``--kernels measure``, and what was measured for it."""
     network = models.build(model).build(CLASSES, seed=0).to(place.device)
     batch = min(64, *sizes)
     drawn = torch.stack([own.train for own in federation([batch] * len(sizes), models.build(model).stored)])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import Tensor
@@ -25,7 +27,7 @@ from fedwca.federated.participation import sample_clients
 from fedwca.federated.round import Outcome, init_server, run_round
 from fedwca.federated.server import Server
 from fedwca.federated.source_model import SourceTraining
-from fedwca.functional import blend_weights, soft_cluster_weights
+from fedwca.functional import alignment, blend_weights, soft_cluster_weights, soft_neighborhood_density
 from fedwca.objectives.prototype_contrastive import PrototypeContrastive
 from fedwca.objectives.proximal import Proximal
 from fedwca.objectives.self_training import SelfTraining
@@ -86,6 +88,27 @@ def test_revised_with_u_2_is_the_loop_by_hand(loop: SequentialEngine) -> None:
         assert torch.allclose(outcome.weights, v, atol=1e-12), number
     assert not torch.allclose(v, own)
     assert torch.allclose(servers[-1].state["soft"], soft)
+
+
+def test_wca_asks_the_models_of_the_clients_images(loop: SequentialEngine, images: list[ClientImages]) -> None:
+    """Eqs. 1 and 3, from the models that were sent and the images, without the engine."""
+    servers, outcomes = rounds(loop, "wca:ta=0.1,tb=0.1", 2)
+    clusters, network = servers[1].rows, copy.deepcopy(loop.network).eval()
+
+    def ask(row: Tensor, client: int) -> tuple[Tensor, Tensor]:
+        loop.layout.write(network, row)
+        with torch.no_grad():
+            logits, features = network(network.prepare(images[client].train))
+        fits = alignment(features, network.class_vectors)
+        return fits, soft_neighborhood_density(logits.softmax(-1))
+
+    for client, cluster in enumerate(DOMAINS.tolist()):
+        found = [ask(row, client) for row in clusters]
+        alpha = (torch.stack([fits for fits, _ in found]).double() / 0.1).softmax(0)
+        torch.testing.assert_close(outcomes[1].report["alpha"][client], alpha, rtol=0, atol=1e-5)
+        _, mixed = ask((alpha @ clusters.double()).float(), client)
+        beta = (torch.stack([found[cluster][1], mixed]).double() / 0.1).softmax(0)
+        torch.testing.assert_close(outcomes[1].report["beta"][client], beta, rtol=0, atol=1e-4)
 
 
 def test_fedamp_is_not_local(loop: SequentialEngine) -> None:

@@ -76,7 +76,7 @@ def command(
     need_one_process("fedwca sweep")
     from fedwca.cli.console_reporter import ConsoleReporter
     from fedwca.cli.printing import print_in, saying_what_is_kept
-    from fedwca.config.partition_and_domain import chosen_partition
+    from fedwca.config.partition_and_domain import chosen_partition, fill_in_meanings
     from fedwca.config.presets import named_by_preset
     from fedwca.config.read_config_file import read_file
     from fedwca.config.run_config import merge
@@ -90,7 +90,9 @@ def command(
     chosen = [*params, *map(sweep.parse_space, param or [])]
     if not chosen:
         raise UsageError("nothing to try; name --param kind.field=values or --grid wca")
-    given = merge(read_file(asked.file) if asked.file else {}, asked.layer)
+    written, typed = read_file(asked.file) if asked.file else {}, dict(asked.layer)
+    fill_in_meanings(written, typed)
+    given = merge(written, typed)
     partition = chosen_partition(given, named_by_preset(asked.preset, "partition", given.get("dataset")))
     judged = ORACLE if oracle else choose_criterion(criterion, partition)
     baselines = [method or owner or partition.usual]

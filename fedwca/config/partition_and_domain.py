@@ -7,6 +7,7 @@ from fedwca.config.run_config import Layer, RunConfig, merge
 from fedwca.datasets import find_dataset
 from fedwca.errors import FedwcaError, UsageError
 from fedwca.partitions import Partition, partitions
+from fedwca.registry import canonical_name
 
 NO_TARGET = "none"
 """What ``--target`` says where every domain is a labelled source."""
@@ -16,11 +17,17 @@ def fill_in_meanings(written: Layer, given: Layer) -> None:
     """Put into a file's and a command line's values what these mean without saying it.
 
     Whoever names a folder and no data set means the folder of domains itself; no target means that all are sources.
+
+    Raises:
+        UsageError: no target, and another partition.
     """
     top = merge(written, given)
     if top.get("data") is not None and top.get("dataset") is None:
         (written if given.get("data") is None else given)["dataset"] = "folder"
     if top.get("target") == NO_TARGET:
+        if canonical_name(str(top.get("partition") or "all_labelled")) != "all_labelled":
+            other = top["partition"]
+            raise UsageError(f"--target {NO_TARGET} means partition all_labelled, not {other}; leave one out")
         for values in (written, given):
             if values.pop("target", None) is not None:
                 values["partition"] = "all_labelled"

@@ -25,7 +25,7 @@ def read_file(path: Path) -> Layer:
         values = json.loads(text, object_pairs_hook=_each_once) if path.suffix == ".json" else tomllib.loads(text)
     except OSError as error:
         raise InvalidConfig(f"--config {path}: {error.strerror or error}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidConfig(
             f"--config {path}: not valid {path.suffix.lstrip('.').upper() or 'TOML'} ({error})"
         ) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -127,8 +128,9 @@ def labelled_clients(
         for own, (a, b) in zip(training, splits, strict=True)
     ]
     truths = [pool.truth(a) for a, _ in splits], [pool.truth(b) for _, b in splits]
+    before = dict(zip(groups, itertools.accumulate(map(len, groups.values()), initial=0), strict=False))
     newcomers = tuple(
-        _newcomers(pool, _name_group(label, part, len(kept) > 1), group, part)
+        _newcomers(pool, _name_group(label, part, len(kept) > 1), group, part, before[label])
         for label, group in groups.items()
         for part in kept
     )
@@ -145,7 +147,7 @@ def _name_group(label: str, part: float, several: bool) -> str:
     return share if label == NEW else f"{label}, {share}"
 
 
-def _newcomers(pool: ImagePool, label: str, group: Sequence[DealtImages], part: float) -> Federation:
+def _newcomers(pool: ImagePool, label: str, group: Sequence[DealtImages], part: float, first: int) -> Federation:
     nothing = pool.images(np.zeros(0, np.int64))
     own = [dealt.positions[: max(1, round(part * len(dealt.positions)))] for dealt in group]
     images = tuple(
@@ -153,4 +155,6 @@ def _newcomers(pool: ImagePool, label: str, group: Sequence[DealtImages], part: 
         for positions, dealt in zip(own, group, strict=True)
     )
     none = [torch.zeros(0, dtype=torch.int64)] * len(group)
-    return Federation(images, Metrics((label,) * len(group), none, list(map(pool.truth, own))), label=label)
+    return Federation(
+        images, Metrics((label,) * len(group), none, list(map(pool.truth, own))), label=label, first=first
+    )

@@ -44,6 +44,9 @@ class Federation:
     """Groups of clients that come when training is over, with images to test alone; no engine that trains has them."""
     label: str = ""
     """What tables call it, where it is a group of newcomers."""
+    first: int = 0
+    """Of a group of newcomers, how many others are numbered before them: groups of the same clients, with other shares
+    of their images, have one number."""
     least_measured: int = 3
     """Images that a client needs for one of them to be for test."""
     public: Tensor | None = None

@@ -119,13 +119,22 @@ def _divide(table: HubTable, columns: HubColumns, domain: str | None, alone: str
         of = [table.configuration] * len(labels)
     else:
         of = [alone] * len(labels) if domain is None else table.texts(table.known_column("domain", domain))
-    names = np.array([canonical_domain(printable(text)) for text in of])
+    names = np.array([_name_domain(text) for text in of])
     found = {}
     for name in np.unique(names).tolist():
         rows = np.flatnonzero(names == name)
         of_units = None if units is None else [units[row] for row in rows]
         found[name] = _Part(table, rows, image, [labels[row] for row in rows], classes, of_units)
     return found
+
+
+def _name_domain(text: str) -> str:
+    """A domain's name as folders of runs may have it.
+
+    >>> [_name_domain(text) for text in ("Real World", "Indoor/Day", "../x")]
+    ['real_world', 'indoor_day', '_x']
+    """
+    return canonical_domain(re.sub(r"[/\\\\]", "_", printable(text)).lstrip("."))
 
 
 def _join(

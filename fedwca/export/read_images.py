@@ -63,7 +63,7 @@ def load_pictures(files: Sequence[Path], side: int) -> Iterator[LoadedImage]:
 
     def one(file: Path) -> list[LoadedImage]:
         try:
-            if file.suffix.lower() == ".npz":
+            if _is_archive(file):
                 return _archive(file, side)
             return [LoadedImage(printable(str(file)), decode_image(file, side))]
         except DataError as error:
@@ -71,8 +71,14 @@ def load_pictures(files: Sequence[Path], side: int) -> Iterator[LoadedImage]:
 
     with ThreadPoolExecutor(4) as pool:
         for start in range(0, len(files), 64):  # so that a slow reader does not let all images pile up
-            for found in pool.map(one, files[start : start + 64]):
-                yield from found
+            some = files[start : start + 64]
+            decoded = pool.map(one, [file for file in some if not _is_archive(file)])
+            for file in some:  # an archive holds many images, so there is one in memory at a time
+                yield from one(file) if _is_archive(file) else next(decoded)
+
+
+def _is_archive(file: Path) -> bool:
+    return file.suffix.lower() == ".npz"
 
 
 def _archive(file: Path, side: int) -> list[LoadedImage]:

@@ -18,7 +18,7 @@ from fedwca.federated.extra_networks import Part, grow_network
 from fedwca.functional import padded
 
 
-def draw_sizes(keys: Keys, clients: range, sizes: int) -> Tensor:
+def draw_sizes(keys: Keys, clients: Sequence[int], sizes: int) -> Tensor:
     """The size ``[n]`` int64 of some clients, from 0, the smallest, each with the same chance.
 
     Args:

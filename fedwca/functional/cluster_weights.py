@@ -76,8 +76,9 @@ def soft_cluster_weights(
 
     With R[c, c'] the mean of alpha over the members of c, a soft model is B0·own + B1·Σ A[c'→c] f_c'. ``column`` takes
     A[c'→c] = R[c', c] / Σ R[·, c]: whoever gains from c puts in its model (the sum in the text of eq. 2); where nobody
-    does (sum below 1e-6), the own model stands. ``row`` takes R[c, c']: what c itself gains from (the letter of
-    Algorithm 1). A cluster in which no present client reports keeps its own model and has no say in the others'.
+    does (sum below 1e-6), the own model stands. ``row`` takes R[c, c']: what c itself gains from (line 19's mean as it
+    is; line 20 sums over the other index). A cluster in which no present client reports keeps its own model and has
+    no say in the others'.
 
     Source: FedWCA, eq. 2, and Algorithm 1, lines 19-20.
 

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fedwca.loggers import Logger, LogSession, Record, RunEnd, plain_settings, register, series, title
+from fedwca.loggers import Logger, LogSession, Record, RunEnd, plain_settings, register, series, title, tracking_id
 
 BATCH = 100
 """Parameters that MLflow takes at once."""
+
+
+def accepted_name(name: str) -> str:
+    """A metric's name in the letters that every version of MLflow takes.
+
+    >>> accepted_name("fedwca:ta=0.05/0-1/accuracy")
+    'fedwca_ta_0.05/0-1/accuracy'
+    """
+    return re.sub(r"[^\w./ -]", "_", name, flags=re.ASCII)
 
 
 @register("mlflow")
@@ -43,7 +53,7 @@ class MLflow(Logger):
         client = MlflowClient(given or (run.absolute() / "mlflow").as_uri())
         found = client.get_experiment_by_name(self.experiment)
         experiment = found.experiment_id if found else client.create_experiment(self.experiment)
-        mark = str(run.absolute())
+        mark = tracking_id(run)
         before = client.search_runs([experiment], f"tags.`fedwca.run` = '{mark}'", max_results=1)
         at = (before or [client.create_run(experiment, run_name=run.name, tags={"fedwca.run": mark})])[0].info.run_id
         if before:
@@ -56,14 +66,16 @@ class MLflow(Logger):
         def log(record: Record) -> None:
             now = int(time.time() * 1000)
             values = [
-                Metric(f"{title(record)}/{key}", value, now, record["round"] + 1)
+                Metric(accepted_name(f"{title(record)}/{key}"), value, now, record["round"] + 1)
                 for key, value in series(record).items()
             ]
             client.log_batch(at, metrics=values)
 
         def end(found: RunEnd) -> None:
             now, rounds = int(time.time() * 1000), int(config.get("rounds", 0))
-            means = [Metric(f"{name}/final_accuracy", mean, now, rounds) for name, mean in found.means.items()]
+            means = [
+                Metric(accepted_name(f"{name}/final_accuracy"), mean, now, rounds) for name, mean in found.means.items()
+            ]
             client.log_batch(at, metrics=means)
             for name, pixels in found.pictures.items():
                 client.log_image(at, pixels, artifact_file=f"pictures/{name}.png")

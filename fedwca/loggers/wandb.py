@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from fedwca.loggers import Logger, LogSession, Record, RunEnd, register, series, title
+from fedwca.loggers import Logger, LogSession, Record, RunEnd, register, series, title, tracking_id
 
 
 @register("wandb")
@@ -30,12 +29,11 @@ class WandB(Logger):
         """
         import wandb
 
-        mark = hashlib.sha256(str(run.absolute()).encode()).hexdigest()[:16]
         settings = wandb.Settings(silent=True, console="off")
         session = wandb.init(
             project=self.project,
             name=run.name,
-            id=mark,
+            id=tracking_id(run),
             resume="allow" if self.mode == "online" else None,
             dir=str(run),
             mode=self.mode,

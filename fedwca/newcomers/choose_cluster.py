@@ -85,7 +85,8 @@ def choose_cluster(
     """
     aggregator, labels = federation.method.aggregator, federation.labels.cpu()
     task = newcomer_task(federation, federation.training, 1, [newcomer_number(federation)])
-    clusters = int(labels.max()) + 1  # behind their models a server may keep others, such as teachers
+    # Behind the clusters' models a server may keep others, such as teachers; where clients choose, all are clusters.
+    clusters = len(rows) if aggregator.grouping.clients_choose else int(labels.max()) + 1
     everything = torch.eye(clusters, len(rows), dtype=torch.float64)
     if clusters == 1:
         return ClusterAssignment(0, "alone", torch.zeros(1, dtype=torch.float64), 0)

@@ -67,7 +67,7 @@ def load_federation(reopened: OpenedRun) -> TrainedFederation:
     if method.public_objective is not None and public is not None:
         # An engine moves its network to where it computes.
         network, seed = copy.deepcopy(reopened.network), config.seed + unit.source_model
-        fresh = prepare_fresh_models(config, method, network, public, seed, keys, len(clients), 1)
+        fresh = prepare_fresh_models(config, method, network, public, seed, keys, len(clients), [0])
     return TrainedFederation(
         method,
         reopened.network,

@@ -73,5 +73,5 @@ class SimpleRepresentation(Objective):
             raise FedwcaError("objective 'simple_representation' was given no distributions of classes")
         width = batch.features.shape[1]
         mean, std, scale = batch.networks[REFERENCE](batch.labels).split((width, width, 1), 1)
-        apart = gaussian_divergence(batch.latent.mean * scale, batch.latent.std * scale, mean, std)
+        apart = gaussian_divergence(batch.latent.mean * scale, batch.latent.std * scale.abs(), mean, std)
         return loss + self.norm * representation_norm(batch.features) + self.divergence * apart

@@ -46,4 +46,6 @@ def draw_figure(job: Job, domain: str, found: CollectedRuns) -> Any:
     dataset, name = load(found.config)
     images = [c.train.permute(0, 2, 3, 1).numpy() for c in split_trial(found.config, dataset, name, 0, 0).clients]
     (records,) = first.values()
+    if 0 not in records:
+        raise FedwcaError(f"{job.table}: the first run diverged in round 0, so there are no clusters to show")
     return clusters(records[0]["labels"], images, domains, f"First run: {title}")

@@ -16,7 +16,7 @@ from fedwca.reproduce.draw_figure import draw_figure
 from fedwca.reproduce.groups_table import groups_beside
 from fedwca.reproduce.phases_table import phases_apart
 from fedwca.reproduce.plan_jobs import Job
-from fedwca.reproduce.side_by_side import accuracies_beside, clusters_beside
+from fedwca.reproduce.side_by_side import AVERAGE, accuracies_beside, clusters_beside, find_printed
 from fedwca.results.comparison import Comparison
 from fedwca.results.pictures import save
 from fedwca.results.tables import Table
@@ -64,8 +64,8 @@ def accuracy_table(job: Job, gathered: dict[str, CollectedRuns]) -> tuple[Table,
     rows = {method: row for row, method in job.methods.items()}
     entries = []
     for entry in found.flat():
-        key = entry["source"] if entry["source"] in found.sources else "average"
-        mean, std = values.get((rows[entry["method"]], key), (None, None))
+        key = entry["source"] if entry["source"] in found.sources else AVERAGE
+        mean, std = find_printed(values, rows[entry["method"]], key, found.sources) or (None, None)
         del entry["difference"]
         entries.append({**entry, "row": rows[entry["method"]], "published": mean, "published_std": std})
     return grid, entries

@@ -27,16 +27,12 @@ def accuracies_beside(title: str, found: Comparison, rows: Mapping[str, str], va
         values: see `Values`.
         where: paper and table of the values; empty where there are none.
     """
-    several, named = len(found.sources) > 1, found.named
-    printed_sources = {source for _, source in values} - {AVERAGE}
-    part = bool(printed_sources) and printed_sources != set(found.sources)
+    several, named, part = len(found.sources) > 1, found.named, _is_part(values, found.sources)
     lines = []
     for source in [*found.sources, *([AVERAGE] if several else [])]:
         for row, method in rows.items():
             ours = found.sample(method, None if source == AVERAGE else source)
-            printed = values.get((row, source))
-            if part and source == AVERAGE:
-                printed = _mean([values[row, one][0] for one in found.sources if (row, one) in values], found.sources)
+            printed = find_printed(values, row, source, found.sources)
             told = " (ORACLE)" if found.labels[method].endswith("(ORACLE)") else ""
             where_from = "Avg." if source == AVERAGE else source
             beside = compare_cells(ours, printed) if values else []
@@ -54,9 +50,25 @@ def accuracies_beside(title: str, found: Comparison, rows: Mapping[str, str], va
     return Table(title, columns, lines, notes)
 
 
-def _mean(printed: Sequence[float], sources: Sequence[str]) -> tuple[float, None] | None:
-    """The mean of printed values, if there is one for each source."""
-    return (sum(printed) / len(printed), None) if len(printed) == len(sources) else None
+def find_printed(values: Values, row: str, source: str, sources: Sequence[str]) -> tuple[float, float | None] | None:
+    """What is printed of a row; None where nothing is.
+
+    Args:
+        values: see `Values`.
+        row: of the table.
+        source: or target; `AVERAGE` is the mean of the printed means of ``sources`` where the paper has more of them.
+        sources: those of our runs.
+    """
+    if source != AVERAGE or not _is_part(values, sources):
+        return values.get((row, source))
+    means = [values[row, one][0] for one in sources if (row, one) in values]
+    return (sum(means) / len(means), None) if len(means) == len(sources) else None
+
+
+def _is_part(values: Values, sources: Sequence[str]) -> bool:
+    """Whether the paper prints other sources than these."""
+    printed = {source for _, source in values} - {AVERAGE}
+    return bool(printed) and printed != set(sources)
 
 
 def compare_cells(ours: Sample, printed: tuple[float, float | None] | None) -> list[str]:

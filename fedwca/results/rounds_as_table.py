@@ -13,7 +13,7 @@ from fedwca.results.table_rows import class_accuracies, count_numbers
 from fedwca.results.tables import spreadsheet_cell
 
 FORMATS = ("csv", "parquet")
-BY_GROUP = ("clustering_sizes", "clustering_levels")
+BY_GROUP = ("_sizes", "_levels")
 """Ends of names of lists with a value for each cluster or partition, of which there may be as many as clients."""
 
 

@@ -126,7 +126,13 @@ def escape_latex(text: str) -> str:
 
 
 def comma_separated(entries: Sequence[Mapping[str, Any]]) -> str:
-    """Entries with the same keys as CSV with a header; nested tables as ``outer_inner``, None as nothing."""
+    """Entries with the same keys as CSV with a header; nested tables as ``outer_inner``, None as nothing.
+
+    Returns:
+        Text without a line break at its end; empty where there are no entries.
+    """
+    if not entries:
+        return ""
     nested = {key: list(value) for entry in entries for key, value in entry.items() if isinstance(value, Mapping)}
     header = [
         name for key in entries[0] for name in ([f"{key}_{inner}" for inner in nested[key]] if key in nested else [key])

@@ -9,10 +9,10 @@ from pathlib import Path
 from fedwca.config.compose_methods import partition_of
 from fedwca.config.method_spec import parse_method
 from fedwca.config.partition_and_domain import domain_of
+from fedwca.data.dataset import canonical_domain
 from fedwca.datasets import datasets
 from fedwca.describe_problems import describe_unknown
 from fedwca.errors import UsageError
-from fedwca.registry import canonical_name
 from fedwca.results.comparison import Comparison
 from fedwca.results.reference_method import reference_among
 from fedwca.runs.check_several import check_several
@@ -81,9 +81,9 @@ def chosen_domains(request: RunRequest, names: Sequence[str], catalogue: bool = 
     listed = datasets.get(first.config.dataset).domains if first.config.dataset in datasets.names() else ()
     if catalogue and listed:
         domains, default = list(listed), listed[0]
-        if strange := [name for name in names if canonical_name(name) not in (*listed, "all")]:
+        if strange := [name for name in names if canonical_domain(name) not in (*listed, "all")]:
             raise UsageError(f"--{named} {strange[0]}: {describe_unknown('domain', strange[0], listed)}")
-        wanted = domains if list(names) == ["all"] else [canonical_name(name) for name in names]
+        wanted = domains if list(names) == ["all"] else [canonical_domain(name) for name in names]
     else:
         dataset, found = load(first.config)
         default = str(found)

@@ -33,6 +33,8 @@ class Newcomers:
     engine: Engine
     metrics: Metrics
     """Of all groups, one behind the other."""
+    numbers: Sequence[int]
+    """Of each, from 0; who is in two groups has one."""
     fresh: FreshModels | None = None
     """What they begin with where models stay with the clients that train; None: the server's first model."""
 
@@ -54,7 +56,7 @@ class Newcomers:
         engine = choose_engine(config, network, clients)
         # They never train: one row stands for the models that they have not.
         engine.bank = engine.bank[:1].clone().expand(len(clients), -1)
-        return Newcomers(engine, Metrics.joined([group.metrics for group in groups]), fresh)
+        return Newcomers(engine, Metrics.joined([group.metrics for group in groups]), number_newcomers(groups), fresh)
 
     def measure(
         self, method: Method, server: Server, lr: float | None, training: Training, round: int, keys: Keys
@@ -74,13 +76,25 @@ class Newcomers:
             now = own.at(round)
             models = self.fresh.learn(method, server.state, now, now.lr / own.lr)
             return measure_delivered(method, self.engine, self.metrics, self.fresh.weights, models, lr)
-        draws = uniform(keys(0, -1, "welcome"), torch.arange(len(self.metrics)))
+        draws = uniform(keys(0, -1, "welcome"), torch.tensor(self.numbers))
         sent = welcome_mixtures(method.aggregator, len(server.rows), draws)
         return measure_delivered(method, self.engine, self.metrics, sent, server.rows, lr)
 
 
+def number_newcomers(groups: Sequence[Federation]) -> list[int]:
+    """The number of each newcomer, group after group; what is drawn for one is the same in every group it is in."""
+    return [group.first + place for group in groups for place in range(len(group))]
+
+
 def prepare_fresh_models(
-    config: RunConfig, method: Method, network: Network, public: Tensor, seed: int, keys: Keys, clients: int, new: int
+    config: RunConfig,
+    method: Method,
+    network: Network,
+    public: Tensor,
+    seed: int,
+    keys: Keys,
+    clients: int,
+    new: Sequence[int],
 ) -> FreshModels:
     """Models that nobody trained, for newcomers to learn from public images.
 
@@ -92,11 +106,11 @@ def prepare_fresh_models(
         seed: of initial weights.
         keys: of the trial.
         clients: that train, whose numbers come first.
-        new: newcomers, whose sizes are drawn.
+        new: numbers of newcomers, whose sizes are drawn; see `number_newcomers`.
     """
     rows = begin_rows(architecture(config), method.trained, network, seed)
     engine = choose_engine(config, network, holders_of(public, len(rows)))
-    sizes = draw_sizes(keys, range(clients, clients + new), len(rows))
+    sizes = draw_sizes(keys, [clients + number for number in new], len(rows))
     return FreshModels(rows.to(engine.bank), sizes, engine, keys, clients)
 
 

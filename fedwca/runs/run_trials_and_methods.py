@@ -32,7 +32,7 @@ from fedwca.results.trial_key import TrialKey
 from fedwca.runs.central_models import central_model
 from fedwca.runs.checkpointer import Checkpointer, RoundState
 from fedwca.runs.load_data import architecture
-from fedwca.runs.measure_newcomers import Newcomers, prepare_fresh_models
+from fedwca.runs.measure_newcomers import Newcomers, number_newcomers, prepare_fresh_models
 from fedwca.runs.reporter import NO_PROGRESS, Progress
 from fedwca.runs.round_warnings import WarnOnce
 from fedwca.runs.run_rounds import Trial, measure_start, run_rounds
@@ -87,7 +87,7 @@ class _Bench:
         keys, clients = Keys(self.config.seed + index, trial), len(dealt.clients)
         fresh, public = None, None
         if method.public_objective is not None and dealt.public is not None:
-            new, seed = sum(map(len, dealt.newcomers)), self.config.seed + index
+            new, seed = number_newcomers(dealt.newcomers), self.config.seed + index
             fresh = prepare_fresh_models(config, method, network, dealt.public, seed, keys, clients, new)
             public = self.share.engines(config, [(network, holders_of(dealt.public, clients))]).engines[0]
         newcomers = Newcomers.of(config, network, dealt.newcomers, fresh)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedwca.core.interfaces import PseudoLabeler
 from fedwca.core.messages import Predictions, Targets
-from fedwca.functional import mutual_information, prototype_labels
+from fedwca.functional import mutual_information, prototype_labels, prototype_similarity, select_labels
 from fedwca.pseudo_labelers import pseudo_labelers
 from fedwca.pseudo_labelers.argmax import Argmax
 from fedwca.pseudo_labelers.prototype import Prototype
@@ -177,6 +177,20 @@ def test_the_rules_differ_where_prototypes_point_apart() -> None:
         found.add(bool((ratio.notes["divisors"] <= 0).any()))
         assert torch.equal(margin.matched, ratio.matched)
     assert True in found
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("rule", ["margin", "ratio"])
+def test_the_nearer_models_label_wins(seed: int, rule: Any) -> None:
+    """Algorithm 2, lines 5 to 7."""
+    models = {"start": predictions(seed, 30), "cluster": predictions(seed + 50, 30)}
+    found = TwoModel(selection=rule, mixup=False)(models, drawn(30)).labels
+    one, two = (prototype_labels(own.features, own.probabilities) for own in models.values())
+    own = [(labels, cosines, prototype_similarity(prototypes)) for labels, cosines, prototypes in (one, two)]
+    right = select_labels(own[0][:2], own[1][:2], own[0][2], own[1][2], rule)
+    assert torch.equal(found, right)
+    assert not torch.equal(found, one[0])
+    assert not torch.equal(found, two[0])
 
 
 def sure(*probabilities: float, label: int = 0) -> list[list[float]]:

@@ -211,15 +211,15 @@ def test_trials_that_go_together_do_the_same() -> None:
 @pytest.mark.parametrize("layers", ["bottleneck", "all"])
 def test_moments_by_hand(layers: str) -> None:
     network = ResNet18.model_validate({"weights": "none", "side": 32, "bottleneck": 8}).build(3, seed=1).double()
-    images = clients()[0].train
+    images, norm = clients()[0].train, network.norm
+    norm.running_mean += 2  # as if it had been trained on others
+    norm.running_var *= 4
     found = measure_moments(network, images, layers)  # type: ignore[arg-type]
     assert len(found) == count_moments(network, layers)  # type: ignore[arg-type]
     with torch.no_grad():
         z = network.bottleneck(network.backbone(network.prepare(images), []))
-    # Fresh statistics are mean 0 and variance 1.
-    expected = torch.cat([z.mean(0), (z.var(0, correction=0) + 1e-5).log() / 2]) - torch.cat(
-        [0 * z[0], 0 * z[0] + torch.tensor(1 + 1e-5, dtype=torch.float64).log() / 2]
-    )
+    wide = z.var(0, correction=0) + 1e-5
+    expected = torch.cat([(z.mean(0) - 2) / math.sqrt(4 + 1e-5), (wide / (4 + 1e-5)).log() / 2])
     torch.testing.assert_close(found[-16:], expected, rtol=1e-4, atol=1e-5)
 
 

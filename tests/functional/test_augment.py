@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import Tensor
@@ -57,6 +59,19 @@ def test_colour_operations_by_hand() -> None:
     torch.testing.assert_close(stretched.amax((2, 3)), torch.ones(1, 3, dtype=torch.float64))
 
 
+def test_colour_operations_at_the_ends() -> None:
+    """Factors go from 0.05 to 0.95."""
+    x = ramp()
+    grey = 0.299 * x[:, 0] + 0.587 * x[:, 1] + 0.114 * x[:, 2]
+    torch.testing.assert_close(strong_augment(x, draw("brightness", 0.0)), 0.05 * x)
+    torch.testing.assert_close(strong_augment(x, draw("brightness", 0.9)), 0.86 * x)
+    torch.testing.assert_close(strong_augment(x, draw("contrast", 0.0)), 0.05 * x + 0.95 * grey.mean())
+    torch.testing.assert_close(strong_augment(x, draw("saturation", 0.0)), 0.05 * x + 0.95 * grey[:, None])
+    point = torch.zeros(1, 3, 5, 5, dtype=torch.float64)
+    point[..., 2, 2] = 1
+    assert float(strong_augment(point, draw("sharpness", 0.0))[0, 0, 2, 2]) == pytest.approx(0.05 + 0.95 * 5 / 13)
+
+
 def test_posterize_keeps_the_upper_bits() -> None:
     image = torch.tensor([255, 200, 100, 17, 16, 15], dtype=torch.uint8).expand(1, 3, 1, 6).contiguous()
     four = strong_augment(image, draw("posterize", 0.0))
@@ -90,6 +105,31 @@ def test_translation_by_whole_pixels() -> None:
     seen = strong_augment(x, draw("translate_x", 5 / 6))
     torch.testing.assert_close(seen[..., :8], x[..., 2:])
     assert float(seen[..., 8:].abs().max()) < 1e-9
+    turned = x.transpose(2, 3).contiguous()
+    seen = strong_augment(turned, draw("translate_y", 5 / 6))
+    torch.testing.assert_close(seen[..., :8, :], turned[..., 2:, :])
+    assert float(seen[..., 8:, :].abs().max()) < 1e-9
+
+
+def follow(name: str, strength: float, place: tuple[int, int]) -> tuple[float, float]:
+    """Where a bright point ``(row, column)`` of an image of 41 pixels goes, in pixels from its middle."""
+    image = torch.zeros(1, 3, 41, 41, dtype=torch.float64)
+    image[..., place[0], place[1]] = 1
+    seen = strong_augment(image, draw(name, strength))[0, 0]
+    at = torch.arange(41, dtype=torch.float64) - 20
+    return float((seen.sum(1) @ at) / seen.sum()), float((seen.sum(0) @ at) / seen.sum())
+
+
+def test_rotation_and_shears_by_a_point() -> None:
+    """Strength 3/4 is half of the largest: 15 degrees, a shear of 0.15."""
+    # Ten pixels right of the middle: a place shows what lies 15 degrees on, so the point goes back by them.
+    down, right = follow("rotate", 0.75, (20, 30))
+    assert (down, right) == (
+        pytest.approx(-10 * math.sin(math.radians(15)), abs=0.1),
+        pytest.approx(10 * math.cos(math.radians(15)), abs=0.1),
+    )
+    assert follow("shear_x", 0.75, (30, 20)) == (pytest.approx(10, abs=0.1), pytest.approx(-1.5, abs=0.1))
+    assert follow("shear_y", 0.75, (20, 30)) == (pytest.approx(-1.5, abs=0.1), pytest.approx(10, abs=0.1))
 
 
 def test_two_operations_in_turn() -> None:

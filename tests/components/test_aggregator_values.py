@@ -1,0 +1,83 @@
+"""Aggregators' weights against values worked out by hand or by their equations, asked of clients from tables."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from fedwca.aggregators.equal import Equal
+from fedwca.aggregators.fedamp import FedAMP
+from fedwca.aggregators.ifca import IFCA
+from fedwca.aggregators.mdmgb import MDMGB
+from fedwca.aggregators.one_equal import OneEqual
+from fedwca.aggregators.one_equal_a import OneEqualA
+from fedwca.aggregators.revised_wca import RevisedWCA
+from fedwca.aggregators.wca import WCA
+from fedwca.aggregators.wca_l import WCAL
+from fedwca.core.messages import Predictions
+from fedwca.functional import soft_cluster_weights
+
+from .fakes import play
+
+GIVEN = torch.tensor([0, 1, 1, 2])
+
+
+def test_fedamps_attention_by_hand() -> None:
+    rows = torch.tensor([[0.0], [1.0], [3.0]])
+    # Squared distances 1, 4, 9; their median is 4. Two others share the step.
+    near, far = math.exp(-1 / 8) / 2 / 2, math.exp(-9 / 8) / 2 / 2
+    cloud = FedAMP(sigma=2).offer({}, 1, rows).personal[:, 0]
+    assert cloud[0].tolist() == pytest.approx([1 - near - far, near, far])
+    # The others may have all of a model, and no more.
+    pushed = FedAMP(sigma=2, alpha=8).offer({}, 1, rows).personal[0, 0]
+    assert pushed.tolist() == pytest.approx([0, near / (near + far), far / (near + far)])
+
+
+def test_ifca_takes_the_model_of_least_loss() -> None:
+    case = play(IFCA(clusters=2), torch.tensor([0, 1, 0, 1, 1, 0]))
+    assert case.blend.labels is not None
+    assert torch.equal(case.blend.labels, case.view.loss(case.view.shared).argmin(1))
+
+
+def test_weights_of_table_3() -> None:
+    own = torch.eye(3, dtype=torch.float64)
+    assert OneEqual(p=0.7).weights(own)[0].tolist() == pytest.approx([0.7, 0.15, 0.15])
+    assert Equal().weights(own).flatten().tolist() == pytest.approx([1 / 3] * 9)
+    half = play(OneEqualA(tb=0.7), GIVEN)
+    mean = half.view.model(1)
+    scores = torch.stack([half.view.density(half.view.own), half.view.density(mean)], 1)
+    torch.testing.assert_close(half.blend.report["beta"], (scores / 0.7).softmax(1))
+    received = half.view.received
+    torch.testing.assert_close(received[:, 1], half.rows[-2].mean(0).expand(4, -1))
+    alone = play(WCAL(ta=0.4), GIVEN)
+    alpha = (alone.view.alignment(alone.view.shared) / 0.4).softmax(1)
+    torch.testing.assert_close(alone.blend.report["alpha"], alpha)
+
+
+def test_absent_clients_count_with_what_they_said_last() -> None:
+    wca, labels, everybody = WCA(), torch.tensor([0, 1]), torch.ones(2, dtype=torch.bool)
+
+    def report(*alpha: float) -> dict[str, torch.Tensor]:
+        first = torch.tensor(alpha, dtype=torch.float64)[:, None]
+        return {"alpha": torch.cat([first, 1 - first], 1), "beta": torch.cat([1 - first, first], 1)}
+
+    one, other = report(0.9, 0.2), report(0.6, 0.7)
+    before = wca.learn({}, labels, one, everybody)
+    after = wca.learn(before, labels, other, torch.tensor([True, False]))
+    latest = report(0.6, 0.2)
+    torch.testing.assert_close(after["soft"], soft_cluster_weights(latest["alpha"], latest["beta"], labels))
+    revised = RevisedWCA(u=2)
+    before = revised.learn({}, labels, {}, everybody)
+    before = revised.learn(before, labels, one, everybody)
+    after = revised.learn(before, labels, other, torch.tensor([True, False]))
+    assert torch.equal(after["v"][1], before["v"][1])
+    assert not torch.allclose(after["v"][0], before["v"][0])
+
+
+def test_mdmgbs_centroids_by_known_labels() -> None:
+    features = torch.tensor([[2.0, 0.0], [4.0, 0.0], [0.0, 3.0]])
+    given = Predictions(torch.zeros(3, 2), features)
+    found = MDMGB(centroids="labels").answer(given, torch.tensor([0, 0, 1]))["centroids"]
+    assert found.tolist() == [[3, 0, 1], [0, 3, 1]]
