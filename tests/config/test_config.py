@@ -201,6 +201,12 @@ def test_what_does_not_fit_is_refused(layer: dict[str, Any], sentence: str) -> N
     assert "\n" not in str(caught.value)
 
 
+def test_no_target_means_one_partition() -> None:
+    assert resolve_plan({"target": "none", "partition": "all-labelled"}).config.partition == "all_labelled"
+    with pytest.raises(UsageError, match="means partition all_labelled, not leave_one_out; leave one out"):
+        resolve_plan({"target": "none", "partition": "leave_one_out"})
+
+
 def test_no_such_preset() -> None:
     with pytest.raises(InvalidConfig, match="no preset 'papers'; did you mean 'paper'"):
         resolve_plan({}, preset_name="papers")

@@ -13,6 +13,7 @@ from fedwca.data.dataset import FederatedDataset
 from fedwca.data.partition import Federation
 from fedwca.errors import DataError, UsageError
 from fedwca.functional import rotated
+from fedwca.runs.measure_newcomers import number_newcomers
 from tests.data.test_labelled_clients import deal, numbered, numbers
 
 
@@ -109,6 +110,13 @@ def test_new_clients_may_keep_a_part_of_their_images() -> None:
             assert group.metrics.test_images()[k] == len(kept)
     both = deal("rotations:new=15,kept=0.5+1")
     assert [group.label for group in both.newcomers] == ["15 degrees, 50 % of images", "15 degrees, 100 % of images"]
+    # What is drawn for a client is the same whatever it keeps, and another client's at another angle.
+    clients = len(all_of_them)
+    assert number_newcomers(some.newcomers) == 3 * list(range(clients))
+    two = deal("rotations:new=15+45,kept=0.5+1")
+    (_, first, _, second) = map(len, two.newcomers)
+    one, other = list(range(first)), list(range(first, first + second))
+    assert number_newcomers(two.newcomers) == [*one, *one, *other, *other]
 
 
 def test_a_new_client_keeps_one_image_at_least() -> None:

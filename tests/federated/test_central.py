@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from fedwca.centrals import centrals
 from fedwca.centrals.dann import Dann
-from fedwca.centrals.fada import Fada, cluster_gap
+from fedwca.centrals.fada import Fada, cluster_gap, mutual_information_bound
 from fedwca.core.central import Central, DomainBatch
 from fedwca.core.network import Architecture, Backbone
 from fedwca.core.training_settings import CentralTraining
@@ -378,6 +378,13 @@ def test_fada_prefers_the_source_that_makes_clusters_tighter() -> None:
     weights = Fada().mix(before, torch.stack([tighter, looser, before]), classes=2)
     # Gaps 2, then 1.5, 2.5 and 2.
     assert weights.tolist() == pytest.approx(torch.tensor([0.5, -0.5, 0.0]).softmax(0).tolist())
+
+
+def test_bound_of_mutual_information_by_hand() -> None:
+    x = torch.tensor([[0.0], [1.0], [3.0]])
+    found = mutual_information_bound(lambda pairs: -(pairs[:, :1] - pairs[:, 1:]).square(), x, x)
+    expected = -math.log((math.exp(-9) + math.exp(-1) + math.exp(-4)) / 3)
+    assert float(found) == pytest.approx(expected, rel=1e-5)
 
 
 def test_gap_of_clusters_by_hand() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedwca.loggers import Logger, LogSession, RunEnd, loggers, series
+from fedwca.loggers import Logger, LogSession, RunEnd, loggers, series, tracking_id
 from fedwca.results.read_run_files import read_records
 from fedwca.runs.log_to import log_records
 
@@ -73,6 +75,18 @@ def log(logger: Logger, run: Path, times: int = 2) -> None:
 def test_series() -> None:
     assert series(RECORDS[1]) == {"accuracy": 60.0, "seconds/train": 2.5}
     assert series({"round": 1, "accuracy": [float("nan")], "bytes_up": 8}) == {"bytes_up": 8.0}
+    assert series({"round": 1, "seconds": {"round": 3.5, "train": 2}}) == {"seconds/round": 3.5, "seconds/train": 2.0}
+
+
+def test_a_folders_id_is_drawn_once_and_is_anothers_in_another_folder_of_that_name(tmp_path: Path) -> None:
+    run = tmp_path / "it's"
+    run.mkdir()
+    first = tracking_id(run)
+    assert re.fullmatch("[0-9a-f]{32}", first)
+    assert tracking_id(run) == first
+    shutil.rmtree(run)
+    run.mkdir()
+    assert tracking_id(run) != first
 
 
 def test_tensorboard(tmp_path: Path) -> None:

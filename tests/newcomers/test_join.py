@@ -159,6 +159,14 @@ def test_every_kind_of_method_has_a_place(aggregator: Aggregator, clusterer: Clu
         assert found.choice.cluster == int(trained.labels[0])
 
 
+@pytest.mark.parametrize("domain", range(3))
+def test_a_cluster_that_nobody_chose_may_be_chosen(domain: int) -> None:
+    trained = federation(IFCA(clusters=3), None, rounds=2)
+    found = join(replace(trained, labels=torch.zeros_like(trained.labels)), tinted(domain, 9))
+    assert len(found.choice.scores) == len(trained.server.rows) == 3
+    assert found.weights.tolist() == torch.eye(3)[found.choice.cluster].tolist()
+
+
 def test_a_teacher_is_no_cluster() -> None:
     trained = federation(LaddAggregator(start=1), TrueDomains(), rounds=3)
     assert len(trained.server.rows) == 6

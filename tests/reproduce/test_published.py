@@ -25,7 +25,7 @@ from fedwca.reproduce.definitions import (
 from fedwca.reproduce.groups_table import groups_beside
 from fedwca.reproduce.phases_table import phases_apart
 from fedwca.reproduce.plan_jobs import domains_named
-from fedwca.reproduce.side_by_side import AVERAGE
+from fedwca.reproduce.side_by_side import AVERAGE, find_printed
 from fedwca.results.statistics import Sample, pool_samples
 from fedwca.results.table_rows import Row
 
@@ -246,3 +246,11 @@ def test_every_row_is_a_method_or_says_which_baseline_is_missing(name: str) -> N
             one.check(name)
     with pytest.raises(UsageError, match="no row"):
         found.chosen(["nobody"])
+
+
+def test_the_printed_average_of_some_sources_is_theirs() -> None:
+    values = {("a", "x"): (70.0, 1.0), ("a", "y"): (80.0, 2.0), ("a", "z"): (90.0, 3.0), ("a", AVERAGE): (80.0, 8.0)}
+    assert find_printed(values, "a", "x", ["x", "y"]) == (70.0, 1.0)
+    assert find_printed(values, "a", AVERAGE, ["x", "y"]) == (75.0, None)
+    assert find_printed(values, "a", AVERAGE, ["x", "y", "z"]) == (80.0, 8.0)
+    assert find_printed(values, "b", AVERAGE, ["x", "y"]) is None

@@ -119,6 +119,10 @@ def test_a_comparison_pairs_over_sources() -> None:
     assert found.difference("fedavg") is None
 
 
+def test_csv_of_nothing_is_empty() -> None:
+    assert comma_separated([]) == ""
+
+
 def test_csv_has_a_row_per_method_and_source() -> None:
     entries = list(csv.DictReader(io.StringIO(comma_separated(compared().flat()))))
     assert [(e["method"], e["source"]) for e in entries] == [

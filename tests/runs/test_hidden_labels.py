@@ -25,7 +25,14 @@ TINY = {"rounds": 2, "batch_size": 8, "device": "cpu", "keep": "all", "composed"
 SETTINGS: dict[str, dict[str, Any]] = {
     "ffreeda": {"clients": 2, "samples": 20, "epochs": 2, "lr": 0.02, "overrides": {"source_training.epochs": 1}},
     "sfda": {"target": "neon", "samples": 20, "overrides": {"finish_training.epochs": 1}},
-    "upfl": {"preset": "upfl", "partition": "shards:public=0.2", "clients": 3, "new_clients": 3, "samples": 12, "source_models": 1},
+    "upfl": {
+        "preset": "upfl",
+        "partition": "shards:public=0.2",
+        "clients": 3,
+        "new_clients": 3,
+        "samples": 12,
+        "source_models": 1,
+    },
 }
 SMALLER = {"ffreeda": {"model.bottleneck": 8}, "sfda": {"model.bottleneck": 8}, "upfl": {"model.width": 8}}
 MEASURED = ("seconds", "source_digest", "accuracy", "calibration_error", "confusion", "pseudo_label", "class_counts")
