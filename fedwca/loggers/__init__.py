@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import math
-import uuid
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from fedwca.core.dotted_keys import flatten_keys
-from fedwca.core.files import write_text_atomically
 from fedwca.errors import UsageError
 from fedwca.registry import Component, Registry
 
@@ -98,17 +96,6 @@ def series(record: Record) -> dict[str, float]:
         if known := [v for v in values if math.isfinite(v)]:
             found[name] = float(sum(known) / len(known))
     return found
-
-
-def tracking_id(run: Path) -> str:
-    """What a tracking library knows a run folder by, 32 hex digits, drawn once and kept in the folder.
-
-    A path may be that of another run: after the folder was removed, or on another machine.
-    """
-    file = run / "tracking_id"
-    if not file.is_file():
-        write_text_atomically(file, uuid.uuid4().hex)
-    return file.read_text().strip()
 
 
 def title(record: Record) -> str:

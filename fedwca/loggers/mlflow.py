@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fedwca.loggers import Logger, LogSession, Record, RunEnd, plain_settings, register, series, title, tracking_id
+from fedwca.core.tracking_id import tracking_id
+from fedwca.loggers import Logger, LogSession, Record, RunEnd, plain_settings, register, series, title
 
 BATCH = 100
 """Parameters that MLflow takes at once."""

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from fedwca.loggers import Logger, LogSession, Record, RunEnd, register, series, title, tracking_id
+from fedwca.core.tracking_id import tracking_id
+from fedwca.loggers import Logger, LogSession, Record, RunEnd, register, series, title
 
 
 @register("wandb")

@@ -176,7 +176,7 @@ def test_killed_three_times(whole: Path, shades: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     begun = ["bench", "--data", str(shades), *SMALL, *GIVEN, "--json", "--out", str(folder)]
     killed(begun, "checkpoint:3")
-    assert list(folder.glob("checkpoints/*/.*.safetensors"))
+    assert list(folder.glob("checkpoints/*/.*/*.safetensors"))
     killed(["resume", str(folder), "--json"], "half a line:3")
     killed(["resume", str(folder), "--json"], "kept:2")
     assert not (folder / "summary.json").exists()

@@ -131,8 +131,8 @@ config, methods = decided.config, decided.methods
 needed = memory.estimate_run(config, methods, 3, split_trial(config, dataset, "a", 0, 0))
 measured, held = MeasuredMemory("cpu"), []
 with tempfile.TemporaryDirectory() as folder:
-    keeper = Checkpointer(Checkpoints(Path(folder), "tiny", RetentionPolicy.parse("last")))
-    for record in run_bench(config, methods, dataset, "a", keeper=keeper):
+    checkpointer = Checkpointer(Checkpoints(Path(folder), "tiny", RetentionPolicy.parse("last")))
+    for record in run_bench(config, methods, dataset, "a", checkpointer=checkpointer):
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         held.append(pages * os.sysconf("SC_PAGE_SIZE"))
 print(json.dumps({"held": held, "needed": needed.total, "measured": measured.growth()}))

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedwca.loggers import Logger, LogSession, RunEnd, loggers, series, tracking_id
+from fedwca.core.tracking_id import tracking_id
+from fedwca.loggers import Logger, LogSession, RunEnd, loggers, series
 from fedwca.results.read_run_files import read_records
 from fedwca.runs.log_to import log_records
 
