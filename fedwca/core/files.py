@@ -96,12 +96,15 @@ def _temporary_folder(folder: Path) -> Iterator[None]:
     """A folder that is there while inside, and locked: the system lets go of a dead process's lock, which tells what it
     left. The folder is locked and not the file, which some libraries replace while they write it.
     """
-    folder.mkdir(0o700)
-    held = None if fcntl is None else os.open(folder, os.O_RDONLY)
+    # It gets its name once it is locked: others remove what has such a name and no lock.
+    new = folder.with_name(f"{folder.name}-new")
+    new.mkdir(0o700)
+    held = None if fcntl is None else os.open(new, os.O_RDONLY)
     try:
         if held is not None:
             with suppress(OSError):  # a file system without locks
                 fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        new.rename(folder)
         yield
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -144,7 +144,7 @@ class FinishTraining(Training):
 
     @field_validator("cuts")
     @classmethod
-    def _is_one_turn(cls, value: int) -> int:
+    def _is_one_round(cls, value: int) -> int:
         if value > 1:
             raise ValueError("the last phase is one round, so none of its epochs is cut; leave cuts out")
         return value

@@ -131,10 +131,10 @@ def _divide(table: HubTable, columns: HubColumns, domain: str | None, alone: str
 def _name_domain(text: str) -> str:
     """A domain's name as folders of runs may have it.
 
-    >>> [_name_domain(text) for text in ("Real World", "Indoor/Day", "../x")]
-    ['real_world', 'indoor_day', '_x']
+    >>> [_name_domain(text) for text in ("Real World", "Indoor/Day", "../x", ".")]
+    ['real_world', 'indoor_day', '__x', '_']
     """
-    return canonical_domain(re.sub(r"[/\\\\]", "_", printable(text)).lstrip("."))
+    return canonical_domain(re.sub(r"^\.+|[/\\]", "_", printable(text)))
 
 
 def _join(

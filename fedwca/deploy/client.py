@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from fedwca._version import __version__
-from fedwca.core.interfaces import PseudoLabeler
 from fedwca.core.messages import Blend, Offer
 from fedwca.data.partition import ClientImages
 from fedwca.deploy.composition import Composition
@@ -25,8 +24,7 @@ from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.errors import DataError, Diverged, FedwcaError
 from fedwca.federated.aggregator_weights import blend_mixtures
-from fedwca.federated.server import offer_source
-from fedwca.federated.trusted_clients import find_trusted
+from fedwca.federated.trusted_clients import find_trusted_alone
 from fedwca.federated.upload_checks import model_problem
 
 
@@ -150,7 +148,9 @@ class Client:
         training, round = composition.training, parcel.round
         draws = client_draws(keys, round, self.index, training)
         task = Task(labeler, objectives, training.at(round), draws, parcel.extras, training.part(round))
-        asked = None if "trusted" in parcel.notes else self._find_trusted(labeler, task)
+        asked = None
+        if "trusted" not in parcel.notes:
+            asked = find_trusted_alone(labeler, self.engine, self.engine.layout.read(self.engine.network), task)
         trusted = float(parcel.notes.get("trusted", 1)) if asked is None else float(asked[0])
         task, told = replace(task, trusted=trusted), {} if asked is None else {"trusted": trusted}
 
@@ -180,11 +180,6 @@ class Client:
             extras,
             {"token": parcel.notes["token"], "samples": len(self.engine.images[0]), **told},
         )
-
-    def _find_trusted(self, labeler: PseudoLabeler, task: Task) -> Tensor | None:
-        """How far this client's labels are trusted ``[1]``, by the source model, in whichever round it is asked."""
-        source = self.engine.layout.read(self.engine.network)[None].to(self.engine.device)
-        return find_trusted(labeler, self.engine, offer_source(1), source, lambda _: task, [0])
 
     def _upload(self, row: Tensor, own: Tensor, composition: Composition) -> NamedModels:
         layout = self.engine.layout

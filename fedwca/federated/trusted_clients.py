@@ -14,6 +14,7 @@ from fedwca.engine.client_task import Task
 from fedwca.engine.device_copy import to_host_async
 from fedwca.engine.interface import ClientWork, Engine, SingleStep
 from fedwca.errors import FedwcaError
+from fedwca.federated.server import offer_source
 from fedwca.functional import mutual_information
 
 
@@ -64,3 +65,21 @@ def find_trusted(
             raise FedwcaError(f"pseudo-labeler {labeler.name!r}: trusts gave {shown}; right is one number from 0 to 1")
         found[client] = float(own)
     return found
+
+
+def find_trusted_alone(labeler: PseudoLabeler, engine: Engine, source: Tensor, task: Task) -> Tensor | None:
+    """How far a labeler trusts an engine's only client ``[1]``, 0 to 1, in whichever round it comes.
+
+    Args:
+        labeler: decides.
+        engine: has the client's images.
+        source: the source model ``[P]``.
+        task: the client's.
+
+    Returns:
+        None where the labeler trusts everybody, so that nobody is asked.
+
+    Raises:
+        FedwcaError: see `find_trusted`.
+    """
+    return find_trusted(labeler, engine, offer_source(1), source[None].to(engine.device), lambda _: task, [0])

@@ -20,7 +20,7 @@ from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.sequential.worker import ClientWorker
 from fedwca.federated.server import compare_clients, offer_source, pool_extras
-from fedwca.federated.trusted_clients import find_trusted
+from fedwca.federated.trusted_clients import find_trusted_alone
 from fedwca.functional import member_distances
 from fedwca.newcomers.load_federation import TrainedFederation
 
@@ -160,9 +160,9 @@ def _adapt(work: ClientWorker) -> list[Targets]:
 
 def trust_newcomer(federation: TrainedFederation, engine: SequentialEngine) -> Tensor | None:
     """How far labels of the newcomer that an engine holds are trusted ``[1]``, 0 to 1; None where all are."""
-    source = federation.server.source[None].to(engine.device)
-    task = newcomer_task(federation, federation.training, 0, [newcomer_number(federation)])
-    return find_trusted(federation.method.pseudo_labeler, engine, offer_source(1), source, task, [0])
+    number = newcomer_number(federation)
+    task = newcomer_task(federation, federation.training, 0, [number])(0)
+    return find_trusted_alone(federation.method.pseudo_labeler, engine, federation.server.source, task)
 
 
 def newcomer_task(

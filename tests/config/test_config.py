@@ -201,6 +201,12 @@ def test_what_does_not_fit_is_refused(layer: dict[str, Any], sentence: str) -> N
     assert "\n" not in str(caught.value)
 
 
+def test_a_file_that_is_nested_too_deeply(tmp_path: Path) -> None:
+    (tmp_path / "deep.json").write_text("[" * 200_000)
+    with pytest.raises(InvalidConfig, match=r"deep\.json: not valid JSON"):
+        read_file(tmp_path / "deep.json")
+
+
 def test_no_target_means_one_partition() -> None:
     assert resolve_plan({"target": "none", "partition": "all-labelled"}).config.partition == "all_labelled"
     with pytest.raises(UsageError, match="means partition all_labelled, not leave_one_out; leave one out"):

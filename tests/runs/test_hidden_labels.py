@@ -104,3 +104,11 @@ def test_no_method_meets_hidden_labels(setting: str, tmp_path: Path, monkeypatch
         assert torch.equal(one.bank, two.bank), method
         assert torch.equal(one.server.rows, two.server.rows), method
         assert torch.equal(one.delivered, two.delivered), method
+
+
+def test_an_oracle_meets_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the test above would see of a method that reads hidden labels."""
+    own = play("sfda", tmp_path / "own", ["oracle"])
+    shuffle_domains(monkeypatch, {"handwritten", "photo", "printed", "street"})
+    other = play("sfda", tmp_path / "other", ["oracle"])
+    assert not torch.equal(open_run(own, "oracle").server.rows, open_run(other, "oracle").server.rows)

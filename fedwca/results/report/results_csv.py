@@ -44,7 +44,7 @@ def results_csv(runs: Sequence[Run], names: Sequence[str]) -> str:
         }
         for run, name, method, entry in found
     ]
-    return comma_separated(rows) if rows else ""
+    return comma_separated(rows)
 
 
 def _by_class(run: Run, entry: Any) -> dict[str, float | None]:
