@@ -20,7 +20,7 @@ from provenance import provenance
 from fedwca import Keys, Method, Training, init_server, run_round
 from fedwca.adaptations.learned import Learned
 from fedwca.aggregators.fedavg import FedAvg
-from fedwca.data.partition import ClientImages
+from fedwca.data.federation import ClientImages
 from fedwca.engine.interface import Engine
 from fedwca.federated.extra_networks import grow_network
 from fedwca.models import models

@@ -14,7 +14,7 @@ from fedwca import Keys, Method, Training, init_server, run_round
 from fedwca.aggregators import aggregators
 from fedwca.core.interfaces import PseudoLabeler
 from fedwca.core.messages import Targets
-from fedwca.data.partition import ClientImages
+from fedwca.data.federation import ClientImages
 from fedwca.models.lenet import LeNet
 from fedwca.objectives.shot import Shot
 from fedwca.runs.select_engine import ENGINES

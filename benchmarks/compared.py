@@ -26,7 +26,7 @@ def one_round(name: str) -> float:
     from fedwca import Keys, Method, SequentialEngine, Training, init_server, run_round
     from fedwca.aggregators import aggregators
     from fedwca.clusterers import clusterers
-    from fedwca.data.partition import ClientImages
+    from fedwca.data.federation import ClientImages
     from fedwca.models.lenet import LeNet
     from fedwca.objectives.shot import Shot
     from fedwca.pseudo_labelers.two_model import TwoModel

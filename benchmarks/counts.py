@@ -22,7 +22,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from fedwca import Keys, Method, SequentialEngine, Training, init_server, run_round
 from fedwca.aggregators import aggregators
 from fedwca.clusterers import clusterers
-from fedwca.data.partition import ClientImages
+from fedwca.data.federation import ClientImages
 from fedwca.engine.stacked import StackedEngine, StackedTrials
 from fedwca.engine.stacked import trials_together as several
 from fedwca.engine.stacked import worker as alone

@@ -23,7 +23,7 @@ from torch import Tensor
 from fedwca.config.resolve_config import resolve_plan
 from fedwca.config.run_config import layer_from_words
 from fedwca.core.network import Network
-from fedwca.data.partition import Federation
+from fedwca.data.federation import Federation
 from fedwca.engine.input_moments import measure_moments
 from fedwca.functional import finch, mutual_information, prediction_entropy, prototype_labels
 from fedwca.runs.load_data import load

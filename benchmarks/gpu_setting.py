@@ -13,7 +13,7 @@ from beside import CLASSES
 from fedwca import Keys, Method, SequentialEngine, Training, init_server
 from fedwca.aggregators import aggregators
 from fedwca.clusterers.true import TrueDomains
-from fedwca.data.partition import ClientImages
+from fedwca.data.federation import ClientImages
 from fedwca.engine.interface import TrialsInTurn
 from fedwca.engine.precision import Precision
 from fedwca.engine.stacked import StackedEngine, StackedTrials

@@ -23,7 +23,7 @@ from fedwca import Keys, Method, Training, init_server, run_round
 from fedwca.aggregators.fedavg import FedAvg
 from fedwca.aggregators.wca import WCA
 from fedwca.clusterers.true import TrueDomains
-from fedwca.data.partition import ClientImages
+from fedwca.data.federation import ClientImages
 from fedwca.datasets import datasets
 from fedwca.engine.interface import Engine
 from fedwca.models import models

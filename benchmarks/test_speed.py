@@ -11,7 +11,7 @@ from plain import PlainLeNet, train
 from fedwca import Keys, Method, SequentialEngine, Training, init_server, run_round
 from fedwca.aggregators import aggregators
 from fedwca.clusterers import clusterers
-from fedwca.data.partition import ClientImages
+from fedwca.data.federation import ClientImages
 from fedwca.engine.parameter_layout import mix_rows
 from fedwca.engine.stacked import StackedEngine
 from fedwca.functional import alignment, finch, soft_neighborhood_density

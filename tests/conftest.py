@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fedwca.core.network import Network
-from fedwca.data.partition import ClientImages
+from fedwca.data.federation import ClientImages
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.models.lenet import LeNet
 

@@ -15,8 +15,8 @@ from fedwca.config.run_config import RunConfig
 from fedwca.core.interfaces import Objective, PseudoLabeler
 from fedwca.core.messages import Batch, Predictions, Targets
 from fedwca.core.network import Network
+from fedwca.data.federation import ClientImages
 from fedwca.data.metrics import Metrics
-from fedwca.data.partition import ClientImages
 from fedwca.engine.batch_norm import pool_statistics
 from fedwca.engine.client_task import Training
 from fedwca.engine.randomness import Keys

@@ -11,8 +11,9 @@ from fedwca.data.archives import read_npz
 from fedwca.data.cache import cache_dir, data_dir
 from fedwca.data.dataset import DatasetWarning, Domain, FederatedDataset
 from fedwca.data.decode_folders import read_image_folder
+from fedwca.data.federation import ClientImages, Federation
 from fedwca.data.metrics import Metrics
-from fedwca.data.partition import ClientImages, Federation, leave_one_out, partition
+from fedwca.data.partition import leave_one_out, partition
 from fedwca.data.read_domains import read_domains
 from fedwca.errors import DatasetMissing
 

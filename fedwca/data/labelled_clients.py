@@ -12,9 +12,9 @@ import torch
 from numpy.random import Generator
 
 from fedwca.data.dataset import FederatedDataset, Integers
+from fedwca.data.federation import ClientImages, Federation
 from fedwca.data.image_pool import Change, ImagePool
 from fedwca.data.metrics import Metrics
-from fedwca.data.partition import ClientImages, Federation
 from fedwca.errors import DataError, UsageError
 
 TRAINING, NEW = "training clients", "new clients"

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedwca._version import __version__
 from fedwca.core.messages import Blend, Offer
-from fedwca.data.partition import ClientImages
+from fedwca.data.federation import ClientImages
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.compression import NamedModels, TopKCompressor
 from fedwca.deploy.deployable_checks import require_covered

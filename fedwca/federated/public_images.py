@@ -18,7 +18,7 @@ from fedwca.core.interfaces import PseudoLabeler
 from fedwca.core.messages import Blend, Predictions, State, Targets
 from fedwca.core.public_objective import PublicObjective
 from fedwca.core.training_settings import Training
-from fedwca.data.partition import ClientImages
+from fedwca.data.federation import ClientImages
 from fedwca.engine.client_task import Task
 from fedwca.engine.interface import ClientWork, Engine, SingleStep
 from fedwca.engine.randomness import Keys

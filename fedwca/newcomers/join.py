@@ -11,7 +11,7 @@ from torch import Tensor
 from fedwca.core.adaptation import Adaptation
 from fedwca.core.messages import Blend, Offer
 from fedwca.core.network import Network
-from fedwca.data.partition import ClientImages
+from fedwca.data.federation import ClientImages
 from fedwca.engine.client_task import adaptation_lr
 from fedwca.engine.interface import SingleStep
 from fedwca.engine.sequential.engine import SequentialEngine

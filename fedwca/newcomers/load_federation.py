@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from fedwca.core.network import Network
-from fedwca.data.partition import ClientImages
+from fedwca.data.federation import ClientImages
 from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.client_task import Training
 from fedwca.engine.precision import Precision

@@ -8,7 +8,7 @@ import torch
 
 from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Network
-from fedwca.data.partition import ClientImages
+from fedwca.data.federation import ClientImages
 from fedwca.engine.cpu_cores import count_cores
 from fedwca.engine.embeddings import LARGEST_IN_MEMORY, count_embedding_bytes
 from fedwca.engine.memory import Footprint, free_bytes, slice_size

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fedwca.config.resolve_config import RunPlan
 from fedwca.core.network import Network
-from fedwca.data.partition import Federation
+from fedwca.data.federation import Federation
 from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import FedwcaError
 from fedwca.federated.method import Method

@@ -12,8 +12,8 @@ from torch import Tensor
 from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Network
 from fedwca.core.training_settings import Training
+from fedwca.data.federation import Federation
 from fedwca.data.metrics import Metrics
-from fedwca.data.partition import Federation
 from fedwca.engine.interface import Engine
 from fedwca.engine.randomness import Keys, uniform
 from fedwca.federated.aggregator_weights import welcome_mixtures

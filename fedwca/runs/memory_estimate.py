@@ -11,7 +11,7 @@ import torch
 
 from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Network
-from fedwca.data.partition import Federation
+from fedwca.data.federation import Federation
 from fedwca.engine.embeddings import LARGEST_IN_MEMORY, count_embedding_bytes
 from fedwca.engine.memory import Footprint, MemoryEstimate, estimate_memory, human_size
 from fedwca.engine.parameter_layout import Layout

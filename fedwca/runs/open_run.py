@@ -21,7 +21,7 @@ from fedwca.core.adaptation import Adaptation
 from fedwca.core.interfaces import Objective
 from fedwca.core.network import Architecture, Network
 from fedwca.data.dataset import FederatedDataset
-from fedwca.data.partition import ClientImages, Federation
+from fedwca.data.federation import ClientImages, Federation
 from fedwca.describe_problems import describe_unknown
 from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.interface import Engine

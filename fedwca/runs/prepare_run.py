@@ -14,7 +14,7 @@ from fedwca.config.partition_and_domain import name_domain
 from fedwca.config.resolve_config import RunPlan
 from fedwca.config.run_config import RunConfig
 from fedwca.data.dataset import FederatedDataset
-from fedwca.data.partition import ClientImages, Federation
+from fedwca.data.federation import ClientImages, Federation
 from fedwca.engine.memory import MemoryEstimate, free_bytes, human_size
 from fedwca.errors import FedwcaError
 from fedwca.loggers import Logger

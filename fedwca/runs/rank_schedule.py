@@ -13,7 +13,7 @@ from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Network
 from fedwca.core.plain_values import to_plain
 from fedwca.data.dataset import FederatedDataset
-from fedwca.data.partition import ClientImages
+from fedwca.data.federation import ClientImages
 from fedwca.engine.distributed.process_group import Mail, RankWorld
 from fedwca.engine.distributed.sharded_engine import ShardedEngine, own_images
 from fedwca.engine.interface import TrialsInTurn

@@ -15,7 +15,7 @@ from fedwca.config.run_config import RunConfig
 from fedwca.core.mean import mean
 from fedwca.core.network import Network
 from fedwca.data.dataset import FederatedDataset
-from fedwca.data.partition import Federation
+from fedwca.data.federation import Federation
 from fedwca.engine.interface import Engine, TrialsInTurn
 from fedwca.engine.randomness import Keys, fold_key
 from fedwca.errors import Diverged

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Network
-from fedwca.data.partition import ClientImages
+from fedwca.data.federation import ClientImages
 from fedwca.engine.interface import Engine, TrialsInTurn
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedEngine, StackedTrials, can_share_step

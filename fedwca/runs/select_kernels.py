@@ -9,7 +9,7 @@ from typing import Any, cast
 import torch
 
 from fedwca.config.run_config import RunConfig
-from fedwca.data.partition import ClientImages
+from fedwca.data.federation import ClientImages
 from fedwca.engine.precision import matmul_precision
 from fedwca.engine.stacked.tuning.benchmark import Found, benchmark_kernels, pick_kernels
 from fedwca.engine.stacked.tuning.kernels import DROPPED, Kernels, default_kernels

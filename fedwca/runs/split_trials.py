@@ -5,7 +5,7 @@ from __future__ import annotations
 from fedwca.config.compose_methods import component
 from fedwca.config.run_config import RunConfig
 from fedwca.data.dataset import FederatedDataset
-from fedwca.data.partition import Federation
+from fedwca.data.federation import Federation
 from fedwca.engine.randomness import fold_key
 from fedwca.partitions import ClientSettings
 

@@ -8,7 +8,7 @@ from typing import Any
 from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Network
 from fedwca.data.dataset import FederatedDataset
-from fedwca.data.partition import ClientImages
+from fedwca.data.federation import ClientImages
 from fedwca.engine.interface import TrialsInTurn
 from fedwca.engine.stacked import can_share_step
 from fedwca.federated.source_model import TrainedSource

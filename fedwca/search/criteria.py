@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedwca.core.mean import mean
-from fedwca.data.partition import Federation
+from fedwca.data.federation import Federation
 from fedwca.describe_problems import describe_unknown
 from fedwca.errors import UsageError
 from fedwca.partitions import Partition

@@ -12,8 +12,8 @@ import torch
 from fedwca import Keys, Method, SequentialEngine, Training, init_server
 from fedwca.aggregators import aggregators
 from fedwca.clusterers.true import TrueDomains
+from fedwca.data.federation import ClientImages
 from fedwca.data.metrics import Metrics
-from fedwca.data.partition import ClientImages
 from fedwca.engine.client_signatures import BankSignatures
 from fedwca.federated.round import open_round
 from fedwca.models.lenet import LeNet

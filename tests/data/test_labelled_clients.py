@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedwca.data.dataset import Domain, FederatedDataset
-from fedwca.data.partition import Federation
+from fedwca.data.federation import Federation
 from fedwca.errors import DataError, UsageError
 from fedwca.partitions import ClientSettings, partitions
 

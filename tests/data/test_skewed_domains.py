@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fedwca.data import FederatedDataset, read_domains
-from fedwca.data.partition import Federation
+from fedwca.data.federation import Federation
 from fedwca.errors import DataError, FedwcaError, InvalidConfig, UsageError
 from fedwca.partitions import ClientSettings, partitions
 

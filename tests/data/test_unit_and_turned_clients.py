@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from fedwca.data.dataset import FederatedDataset
-from fedwca.data.partition import Federation
+from fedwca.data.federation import Federation
 from fedwca.errors import DataError, UsageError
 from fedwca.functional import rotated
 from fedwca.runs.measure_newcomers import number_newcomers

@@ -13,7 +13,7 @@ from torch import Tensor
 from fedwca.aggregators import aggregators
 from fedwca.core.interfaces import Clusterer
 from fedwca.core.network import Network
-from fedwca.data.partition import ClientImages
+from fedwca.data.federation import ClientImages
 from fedwca.deploy.client import Client
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.server_rules import Rules

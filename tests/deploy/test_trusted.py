@@ -14,7 +14,7 @@ from fedwca.clusterers.ada_bn import AdaBN
 from fedwca.core.interfaces import Clusterer
 from fedwca.core.messages import Signatures
 from fedwca.core.network import Network
-from fedwca.data.partition import ClientImages
+from fedwca.data.federation import ClientImages
 from fedwca.deploy.client import Client
 from fedwca.deploy.deployable_checks import require_covered
 from fedwca.deploy.in_process import run_in_process

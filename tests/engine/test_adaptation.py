@@ -20,7 +20,7 @@ from fedwca.adaptations.learned import Learned
 from fedwca.aggregators.fedavg import FedAvg
 from fedwca.core.adaptation import Adaptation, ExtraNetworks
 from fedwca.core.network import Network
-from fedwca.data.partition import ClientImages
+from fedwca.data.federation import ClientImages
 from fedwca.engine.client_task import Training
 from fedwca.engine.interface import Engine
 from fedwca.engine.parameter_layout import Layout

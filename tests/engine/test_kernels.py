@@ -10,7 +10,7 @@ import torch
 
 from fedwca.aggregators.fedavg import FedAvg
 from fedwca.core.network import Network
-from fedwca.data.partition import ClientImages
+from fedwca.data.federation import ClientImages
 from fedwca.engine.client_task import Training
 from fedwca.engine.randomness import Keys, fold_key, uniform
 from fedwca.engine.sequential.engine import SequentialEngine

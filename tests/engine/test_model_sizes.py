@@ -11,7 +11,7 @@ from torch import Tensor
 from fedwca.adaptations.learned import Learned
 from fedwca.aggregators.local import Local
 from fedwca.core.network import Architecture, Network
-from fedwca.data.partition import ClientImages
+from fedwca.data.federation import ClientImages
 from fedwca.engine.client_task import Training
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.randomness import Keys

@@ -14,7 +14,7 @@ from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import RunConfig
 from fedwca.core.messages import Batch
 from fedwca.core.network import Network
-from fedwca.data.partition import ClientImages
+from fedwca.data.federation import ClientImages
 from fedwca.engine.precision import Precision, compute_precision, matmul_precision
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.errors import UsageError

@@ -14,7 +14,7 @@ import torch.multiprocessing as mp
 from fedwca.aggregators.wca import WCA
 from fedwca.clusterers.ladd import LaddClusterer
 from fedwca.core.messages import Targets
-from fedwca.data.partition import ClientImages
+from fedwca.data.federation import ClientImages
 from fedwca.engine.client_task import Training
 from fedwca.engine.distributed.process_group import Mail, RankWorld, join_ranks
 from fedwca.engine.distributed.serialize import from_bytes, to_bytes

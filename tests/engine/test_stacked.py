@@ -16,7 +16,7 @@ from fedwca.config.run_config import RunConfig
 from fedwca.core.interfaces import Objective
 from fedwca.core.messages import Batch
 from fedwca.core.network import Backbone, Drop, Network
-from fedwca.data.partition import ClientImages
+from fedwca.data.federation import ClientImages
 from fedwca.engine.client_task import Training
 from fedwca.engine.interface import Engine
 from fedwca.engine.randomness import Keys, fold_key, uniform

@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 from fedwca.aggregators.fedavg import FedAvg
 from fedwca.core.network import Network
 from fedwca.core.training_settings import FinishTraining, Training
-from fedwca.data.partition import ClientImages
+from fedwca.data.federation import ClientImages
 from fedwca.engine.client_task import ORDER, Task, client_draws
 from fedwca.engine.interface import Engine
 from fedwca.engine.randomness import Keys, permutation

@@ -10,7 +10,7 @@ from torch import Tensor
 from fedwca.core.interfaces import Objective, PseudoLabeler
 from fedwca.core.messages import Batch, Blend, Offer, Targets
 from fedwca.core.network import Network
-from fedwca.data.partition import ClientImages
+from fedwca.data.federation import ClientImages
 from fedwca.engine.client_task import SentModels, Task, Training
 from fedwca.engine.dropout import dropout_masks
 from fedwca.engine.interface import SingleStep

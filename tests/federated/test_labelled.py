@@ -17,7 +17,7 @@ from fedwca.aggregators.mdmgb import MDMGB
 from fedwca.core.interfaces import Aggregator, PseudoLabeler
 from fedwca.core.messages import Predictions, Targets
 from fedwca.core.training_settings import FinishTraining, Trains
-from fedwca.data.partition import ClientImages
+from fedwca.data.federation import ClientImages
 from fedwca.engine.client_task import Training
 from fedwca.engine.interface import Engine
 from fedwca.engine.randomness import Keys

@@ -15,7 +15,7 @@ from fedwca.adaptations.learned import Learned
 from fedwca.aggregators.local import Local
 from fedwca.core.adaptation import Adaptation
 from fedwca.core.network import Network
-from fedwca.data.partition import ClientImages
+from fedwca.data.federation import ClientImages
 from fedwca.engine.client_task import Training
 from fedwca.engine.differentiable_step import step_parameters
 from fedwca.engine.interface import Engine

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from fedwca.core.network import Architecture
-from fedwca.data.partition import ClientImages
+from fedwca.data.federation import ClientImages
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.stacked.network import StackedInput, StackedNetwork
 from fedwca.models.convnet import ConvNet

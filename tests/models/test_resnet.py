@@ -17,7 +17,7 @@ from fedwca.core.interfaces import PseudoLabeler
 from fedwca.core.messages import Blend, Offer, Targets
 from fedwca.core.network import Network
 from fedwca.data import Domain
-from fedwca.data.partition import ClientImages
+from fedwca.data.federation import ClientImages
 from fedwca.engine import augmentation
 from fedwca.engine.augmentation import weak_views
 from fedwca.engine.client_signatures import BankSignatures

@@ -24,7 +24,7 @@ from fedwca.core.interfaces import Aggregator, Clusterer
 from fedwca.core.messages import Signatures
 from fedwca.core.network import Network
 from fedwca.data.dataset import Domain
-from fedwca.data.partition import ClientImages
+from fedwca.data.federation import ClientImages
 from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.client_task import Training
 from fedwca.engine.parameter_layout import Layout

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fedwca.config.resolve_config import RunPlan, resolve_plan
-from fedwca.data.partition import ClientImages, Federation
+from fedwca.data.federation import ClientImages, Federation
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.federated.public_images import holders_of

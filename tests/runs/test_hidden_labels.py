@@ -14,8 +14,8 @@ import torch
 
 from fedwca.config.baselines import baseline_names
 from fedwca.data.dataset import Domain, FederatedDataset
+from fedwca.data.federation import Federation
 from fedwca.data.metrics import Metrics
-from fedwca.data.partition import Federation
 from fedwca.datasets.digits_mini import DigitsMini
 from fedwca.runs import split_trials
 from fedwca.runs.open_run import open_run

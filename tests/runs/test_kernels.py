@@ -8,7 +8,7 @@ import torch
 from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import RunConfig, restore_config, validate
 from fedwca.core.network import Network
-from fedwca.data.partition import ClientImages
+from fedwca.data.federation import ClientImages
 from fedwca.errors import InvalidConfig, UsageError
 from fedwca.runs import select_kernels as kernels
 from fedwca.runs.select_engine import choose_engine, choose_engines

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from fedwca.config.resolve_config import resolve_plan
+from fedwca.data.federation import Federation
 from fedwca.data.metrics import Metrics
-from fedwca.data.partition import Federation
 from fedwca.deploy.deployable_checks import require_deployable
 from fedwca.errors import UsageError
 from fedwca.results.class_scores import macro_f1

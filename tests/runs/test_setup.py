@@ -7,7 +7,7 @@ import torch
 
 from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Network
-from fedwca.data.partition import ClientImages
+from fedwca.data.federation import ClientImages
 from fedwca.engine.interface import TrialsInTurn
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedTrials

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fedwca.core.files import write_atomically
-from fedwca.data.partition import ClientImages
+from fedwca.data.federation import ClientImages
 from fedwca.deploy.flower.config import DeploymentConfig
 from fedwca.deploy.flower.processes import QUIET
 from fedwca.deploy.session import Session

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedwca.core.adaptation import Adaptation
-from fedwca.data.partition import ClientImages
+from fedwca.data.federation import ClientImages
 from fedwca.engine.classified import Classified, PredictsTests
 from fedwca.engine.distributed.process_group import Ranks
 from fedwca.engine.interface import Engine, RoundWork

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedwca.core.adaptation import Adaptation
 from fedwca.core.network import Network
-from fedwca.data.partition import ClientImages
+from fedwca.data.federation import ClientImages
 from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.classified import Classified, PredictsTests, classify_logits, classify_nothing
 from fedwca.engine.client_task import SentModels

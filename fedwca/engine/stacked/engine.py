@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedwca.core.adaptation import Adaptation
 from fedwca.core.network import Network
-from fedwca.data.partition import ClientImages
+from fedwca.data.federation import ClientImages
 from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.classified import Classified, PredictsTests, classify_logits, classify_nothing
 from fedwca.engine.device_copy import synchronize, to_device

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedwca.core.messages import Blend, Targets
 from fedwca.core.network import Network
-from fedwca.data.partition import ClientImages
+from fedwca.data.federation import ClientImages
 from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.device_copy import synchronize
 from fedwca.engine.interface import TrainingRound, TrialsInTurn
