@@ -1,9 +1,15 @@
-"""Labels that a setting hides reach the metrics alone: shuffled within each client's images they change no model."""
+"""What holds for every method of every setting.
+
+Labels that the setting hides reach the metrics alone: shuffled within each client's images they change no model. And a
+run that is stopped after a round goes on to the same bits.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +19,7 @@ import pytest
 import torch
 
 from fedwca.config.baselines import baseline_names
+from fedwca.config.resolve_config import RunPlan
 from fedwca.data.dataset import Domain, FederatedDataset
 from fedwca.data.federation import Federation
 from fedwca.data.metrics import Metrics
@@ -20,6 +27,7 @@ from fedwca.datasets.digits_mini import DigitsMini
 from fedwca.runs import split_trials
 from fedwca.runs.open_run import open_run
 from fedwca.runs.python_api import bench
+from fedwca.runs.reporter import SILENT, Progress, RunReporter
 
 TINY = {"rounds": 2, "batch_size": 8, "device": "cpu", "keep": "all", "composed": False}
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -39,16 +47,69 @@ MEASURED = ("seconds", "source_digest", "accuracy", "calibration_error", "confus
 """Beginnings of names in records whose values are of labels, or of the clock."""
 
 
+class StopsEachMethod(RunReporter):
+    """Stops a run, as Ctrl-C does, after the first of two rounds of each method."""
+
+    def __init__(self) -> None:
+        self.stops = 0
+
+    def watch(self, plan: RunPlan) -> AbstractContextManager[Progress]:
+        return nullcontext(Progress(round=self.stop))
+
+    def stop(self, done: int, accuracy: float) -> None:
+        if done == 1:
+            self.stops += 1
+            raise KeyboardInterrupt
+
+
 def unmeasured(record: Mapping[str, Any]) -> dict[str, Any]:
     """A record without what labels are for."""
     kept = {key: value for key, value in record.items() if not key.startswith(MEASURED)}
     return {key: unmeasured(value) if isinstance(value, dict) else value for key, value in kept.items()}
 
 
-def play(setting: str, out: Path, methods: list[str]) -> Path:
+def untimed(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A record without seconds."""
+    kept = {key: value for key, value in record.items() if not key.startswith("seconds")}
+    return {key: untimed(value) if isinstance(value, dict) else value for key, value in kept.items()}
+
+
+def play(setting: str, out: Path, methods: list[str], reporter: RunReporter = SILENT) -> Path:
     given = dict(SETTINGS[setting])
     overrides = {**given.pop("overrides", {}), **SMALLER[setting]}
-    return bench(**TINY, **given, baselines=methods, overrides=overrides, out=out).path
+    given |= {"baselines": methods, "overrides": overrides, "reporter": reporter}
+    return bench(**TINY, **given, out=out, resume=True).path
+
+
+def read_records(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "rounds.jsonl").read_text().splitlines()]
+
+
+def list_methods(setting: str) -> list[str]:
+    """All whose models no hidden label may reach."""
+    return [name for name in baseline_names(setting) if name != "oracle"]
+
+
+@pytest.fixture(scope="module", params=SETTINGS)
+def setting(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def whole(setting: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of all methods, from its start to its end."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # on so few images
+        return play(setting, tmp_path_factory.mktemp(setting) / "run", list_methods(setting))
+
+
+def check_models(one: Path, two: Path, methods: Iterable[str]) -> None:
+    """All models of two runs are the same."""
+    for method in methods:
+        mine, theirs = open_run(one, method), open_run(two, method)
+        assert torch.equal(mine.bank, theirs.bank), method
+        assert torch.equal(mine.server.rows, theirs.server.rows), method
+        assert torch.equal(mine.delivered, theirs.delivered), method
 
 
 def shuffle_domains(monkeypatch: pytest.MonkeyPatch, shown: set[str]) -> None:
@@ -84,26 +145,32 @@ def shuffle_newcomers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # on so few images
-@pytest.mark.parametrize("setting", SETTINGS)
-def test_no_method_meets_hidden_labels(setting: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    methods = [name for name in baseline_names(setting) if name != "oracle"]
-    own = play(setting, tmp_path / "own", methods)
+def test_no_method_meets_hidden_labels(
+    setting: str, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if setting == "upfl":
         shuffle_newcomers(monkeypatch)
     else:
         shown = {"handwritten"} if setting == "ffreeda" else {"handwritten", "photo", "printed", "street"}
         shuffle_domains(monkeypatch, shown)
-    other = play(setting, tmp_path / "other", methods)
-    mine, theirs = (
-        [json.loads(line) for line in (run / "rounds.jsonl").read_text().splitlines()] for run in (own, other)
-    )
+    other = play(setting, tmp_path / "other", list_methods(setting))
+    mine, theirs = read_records(whole), read_records(other)
     assert [unmeasured(record) for record in mine] == [unmeasured(record) for record in theirs]
     assert mine != theirs
-    for method in {record["method"] for record in mine if record["round"] >= 0}:
-        one, two = open_run(own, method), open_run(other, method)
-        assert torch.equal(one.bank, two.bank), method
-        assert torch.equal(one.server.rows, two.server.rows), method
-        assert torch.equal(one.delivered, two.delivered), method
+    check_models(whole, other, {record["method"] for record in mine if record["round"] >= 0})
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # on so few images
+def test_a_run_stopped_in_each_method_goes_on_to_the_same_bits(setting: str, whole: Path, tmp_path: Path) -> None:
+    reporter, methods = StopsEachMethod(), list_methods(setting)
+    for _ in range(len(methods) + 1):
+        with suppress(KeyboardInterrupt):
+            play(setting, tmp_path / "run", methods, reporter)
+            break
+    mine, theirs = read_records(whole), read_records(tmp_path / "run")
+    assert reporter.stops == sum(record["round"] == 0 for record in mine)
+    assert [untimed(record) for record in mine] == [untimed(record) for record in theirs]
+    check_models(whole, tmp_path / "run", {record["method"] for record in mine if record["round"] >= 0})
 
 
 def test_an_oracle_meets_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
