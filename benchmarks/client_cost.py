@@ -28,6 +28,7 @@ from fedwca.deploy.composition import Composition
 from fedwca.deploy.state_files import resume_client, save_client
 from fedwca.deploy.wire_messages import Parcel, row_to_tensors
 from fedwca.engine.client_task import Training
+from fedwca.engine.memory import measure_peak_memory
 from fedwca.engine.parameter_layout import Layout
 from fedwca.results.environment import describe_environment
 
@@ -55,7 +56,7 @@ def answer(folder: Path, images: int) -> dict[str, Any]:
     torch.set_num_threads(1)
     if importlib.util.find_spec("flwr"):
         import flwr.clientapp  # noqa: F401
-    loaded = peak()
+    loaded = measure_peak_memory() / 1e6
     wall, cpu = time.perf_counter(), time.process_time()
     parcel = torch.load(folder / "parcel.pt", weights_only=False)
     draws = torch.Generator().manual_seed(0)
@@ -66,19 +67,12 @@ def answer(folder: Path, images: int) -> dict[str, Any]:
     save_client(client, folder / "client.safetensors")
     return {
         **{"round": parcel.round, "models_sent": len(parcel.models), "images": images},
-        **{"peak_mb": round(peak()), "libraries_mb": round(loaded)},
+        **{"peak_mb": round(measure_peak_memory() / 1e6), "libraries_mb": round(loaded)},
         "seconds": round(time.perf_counter() - wall, 1),
         "cpu_seconds": round(time.process_time() - cpu, 1),
         **{"bytes_down": parcel.bytes, "bytes_up": reply.bytes},
         "disk_mb": round((folder / "client.safetensors").stat().st_size / 1e6, 1),
     }
-
-
-def peak() -> float:
-    """Largest resident size of this process so far, in MB (Linux)."""
-    # getrusage would give the size of the process that started this one, if that was larger.
-    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:"))
-    return int(line.split()[1]) * 1024 / 1e6
 
 
 def main() -> None:

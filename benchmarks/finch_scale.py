@@ -11,7 +11,6 @@ import argparse
 import json
 import multiprocessing
 import os
-import resource
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedwca.engine.memory import measure_peak_memory
 from fedwca.functional import connected_components, first_neighbours
 from fedwca.functional.neighbours import EXACT
 from fedwca.results.environment import describe_environment
@@ -83,21 +83,12 @@ def recall(x: Tensor, found: Tensor, sample: int) -> float:
     return hits / len(rows)
 
 
-def peak() -> float:
-    """Largest resident memory of this process so far in MB."""
-    status = Path("/proc/self/status")
-    if status.exists():  # ru_maxrss would also count the parent, before exec
-        lines = dict(line.split(":", 1) for line in status.read_text().splitlines())
-        return int(lines["VmHWM"].split()[0]) / 1000
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
-
-
 def case(kind: str, clients: int, backend: str, real: Tensor, sample: int, threads: int) -> dict[str, Any]:
     """One measurement; meant for a fresh process."""
     torch.set_num_threads(threads)
     x = synthetic(clients) if kind == "synthetic" else tiled(real, clients)
     first_neighbours(x[:100], backend=backend)  # libraries are loaded before the clock starts
-    before = peak()
+    before = measure_peak_memory()
     wall, cpu = time.perf_counter(), time.process_time()
     found = first_neighbours(x, backend=backend)
     labels = connected_components(found)
@@ -111,8 +102,8 @@ def case(kind: str, clients: int, backend: str, real: Tensor, sample: int, threa
         "cpu_seconds": round(cpu, 2),
         "threads": threads,
         "clusters": int(labels.max()) + 1,
-        "mb_before": round(before),
-        "mb_peak": round(peak()),
+        "mb_before": round(before / 1e6),
+        "mb_peak": round(measure_peak_memory() / 1e6),
         "recall": recall(x, found, sample),
         "load_average": round(os.getloadavg()[0], 1),
     }

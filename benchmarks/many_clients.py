@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -33,6 +32,7 @@ def run(clients: int, method: str) -> dict[str, Any]:
 
     from fedwca.config.resolve_config import resolve_plan
     from fedwca.data.dataset import Domain, FederatedDataset
+    from fedwca.engine.memory import measure_peak_memory
     from fedwca.engine.parameter_layout import Layout
     from fedwca.results.checkpoints import Checkpoints, RetentionPolicy
     from fedwca.runs.checkpointer import Checkpointer
@@ -59,7 +59,7 @@ def run(clients: int, method: str) -> dict[str, Any]:
             **({"clusterer": "true"} if method == "wca" else {}),
         }
     )
-    before = peak()
+    before = measure_peak_memory()
     records, ends = [], []
     with tempfile.TemporaryDirectory() as folder:
         checkpointer = Checkpointer(Checkpoints(Path(folder), "many", RetentionPolicy.parse("last")))
@@ -76,14 +76,9 @@ def run(clients: int, method: str) -> dict[str, Any]:
         "wall_seconds_a_round": spent(ends, 0),
         "cpu_seconds_a_round": spent(ends, 1),
         "bank_mb": round(4 * clients * width / 1e6),
-        "peak_mb": peak(),
-        "peak_mb_before": before,
+        "peak_mb": round(measure_peak_memory() / 1e6),
+        "peak_mb_before": round(before / 1e6),
     }
-
-
-def peak() -> int:
-    """MB that this process has held at most."""
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 
 def spent(ends: list[tuple[float, float]], clock: int) -> float:

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
 
 from fedwca.core.network import Network
 from fedwca.data.federation import ClientImages
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.models.lenet import LeNet
 
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 HERE = Path(__file__).resolve().parent
 SHARED = Path(os.environ.get("FEDWCA_SHARED", HERE.parents[1] / "shared"))
 UNIT = (

@@ -203,6 +203,21 @@ def human_size(count: int) -> str:
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
 
 
+def measure_peak_memory() -> int:
+    """Bytes of the machine's memory that this process has held at most; 0 where the system does not say."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        # Not getrusage, whose peak a process takes over from the one that started it.
+        lines = dict(line.split(":", 1) for line in status.read_text().splitlines())
+        return 1024 * int(lines["VmHWM"].split()[0])
+    if sys.platform == "win32":
+        return 0
+    from resource import RUSAGE_SELF, getrusage
+
+    peak = getrusage(RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
+
+
 class MeasuredMemory:
     """The most memory that was taken on a device since this was made."""
 
@@ -215,17 +230,7 @@ class MeasuredMemory:
     def _peak(self) -> int:
         if self.device.type == "cuda":
             return int(torch.cuda.max_memory_allocated(self.device))
-        status = Path("/proc/self/status")
-        if status.exists():
-            # Not getrusage, whose peak a process takes over from the one that started it.
-            lines = dict(line.split(":", 1) for line in status.read_text().splitlines())
-            return 1024 * int(lines["VmHWM"].split()[0])
-        if sys.platform == "win32":
-            return 0
-        from resource import RUSAGE_SELF, getrusage
-
-        peak = getrusage(RUSAGE_SELF).ru_maxrss
-        return peak if sys.platform == "darwin" else 1024 * peak
+        return measure_peak_memory()
 
     def _held(self) -> int:
         statm = Path("/proc/self/statm")

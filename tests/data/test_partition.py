@@ -88,7 +88,7 @@ def test_samples_caps_a_client_before_the_split() -> None:
     assert [(len(c.train), len(c.validation), len(c.test)) for c in federation.clients] == [(16, 4, 5)] * 2
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.integers(1, 7), min_size=1, max_size=40),
     st.integers(1, 8),
@@ -112,7 +112,7 @@ def test_groups_never_cross_clients_or_splits(counts: list[int], clients: int, s
         assert all(sum(sizes(split)) <= samples for split in splits)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 400), st.integers(1, 9), st.integers(0, 99))
 def test_without_groups_the_sizes_are_exact(images: int, clients: int, seed: int) -> None:
     clients = min(clients, images)

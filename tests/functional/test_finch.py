@@ -95,7 +95,7 @@ def test_float32_weights_of_one_source_at_the_papers_rates() -> None:
     assert same_partition(finch(x.float()), truth)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(k=st.integers(1, 40), size=st.integers(2, 12), seed=st.integers(0, 10**6), gap=st.sampled_from([1.0, 1e-4]))
 def test_permutation_equivariance_and_size(k: int, size: int, seed: int, gap: float) -> None:
     draw = torch.Generator().manual_seed(seed)

@@ -45,7 +45,7 @@ def test_every_partner_has_the_same_chance() -> None:
     assert ((counts / n - 0.25).abs() < 0.01).all()  # 4.6 standard deviations
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(n=st.integers(1, 40), classes=st.integers(1, 6), share=st.floats(0, 1), seed=st.integers(0, 10**6))
 def test_partners_are_matched_and_of_the_same_label(n: int, classes: int, share: float, seed: int) -> None:
     draw = torch.Generator().manual_seed(seed)

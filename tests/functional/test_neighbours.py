@@ -239,7 +239,7 @@ def test_components_by_hand() -> None:
     assert connected_components(torch.tensor([], dtype=torch.long)).tolist() == []
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.integers(1, 60).flatmap(lambda n: st.lists(st.integers(0, n - 1), min_size=n, max_size=n)))
 def test_components_are_scipys(neighbours: list[int]) -> None:
     n = len(neighbours)

@@ -109,7 +109,7 @@ def test_an_unknown_direction_is_refused() -> None:
         soft_cluster_weights(alpha, beta, labels, "diagonal")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     k=st.integers(1, 12),
     c=st.integers(1, 5),
