@@ -86,10 +86,11 @@ def read_hub_dataset(
     tables = open_hub_tables(place, revision, configuration, columns.domain == CONFIGURATION, splits)
     domain = columns.domain or _find_domain(tables)
     name = canonical_domain(printable(Path(place).name))
-    parts: dict[str, list[_Part]] = {}
+    given: dict[str, list[_Part]] = {}
     for table in tables:
-        for found, part in _divide(table, columns, domain, name).items():
-            parts.setdefault(found, []).append(part)
+        for text, part in _divide(table, columns, domain, name).items():
+            given.setdefault(text, []).append(part)
+    parts = _name_domains(given)
     every = [part for some in parts.values() for part in some]
     units = sorted_classes(unit for part in every for unit in part.units or ())
     # Where a column declares no classes, those that are there are all.
@@ -107,7 +108,7 @@ def _find_domain(tables: Sequence[HubTable]) -> str | None:
 
 
 def _divide(table: HubTable, columns: HubColumns, domain: str | None, alone: str) -> dict[str, _Part]:
-    """The rows of a table by domain."""
+    """The rows of a table by domain, as the table calls it."""
     image = table.find_column("image", columns.image, table.image_columns(), ("image", "img"))
     named = [name for name in table.class_columns() if name != domain]
     label = table.find_column("labels", columns.labels, named, ("label", "labels", "class", "target"))
@@ -119,13 +120,24 @@ def _divide(table: HubTable, columns: HubColumns, domain: str | None, alone: str
         of = [table.configuration] * len(labels)
     else:
         of = [alone] * len(labels) if domain is None else table.texts(table.known_column("domain", domain))
-    names = np.array([_name_domain(text) for text in of])
+    names = np.array(of)
     found = {}
     for name in np.unique(names).tolist():
         rows = np.flatnonzero(names == name)
         of_units = None if units is None else [units[row] for row in rows]
         found[name] = _Part(table, rows, image, [labels[row] for row in rows], classes, of_units)
     return found
+
+
+def _name_domains(given: Mapping[str, list[_Part]]) -> dict[str, list[_Part]]:
+    """Domains by names that folders of runs may have."""
+    texts: dict[str, str] = {}
+    for text in given:
+        if (other := texts.setdefault(_name_domain(text), text)) != text:
+            raise DataError(
+                f"domains {other!r} and {text!r} would both be called {_name_domain(text)!r}; rename one in the data"
+            )
+    return {name: given[text] for name, text in texts.items()}
 
 
 def _name_domain(text: str) -> str:

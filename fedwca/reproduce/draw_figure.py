@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedwca.errors import FedwcaError
 from fedwca.reproduce.plan_jobs import Job
-from fedwca.results.pictures import clusters, draw_bars, draw_weights
+from fedwca.results.pictures import NotDrawn, clusters, draw_bars, draw_weights
 from fedwca.results.pictures.accuracy import draw_curves
 from fedwca.results.table_rows import summarise
 from fedwca.results.trial_key import TrialKey
@@ -19,7 +18,7 @@ def draw_figure(job: Job, domain: str, found: CollectedRuns) -> Any:
     """One figure from the runs of one source, or target; those of single runs show the first.
 
     Raises:
-        FedwcaError: there are too few rounds for it.
+        NotDrawn: there are too few rounds for it, or the runs it shows diverged.
     """
     methods, small = job.methods, " (--quick)" if job.quick else ""
     title = f"{job.dataset}, {job.named or 'partition'} {domain}{small}"
@@ -36,16 +35,16 @@ def draw_figure(job: Job, domain: str, found: CollectedRuns) -> Any:
     if job.found.shows == "weights":
         last = found.config.rounds - 1
         if last < 1:
-            raise FedwcaError(f"{job.table}: clients weigh clusters from round 1 on, so it needs --rounds 2 or more")
+            raise NotDrawn("clients weigh clusters from round 1 on, so it needs --rounds 2 or more")
         rounds = sorted({min(2, last), min(50, last)})
         ended = {row: records for row, records in first.items() if last in records}
         chosen = {row: [records[number] for number in rounds] for row, records in ended.items()}
         if not chosen:
-            raise FedwcaError(f"{job.table}: the first run of every row diverged, so there are no weights to show")
+            raise NotDrawn("the first run of every row diverged, so there are no weights to show")
         return draw_weights(chosen, domains, f"Weights of cluster models, first run: {title}")
     dataset, name = load(found.config)
     images = [c.train.permute(0, 2, 3, 1).numpy() for c in split_trial(found.config, dataset, name, 0, 0).clients]
     (records,) = first.values()
     if 0 not in records:
-        raise FedwcaError(f"{job.table}: the first run diverged in round 0, so there are no clusters to show")
+        raise NotDrawn("the first run diverged in round 0, so there are no clusters to show")
     return clusters(records[0]["labels"], images, domains, f"First run: {title}")

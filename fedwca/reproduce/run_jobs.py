@@ -18,7 +18,7 @@ from fedwca.reproduce.phases_table import phases_apart
 from fedwca.reproduce.plan_jobs import Job
 from fedwca.reproduce.side_by_side import AVERAGE, accuracies_beside, clusters_beside, find_printed
 from fedwca.results.comparison import Comparison
-from fedwca.results.pictures import save
+from fedwca.results.pictures import NotDrawn, save
 from fedwca.results.tables import Table
 from fedwca.runs.reporter import RunReporter
 from fedwca.runs.reuse_runs import CollectedRuns, collect_runs
@@ -42,8 +42,12 @@ def run_job(job: Job, out: Path, reporter: RunReporter) -> JobResult:
     if job.found.shows in ("domains", "weights", "images", "curves"):
         for domain, found in gathered.items():
             path = out / f"{job.table}-{job.dataset}-{domain}{'-quick' if job.quick else ''}.png"
-            save(draw_figure(job, domain, found), path)
-            figures.append(path)
+            try:
+                save(draw_figure(job, domain, found), path)
+            except NotDrawn as error:
+                reporter.warn(f"{path.name} is not drawn: {error}")
+            else:
+                figures.append(path)
     if job.found.shows in ("clusters", "images"):
         grid, values = cluster_table(job, gathered)
     elif job.found.shows in ("groups", "curves"):

@@ -118,6 +118,23 @@ def test_figures_are_drawn(digits: Path, out: Path, figure: str) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize(
+    ("figure", "why"),
+    [
+        ("figure6", "the first run diverged in round 0, so there are no clusters to show"),
+        ("figure5", "the first run of every row diverged, so there are no weights to show"),
+    ],
+)
+def test_a_figure_of_runs_that_diverged_leaves_the_table(digits: Path, tmp_path: Path, figure: str, why: str) -> None:
+    run = reproduce(
+        digits, tmp_path, figure, "--source", "mnist", "--lr", "1e30", "--batch-size", "4", "--format", "json"
+    )
+    assert run.code == 0, run.err
+    assert f"{figure}-digit_five-mnist-quick.png is not drawn: {why}" in " ".join(run.err.split())
+    assert "values" in json.loads(run.out)
+    assert not list(tmp_path.glob("*.png"))
+
+
 def test_tables_over_targets(digits: Path, tmp_path: Path) -> None:
     rows = ["--row", "FedAvg", "--row", "MDMGB"]
     more = ["--set", "finish_training.epochs=1", "--source-models", "2", "--samples", "60"]

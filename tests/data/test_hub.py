@@ -99,6 +99,14 @@ def test_columns_are_found(animals: Path) -> None:
     assert photo.units is None
 
 
+def test_two_domains_that_would_have_one_name_are_not_merged(tmp_path: Path) -> None:
+    names = ["day/dry", "day_dry"]
+    write_parquet(tmp_path / "roads" / "train.parquet", columns(8) | {"domain": names[:1] * 8})
+    write_parquet(tmp_path / "roads" / "test.parquet", columns(8) | {"domain": names[1:] * 8})
+    with pytest.raises(DataError, match="domains 'day/dry' and 'day_dry' would both be called 'day_dry'; rename one"):
+        load(tmp_path / "roads")
+
+
 def test_columns_and_splits_are_given(animals: Path) -> None:
     found = load(animals, ",splits=train,unit=writer,domain=writer,labels=domain")
     assert found.classes == ("Art Painting", "photo")
