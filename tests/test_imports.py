@@ -99,6 +99,25 @@ def test_no_file_imports_itself_through_others() -> None:
         pytest.fail(" ← ".join(error.args[1]))
 
 
+# Who may ask the metrics for what a client does not have: whoever deals it out, pictures and oracles.
+HIDDEN = {
+    "truth": {"fedwca.data.labelled_clients", "fedwca.runs.cached_predictions"},
+    "training_truth": {"fedwca.runs.central_models"},
+    "domain_labels": {"fedwca.data.metrics", "fedwca.runs.round_diagnostics", "fedwca.runs.run_rounds"},
+}
+
+
+def test_hidden_labels_are_asked_for_where_they_may_be() -> None:
+    found: dict[str, set[str]] = {}
+    for _, name, tree in MODULES:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in HIDDEN:
+                found.setdefault(node.func.attr, set()).add(name)
+            if isinstance(node, ast.Attribute) and node.attr in ("_train_labels", "_test_labels"):
+                assert name == "fedwca.data.metrics"
+    assert found == HIDDEN
+
+
 @every
 def test_imports_point_downwards(part: str, name: str, tree: ast.Module) -> None:
     parts = {full.split(".")[1] for full in imported(tree) if full.startswith("fedwca.")}
