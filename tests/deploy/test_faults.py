@@ -132,6 +132,28 @@ def test_a_hostile_upload_is_refused_and_the_round_goes_on(
     assert re.search(sentence, caplog.messages[0])
 
 
+@pytest.mark.parametrize("choice", [[2], [-1], [0, 1], [], 0, [0.0], [True], None], ids=str)
+def test_a_cluster_that_is_none_is_refused(federation: Build, choice: Any, caplog: pytest.LogCaptureFixture) -> None:
+    built = federation("ifca:clusters=2")
+
+    def chosen(client: int, parcel: Parcel) -> Parcel:
+        assert parcel.round == 0 or parcel.report["label"].shape == (1,)
+        if (client, parcel.round) != (1, 1):
+            return parcel
+        others = {key: value for key, value in parcel.report.items() if key != "label"}
+        return replace(parcel, report=others if choice is None else {**others, "label": torch.tensor(choice)})
+
+    servers = []
+    for wire in (chosen, lambda client, parcel: None if (client, parcel.round) == (1, 1) else parcel):
+        session = built.session(alone="warn")
+        run_in_process(session, built.clients(), 2, wire)
+        servers.append(session.state.server)
+    assert torch.equal(servers[0].rows, servers[1].rows)
+    (refusal,) = [text for text in caplog.messages if "refused" in text]
+    assert refusal.startswith("round 1: client 1 (client-1) refused: ")
+    assert "cluster" in refusal
+
+
 def test_an_answer_is_taken_once(federation: Build) -> None:
     built = federation()
     session, clients = built.session(), built.clients()

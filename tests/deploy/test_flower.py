@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gc
 import json
+import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ import torch
 
 from fedwca._version import __version__
 from fedwca.core.files import hold_alone
+from fedwca.deploy.read_answers import answer_problem, read_answer
 from fedwca.deploy.server_status import ServerStatus
 from fedwca.deploy.state_files import read_final
 from fedwca.deploy.wire_messages import Parcel
@@ -141,6 +144,48 @@ def test_a_whole_federation_survives_the_wire(federation: Callable[..., Composed
             clients[client].handle(through(parcel, None))
         found.append(stacked(clients))
     assert torch.equal(found[0], found[1])
+
+
+def garble(file: bytes, draw: random.Random) -> bytes:
+    """A file with a few bytes changed, most of them in its header, or cut, or with more behind it."""
+    found = bytearray(file)
+    header = 8 + int.from_bytes(file[:8], "little")
+    for _ in range(draw.randint(1, 4)):
+        found[draw.randrange(draw.choice([8, header, header, len(found)]))] = draw.randrange(256)
+    end = draw.choice([len(found), len(found), draw.randrange(len(found))])
+    return bytes(found[:end]) + draw.choice([b"", b"", bytes(7)])
+
+
+@pytest.mark.parametrize("options", [{}, {"top": 0.1}, {"transport": "half"}], ids=str)
+def test_garbled_answers_are_refused_or_hold_finite_models(
+    federation: Callable[..., Composed], options: dict[str, Any]
+) -> None:
+    built = federation("wca:ta=1,tb=1", **options)
+    session, clients = built.session(alone="warn"), built.clients()
+    for number in range(4):
+        session.admit(f"client-{number}", number)
+    for _ in range(2):  # from round 1 on there is a report
+        answers = {client: clients[client].handle(parcel) for client, parcel in session.open(range(4)).items()}
+        expected, sent = dict(session.expected), to_record(answers[1])
+        for client, answer in answers.items():
+            assert session.receive(client, answer) == ""
+        session.close()
+    draw, taken = random.Random(0), 0
+    names = list(sent.array_records)
+    assert len(names) > 1
+    for _ in range(300):
+        content = RecordDict(dict(sent))
+        name = draw.choice(names)
+        file = garble(sent.array_records[name]["safetensors"].data, draw)
+        content[name] = ArrayRecord({"safetensors": Array("uint8", (len(file),), "safetensors", file)})
+        try:
+            parcel = from_record(content, session.context.max_answer_bytes)
+        except FedwcaError:
+            continue
+        if not answer_problem(parcel, expected[1]):
+            taken += 1
+            assert bool(torch.isfinite(read_answer(parcel, expected[1]).model).all())
+    assert 0 < taken < 300
 
 
 def test_nothing_is_told_to_strangers() -> None:
