@@ -15,14 +15,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 from keep import keep
-from paper_size_pieces import BY_CLUSTERER, Piece, pieces
+from paper_size_pieces import BY_CLUSTERER, KINDS, Piece, pieces
 from run_pieces import check_pieces, find_results, piece_options, run_pieces
 from time_limit import StopsAfter
 
@@ -116,17 +116,25 @@ def read_found(piece: Piece, given: argparse.Namespace) -> dict[str, Any]:
     return found
 
 
-def missing_methods(piece: Piece, found: Mapping[str, Any]) -> list[str]:
-    """Methods of which no result is kept, in the order in which they are run."""
-    return [method for method in piece.kind.methods if parse_method(method).name not in found["methods"]]
+def missing_methods(piece: Piece, found: Mapping[str, Any], asked: Sequence[str] = ()) -> list[str]:
+    """Methods of which no result is kept, in the order in which they are run.
+
+    Args:
+        piece: which has them.
+        found: what is known of it.
+        asked: names of those that are to be run; none: all.
+    """
+    names = {parse_method(method).name: method for method in piece.kind.methods}
+    return [method for name, method in names.items() if name not in found["methods"] and (not asked or name in asked)]
 
 
 def run_missing(piece: Piece, given: argparse.Namespace, clock: StopsAfter) -> None:
     """Run what is missing of a piece, and keep what each method came to."""
-    found = read_found(piece, given)
-    for method in missing_methods(piece, found):
+    for method in missing_methods(piece, read_found(piece, given), given.methods):
+        found = read_found(piece, given)
         stops = StopsEarly(clock, run_folder(piece, method, given.runs), found, known_clusters(method, found))
         run = play(piece, method, given, stops)
+        found = read_found(piece, given)  # with what other processes have added meanwhile
         config = kept_settings(run.config) | {"baselines": list(piece.kind.methods)}
         if (joined := join_settings(found.get("config", config), config)) is None:
             sys.exit(f"{piece.name}: {method} was run with other settings than methods that are kept; remove those")
@@ -215,7 +223,11 @@ def main() -> int:
     parser = piece_options(__doc__ or "", RESULTS)
     parser.add_argument("--all", action="store_true", help="all pieces, those for another device too")
     parser.add_argument("--device", default="cpu", help="without names of pieces: those for it")
+    parser.add_argument("--methods", nargs="+", default=(), help="those of each piece alone, by their names in results")
     given = parser.parse_args()
+    every_method = {parse_method(method).name for kind in KINDS for method in kind.methods}
+    if unknown := sorted(set(given.methods) - every_method):
+        parser.error(f"no method {unknown[0]!r}; there are {', '.join(sorted(every_method))}")
     known = {piece.name: piece for piece in pieces(given.data, given.small)}
     check_pieces(parser, given, known)
     if given.device.startswith("cuda") and not torch.cuda.is_available() and not given.list:

@@ -25,6 +25,7 @@ DATA = BENCHMARKS.parents[1] / "shared" / "data"
 paper_size = script("paper_size")
 pieces = script("paper_size_pieces")
 tables = script("paper_size_tables")
+picture = script("paper_size_picture")
 
 
 @pytest.fixture
@@ -97,6 +98,26 @@ def test_a_method_that_is_kept_is_not_run_again(data: Path, tmp_path: Path) -> N
     missing = paper_size.missing_methods(piece, paper_size.read_found(piece, given))
     assert missing == [method for method in pieces.MAIN if method != "source_only" and "by update" not in method]
     assert paper_size.say_state(piece, given) == "2 of 10 methods"
+    assert paper_size.missing_methods(piece, found, ["fedscal", "fedwca by update", "fedavg"]) == ["fedavg", "fedscal"]
+
+
+def test_processes_share_the_methods_of_a_piece(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (piece,) = (piece for piece in pieces.pieces(data) if piece.name == "digits-synth-20")
+    given = argparse.Namespace(out=tmp_path, runs=tmp_path / "runs", small=True, methods=["fedavg", "local"])
+
+    def play(piece: Any, method: str, given: Any, clock: Any) -> Any:
+        """Another process adds a method of its own meanwhile."""
+        others = paper_size.read_found(piece, given)
+        others["methods"][f"beside {method}"] = {}
+        (tmp_path / "digits-synth-20.json").write_text(json.dumps(others))
+        return SimpleNamespace(config={}, method=method)
+
+    monkeypatch.setattr(paper_size, "play", play)
+    monkeypatch.setattr(paper_size, "add_results", lambda run, found, same: found["methods"].update({run.method: {}}))
+    paper_size.run_missing(piece, given, paper_size.StopsAfter(1))
+    found = json.loads((tmp_path / "digits-synth-20.json").read_text())
+    assert set(found["methods"]) == {"fedavg", "local", "beside fedavg", "beside local"}
+    assert not found["complete"]
 
 
 def test_one_run_stands_for_methods_with_the_same_clusters(data: Path, tmp_path: Path) -> None:
@@ -216,6 +237,8 @@ def test_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, "digits40", "synth", 20, {"fedwca": [60.0], "local": [50.0]}, 40)
     table = tables.BLOCKS["paper_size-digits40"]()
     assert cells(table, "LOCAL") == ["LOCAL", "10.0", "50.0", "50.0", "50.0", "50.0"]
+    picture.draw(tables.finished(picture.KIND)[0], tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -228,6 +251,9 @@ def test_a_rehearsal_is_no_result() -> None:
     done = run("--small")
     assert done.returncode == 2
     assert "give another --out" in done.stderr
+    unknown = run("--methods", "fedscal", "fedwc", "--list")
+    assert unknown.returncode == 2
+    assert "no method 'fedwc'; there are fedavg, " in unknown.stderr
 
 
 @pytest.mark.slow
