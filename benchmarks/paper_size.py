@@ -6,14 +6,18 @@ source model, with all methods, each in a run folder of its own under --runs. It
 rounds, and the same command goes on there, as `fedwca resume` of that folder does. What tables need of a method that
 ended is written to results/paper_size, with configuration and hardware, and is not run again, wherever --out is and
 even where its run folder is gone; then ``python benchmarks/tables.py``. Where methods that differ in their clusterer
-alone come to the same clusters in a piece, all their numbers are the same, and one run stands for them. ``--list``
-says what is done; ``--small --out FOLDER`` rehearses the first piece of each kind.
+alone come to the same clusters in a piece, all their numbers are the same, and one run stands for them.
+``--methods fedscal "fedwca by update"`` runs those alone, so that processes on several cores share a piece. Another
+kind of CPU trains another source model; while a piece lacks methods, results/paper_size/sources may hold its own, under
+the name it has in the cache, to go on from anywhere. ``--list`` says what is done; ``--small --out FOLDER`` rehearses
+the first piece of each kind.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -29,6 +33,8 @@ from time_limit import StopsAfter
 from fedwca import bench
 from fedwca.config.method_spec import parse_method
 from fedwca.config.run_config import merge
+from fedwca.core.files import write_atomically
+from fedwca.data.cache import cache_dir
 from fedwca.results.read_run import Run, read_run
 
 RESULTS = Path(__file__).parent / "results" / "paper_size"
@@ -205,6 +211,13 @@ def join_settings(kept: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, 
     return joined if kept.keys() == own.keys() and joined == merge(own, kept) else None
 
 
+def restore_sources(folder: Path) -> None:
+    """Put source models that are kept into the cache, where runs look for them."""
+    for file in sorted(folder.glob("*.safetensors")):
+        cached = cache_dir() / "sources" / file.name
+        write_atomically(cached, lambda target, file=file: shutil.copyfile(file, target) and None)
+
+
 def say_state(piece: Piece, given: argparse.Namespace) -> str:
     """What is done of a piece: all, nothing, or how many methods and of which one some rounds."""
     missing = missing_methods(piece, read_found(piece, given))
@@ -235,6 +248,8 @@ def main() -> int:
         return 1
     if given.small:
         given.runs = given.out / "runs"
+    else:
+        restore_sources(RESULTS / "sources")
     every, kind = given.all or given.list or given.small, given.device.partition(":")[0]
     usual = [name for name, piece in known.items() if every or piece.kind.device == kind]
     run_pieces({name: known[name] for name in given.pieces or usual}, given, run_missing, say_state)

@@ -101,6 +101,16 @@ def test_a_method_that_is_kept_is_not_run_again(data: Path, tmp_path: Path) -> N
     assert paper_size.missing_methods(piece, found, ["fedscal", "fedwca by update", "fedavg"]) == ["fedavg", "fedscal"]
 
 
+def test_source_models_that_are_kept_are_those_of_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEDWCA_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "synth-lenet-0.safetensors").write_bytes(b"kept")
+    for _ in range(2):
+        paper_size.restore_sources(tmp_path)
+        file = tmp_path / "cache" / "sources" / "synth-lenet-0.safetensors"
+        assert file.read_bytes() == b"kept"
+        file.write_bytes(b"of this CPU")
+
+
 def test_processes_share_the_methods_of_a_piece(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (piece,) = (piece for piece in pieces.pieces(data) if piece.name == "digits-synth-20")
     given = argparse.Namespace(out=tmp_path, runs=tmp_path / "runs", small=True, methods=["fedavg", "local"])
