@@ -29,7 +29,11 @@ def describe_problems(error: ValidationError, prefix: str = "", fields: Iterable
     """
     lines: list[str] = []
     at = ""
-    for item in error.errors():
+    items = error.errors()
+    for item in items:
+        inner = any(other["loc"][:-1] == item["loc"] for other in items)
+        if inner and item["type"] == "too_short":  # pydantic counts what is wrong inside as not there
+            continue
         # Of a union's branches pydantic names the type; the field is what the user wrote.
         where = ".".join(str(part) for part in item["loc"] if isinstance(part, int) or part.isidentifier())
         what = item["msg"].removeprefix("Value error, ")

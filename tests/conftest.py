@@ -14,8 +14,8 @@ from fedwca.data.federation import ClientImages
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.models.lenet import LeNet
 
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
+settings.register_profile("fixed", deadline=None, derandomize=True)
+settings.load_profile("fixed")
 HERE = Path(__file__).resolve().parent
 SHARED = Path(os.environ.get("FEDWCA_SHARED", HERE.parents[1] / "shared"))
 UNIT = (
@@ -48,6 +48,20 @@ def one_thread() -> None:
     """Tests run side by side (``-n``): each keeps to one core, and so do the processes it starts."""
     os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def plain_terminal() -> None:
+    """What the user's terminal and launcher say of themselves reaches no test."""
+    os.environ["TERM"] = "xterm"
+    for name in ("COLUMNS", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "RANK", "WORLD_SIZE", "LOCAL_RANK"):
+        os.environ.pop(name, None)
+
+
+@pytest.fixture(autouse=True)
+def same_draws() -> None:
+    """What a test draws from torch's own generator does not depend on the tests before it."""
+    torch.manual_seed(0)
 
 
 @pytest.fixture(scope="session", autouse=True)

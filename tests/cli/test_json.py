@@ -48,7 +48,6 @@ def test_a_run_and_its_continuation_print_the_summary(bench: Callable[..., Run])
 
 
 def test_lists_of_runs_have_their_shapes(plain: Run, tmp_path: Path) -> None:
-    root = plain.folder.parent
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / "config.json").write_text("{")
     (tmp_path / "fine").symlink_to(plain.folder)
@@ -58,7 +57,6 @@ def test_lists_of_runs_have_their_shapes(plain: Run, tmp_path: Path) -> None:
     shapes.ListedRun.model_validate(fine)
     shown = shaped(call("runs", "show", str(plain.folder), "--json"), shapes.ShownRun)
     assert list(shown.methods) == list(plain.summary["methods"])
-    assert root == plain.folder.parent
     shaped_json = call("runs", "diff", str(plain.folder), str(plain.folder), "--json")
     shapes.RunDifferences.model_validate_json(shaped_json.out)
 

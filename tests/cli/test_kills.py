@@ -122,6 +122,7 @@ def kill(place: Path, words: Sequence[str], moment: float, by: signal.Signals) -
     process = begin(place, words)
     process.join(moment)
     if process.exitcode is not None:
+        assert process.exitcode == 0, (place / "log.txt").read_text()
         return False
     assert process.pid is not None
     os.kill(process.pid, by)

@@ -50,7 +50,7 @@ def test_pictures_are_listed() -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["barz"], "bars"),
+        (["barz"], "did you mean 'bars'"),
         (["--method", "wcaa"], "wca"),
         (["--trial", "7"], "no model 0 with trial 7 in this run; it has 0/0"),
     ],

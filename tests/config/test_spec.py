@@ -69,7 +69,7 @@ def test_a_run_without_a_composed_method_survives_json() -> None:
         ("=fedavg", "needs a name"),
         ("fedwca/clusterer=", "part=component"),
         ("fedwca/colour=red", "no part 'colour'"),
-        ("fedwca:ta=-1", "ta"),
+        ("fedwca:ta=-1", r"aggregator wca\.ta: Input should be greater than 0 \(given '-1'\)"),
         ("fedavg/clusterer=finch", "is not used"),
     ],
 )

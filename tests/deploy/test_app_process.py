@@ -105,7 +105,7 @@ def test_tasks_have_processes_of_their_own_from_one_that_lives_on(
 def test_it_ends_with_whoever_has_tasks_and_so_does_what_it_is_doing(
     serving: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:
-    process = serving("a:time.sleep(60)")
+    process = serving("a:time.sleep(600)")
     tell(process)
     own, _ = read(tmp_path / "a")
     assert process.stdin is not None
@@ -139,7 +139,7 @@ def test_no_task_outlives_it_or_ends_its_own_way(
     else:
         process.send_signal(signal.SIGKILL if how == "killed" else signal.SIGTERM)
     process.wait(30)
-    until(lambda: not runs(own), 5)
+    until(lambda: not runs(own))
     # Flower would be told that the app ends, and would never answer its message.
     assert not (tmp_path / "told").exists()
 
@@ -157,14 +157,15 @@ def test_a_task_whose_parent_has_ended_before_does_not_begin() -> None:
 def test_it_ends_after_long_without_a_task_but_not_while_there_is_one(
     serving: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:
-    process = serving("a:time.sleep(0.3)", idle=0.1)
+    process = serving("a:time.sleep(1); say('done', 1)", idle=0.1)
     tell(process)
     assert process.wait(30) == 0
+    assert (tmp_path / "done").exists()
     assert not runs(read(tmp_path / "a")[0])
 
 
 def test_it_comes_back_when_it_is_killed_and_ends_when_its_client_is(tmp_path: Path) -> None:
-    client = subprocess.Popen([sys.executable, "-c", KEEP, SERVE, str(tmp_path), "60"])
+    client = subprocess.Popen([sys.executable, "-c", KEEP, SERVE, str(tmp_path), "600"])
     served = tmp_path / "served"
     try:
         (first,) = read(served)

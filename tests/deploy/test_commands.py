@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -274,9 +275,13 @@ def test_keys_are_their_owners_alone(tmp_path: Path) -> None:
     from fedwca.deploy.flower.client_secret import identity
     from fedwca.deploy.flower.keys import certify, make_key
 
-    make_key(tmp_path / "key")
-    certify(tmp_path, ["fed.example.org"])
-    identity(tmp_path)
+    before = os.umask(0o022)
+    try:
+        make_key(tmp_path / "key")
+        certify(tmp_path, ["fed.example.org"])
+        identity(tmp_path)
+    finally:
+        os.umask(before)
     private = {file.name for file in tmp_path.iterdir() if file.stat().st_mode & 0o077 == 0}
     assert private == {"key", "server.key", "identity"}
 

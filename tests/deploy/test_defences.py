@@ -147,6 +147,7 @@ def test_noise_leaves_a_usable_model(federation: Callable[..., Federation]) -> N
     clients = [Client(client.images, privacy=Privacy(1.0, 1.0)) for client in built.clients()]
     run_in_process(session, clients, 2)
     layout, rows = session.layout, session.state.server.rows
+    assert bool(rows.isfinite().all())
     for slot in layout.statistics:
         if slot.name.endswith("running_var"):
             assert bool((slot.of(rows) >= 0).all())

@@ -120,7 +120,6 @@ class LocalServer:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalServer]:
     monkeypatch.setattr(fetch_file, "FIRST_PAUSE", 0.001)
-    monkeypatch.setattr(fetch_file, "PATIENCE", 0.3)
     for name in ("http_proxy", "https_proxy", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)

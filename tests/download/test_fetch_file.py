@@ -98,8 +98,9 @@ def test_a_file_that_was_damaged_later_is_fetched_anew(server: LocalServer, tmp_
     assert fetch_file(RemoteFile((url,), "a.bin", md5(CONTENT)), tmp_path).read_bytes() == CONTENT
 
 
-def test_a_dead_connection_is_given_up(server: LocalServer, tmp_path: Path) -> None:
-    url = server.add("/a.bin", CONTENT, hang(5))
+def test_a_dead_connection_is_given_up(server: LocalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PATIENCE", 0.3)
+    url = server.add("/a.bin", CONTENT, hang(60))
     assert fetch_file(RemoteFile((url,), "a.bin", md5(CONTENT)), tmp_path).read_bytes() == CONTENT
     assert len(server.files["/a.bin"].asked) == 2
 

@@ -288,13 +288,17 @@ def truncated(path: Path, tensors: Any) -> Path:
         "classes",
     ],
 )
-def test_a_checkpoint_that_does_not_fit(tmp_path: Path, file: Callable[[Path], Path], sentence: str) -> None:
+def test_a_checkpoint_that_does_not_fit(
+    tmp_path: Path, file: Callable[[Path], Path], sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     path = file(tmp_path)
     with pytest.raises(CheckpointError) as caught:
         load_source(path, CLASSES, MODEL)
     assert sentence in str(caught.value)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
+    assert not Path("trapped").exists()
 
 
 def test_initial_weights_do_not_depend_on_threads() -> None:

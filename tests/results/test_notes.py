@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -39,6 +40,11 @@ def git(folder: Path, *words: str) -> None:
 
 
 def test_the_commit_of_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("GIT_")]:  # as hooks set them
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    monkeypatch.setattr(environment, "GIT_SECONDS", 200)
     assert commit_of(tmp_path) is None
     git(tmp_path, "init")
     assert commit_of(tmp_path) is None
@@ -59,7 +65,7 @@ def test_the_commit_of_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_a_git_that_does_not_answer_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     git_program = tmp_path / "git"
-    git_program.write_text("#!/bin/sh\nexec sleep 60\n")
+    git_program.write_text("#!/bin/sh\necho 0123456789ab\nexec sleep 60\n")
     git_program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
     monkeypatch.setattr(environment, "GIT_SECONDS", 0.1)
