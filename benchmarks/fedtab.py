@@ -65,38 +65,38 @@ def add_results(run: Run, found: dict[str, Any]) -> None:
         if run.diverged.get(name):
             found.setdefault("diverged", []).append(label)
             continue
-        digest = records[0].get("source_digest")
+        weights = records[0].get("source_weights")
         found["methods"][label] = {
             "accuracy": records[-1]["accuracy"],
             "bytes": sum(r.get("bytes_down", 0) + r.get("bytes_up", 0) for r in records),
             "seconds": sum(r.get("seconds", {}).get("round", 0.0) for r in records),
             "commit": run.environment.get("commit"),
-            "source_digest": digest,
+            "source_weights": weights,
         }
         if name == "fedtab":
             first = next(r for r in records if r["round"] == 0)
             found |= {"trust": first["trust"], "trusted": first["trusted"], "clusters": first.get("labels")}
-            found["source_digest"] = digest
+            found["source_weights"] = weights
 
 
 def find_base(
     piece: Piece, found: dict[str, Any], given: argparse.Namespace, clock: StopsAfter
 ) -> tuple[str, Mapping[str, Any]]:
-    """The digest of this machine's source model, and FedTAB from it.
+    """The checksum of this machine's source model, and FedTAB from it.
 
     The last digits of two kinds of CPU differ, and the training of a source model makes points of them. So an ablation
     is compared with FedTAB from the very source model it has: that of the run ``main`` where it was run on such a CPU,
     and where it was not, FedTAB is run again and kept under ``beside``.
     """
-    digest = play(piece, SOURCE, given, clock).records[0]["source_digest"]
-    if found.get("source_digest") == digest:
-        return digest, found
+    weights = play(piece, SOURCE, given, clock).records[0]["source_weights"]
+    if found.get("source_weights") == weights:
+        return weights, found
     beside = found.setdefault("beside", {})
-    if digest not in beside:
+    if weights not in beside:
         base: dict[str, Any] = {"methods": {}}
         add_results(play(piece, BESIDE, given, clock), base)
-        beside[digest] = base
-    return digest, beside[digest]
+        beside[weights] = base
+    return weights, beside[weights]
 
 
 def repeats_fedtab(run: str, base: Mapping[str, Any], plan: Plan = FIRST) -> bool:
@@ -124,13 +124,13 @@ def run_ablation(
     clock: StopsAfter,
 ) -> None:
     """Run an ablation, or let FedTAB's numbers stand for it; ``source``: of `find_base`."""
-    digest, base = source
+    weights, base = source
     if repeats_fedtab(run, base, piece.plan):
         found["methods"][run] = base["methods"]["FedTAB"] | {"same_run_as": "FedTAB"}
         return
     ended: dict[str, Any] = {"methods": {}}
     add_results(play(piece, run, given, clock), ended)
-    if {entry["source_digest"] for entry in ended["methods"].values()} - {digest}:
+    if {entry["source_weights"] for entry in ended["methods"].values()} - {weights}:
         raise SystemExit(f"{piece.name}, {run}: its source model is not this machine's; remove its run folder")
     found["methods"] |= ended["methods"]
     if "diverged" in ended:

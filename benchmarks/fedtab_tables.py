@@ -76,10 +76,14 @@ def mean_of(piece: Found, method: str) -> float:
 
 def base_of(piece: Found, method: str) -> Found:
     """FedTAB and the source model with re-estimated statistics, from the source model that a method has."""
-    digest = piece["methods"][method].get("source_digest")
-    own = digest is None or digest == piece.get("source_digest")
-    found: Found = piece if own else piece["beside"][digest]
+    source = source_of(piece["methods"][method])
+    found: Found = piece if source in (None, source_of(piece)) else piece["beside"][source]
     return found
+
+
+def source_of(entry: Mapping[str, Any]) -> str | None:
+    """What tells one source model from another; earlier results have a hash of its recipe, the first ones nothing."""
+    return entry.get("source_weights") or entry.get("source_digest")
 
 
 def by_seed(seeds: Mapping[int, Sequence[Found]], method: str) -> dict[int, float]:

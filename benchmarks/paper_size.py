@@ -60,14 +60,14 @@ class StopsEarly(StopsAfter):
         self, clock: StopsAfter, folder: Path, found: Mapping[str, Any], known: Mapping[str, list[int]]
     ) -> None:
         self.end, self.folder, self.known = clock.end, folder, known
-        self.digests = {entry.get("source_digest") for entry in found["methods"].values()} - {None}
+        self.sources = {entry.get("source_weights") for entry in found["methods"].values()} - {None}
         self.same: str | None = None
 
     def check(self, *done: Any) -> None:
         """See the base class; ``done``: rounds, and an accuracy."""
         if done and done[0] == 1:
             run = read_run(self.folder)
-            if self.digests and source_digest(run) not in self.digests:
+            if self.sources and source_weights(run) not in self.sources:
                 raise SystemExit(
                     f"{self.folder.parent.name} was begun with another source model, as another kind of CPU trains it: "
                     "go on there, or remove its file of results to run it anew here"
@@ -79,9 +79,9 @@ class StopsEarly(StopsAfter):
         super().check()
 
 
-def source_digest(run: Run) -> str | None:
-    """Of the first source model that a run starts from."""
-    return next((record["source_digest"] for record in run.records if "source_digest" in record), None)
+def source_weights(run: Run) -> str | None:
+    """Checksum of the first source model that a run starts from."""
+    return next((record["source_weights"] for record in run.records if "source_weights" in record), None)
 
 
 def first_labels(run: Run, name: str) -> list[int] | None:
@@ -175,7 +175,7 @@ def describe_method(run: Run, name: str) -> dict[str, Any]:
         "curve": [[round(average(r["accuracy"]), 2) for r in records] for records in trials],
         "clusters": [{key: r["clustering"][key] for key in ("ari", "sizes")} for r in first if "clustering" in r],
         "labels": first_labels(run, name),
-        "source_digest": source_digest(run),
+        "source_weights": source_weights(run),
         "seconds": round(sum(r.get("seconds", {}).get("round", 0.0) for own in trials for r in own), 1),
         "bytes": sum(r.get("bytes_down", 0) + r.get("bytes_up", 0) for own in trials for r in own),
         **{key: run.environment.get(key) for key in ("commit", "device", "cores", "cpu")},

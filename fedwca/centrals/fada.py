@@ -161,11 +161,11 @@ def cluster_gap(features: Tensor, clusters: int) -> Tensor:
         return features.new_zeros(())
     # A matrix product would leave a distance to a row from itself.
     distances = torch.cdist(features, features, compute_mode="donot_use_mm_for_euclid_dist")
-    nearest, chosen = distances[0], [0]
+    nearest, chosen = distances[0], [torch.zeros(1, dtype=torch.int64, device=features.device)]
     for _ in range(clusters - 1):
-        chosen.append(int(nearest.argmax()))
-        nearest = torch.minimum(nearest, distances[chosen[-1]])
-    centres = features[chosen]
+        chosen.append(nearest.argmax()[None])
+        nearest = torch.minimum(nearest, distances.index_select(0, chosen[-1])[0])
+    centres = features.index_select(0, torch.cat(chosen))
     for _ in range(LLOYD_STEPS):
         members = nn.functional.one_hot(torch.cdist(features, centres).argmin(1), len(centres)).to(features.dtype)
         sizes = members.sum(0)[:, None]

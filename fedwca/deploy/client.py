@@ -20,6 +20,7 @@ from fedwca.deploy.wire_messages import MOMENTS, VERSION, Parcel, row_to_tensors
 from fedwca.engine.client_task import Task, client_draws
 from fedwca.engine.input_moments import measure_moments
 from fedwca.engine.interface import ClientWork, SingleStep
+from fedwca.engine.precision import matmul_precision
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.errors import DataError, Diverged, FedwcaError
@@ -103,11 +104,16 @@ class Client:
                 self.set_up(composition, index, source)
         if self.composition is None:
             return Parcel("lost", parcel.round, notes={"token": parcel.notes.get("token", "")})
+        with matmul_precision(self.composition.precision, self.device):
+            return self._answer(parcel, self.composition)
+
+    def _answer(self, parcel: Parcel, composition: Composition) -> Parcel:
+        """The answer of a client that knows what is computed."""
         if parcel.kind == "final":
             self.final = self.engine.deliver(torch.ones(1, 1, dtype=torch.float64), self._models(parcel))[0]
             self.final_rounds = parcel.round
             return Parcel("done", parcel.round)
-        return self._train(parcel, self.composition)
+        return self._train(parcel, composition)
 
     def _knows(self, composition: Composition, index: int, source: dict[str, Tensor]) -> bool:
         if (self.composition, self.index) != (composition, index):

@@ -190,7 +190,9 @@ def slice_size(there: int, fixed: int, each: int, clients: int) -> int:
 def free_bytes(device: str) -> int | None:
     """Bytes that a process may still take on a device; None where the system does not say."""
     if torch.device(device).type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
+        # What torch keeps for later is free to this process, and taken to the device.
+        own = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(torch.cuda.mem_get_info(device)[0]) + own
     return free_memory()
 
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from fedwca.core.network import Network
 from fedwca.core.training_settings import Trains
 from fedwca.engine.device_copy import to_device
+from fedwca.engine.precision import matmul_precision
 from fedwca.errors import CheckpointError
 
 CLASSIFIER = "classifier."
@@ -196,4 +197,5 @@ def mix_rows(weights: Tensor, rows: Tensor) -> Tensor:
         if ((values == 0) | (values == 1)).all() and (values.sum(-1) == 1).all():
             picked = to_device(weights.argmax(-1).reshape(-1), rows.device)
             return rows.index_select(0, picked).reshape(*weights.shape[:-1], rows.shape[1])
-    return weights.to(rows.device, rows.dtype) @ rows
+    with matmul_precision("fp32", rows.device):  # `--precision tf32` is for what clients compute
+        return weights.to(rows.device, rows.dtype) @ rows

@@ -16,6 +16,7 @@ from torch import Tensor
 from fedwca.core.model_description import KEY, ModelDescription
 from fedwca.core.network import Network
 from fedwca.core.tensor_files import fill_module, open_tensors, refuse_others
+from fedwca.engine.precision import matmul_precision
 from fedwca.errors import CheckpointError, UnknownComponent, UsageError
 from fedwca.export.inference import InferenceModel
 from fedwca.models import models
@@ -42,7 +43,13 @@ class LoadedModel:
 def serve_model(network: Network, about: ModelDescription, device: str = "cpu") -> LoadedModel:
     """A network in memory, ready to predict."""
     served = InferenceModel(network).to(device)
-    return LoadedModel(about, lambda images: served(images.to(device)).cpu())
+
+    def run(images: Tensor) -> Tensor:
+        with matmul_precision("fp32", device):
+            found: Tensor = served(images.to(device))
+        return found.cpu()
+
+    return LoadedModel(about, run)
 
 
 def open_model(path: Path, device: str = "cpu", *, trust_code: bool = False) -> LoadedModel:

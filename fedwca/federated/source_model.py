@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fedwca.core.network import Architecture, Network
-from fedwca.core.tensor_files import file_digest, fill_module, read_tensors, refuse_others
+from fedwca.core.tensor_files import checksum, file_digest, fill_module, read_tensors, refuse_others
 from fedwca.core.training_settings import SourceTraining as SourceTraining
 from fedwca.data.cache import cache_dir
 from fedwca.data.dataset import Domain
@@ -38,6 +39,11 @@ class TrainedSource:
     """Percent on the held-out part of the source domain; NaN for a user's own checkpoint."""
     digest: str
     """Hash of everything that determined it, or of the checkpoint file."""
+
+    @cached_property
+    def weights(self) -> str:
+        """Checksum of its values, 8 hex digits: two kinds of CPU make two models of one `digest`."""
+        return f"{checksum({name: value.cpu() for name, value in self.network.state_dict().items()}):08x}"
 
 
 def split_source(domain: Domain, share: float, seed: int) -> tuple[Tensor, Tensor]:
@@ -157,7 +163,7 @@ def _fit(
             )
             here = to_device(indices, images.device)
             if once:
-                read = network.show(plain[here])
+                read = network.show(plain[here.to(plain.device)])  # a file, where features are many
             else:
                 read = network.embed(weak_views(network, images[here], crops, step, positions, training.batch_size))
             logits, _ = network.classify(network.extract(read, drop), network.classifier, drop)

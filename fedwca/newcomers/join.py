@@ -14,6 +14,7 @@ from fedwca.core.network import Network
 from fedwca.data.federation import ClientImages
 from fedwca.engine.client_task import adaptation_lr
 from fedwca.engine.interface import SingleStep
+from fedwca.engine.precision import matmul_precision
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.sequential.worker import ClientWorker
 from fedwca.engine.test_time_adaptation import AdaptedModel
@@ -113,17 +114,17 @@ def join(
     newcomer, alone = source_network(federation), _alone(images, predicts=adaptation is not None)
     engine = SequentialEngine(newcomer, [alone], federation.device, 1, federation.batch_norm, federation.precision)
     now, report = federation.training.at(federation.round), dict[str, Tensor]()
-    factor = now.lr / federation.training.lr
-    if federation.fresh is not None:
-        size = int(federation.fresh.sizes[0]) if size is None else size
-        engine.bank[0] = federation.fresh.learn(method, server.state, now, factor, [size])[size]
-        choice, weights = stand_alone(federation), torch.zeros(len(server.rows), dtype=torch.float64)
-    else:
-        choice, weights, report = receive_model(federation, engine, by, epochs, done)
-    steps = None
-    if adaptation is not None:
-        (steps,) = engine.adapt(adaptation, adaptation_lr(adaptation, now, factor))
-        engine.bank[0] = steps.model
+    factor, steps = now.lr / federation.training.lr, None
+    with matmul_precision(federation.precision, federation.device):
+        if federation.fresh is not None:
+            size = int(federation.fresh.sizes[0]) if size is None else size
+            engine.bank[0] = federation.fresh.learn(method, server.state, now, factor, [size])[size]
+            choice, weights = stand_alone(federation), torch.zeros(len(server.rows), dtype=torch.float64)
+        else:
+            choice, weights, report = receive_model(federation, engine, by, epochs, done)
+        if adaptation is not None:
+            (steps,) = engine.adapt(adaptation, adaptation_lr(adaptation, now, factor))
+            engine.bank[0] = steps.model
     engine.layout.write(newcomer, engine.bank[0])
     return JoinedClient(choice, weights, remove_extras(newcomer).eval(), epochs, report, adaptation, steps, size)
 

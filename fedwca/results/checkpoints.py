@@ -53,6 +53,7 @@ class Facts(BaseModel):
     unit: list[int | str]
     round: int = Field(ge=-1)
     source_digest: str = ""
+    source_weights: str | None = None
     told: list[str] = []
     devices: dict[str, str] = {}
     selected: SelectedRound | None = None

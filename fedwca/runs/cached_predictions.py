@@ -12,6 +12,7 @@ from torch import Tensor
 from fedwca.core.messages import Predictions
 from fedwca.engine.classified import classify_logits
 from fedwca.engine.cpu_cores import limit_to_one_thread
+from fedwca.engine.precision import matmul_precision
 from fedwca.engine.sequential.replica import Replica
 from fedwca.errors import FedwcaError
 from fedwca.results.describe_run import special_domain
@@ -45,7 +46,7 @@ def predict_for_pictures(run: Path, method: str | None = None, source_model: int
         replica.bind(row)
         return replica.predict(images.to(row.device))
 
-    with limit_to_one_thread():
+    with limit_to_one_thread(), matmul_precision("fp32", found.bank.device):
         before = [ask(found.server.source, client.test) for client in clients]
         after = [ask(row, client.test) for row, client in zip(measured_models(found), clients, strict=True)]
     config, said = found.config, [classify_logits(own.logits) for own in after]

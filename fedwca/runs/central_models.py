@@ -11,6 +11,7 @@ from fedwca.config.run_config import RunConfig
 from fedwca.core.central import Central
 from fedwca.data.metrics import Metrics
 from fedwca.engine.interface import Engine
+from fedwca.engine.precision import matmul_precision
 from fedwca.federated.central_training import CentralImages, train_central
 from fedwca.federated.source_model import TrainedSource
 from fedwca.runs.choose_device import resolve_device
@@ -52,4 +53,6 @@ def central_model(
         torch.cat([metrics.training_truth(k) for k in targets]) if central.oracle else None,
     )
     training = config.central_training.as_long_as(config.training, config.rounds)
-    return train_central(central, data, start, training, seed, resolve_device(config.device), progress)
+    device = resolve_device(config.device)
+    with matmul_precision("fp32", device):  # it is kept for runs of any precision, as source models are
+        return train_central(central, data, start, training, seed, device, progress)

@@ -13,6 +13,7 @@ from torch import Tensor
 from fedwca.engine.interface import Engine
 from fedwca.errors import CheckpointError
 from fedwca.federated.server import Server
+from fedwca.federated.source_model import TrainedSource
 from fedwca.results.checkpoints import SavedCheckpoint, SelectedRound, Unit
 from fedwca.runs.resume_checks import refuse_other_source_model
 
@@ -61,7 +62,7 @@ class Checkpointer:
         """Whether its last point is there, or was not to be kept."""
         return is_finished(self.begun, unit, rounds)
 
-    def restore(self, unit: Unit, engine: Engine, digest: str) -> RoundState | None:
+    def restore(self, unit: Unit, engine: Engine, model: TrainedSource) -> RoundState | None:
         """The point in its newest checkpoint.
 
         Raises:
@@ -70,11 +71,17 @@ class Checkpointer:
         saved = self.begun.get(unit)
         if saved is None:
             return None
-        refuse_other_source_model(saved, digest)
+        refuse_other_source_model(saved, model)
         return state_from_tensors(saved, engine)
 
     def save(
-        self, unit: Unit, point: RoundState, engine: Engine, digest: str, last: bool, validation: float = math.nan
+        self,
+        unit: Unit,
+        point: RoundState,
+        engine: Engine,
+        model: TrainedSource,
+        last: bool,
+        validation: float = math.nan,
     ) -> None:
         """Keep a state, after its record was written down; ``validation``: what the round is selected by, percent."""
         if self.store is None:
@@ -85,7 +92,8 @@ class Checkpointer:
         tensors, devices = state_to_tensors(point, engine)
         told = sorted(kind for kind in self.told if kind.endswith(f" {unit.method}"))
         facts: dict[str, Any] = {
-            "source_digest": digest,
+            "source_digest": model.digest,
+            "source_weights": model.weights,
             "told": told,
             "devices": devices,
             "device": engine.device.type,

@@ -32,6 +32,15 @@ def resolve_device(name: str) -> str:
     return _own_device(device) if device.type == "cuda" and expected_ranks()[1] > 1 else name
 
 
+def has_device(name: str) -> bool:
+    """Whether a device is there: a run that was made on a GPU may be opened without one."""
+    try:
+        resolve_device(name)
+    except UsageError:
+        return False
+    return True
+
+
 def _own_device(device: torch.device) -> str:
     """The GPU of this rank."""
     beside, there = number_in_environment("LOCAL_WORLD_SIZE", expected_ranks()[1]), torch.cuda.device_count()

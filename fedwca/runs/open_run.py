@@ -40,7 +40,7 @@ from fedwca.results.read_run import read_run, run_identity
 from fedwca.results.read_run_files import read_configuration, trained_clients
 from fedwca.results.trial_key import TrialKey
 from fedwca.runs.checkpointer import RoundState, read_round_state
-from fedwca.runs.choose_device import resolve_device
+from fedwca.runs.choose_device import has_device, resolve_device
 from fedwca.runs.load_data import architecture, build_network
 from fedwca.runs.run_images import load_same_images, locate_paths
 from fedwca.runs.select_engine import choose_engine
@@ -233,6 +233,8 @@ def open_run(
     path = find_run(run)
     about = read_configuration(path)
     config = locate_paths(restore_config(about["config"]), about, path)
+    if not has_device(config.device):
+        config = config.model_copy(update={"device": "auto"})
     unit = _unit(path, list(about["methods"]), config, method, source_model, trial)
     store = Checkpoints(path, run_identity(about))
     newest = _kept(store, path, unit, round)

@@ -11,6 +11,7 @@ from fedwca.config.resolve_config import RunPlan
 from fedwca.config.run_config import restore_config
 from fedwca.data.dataset import canonical_domain
 from fedwca.errors import CheckpointError, UsageError
+from fedwca.federated.source_model import TrainedSource
 from fedwca.results.checkpoints import SavedCheckpoint
 from fedwca.results.compare_runs import differing_settings
 from fedwca.results.read_run_files import is_set_up, read_configuration
@@ -18,20 +19,26 @@ from fedwca.runs.load_data import load
 from fedwca.runs.reporter import RunReporter
 
 
-def refuse_other_source_model(saved: SavedCheckpoint, digest: str) -> None:
+def refuse_other_source_model(saved: SavedCheckpoint, model: TrainedSource) -> None:
     """Refuse to go on from another source model than the one the run began with.
 
     Args:
         saved: a checkpoint of the run.
-        digest: of the source model there is now.
+        model: the source model there is now.
 
     Raises:
         CheckpointError: it is another.
     """
-    if saved.facts["source_digest"] != digest:
+    if saved.facts["source_digest"] != model.digest:
         raise CheckpointError(
-            f"{saved.path}: began from another source model than the one there is now (other torch, other images "
-            "or another checkpoint file); run it anew"
+            f"{saved.path}: began from another source model than the one there is now (other torch, other images, "
+            "another kind of device or another checkpoint file); run it anew"
+        )
+    # An earlier release did not keep them.
+    if saved.facts.get("source_weights") not in (None, model.weights):
+        raise CheckpointError(
+            f"{saved.path}: began from a source model that another kind of CPU trained, and this one's differs by more "
+            "than last digits; go on there, bring the folder 'sources' of the cache from there, or run it anew"
         )
 
 

@@ -20,6 +20,7 @@ from fedwca.results.find_runs import run_folders
 from fedwca.results.read_run import Run, read_if_run, read_run
 from fedwca.results.settings_without_effect import SAME_NUMBERS
 from fedwca.results.table_rows import Record, Row
+from fedwca.results.trial_key import TrialKey
 from fedwca.results.write_run import is_empty_folder
 from fedwca.runs.load_data import load
 from fedwca.runs.reporter import RunReporter
@@ -83,6 +84,7 @@ def collect_runs(request: RunRequest, out: Path, reporter: RunReporter) -> Colle
         path = run_place(rest.plan(), out, f"{name}-{decided.domain or decided.config.partition}")
         done = start_or_resume(replace(rest, out=path), reporter)
         there |= dict.fromkeys(missing, done)
+    warn_of_other_source_models(there.values(), reporter)
     tables = {run.path: {row.name: row for row in run.table()} for run in there.values()}
     names = [method.name for method, _ in decided.methods]
     return CollectedRuns(decided.config, [tables[there[name].path][name] for name in names], there)
@@ -97,6 +99,23 @@ def refuse_other_images(config: RunConfig, runs: Iterable[Run]) -> None:
     dataset, _ = load(config)
     for run in runs:
         refuse_other_digest(dataset, run.about, run.path)
+
+
+def warn_of_other_source_models(runs: Iterable[Run], reporter: RunReporter) -> None:
+    """Say where runs that stand beside each other began from different source models."""
+    first: dict[tuple[TrialKey, str], tuple[Run, str]] = {}
+    for run in {run.path: run for run in runs}.values():
+        for record in run.lines:
+            if weights := record.get("source_weights"):
+                # Methods that train their own start have another digest, and so has another checkpoint file.
+                recipe = "checkpoint" if run.config.get("checkpoint") else record["source_digest"]
+                other, theirs = first.setdefault((TrialKey.of(record), recipe), (run, weights))
+                if theirs != weights and other is not run:
+                    reporter.warn(
+                        f"{run.path} began from another source model than {other.path} (another kind of CPU or another "
+                        "checkpoint file), so what sets them apart is not their methods alone"
+                    )
+                    break
 
 
 def dataset_name(config: RunConfig) -> str:

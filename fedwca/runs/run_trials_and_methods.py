@@ -131,7 +131,7 @@ class _Bench:
         label = f"{method.label}{_which(list(units.values()), self.federations)}"
         sizes = {i: len(trials[i].metrics) for i in units}
         self.progress.begin(label, rounds, sum(sizes.values()))
-        points, accuracy, digests = {}, dict.fromkeys(units, math.nan), {}
+        points, accuracy, models = {}, dict.fromkeys(units, math.nan), {}
         for i, unit in units.items():
             engine = engines.engines[i]
             try:
@@ -140,8 +140,8 @@ class _Bench:
                 self.progress.earlier(rounds, 0)  # nobody does them
                 yield self.end_diverged(method, unit, trials[i].record_divergence(-1, error))
                 continue
-            digests[i] = model.digest
-            point = self.checkpointer.restore(unit, engine, model.digest)
+            models[i] = model
+            point = self.checkpointer.restore(unit, engine, model)
             if point is None:
                 start, own = self.grow(unit.source_model, method, model.network), None
                 rows = self.fresh_rows(unit.source_model, method, start)
@@ -151,11 +151,12 @@ class _Bench:
                 first = measure_start(trials[i], engine, method, point.server, self.config.training)
                 accuracy[i] = mean(first["accuracy"])
                 home = {"source_accuracy": model.accuracy, "source_digest": model.digest}
+                home["source_weights"] = model.weights
                 images: dict[str, Any] = {"test_images": trials[i].test_images()}
                 if partition_of(self.config).uneven:
                     images["class_counts"] = trials[i].metrics.class_counts(len(self.splits.dataset.classes))
                 yield {**_tag(unit), "round": -1, **first, **images, **home}
-                self.checkpointer.save(unit, point, engine, model.digest, last=rounds == 0)
+                self.checkpointer.save(unit, point, engine, model, last=rounds == 0)
             if point.round >= 0:
                 self.progress.earlier(point.round + 1, sizes[i])
             points[i] = point
@@ -170,7 +171,7 @@ class _Bench:
             # stopped in between goes on with all of them.
             last = after.round == rounds - 1 and len(units) == 1
             validation = mean(record.get(VALIDATION, ()))
-            self.checkpointer.save(unit, after, engines.engines[i], digests[i], last, validation)
+            self.checkpointer.save(unit, after, engines.engines[i], models[i], last, validation)
         for unit in units.values():
             self.checkpointer.end(unit)
         self.progress.end(label, mean(list(accuracy.values())))

@@ -48,8 +48,11 @@ def source_models(
         return source_model(config, dataset, domain, index, tell)
 
     # In full float32 whatever clients compute in: source models are kept for runs of any precision.
-    full = matmul_precision("fp32", resolve_device(config.device))
-    with limit_to_one_thread(), full, ThreadPoolExecutor(max(1, min(len(chosen), count_cores()))) as pool:
+    device = resolve_device(config.device)
+    full = matmul_precision("fp32", device)
+    # A GPU has no cores to share out; side by side they would only need their memory at the same time.
+    workers = min(len(chosen), count_cores()) if device == "cpu" else 1
+    with limit_to_one_thread(), full, ThreadPoolExecutor(max(1, workers)) as pool:
         try:
             return list(pool.map(train, chosen))
         except BaseException:

@@ -102,13 +102,13 @@ def test_an_ablation_is_compared_with_fedtab_from_its_source_model(
     def play(_: Any, name: str, *__: Any) -> Any:
         played.append(name)
         labels = {"source model": {"source_only": "Source Only"}, "beside": {"fedtab": "FedTAB"}}
-        start = {"round": -1, "source_digest": "here", "accuracy": [1.0]}
+        start = {"round": -1, "source_weights": "here", "accuracy": [1.0]}
         first = {"round": 0, "accuracy": [7.0], "trust": [0.9], "trusted": [True], "labels": [0]}
         found = {"domains": ["x"], "environment": {}, "labels": labels.get(name, {"y": name}), "diverged": {}}
         return SimpleNamespace(**found, records=[start], rounds=lambda _: [start, first])
 
     monkeypatch.setattr(test, "play", play)
-    found: dict[str, Any] = {"source_digest": "there", "methods": {"FedTAB": {"accuracy": [3.0]}}, "domains": ["x"]}
+    found: dict[str, Any] = {"source_weights": "there", "methods": {"FedTAB": {"accuracy": [3.0]}}, "domains": ["x"]}
     monkeypatch.setattr(test, "read_found", lambda *_: found)
     monkeypatch.setattr(test, "keep", lambda *_: None)
     given = SimpleNamespace(only=["gated WCA", "no gate", "gated FedAvg"], out=tmp_path)
@@ -122,7 +122,7 @@ def test_an_ablation_is_compared_with_fedtab_from_its_source_model(
     (note, *_) = tables.foreign_notes({10: [found]})
     assert note == "gated WCA: on another kind of CPU, which trains other source models; FedTAB from these has 7.0."
     played.clear()
-    found |= {"source_digest": "here", "trust": [0.1], "trusted": [False], "clusters": [0]}
+    found |= {"source_weights": "here", "trust": [0.1], "trusted": [False], "clusters": [0]}
     found["runs"] = []
     test.run_missing(piece, given, None)
     assert played == ["source model", "gated WCA", "no gate", "gated FedAvg"]
@@ -140,7 +140,7 @@ def test_what_is_kept_of_a_run() -> None:
         if name == "fedtab":
             first |= {"trust": [0.8, 0.2], "trusted": [True, False]}
         return [
-            {"round": -1, "accuracy": [30.0, 30.0], "source_digest": "d"},
+            {"round": -1, "accuracy": [30.0, 30.0], "source_weights": "d"},
             first,
             {**first, "round": 1, "accuracy": [51.0, 41.0]},
         ]
@@ -156,7 +156,7 @@ def test_what_is_kept_of_a_run() -> None:
         "bytes": 6,
         "seconds": 4.0,
         "commit": "c",
-        "source_digest": "d",
+        "source_weights": "d",
     }
     assert ("Local" in found["methods"], found["diverged"]) == (False, ["Local"])
     test.add_results(SimpleNamespace(**{**vars(run), "environment": {"commit": "d"}, "labels": {"fedavg": "x"}}), found)

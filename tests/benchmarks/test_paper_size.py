@@ -148,7 +148,7 @@ def test_one_run_stands_for_methods_with_the_same_clusters(data: Path, tmp_path:
             runs=["0"],
             diverged={},
             environment=environment,
-            records=[{"round": -1, "source_digest": "here"}],
+            records=[{"round": -1, "source_weights": "here"}],
             rounds=lambda *_, rounds=rounds: rounds,
         )
         stops = paper_size.StopsEarly(paper_size.StopsAfter(1), folder, found, {"fedwca": [0, 0, 1, 1]})
@@ -158,7 +158,7 @@ def test_one_run_stands_for_methods_with_the_same_clusters(data: Path, tmp_path:
                 stops.check(1, 50.0)
             stops.check(2, 50.0)
         assert stops.same == same
-    other = paper_size.StopsEarly(paper_size.StopsAfter(1), folder, {"methods": {"x": {"source_digest": "a"}}}, {})
+    other = paper_size.StopsEarly(paper_size.StopsAfter(1), folder, {"methods": {"x": {"source_weights": "a"}}}, {})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(paper_size, "read_run", lambda _, run=run: run)
         with pytest.raises(SystemExit, match="was begun with another source model"):

@@ -12,6 +12,8 @@ import torch
 from fedwca.core.mean import mean
 from fedwca.errors import CheckpointError, FedwcaError, UsageError
 from fedwca.results.read_run_files import read_records
+from fedwca.runs import open_run as opening
+from fedwca.runs.choose_device import has_device
 from fedwca.runs.open_run import open_run
 from fedwca.runs.round_record import count_accuracies
 
@@ -46,6 +48,14 @@ def test_the_models_are_those_of_the_table(run: Path, method: str | None, trial:
     assert count_accuracies(found.federation.metrics, found.engine) == last["accuracy"]
     assert torch.equal(found.layout.read(found.network), found.server.source)
     assert (found.source, found.federation.metrics.domains[0]) == ("amber", "brass")
+
+
+def test_a_run_that_was_made_on_a_gpu_opens_without_one(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "has_device", lambda name: name != "cpu")
+    found = open_run(run)
+    assert found.config.device == "auto"
+    assert torch.equal(found.delivered.cpu(), open_run(run).delivered.cpu())
+    assert [has_device(name) for name in ("cpu", "auto", "cuda:99", "tpu")] == [True, True, False, False]
 
 
 def test_the_bank_is_that_of_the_last_round(run: Path) -> None:

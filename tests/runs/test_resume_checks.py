@@ -1,9 +1,21 @@
-"""Which run is the same as one that is asked for."""
+"""Which run is the same as one that is asked for, and which source model."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
 from fedwca.config.resolve_config import resolve_plan
-from fedwca.runs.reuse_runs import comparable_settings
+from fedwca.errors import CheckpointError
+from fedwca.federated.source_model import TrainedSource
+from fedwca.models.lenet import LeNet
+from fedwca.results.checkpoints import SavedCheckpoint
+from fedwca.runs.resume_checks import refuse_other_source_model
+from fedwca.runs.reuse_runs import comparable_settings, warn_of_other_source_models
 
 
 def test_what_a_preset_says_of_a_training_that_a_run_has_not_makes_no_other_run() -> None:
@@ -13,3 +25,39 @@ def test_what_a_preset_says_of_a_training_that_a_run_has_not_makes_no_other_run(
     assert comparable_settings(before) == comparable_settings(now)
     other = {**now, "training": {**now["training"], "lr": 0.123}}
     assert comparable_settings(other) != comparable_settings(now)
+
+
+def test_a_model_that_another_kind_of_cpu_trained_is_another() -> None:
+    model = TrainedSource(LeNet(bottleneck=4).build(3, seed=0), 90.0, "recipe")
+    other = TrainedSource(LeNet(bottleneck=4).build(3, seed=1), 90.0, "recipe")
+    assert model.weights == TrainedSource(LeNet(bottleneck=4).build(3, seed=0), 80.0, "elsewhere").weights
+    saved = SavedCheckpoint(Path("a"), 0, {"source_digest": "recipe", "source_weights": model.weights})
+    refuse_other_source_model(saved, model)
+    with pytest.raises(CheckpointError, match=r"another kind of CPU trained.* folder 'sources' of the cache"):
+        refuse_other_source_model(saved, other)
+    refuse_other_source_model(replace(saved, facts={"source_digest": "recipe"}), other)  # of an earlier release
+    with pytest.raises(CheckpointError, match="other torch, other images"):
+        refuse_other_source_model(saved, replace(model, digest="another"))
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "digest", "weights", "warned"),
+    [
+        (None, "recipe", "00000001", False),
+        (None, "recipe", "00000002", True),
+        (None, "of a central start", "00000002", False),
+        ("mine.pt", "of the file", "00000002", True),
+    ],
+)
+def test_runs_from_other_source_models_are_said(
+    checkpoint: str | None, digest: str, weights: str, warned: bool
+) -> None:
+    def run(name: str, digest: str, weights: str) -> Any:
+        start = {"source_model": 0, "trial": 0, "round": -1, "source_digest": digest, "source_weights": weights}
+        return SimpleNamespace(path=Path(name), config={"checkpoint": checkpoint}, lines=[start, {"round": 0}])
+
+    heard: list[str] = []
+    reporter = SimpleNamespace(warn=heard.append)
+    runs: Any = [run("one", "recipe", "00000001"), run("two", digest, weights)]
+    warn_of_other_source_models(runs, reporter)  # type: ignore[arg-type]
+    assert [text.startswith("two began from another source model than one") for text in heard] == [True] * warned
