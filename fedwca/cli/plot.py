@@ -10,7 +10,7 @@ import typer
 
 from fedwca.cli import complete
 from fedwca.cli.terminal import say
-from fedwca.errors import FedwcaError
+from fedwca.errors import FedwcaError, UsageError
 from fedwca.results.trial_key import TrialKey
 
 
@@ -30,7 +30,7 @@ class How(StrEnum):
 
 
 def command(
-    run: Annotated[str, typer.Argument(help="Run folder, or its name in runs/.")],
+    run: Annotated[str | None, typer.Argument(help="Run folder, or its name in runs/.")] = None,
     names: Annotated[
         list[str] | None,
         typer.Argument(
@@ -66,6 +66,8 @@ def command(
         for name, picture in PICTURES.items():
             say(f"{name:<18}  {picture.about}")
         return
+    if run is None:
+        raise UsageError("name a run folder; --list lists the pictures without one")
     wanted = find_pictures(names or [])
     results = read_run(find_run(run))
     one = TrialKey(source_model, trial)

@@ -132,7 +132,7 @@ class Client:
             if why := tensors_problem(model, model_slots(layout), wire_types(layout, self.composition.transport)):
                 raise FedwcaError(f"model {number} that was sent {why}")
         if not sent:
-            travels = self.composition.method()[0].travels
+            travels = self.composition.components()[0].travels
             return layout.read(self.engine.network)[None] if travels else self.engine.bank.clone()
         return torch.stack([tensors_to_row(model, layout) for model in sent]).to(self.engine.device)
 
@@ -145,7 +145,7 @@ class Client:
         self.round_start = (round, self.engine.bank[0].clone(), self.residual)
 
     def _train(self, parcel: Parcel, composition: Composition) -> Parcel:
-        aggregator, labeler, objectives = composition.method()
+        aggregator, labeler, objectives = composition.components()
         keys = Keys(composition.seed, composition.trial)
         self._start_round(parcel.round)
         first, rows = bool(parcel.notes["first"]), self._models(parcel)
@@ -206,7 +206,7 @@ def read_composition(parcel: Parcel) -> Composition:
     try:
         composition = Composition.read(str(parcel.notes["composition"]))
         composition.architecture()
-        composition.method()
+        composition.components()
     except FedwcaError as error:
         version = parcel.notes.get(VERSION, "an earlier version")
         if version == __version__:

@@ -26,6 +26,10 @@ Spec = dict[str, Any]
 class Composition(UserValues):
     """The part of a run that clients carry out; nothing about data, clusters or other clients."""
 
+    method: str = ""
+    """Name of the method, for what is said of its models; an earlier release did not tell it."""
+    label: str = ""
+    """What tables call the method."""
     model: Spec
     """Architecture: its name and fields."""
     aggregator: Spec
@@ -61,6 +65,8 @@ class Composition(UserValues):
     def of(cls, method: Method, model: Architecture, classes: int, **more: Any) -> Composition:
         """The clients' part of a method."""
         return cls(
+            method=method.name,
+            label=method.label,
             model=model.without_folders(),
             aggregator=Registry.dump(method.aggregator),
             pseudo_labeler=Registry.dump(method.pseudo_labeler),
@@ -89,12 +95,12 @@ class Composition(UserValues):
 
     def plays_as(self, other: Composition) -> bool:
         """Whether both say the same, where one may not name a field that a later version has, with its default."""
-        named = {"model", "aggregator", "pseudo_labeler", "objectives"}
+        named = {"method", "label", "model", "aggregator", "pseudo_labeler", "objectives"}
         mine, theirs = (each.model_dump(exclude=named) for each in (self, other))
         models = (each.architecture().without_folders() for each in (self, other))
-        return mine == theirs and next(models) == next(models) and self.method() == other.method()
+        return mine == theirs and next(models) == next(models) and self.components() == other.components()
 
-    def method(self) -> tuple[Aggregator, PseudoLabeler, tuple[Objective, ...]]:
+    def components(self) -> tuple[Aggregator, PseudoLabeler, tuple[Objective, ...]]:
         """The components; those of a plugin must be installed at the client too."""
         objectives = tuple(registry_of("objective").build(objective) for objective in self.objectives)
         return (

@@ -96,7 +96,7 @@ def require_compressible(composition: Composition, network: Network) -> None:
     if composition.feedback and composition.top is None:
         raise UsageError("--feedback is about what --top leaves out, which is not given")
     layout = Layout.of(network)
-    if composition.top is not None and not composition.method()[0].travels:
+    if composition.top is not None and not composition.components()[0].travels:
         raise UsageError("--top is about models, and in this method none is uploaded")
     if composition.top is None or len(TopKCompressor(layout, composition.top).sparse_positions) > layout.width / 2:
         return
@@ -165,7 +165,7 @@ def require_covered(composition: Composition, moments: bool = False) -> None:
     """
     if composition.top is not None:
         raise UsageError("--clip and --noise change every number of an update, and --top then uploads mostly noise")
-    aggregator, labeler, objectives = composition.method()
+    aggregator, labeler, objectives = composition.components()
     uncovered = sorted(aggregator.reports)
     source = f"aggregator {aggregator.name!r}"
     if aggregator.grouping.clients_choose:

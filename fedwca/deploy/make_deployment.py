@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from fedwca.config.baselines import baseline
+from fedwca.config.method_spec import PARTS
 from fedwca.config.run_config import Layer, merge, validate
 from fedwca.core.mean import mean
 from fedwca.core.plain_values import to_plain
@@ -72,6 +73,11 @@ def make_deployment(wanted: DeployRequest) -> int:
     """
     if (wanted.folder / "server" / CONFIG_NAME).exists():
         raise UsageError(f"{wanted.folder} holds a deployment already; name another folder or remove it")
+    given = [part for part in PARTS if wanted.run.layer.get(part)]
+    if wanted.baseline and given:
+        raise UsageError(
+            f"baseline {wanted.baseline!r} is deployed as it is; leave {given[0]} out, or compose a method without it"
+        )
     layer = merge(baseline_components(wanted.baseline), wanted.run.layer) | {"baselines": []}
     decided = replace(wanted.run, layer=layer).plan()
     dataset, source = load(decided.config)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fedwca.reproduce.plan_jobs import Job
+from fedwca.results.diverged_runs import counted_rounds
 from fedwca.results.pictures import NotDrawn, clusters, draw_bars, draw_weights
 from fedwca.results.pictures.accuracy import draw_curves
 from fedwca.results.table_rows import summarise
@@ -23,7 +24,8 @@ def draw_figure(job: Job, domain: str, found: CollectedRuns) -> Any:
     methods, small = job.methods, " (--quick)" if job.quick else ""
     title = f"{job.dataset}, {job.named or 'partition'} {domain}{small}"
     if job.found.shows == "curves":
-        return draw_curves({row: found.records(name) for row, name in methods.items()}, f"{job.table}: {title}")
+        curves = {row: counted_rounds(found.lines(name)) for row, name in methods.items()}
+        return draw_curves(curves, f"{job.table}: {title}")
     if job.found.shows == "domains":
         entries = summarise(found.table)
         named = {name: {**entries[name], "label": row} for row, name in methods.items()}

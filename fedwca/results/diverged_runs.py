@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fedwca.results.trial_key import TrialKey
@@ -26,6 +26,22 @@ class Divergence(NamedTuple):
 def ended_rounds(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Records of rounds that came to their end."""
     return [record for record in records if DIVERGED not in record]
+
+
+def counted_rounds(records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Those that means over runs are of: of a method's runs that did not diverge; where all did, until they did.
+
+    Args:
+        records: lines of ``rounds.jsonl``, with those in which a run diverged.
+    """
+    found, lost = ended_rounds(records), find_divergences(records)
+    runs = [(record["method"], TrialKey.of(record)) for record in found]
+    kept = {method for method, run in runs if run not in lost.get(method, ())}
+    return [
+        record
+        for record, (method, run) in zip(found, runs, strict=True)
+        if method not in kept or run not in lost.get(method, ())
+    ]
 
 
 def find_divergences(records: Iterable[Mapping[str, Any]]) -> dict[str, dict[TrialKey, Divergence]]:

@@ -16,7 +16,7 @@ from fedwca.core.plain_values import to_plain
 from fedwca.errors import FedwcaError
 from fedwca.results import lock
 from fedwca.results.describe_run import count_of, data_name, first_model, run_title, special_domain
-from fedwca.results.diverged_runs import Divergence, ended_rounds, find_divergences
+from fedwca.results.diverged_runs import Divergence, counted_rounds, ended_rounds, find_divergences
 from fedwca.results.read_run_files import read_configuration, read_environment, read_notes, read_records, read_summary
 from fedwca.results.table_rows import Record, Row, summarise, table_rows
 from fedwca.results.trial_key import TrialKey
@@ -182,6 +182,10 @@ class Run:
     def rounds(self, method: str, run: TrialKey | None = None) -> list[Record]:
         """A method's records in order, the source model's (round -1) first; of one run, or of all."""
         return [record for record in self.records if record["method"] == method and run in (None, TrialKey.of(record))]
+
+    def counted(self, method: str) -> list[Record]:
+        """A method's records in order, of the runs that means are of; see `counted_rounds`."""
+        return counted_rounds([record for record in self.lines if record["method"] == method])
 
     def done(self, method: str) -> list[int]:
         """Rounds that are on record, a number for each run of a method that was begun; one that diverged needs no more

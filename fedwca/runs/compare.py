@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedwca.config.compose_methods import partition_of
-from fedwca.config.method_spec import parse_method
+from fedwca.config.method_spec import PARTS, parse_method
 from fedwca.config.partition_and_domain import domain_of
 from fedwca.data.dataset import canonical_domain
 from fedwca.datasets import datasets
@@ -49,6 +49,10 @@ def run_comparison(
     base = parse_method(reference).name if reference else reference_among(names)
     if reference and base not in names:
         raise UsageError(f"--reference {reference}: is not one of the methods {', '.join(names)}")
+    if domains and (named := [key for key in ("source", "target") if request.layer.get(key)]):
+        raise UsageError(f"{named[0]} and sources both say which domains; leave one of them out")
+    if given := [part for part in (*PARTS, "baselines") if request.layer.get(part)]:
+        raise UsageError(f"{given[0]}: methods say their parts themselves, such as 'fedwca/clusterer=ada-bn'")
     layer = {**request.layer, "baselines": list(methods), "composed": False}
     own = dict.fromkeys(["composed", *([] if domains else ["source", "target"])], "compare")
     gathered = [

@@ -10,6 +10,7 @@ from typing import Any
 
 from fedwca.config.resolve_config import RunPlan
 from fedwca.results.describe_run import run_title, special_domain
+from fedwca.results.diverged_runs import counted_rounds
 from fedwca.results.pictures import overview
 from fedwca.results.table_rows import Row, summarise, table_rows
 from fedwca.runs.prepare_run import PreparedRun
@@ -60,6 +61,6 @@ def draw_picture(run: PreparedRun, records: Sequence[Mapping[str, Any]], results
     special = special_domain(config.model_dump())
     title = run_title(run.splits.dataset.name, special, config.clients, rounds=config.rounds, seed=config.seed)
     try:
-        overview(records, results, file, title)
+        overview(counted_rounds(records), results, file, title)
     except Exception as error:  # whatever a plotting library makes of this machine's settings
         warnings.warn(f"{file}: the picture could not be drawn ({error}); the results are whole", stacklevel=2)

@@ -43,7 +43,8 @@ def test_one_picture_in_another_format(plain: Run, tmp_path: Path) -> None:
 
 
 def test_pictures_are_listed() -> None:
-    done = call("plot", "anything", "--list")
+    assert call("plot").code == 2
+    done = call("plot", "--list")
     assert [line.split()[0] for line in done.out.splitlines()] == list(PICTURES)
 
 

@@ -159,6 +159,14 @@ def test_init_says_what_to_put_for_images_that_it_did_not_deal(tmp_path: Path, s
 
 
 @pytest.mark.usefixtures("flower")
+def test_a_baseline_is_deployed_as_it_is(tmp_path: Path, shades: Path) -> None:
+    given = ["--data", str(shades), "--baseline", "fedavg", "--clients", "4", "--aggregator", "one-hot", *SMALL]
+    run = call("deploy", "init", str(tmp_path / "fed"), *given)
+    assert run.code == 2
+    assert "baseline 'fedavg' is deployed as it is; leave aggregator out" in run.err
+
+
+@pytest.mark.usefixtures("flower")
 @pytest.mark.parametrize("name", baseline_names())
 def test_every_baseline_is_deployed_or_says_why_not(tmp_path: Path, shades: Path, name: str) -> None:
     folder = tmp_path / "d"

@@ -54,6 +54,15 @@ def test_it_predicts_and_is_exported(federation: Callable[..., Federation], tmp_
     assert "one model already" in found.err
 
 
+def test_the_card_names_the_method_not_its_aggregator(federation: Callable[..., Federation], tmp_path: Path) -> None:
+    built = federation("fedavg")
+    session, clients = built.session(), built.clients()
+    run_in_process(session, clients, 1)
+    save_final(clients[0], tmp_path)
+    about = open_model(tmp_path / FINAL).about
+    assert (about.method, about.label) == ("toy", "Toy")
+
+
 def test_the_card_counts_rounds_of_the_federation(federation: Callable[..., Federation], tmp_path: Path) -> None:
     built = federation("fedavg")
     session, clients = built.session(), built.clients()

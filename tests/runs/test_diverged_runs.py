@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +19,8 @@ from fedwca.reproduce.phases_table import phases_apart
 from fedwca.reproduce.side_by_side import accuracies_beside
 from fedwca.results.checkpoints import Checkpoints, RetentionPolicy, Unit
 from fedwca.results.comparison import Comparison
-from fedwca.results.diverged_runs import DIVERGED, NOTE, Divergence
+from fedwca.results.diverged_runs import DIVERGED, NOTE, Divergence, counted_rounds
+from fedwca.results.pictures.accuracy import mean_by_round
 from fedwca.results.pictures.catalogue import PICTURES, PictureRequest
 from fedwca.results.read_run import read_run
 from fedwca.results.report.warnings import run_warnings
@@ -210,6 +212,20 @@ def test_tables_of_papers_say_how_many_diverged() -> None:
         "A": "a", "B": "b"})  # fmt: skip
     assert [line[0] for line in grid.rows][1] == "x: B (diverged in round 8)"
     assert entries[1]["diverged"] == 1
+
+
+def test_means_over_rounds_are_of_runs_that_did_not_diverge() -> None:
+    def line(method: str, model: int, number: int, accuracy: float) -> dict[str, Any]:
+        unit = {"method": method, "source_model": model, "trial": 0, "round": number, "accuracy": [accuracy]}
+        return unit | ({DIVERGED: WHY} if math.isnan(accuracy) else {})
+
+    one = [line("a", 0, number, 10.0 * number) for number in range(3)]
+    lost = [line("a", 1, 0, 90.0), line("a", 1, 1, math.nan)]
+    alone = [line("b", 0, 0, 50.0), line("b", 0, 1, math.nan)]
+    assert counted_rounds([*one, *lost, *alone]) == [*one, alone[0]]
+    assert counted_rounds(one) == one
+    curve = mean_by_round(counted_rounds([*one, *lost]), "accuracy")  # type: ignore[arg-type]
+    assert curve == {1: [0.0], 2: [10.0], 3: [20.0]}
 
 
 def test_what_is_sent_beside_a_model_may_have_diverged_too() -> None:

@@ -85,7 +85,8 @@ def client_command(client: Path, data: Path, server: str, insecure: bool, settin
     """The long-lived client process (SuperNode)."""
     for needed in () if insecure else ("ca.crt", "key"):
         if not (client / needed).exists():
-            raise UsageError(f"{client} holds no {needed}; get it from whoever made the federation, or say --insecure")
+            how = "get it from the server's certs/" if needed == "ca.crt" else "make one by fedwca deploy key"
+            raise UsageError(f"{client} holds no {needed}; {how}")
     if not insecure:
         check_certificate(client / "ca.crt")
         check_private_key(client / "key")

@@ -11,6 +11,7 @@ from fedwca.describe_problems import describe_unknown
 from fedwca.errors import UsageError
 from fedwca.registry import canonical_name
 from fedwca.results import pictures
+from fedwca.results.diverged_runs import counted_rounds
 from fedwca.results.pictures.models import Models
 from fedwca.results.pictures.style import NotDrawn
 from fedwca.results.read_run import Run
@@ -47,7 +48,7 @@ def _overview(choice: PictureRequest) -> Any:
 
     run = choice.run
     need_rounds(run)
-    return draw_overview(run.records, run.results, run.title)
+    return draw_overview(counted_rounds(run.lines), run.results, run.title)
 
 
 def _neighbours(choice: PictureRequest) -> Any:

@@ -10,6 +10,7 @@ from fedwca.core.mean import mean
 from fedwca.results.pictures import style
 from fedwca.results.pictures.accuracy import need_rounds
 from fedwca.results.read_run import Run
+from fedwca.results.trial_key import TrialKey
 
 PANELS = {"bytes": "sent so far, all clients, both ways (MB)", "seconds": "time of rounds so far (s, by the clock)"}
 
@@ -54,9 +55,10 @@ def cost(run: Run) -> Any:
 def cumulative_cost(run: Run, method: str, what: str) -> list[tuple[float, float]]:
     """(spent so far, accuracy in percent) by round, each a mean over runs; the source model costs nothing."""
     found: dict[int, list[tuple[float, float]]] = defaultdict(list)
+    counted = run.counted(method)
     for one in run.runs:
         total = 0.0
-        for record in run.rounds(method, one):
+        for record in (record for record in counted if TrialKey.of(record) == one):
             if record["round"] >= 0:
                 sent = (record["bytes_down"] + record["bytes_up"]) / 1e6
                 total += sent if what == "bytes" else record["seconds"]["round"]

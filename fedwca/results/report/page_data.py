@@ -33,7 +33,7 @@ def _of(run: Run, name: str, most_bytes: int) -> dict[str, Any]:
             "label": printable(label),
             "colour": found[method]["color"],
             "dash": {"-": "", "--": "6 4", ":": "2 3", "-.": "6 3 2 3"}[found[method]["linestyle"]],
-            "curve": _curve(run.rounds(method)),
+            "curve": _curve(run.counted(method)),
         }
         for method, label in run.labels.items()
     ]
@@ -68,6 +68,8 @@ def _clients(records: list[Record]) -> dict[str, Any]:
     return {
         "rounds": [record["round"] + 1 for record in records],
         **{field: [_short(record.get(field)) for record in records] for field in FIELDS},
+        # Shown as percent with a decimal.
+        "agreement": [_short(record.get("agreement"), 4) for record in records],
         "accuracy": [_short(accuracy_of_all(record)) for record in records],
     }
 
@@ -78,12 +80,12 @@ def _class_counts(run: Run, one: TrialKey) -> list[list[int]] | None:
     return next((counts for counts in said if counts), None)
 
 
-def _short(value: Any) -> Any:
+def _short(value: Any, digits: int = 2) -> Any:
     """Numbers with the digits a reader sees; what is not finite becomes null."""
     if isinstance(value, list | tuple):
-        return [_short(item) for item in value]
+        return [_short(item, digits) for item in value]
     if isinstance(value, float):
-        return round(value, 2) if math.isfinite(value) else None
+        return round(value, digits) if math.isfinite(value) else None
     return value
 
 

@@ -98,7 +98,8 @@ def _divided(records: Sequence[Record]) -> Iterator[str]:
 
 def _alone(records: Sequence[Record]) -> Iterator[str]:
     """Clusters whose mean is one client's model, where a clusterer made them."""
-    grouped = [record for record in records if "clustering" in record]
+    # Of each run the last, whose clusters its models are of: some methods group anew in each round.
+    grouped = list({TrialKey.of(record): record for record in records if "clustering" in record}.values())
     sizes = [size for record in grouped for size in record["clustering"]["sizes"]]
     if grouped and max(sizes) == 1 < len(sizes):
         yield "every client is a cluster of its own, so cluster models are single clients' models."
