@@ -51,7 +51,7 @@ def run_comparison(
         raise UsageError(f"--reference {reference}: is not one of the methods {', '.join(names)}")
     if domains and (named := [key for key in ("source", "target") if request.layer.get(key)]):
         raise UsageError(f"{named[0]} and sources both say which domains; leave one of them out")
-    if given := [part for part in (*PARTS, "baselines") if request.layer.get(part)]:
+    if given := [part for part in PARTS if request.layer.get(part)]:
         raise UsageError(f"{given[0]}: methods say their parts themselves, such as 'fedwca/clusterer=ada-bn'")
     layer = {**request.layer, "baselines": list(methods), "composed": False}
     own = dict.fromkeys(["composed", *([] if domains else ["source", "target"])], "compare")
