@@ -97,7 +97,7 @@ def signed_rank(values: Sequence[float]) -> float | None:
     >>> signed_rank([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
     0.03125
     """
-    from scipy.stats import PermutationMethod, wilcoxon
+    from scipy.stats import wilcoxon
 
     known = [value for value in values if not math.isnan(value)]
     if len(known) < FEWEST:
@@ -106,10 +106,27 @@ def signed_rank(values: Sequence[float]) -> float | None:
     moved = [value for value in (round(value, 9) for value in known) if value != 0]
     if not moved:
         return 1.0
-    tied = len({abs(value) for value in moved}) < len(moved)
-    # Ties change the distribution of the rank sum: every pattern of signs is counted while they are few.
-    counted = PermutationMethod(n_resamples=2**15) if len(moved) <= 15 else "approx"
-    return float(wilcoxon(moved, method=counted if tied else "exact").pvalue)
+    if len({abs(value) for value in moved}) == len(moved):
+        return float(wilcoxon(moved, method="exact").pvalue)
+    return _count_patterns(moved) if len(moved) <= 15 else float(wilcoxon(moved, method="approx").pvalue)
+
+
+def _count_patterns(moved: Sequence[float]) -> float:
+    """`signed_rank` where ties change the distribution of the rank sum: over all 2^n patterns of signs.
+
+    SciPy's own count of them calls its statistic once a pattern, which takes a third of a second.
+
+    >>> _count_patterns([1.0, 1.0, 1.0, 1.0, 1.0, 1.0])
+    0.03125
+    """
+    import numpy as np
+    from scipy.stats import rankdata
+
+    ranks, sums = rankdata(np.abs(moved)), np.zeros(1)
+    for rank in ranks:  # halves of whole numbers, so that sums are exact
+        sums = np.concatenate([sums, sums + rank])
+    found = ranks[np.asarray(moved) > 0].sum()
+    return min(1.0, 2 * float(min((sums <= found).mean(), (sums >= found).mean())))
 
 
 def paired_difference(

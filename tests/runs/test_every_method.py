@@ -160,6 +160,7 @@ def test_no_method_meets_hidden_labels(
     check_models(whole, other, {record["method"] for record in mine if record["round"] >= 0})
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")  # on so few images
 def test_a_run_stopped_in_each_method_goes_on_to_the_same_bits(setting: str, whole: Path, tmp_path: Path) -> None:
     reporter, methods = StopsEachMethod(), list_methods(setting)

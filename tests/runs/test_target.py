@@ -25,7 +25,7 @@ from fedwca.runs import run_rounds
 from fedwca.runs.compare import run_comparison
 from fedwca.runs.load_data import architecture
 from fedwca.runs.open_run import open_run
-from fedwca.runs.python_api import bench, resume
+from fedwca.runs.python_api import bench, compare, resume
 from fedwca.runs.run_request import RunRequest
 from tests.cli.conftest import call
 
@@ -271,6 +271,20 @@ def test_without_a_target_all_domains_are_sources_and_tested_at_home(tmp_path: P
     last = records(done.path)[-1]
     assert [math.isnan(value) for value in last["accuracy"]] == [False] * 5
     assert "phase" not in last
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        ({"source": "neon", "sources": ["photo"]}, "source and sources both say which domains"),
+        ({"target": "neon", "sources": ["photo"]}, "target and sources both say which domains"),
+        ({"aggregator": "one_hot"}, "aggregator: methods say their parts themselves"),
+    ],
+)
+def test_compare_ignores_nothing_that_it_is_given(tmp_path: Path, more: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        compare(["fedavg"], out=tmp_path, **more)
+    assert not list(tmp_path.iterdir())
 
 
 def test_compare_goes_over_targets(tmp_path: Path) -> None:
