@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from fedwca.core.tensor_files import checksum, open_tensors
 from fedwca.engine.stacked.tuning.benchmark import pick_kernels
 from fedwca.engine.stacked.tuning.kernels import DROPPED
 from fedwca.runs.select_engine import ENGINES
@@ -52,6 +53,11 @@ def test_a_file_is_of_a_known_kind_and_can_be_read(file: Path) -> None:
             assert all({"schema", "method", "round"} <= set(line) for line in lines)
         case ".png":
             assert file.read_bytes().startswith(b"\x89PNG")
+        case ".safetensors":  # a source model that pieces go on from; they name it by the checksum of its values
+            tensors = open_tensors(file).tensors()
+            assert 0 <= float(tensors.pop("accuracy")) <= 100
+            named = [piece.read_text() for piece in file.parents[1].glob("*.json")]
+            assert any(f'"source_weights": "{checksum(tensors):08x}"' in text for text in named)
         case _:
             assert file.suffix in {".md", ".svg", ".csv", ".log"}, "a new kind of file: say here how it is read"
 
