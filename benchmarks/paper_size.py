@@ -9,8 +9,8 @@ even where its run folder is gone; then ``python benchmarks/tables.py``. Where m
 alone come to the same clusters in a piece, all their numbers are the same, and one run stands for them.
 ``--methods fedscal "fedwca by update"`` runs those alone, so that processes on several cores share a piece. Another
 kind of CPU trains another source model; while a piece lacks methods, results/paper_size/sources may hold its own, under
-the name it has in the cache, to go on from anywhere. ``--list`` says what is done; ``--small --out FOLDER`` rehearses
-the first piece of each kind.
+the name it has in the cache, to go on from anywhere; once the piece is whole, that file goes. ``--list`` says what is
+done; ``--small --out FOLDER`` rehearses the first piece of each kind.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from fedwca import bench
 from fedwca.config.method_spec import parse_method
 from fedwca.config.run_config import merge
 from fedwca.core.files import write_atomically
+from fedwca.core.tensor_files import checksum, open_tensors
 from fedwca.data.cache import cache_dir
 from fedwca.results.read_run import Run, read_run
 
@@ -136,6 +137,7 @@ def missing_methods(piece: Piece, found: Mapping[str, Any], asked: Sequence[str]
 
 def run_missing(piece: Piece, given: argparse.Namespace, clock: StopsAfter) -> None:
     """Run what is missing of a piece, and keep what each method came to."""
+    restore_source(read_found(piece, given), RESULTS / "sources")
     for method in missing_methods(piece, read_found(piece, given), given.methods):
         found = read_found(piece, given)
         stops = StopsEarly(clock, run_folder(piece, method, given.runs), found, known_clusters(method, found))
@@ -211,11 +213,15 @@ def join_settings(kept: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, 
     return joined if kept.keys() == own.keys() and joined == merge(own, kept) else None
 
 
-def restore_sources(folder: Path) -> None:
-    """Put source models that are kept into the cache, where runs look for them."""
+def restore_source(found: Mapping[str, Any], folder: Path) -> None:
+    """Put the source model that a piece was begun with into the cache, where runs look for it, if it is kept."""
+    begun = {entry.get("source_weights") for entry in found["methods"].values()}
     for file in sorted(folder.glob("*.safetensors")):
-        cached = cache_dir() / "sources" / file.name
-        write_atomically(cached, lambda target, file=file: shutil.copyfile(file, target) and None)
+        tensors = open_tensors(file).tensors()
+        tensors.pop("accuracy")
+        if f"{checksum(tensors):08x}" in begun:
+            cached = cache_dir() / "sources" / file.name
+            write_atomically(cached, lambda target, file=file: shutil.copyfile(file, target) and None)
 
 
 def say_state(piece: Piece, given: argparse.Namespace) -> str:
@@ -248,8 +254,6 @@ def main() -> int:
         return 1
     if given.small:
         given.runs = given.out / "runs"
-    else:
-        restore_sources(RESULTS / "sources")
     every, kind = given.all or given.list or given.small, given.device.partition(":")[0]
     usual = [name for name, piece in known.items() if every or piece.kind.device == kind]
     run_pieces({name: known[name] for name in given.pieces or usual}, given, run_missing, say_state)

@@ -183,7 +183,7 @@ class Run:
         """A method's records in order, the source model's (round -1) first; of one run, or of all."""
         return [record for record in self.records if record["method"] == method and run in (None, TrialKey.of(record))]
 
-    def counted(self, method: str) -> list[Record]:
+    def counted_rounds(self, method: str) -> list[Record]:
         """A method's records in order, of the runs that means are of; see `counted_rounds`."""
         return counted_rounds([record for record in self.lines if record["method"] == method])
 

@@ -150,8 +150,11 @@ class _Bench:
                 point = RoundState(-1, init_server(engine, start, own))
                 first = measure_start(trials[i], engine, method, point.server, self.config.training)
                 accuracy[i] = mean(first["accuracy"])
-                home = {"source_accuracy": model.accuracy, "source_digest": model.digest}
-                home["source_weights"] = model.weights
+                home = {
+                    "source_accuracy": model.accuracy,
+                    "source_digest": model.digest,
+                    "source_weights": model.weights,
+                }
                 images: dict[str, Any] = {"test_images": trials[i].test_images()}
                 if partition_of(self.config).uneven:
                     images["class_counts"] = trials[i].metrics.class_counts(len(self.splits.dataset.classes))

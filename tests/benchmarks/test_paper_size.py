@@ -14,10 +14,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from fedwca.config.compose_methods import compose
 from fedwca.config.resolve_config import resolve_plan
 from fedwca.config.run_config import RunConfig, layer_from_words
+from fedwca.core.tensor_files import checksum, write_tensors
 
 from .scripts import BENCHMARKS, script
 
@@ -101,14 +103,19 @@ def test_a_method_that_is_kept_is_not_run_again(data: Path, tmp_path: Path) -> N
     assert paper_size.missing_methods(piece, found, ["fedscal", "fedwca by update", "fedavg"]) == ["fedavg", "fedscal"]
 
 
-def test_source_models_that_are_kept_are_those_of_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_piece_goes_on_from_the_source_model_it_was_begun_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FEDWCA_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "synth-lenet-0.safetensors").write_bytes(b"kept")
-    for _ in range(2):
-        paper_size.restore_sources(tmp_path)
-        file = tmp_path / "cache" / "sources" / "synth-lenet-0.safetensors"
-        assert file.read_bytes() == b"kept"
-        file.write_bytes(b"of this CPU")
+    tensors = {"weight": torch.ones(2)}
+    write_tensors(tmp_path / "synth-lenet-0.safetensors", {**tensors, "accuracy": torch.tensor(90.0)})
+    cached = tmp_path / "cache" / "sources" / "synth-lenet-0.safetensors"
+    for weights, there in ((None, False), ("00000000", False), (f"{checksum(tensors):08x}", True)):
+        paper_size.restore_source({"methods": {"fedavg": {"source_weights": weights}}}, tmp_path)
+        assert cached.exists() == there
+    cached.write_bytes(b"as this CPU trained it")
+    paper_size.restore_source({"methods": {"fedavg": {"source_weights": weights}}}, tmp_path)
+    assert cached.read_bytes() == (tmp_path / "synth-lenet-0.safetensors").read_bytes()
 
 
 def test_processes_share_the_methods_of_a_piece(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ def accuracy(run: Run) -> Any:
     looks = style.looks(names)
     ends: list[tuple[float, str]] = []
     for name, label in run.labels.items():
-        last = draw_curve(axis, run.counted(name), style.line_style(looks[name], name == names[-1]), label)
+        last = draw_curve(axis, run.counted_rounds(name), style.line_style(looks[name], name == names[-1]), label)
         ends.append((last, name))
     count = len(run.runs)
     band = f"; band: one standard deviation over {count} runs" if count > 1 else "; one run, so no spread"

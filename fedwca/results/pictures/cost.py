@@ -55,7 +55,7 @@ def cost(run: Run) -> Any:
 def cumulative_cost(run: Run, method: str, what: str) -> list[tuple[float, float]]:
     """(spent so far, accuracy in percent) by round, each a mean over runs; the source model costs nothing."""
     found: dict[int, list[tuple[float, float]]] = defaultdict(list)
-    counted = run.counted(method)
+    counted = run.counted_rounds(method)
     for one in run.runs:
         total = 0.0
         for record in (record for record in counted if TrialKey.of(record) == one):

@@ -28,7 +28,9 @@ def pseudo_labels(run: Run) -> Any:
     for axis, (field, (unit, title)) in zip(axes, PANELS.items(), strict=True):
         drawn = shown if field != "agreement" else [n for n in shown if asks_several(run, n)] or shown
         for name in drawn:
-            draw_curve(axis, run.counted(name), style.line_style(looks[name], name == last), run.labels[name], field)
+            draw_curve(
+                axis, run.counted_rounds(name), style.line_style(looks[name], name == last), run.labels[name], field
+            )
         axis.set(xlabel="round", ylabel=unit, title=title)
         axis.xaxis.get_major_locator().set_params(integer=True)
         style.remove_frame(axis)

@@ -16,7 +16,7 @@ from fedwca.results.trial_key import TrialKey
 
 MOST = 400_000
 """Numbers about single clients in one page, over all runs; runs beyond it are left out of the drill-down."""
-FIELDS = ("accuracy", "accuracy_local", "pseudo_label_accuracy", "agreement", "dropped", "trust", "labels", "weights")
+FIELDS = ("accuracy", "accuracy_local", "pseudo_label_accuracy", "dropped", "trust", "labels", "weights")
 
 
 def page_data(runs: Sequence[Run], names: Sequence[str]) -> list[dict[str, Any]]:
@@ -33,7 +33,7 @@ def _of(run: Run, name: str, most_bytes: int) -> dict[str, Any]:
             "label": printable(label),
             "colour": found[method]["color"],
             "dash": {"-": "", "--": "6 4", ":": "2 3", "-.": "6 3 2 3"}[found[method]["linestyle"]],
-            "curve": _curve(run.counted(method)),
+            "curve": _curve(run.counted_rounds(method)),
         }
         for method, label in run.labels.items()
     ]
