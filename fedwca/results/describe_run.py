@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,25 @@ def shown_round(chosen: bool, last: str = "last round") -> str:
     ('after the last round', "in the round that was best on training clients' validation images")
     """
     return "in the round that was best on training clients' validation images" if chosen else f"after the {last}"
+
+
+def describe_spread(sizes: Sequence[int]) -> str:
+    """What the deviations of a table are over.
+
+    Args:
+        sizes: of each method, runs that are counted: fewer where some diverged.
+
+    >>> describe_spread([1, 1]), describe_spread([3, 3])
+    ('n = 1 run, so there is no spread', 'mean ± std (ddof 1) over n = 3 runs')
+    >>> describe_spread([3, 1])
+    'mean ± std (ddof 1) over n = 1 to 3 runs (a method that diverged has fewer)'
+    """
+    low, high = min(sizes), max(sizes)
+    if high <= 1:
+        return f"n = {count_of(high, 'run')}, so there is no spread"
+    if low == high:
+        return f"mean ± std (ddof 1) over n = {high} runs"
+    return f"mean ± std (ddof 1) over n = {low} to {high} runs (a method that diverged has fewer)"
 
 
 def run_title(dataset: str, special: str, clients: int, rounds: int, seed: int) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from fedwca.config.run_config import RunConfig
 from fedwca.errors import UsageError
 from fedwca.results.change_notes import change_notes
-from fedwca.results.describe_run import shown_round, special_domain
+from fedwca.results.describe_run import describe_spread, shown_round, special_domain
 from fedwca.results.pictures.catalogue import PICTURES, PictureRequest, find_method, find_pictures
 from fedwca.results.read_run import read_run
 from fedwca.results.read_run_files import read_records
@@ -51,10 +51,9 @@ class FinishedRun:
         Raises:
             UsageError: there is no such column.
         """
-        config, runs = self.config, self.config.source_models * self.config.trials
-        spread = f"mean ± std (ddof 1) over n = {runs} runs" if runs > 1 else "n = 1 run, so there is no spread"
         entries = [((entry["label"],), entry) for entry in self.summary["methods"].values()]
-        where = f"{self.dataset}, {special_domain(config.model_dump())}"
+        spread = describe_spread([entry["n"] for _, entry in entries])
+        where = f"{self.dataset}, {special_domain(self.config.model_dump())}"
         shown = shown_round(any("round" in entry for _, entry in entries))
         title = f"{where}: accuracy in percent {shown}, {spread}"
         shown_columns = [*(narrow_columns() if narrow else COLUMNS)]

@@ -17,6 +17,8 @@ from fedwca.data.metrics import Metrics
 from fedwca.deploy.deployable_checks import require_deployable
 from fedwca.errors import UsageError
 from fedwca.results.class_scores import macro_f1
+from fedwca.results.read_run import read_run
+from fedwca.results.report.page_data import page_data
 from fedwca.results.run_schemas import RoundRecord
 from fedwca.results.table_rows import summarise, table_rows
 from fedwca.runs import run_rounds, split_trials
@@ -229,6 +231,9 @@ def test_reports_and_pictures_are_drawn(run: Path, tmp_path: Path) -> None:
     shown = call("runs", "show", str(run))
     assert shown.code == 0, shown.err
     assert "FedProx" in shown.out
+    (drawn,) = page_data([read_run(run)], ["run"])
+    for method in drawn["units"][0]["methods"].values():
+        assert method["on_validation"] == [0, 1, 2, 3], "the six new clients are measured on their test images"
     report = call("report", str(run), "--format", "md", "--out", str(tmp_path / "page.md"))
     assert report.code == 0, report.err
     assert "| method | training clients | new clients | to FedAvg | round |" in (tmp_path / "page.md").read_text()

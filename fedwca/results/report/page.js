@@ -245,7 +245,7 @@ function clients(box, run) {
       body.append(row);
     });
     const heads = [...COLUMNS, ...(counts ? CLASS_COLUMNS : [])].map((name, i) => make("th", { scope: "col", class: i < 2 ? "text" : "number", "aria-sort": "none" }, make("button", { type: "button" }, name)));
-    const table = make("table", { class: "sortable" }, make("caption", {}, make("span", {}, `${run.methods[method.value].label}: choose a client to see its rounds`)), make("thead", {}, make("tr", {}, ...heads)), body);
+    const table = make("table", { class: "sortable" }, make("caption", {}, make("span", {}, `${run.methods[method.value].label}: choose a client to see its rounds` + (data.on_validation.length ? `; ${data.on_validation.length} clients that train are measured on their validation images` : ""))), make("thead", {}, make("tr", {}, ...heads)), body);
     place.replaceChildren(table);
     sortable(table);
   }
@@ -253,7 +253,7 @@ function clients(box, run) {
   function one(k, domain, data, counts) {
     const points = (field) => data.rounds.map((round, i) => [round, data[field][i]?.[k] ?? null, null]);
     const lines = [
-      { label: "test accuracy", colour: "#0072B2", dash: "", strong: true, points: points("accuracy") },
+      { label: data.on_validation.includes(k) ? "accuracy on validation images" : "test accuracy", colour: "#0072B2", dash: "", strong: true, points: points("accuracy") },
       { label: "own model before averaging", colour: "#E69F00", dash: "6 4", points: points("accuracy_local") },
       { label: "pseudo-labels right", colour: "#009E73", dash: "2 3", points: points("pseudo_label_accuracy") },
     ].filter((line) => line.points.some((p) => p[1] !== null));

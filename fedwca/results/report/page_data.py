@@ -11,7 +11,7 @@ from fedwca.core.printable import printable
 from fedwca.results.pictures.accuracy import mean_by_round
 from fedwca.results.pictures.style import looks
 from fedwca.results.read_run import Run
-from fedwca.results.table_rows import Record, accuracy_of_all, deviation
+from fedwca.results.table_rows import VALIDATION, Record, accuracy_of_all, deviation
 from fedwca.results.trial_key import TrialKey
 
 MOST = 400_000
@@ -71,7 +71,15 @@ def _clients(records: list[Record]) -> dict[str, Any]:
         # Shown as percent with a decimal.
         "agreement": [_short(record.get("agreement"), 4) for record in records],
         "accuracy": [_short(accuracy_of_all(record)) for record in records],
+        "on_validation": _clients_on_validation(records),
     }
+
+
+def _clients_on_validation(records: list[Record]) -> list[int]:
+    """Clients whose accuracy is of validation images: those that train, where others are counted."""
+    if not records or VALIDATION not in records[-1]:
+        return []
+    return [client for client, value in enumerate(records[-1]["accuracy"]) if math.isnan(value)]
 
 
 def _class_counts(run: Run, one: TrialKey) -> list[list[int]] | None:
