@@ -40,6 +40,8 @@ def describe_problems(error: ValidationError, prefix: str = "", fields: Iterable
         if item["type"] == "extra_forbidden":
             close = difflib.get_close_matches(str(item["loc"][-1]), list(fields), 1)
             what = "there is no such field" + (f"; did you mean {close[0]!r}?" if close else "")
+        elif item["type"] in ("tuple_type", "list_type") and isinstance(item["input"], str):
+            what = describe_missing_list(item["input"])
         shown = (
             f" (given {_shortened(item['input'])})" if isinstance(item["input"], str | int | float) and where else ""
         )
@@ -49,6 +51,15 @@ def describe_problems(error: ValidationError, prefix: str = "", fields: Iterable
             lines.append(f"{prefix}{where}: {what}{shown}" if where else what)
         at = where
     return "; ".join(lines)
+
+
+def describe_missing_list(given: str) -> str:
+    """The sentence for a word where a list of words belongs.
+
+    >>> describe_missing_list("fedavg")
+    "a list is needed, such as ['fedavg']"
+    """
+    return f"a list is needed, such as [{_shortened(given)}]"
 
 
 def _shortened(given: object) -> str:

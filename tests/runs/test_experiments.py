@@ -15,7 +15,7 @@ import fedwca
 from fedwca.aggregators.wca import WCA
 from fedwca.cli import run
 from fedwca.config.run_config import RunConfig
-from fedwca.errors import UsageError
+from fedwca.errors import FedwcaError, UsageError
 from fedwca.objectives.shot import Shot
 from fedwca.runs import execute_run as execute
 from fedwca.runs.reporter import RunReporter
@@ -162,3 +162,16 @@ def test_mistakes_are_one_sentence(settings: dict[str, Any], tmp_path: Path, mon
 
 def test_a_configuration_shows_what_is_not_as_by_default() -> None:
     assert repr(RunConfig(rounds=3, aggregator="fedavg")) == "RunConfig(aggregator='fedavg', rounds=3)"
+
+
+@pytest.mark.parametrize(("method", "words"), [("bench", "baselines"), ("bench", "loggers"), ("compare", "sources")])
+def test_a_word_is_not_taken_for_a_list_of_letters(method: str, words: str, tmp_path: Path) -> None:
+    given: dict[str, Any] = {words: "local", "out": tmp_path / "run"}
+    with pytest.raises(FedwcaError, match=rf"^{words}: a list is needed, such as \['local'\]"):
+        fedwca.bench(**given) if method == "bench" else fedwca.compare(["fedavg"], **given)
+    assert not (tmp_path / "run").exists()
+
+
+def test_compare_takes_a_list_of_methods(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"^methods: a list is needed, such as \['fedavg'\]$"):
+        fedwca.compare("fedavg", out=tmp_path / "runs")
