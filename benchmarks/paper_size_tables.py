@@ -12,7 +12,7 @@ from typing import Any
 from paper_size_pieces import KINDS, Kind
 
 from fedwca.results.statistics import paired_difference, sample_of
-from fedwca.results.tables import MISSING, Cell, Table, difference_cell, mean_cell, sample_cell
+from fedwca.results.tables import Cell, Table, difference_cell, mean_cell, sample_cell
 
 RESULTS = Path(__file__).resolve().parent / "results" / "paper_size"
 OWN = "fedwca"
@@ -122,8 +122,8 @@ def curves(kind: Kind) -> str:
         return f"Not measured yet: {command(kind)}."
     heads = ("method", "source model", *(f"round {number}" for number in rounds))
     sources = ", ".join(dict.fromkeys(piece["source"] for piece in found))
-    note = f"Percent, mean over clients; {sources}, one source model, {command(kind)}. {MISSING}: no value."
-    return Table("", heads, rows, [note]).markdown()
+    note = f"Percent, mean over clients; source {sources}, one source model (seed {found[0]['seed']}), one trial."
+    return Table("", heads, rows, [note, notes(found)[-1]]).markdown()
 
 
 BLOCKS: dict[str, Callable[[], str]] = {

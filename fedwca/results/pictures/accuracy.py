@@ -49,7 +49,9 @@ def draw_curves(records: Mapping[str, Sequence[Record]], title: str) -> Any:
     axis, looks = made.subplots(), style.looks(list(records))
     for label, own in records.items():
         draw_curve(axis, list(own), style.line_style(looks[label], False), label)
-    axis.set(xlabel="rounds", ylabel="test accuracy (%)", title="Mean over clients; band: one standard deviation")
+    several = any(len(own) > len({record["round"] for record in own}) for own in records.values())
+    band = "; band: one standard deviation" if several else "; one run, so no spread"
+    axis.set(xlabel="rounds", ylabel="test accuracy (%)", title="Mean over clients" + band)
     axis.xaxis.get_major_locator().set_params(integer=True)
     style.remove_frame(axis)
     style.legend(made, axis, len(records))
