@@ -54,12 +54,12 @@ def describe_problems(error: ValidationError, prefix: str = "", fields: Iterable
 
 
 def describe_missing_list(given: str) -> str:
-    """The sentence for a word where a list of words belongs.
+    """What is wrong with a word where a list of words belongs.
 
     >>> describe_missing_list("fedavg")
-    "a list is needed, such as ['fedavg']"
+    "needs a list, such as ['fedavg']"
     """
-    return f"a list is needed, such as [{_shortened(given)}]"
+    return f"needs a list, such as [{_shortened(given)}]"
 
 
 def _shortened(given: object) -> str:

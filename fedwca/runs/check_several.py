@@ -6,9 +6,28 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeVar
 
+from fedwca.describe_problems import describe_missing_list
 from fedwca.errors import UsageError
 
 T = TypeVar("T")
+
+
+def check_list(name: str, given: Iterable[T]) -> list[T]:
+    """What is given, as a list, which may be empty.
+
+    Args:
+        name: of the argument.
+        given: its value.
+
+    Raises:
+        UsageError: it is a single text or path.
+
+    >>> check_list("sources", ())
+    []
+    """
+    if isinstance(given, str | Path):
+        raise UsageError(f"{name} {describe_missing_list(str(given))}, not {str(given)!r}")
+    return list(given)
 
 
 def check_several(name: str, given: Iterable[T]) -> list[T]:
@@ -24,8 +43,6 @@ def check_several(name: str, given: Iterable[T]) -> list[T]:
     >>> check_several("methods", ("fedavg", "local"))
     ['fedavg', 'local']
     """
-    if isinstance(given, str | Path):
-        raise UsageError(f"{name} needs a list, such as [{str(given)!r}], not {str(given)!r}")
-    if not (found := list(given)):
+    if not (found := check_list(name, given)):
         raise UsageError(f"{name} is empty; name at least one")
     return found

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from fedwca.config.run_config import layer_from_words
-from fedwca.describe_problems import describe_missing_list
 from fedwca.engine.distributed.process_group import expected_ranks
 from fedwca.errors import UsageError
 from fedwca.results.comparison import Comparison
 from fedwca.results.find_runs import find_run
+from fedwca.runs.check_several import check_list
 from fedwca.runs.compare import run_comparison
 from fedwca.runs.finished_run import FinishedRun
 from fedwca.runs.reporter import SILENT, RunReporter
@@ -51,7 +51,6 @@ def bench(
         KeyboardInterrupt: the run was stopped; what was done is kept, and `resume` continues it.
     """
     refuse_several_ranks("bench", "fedwca bench")
-    refuse_words(loggers=loggers)
     if out is not None and not str(out):
         raise UsageError("out is empty; leave it out for a new folder in runs/")
     request = RunRequest(
@@ -61,7 +60,7 @@ def bench(
         None if config is None else Path(config),
         None if out is None else Path(out),
         keep,
-        loggers,
+        check_list("loggers", loggers),
         resume,
     )
     return start_run(request, reporter)
@@ -114,25 +113,11 @@ def compare(
         FedwcaError: what is wrong, in a sentence; as far as it can be known, before anything is trained.
     """
     refuse_several_ranks("compare", "fedwca bench")
-    refuse_words(methods=methods, sources=sources, loggers=loggers)
     file = None if config is None else Path(config)
     pairs = list((overrides or {}).items())
-    request = RunRequest(layer_from_words(settings), pairs, preset, file, keep=keep, loggers=loggers)
-    return run_comparison(request, methods, sources, reference, Path(out), reporter)
-
-
-def refuse_words(**lists: Sequence[Any]) -> None:
-    """Refuse a word where a list of them is needed: its letters would be taken for names.
-
-    Args:
-        lists: what was given, by argument.
-
-    Raises:
-        UsageError: one is a word.
-    """
-    for name, given in lists.items():
-        if isinstance(given, str):
-            raise UsageError(f"{name}: {describe_missing_list(given)}")
+    chosen = check_list("loggers", loggers)
+    request = RunRequest(layer_from_words(settings), pairs, preset, file, keep=keep, loggers=chosen)
+    return run_comparison(request, methods, check_list("sources", sources), reference, Path(out), reporter)
 
 
 def refuse_several_ranks(name: str, command: str) -> None:

@@ -167,11 +167,6 @@ def test_a_configuration_shows_what_is_not_as_by_default() -> None:
 @pytest.mark.parametrize(("method", "words"), [("bench", "baselines"), ("bench", "loggers"), ("compare", "sources")])
 def test_a_word_is_not_taken_for_a_list_of_letters(method: str, words: str, tmp_path: Path) -> None:
     given: dict[str, Any] = {words: "local", "out": tmp_path / "run"}
-    with pytest.raises(FedwcaError, match=rf"^{words}: a list is needed, such as \['local'\]"):
+    with pytest.raises(FedwcaError, match=rf"^{words}:? needs a list, such as \['local'\]"):
         fedwca.bench(**given) if method == "bench" else fedwca.compare(["fedavg"], **given)
     assert not (tmp_path / "run").exists()
-
-
-def test_compare_takes_a_list_of_methods(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"^methods: a list is needed, such as \['fedavg'\]$"):
-        fedwca.compare("fedavg", out=tmp_path / "runs")
