@@ -20,6 +20,7 @@ from fedwca.config.compose_methods import compose
 from fedwca.config.resolve_config import resolve_plan
 from fedwca.config.run_config import RunConfig, layer_from_words
 from fedwca.core.tensor_files import checksum, write_tensors
+from fedwca.results.pictures.accuracy import draw_curves
 
 from .scripts import BENCHMARKS, script
 
@@ -256,6 +257,9 @@ def test_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert cells(table, "LOCAL") == ["LOCAL", "10.0", "50.0", "50.0", "50.0", "50.0"]
     picture.draw(tables.finished(picture.KIND)[0], tmp_path / "picture.png")
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+    for runs, said in ((1, "Mean over clients; one run, so no spread"), (2, "Mean over clients; band: one standard")):
+        made = draw_curves({"Local": [{"round": 0, "accuracy": [50.0 + run]} for run in range(runs)]}, "title")
+        assert made.axes[0].get_title().startswith(said)
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

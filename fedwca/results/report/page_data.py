@@ -77,9 +77,9 @@ def _clients(records: list[Record]) -> dict[str, Any]:
 
 def _clients_on_validation(records: list[Record]) -> list[int]:
     """Clients whose accuracy is of validation images: those that train, where others are counted."""
-    if not records or VALIDATION not in records[-1]:
-        return []
-    return [client for client, value in enumerate(records[-1]["accuracy"]) if math.isnan(value)]
+    # The first record: one of a round that diverged has no accuracies.
+    measured = records[0].get(VALIDATION, ()) if records else ()
+    return [client for client, value in enumerate(measured) if not math.isnan(value)]
 
 
 def _class_counts(run: Run, one: TrialKey) -> list[list[int]] | None:
