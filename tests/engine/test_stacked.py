@@ -7,6 +7,9 @@ from collections.abc import Mapping
 import pytest
 import torch
 from torch import Tensor, nn
+from torchvision.models import ResNet as TorchvisionResNet
+from torchvision.models import WeightsEnum
+from torchvision.models.resnet import BasicBlock
 
 from fedwca.aggregators.wca import WCA
 from fedwca.clusterers.true import TrueDomains
@@ -61,6 +64,13 @@ class Thin(LeNet):
         made.conv1, made.conv2 = nn.Conv2d(3, 6, 5), nn.Conv2d(6, 8, 5)
         made.drops = (Drop(self.channel_dropout, (8, 1, 1)),)
         return made
+
+
+class ShortResNet(ResNet18):
+    """A ResNet-18 with one block a stage in place of two."""
+
+    def torchvision(self) -> tuple[TorchvisionResNet, WeightsEnum]:
+        return TorchvisionResNet(BasicBlock, [1, 1, 1, 1]), super().torchvision()[1]
 
 
 def lenet(dtype: torch.dtype = torch.float64) -> Network:
@@ -156,9 +166,9 @@ def test_float32_stays_within_a_thousandth_of_the_update(name: str) -> None:
 
 @pytest.mark.parametrize("options", [{"classifier": "wn"}, {"frozen": True}], ids=str)
 def test_residual_networks(options: dict[str, object]) -> None:
-    architecture = ResNet18.model_validate({"weights": "none", "side": 32, "bottleneck": 8, **options})
+    architecture = ShortResNet.model_validate({"weights": "none", "side": 32, "bottleneck": 8, **options})
     networks = [architecture.build(3, seed=1).double() for _ in range(2)]
-    # Full batches alone: a BatchNorm over three values would blow up the rounding of nineteen layers.
+    # Full batches alone: a BatchNorm over three values would blow up the rounding of so many layers.
     own = clients(architecture.stored, (8, 8))
     method = Method("wca", "FedWCA", WCA(), TwoModel(mu=0.5), (Shot(),), TrueDomains())
     compare(SequentialEngine(networks[0], own, "cpu", 1), StackedEngine(networks[1], own), method)

@@ -30,7 +30,7 @@ from fedwca.objectives.proximal import Proximal
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.two_model import TwoModel
 
-from .test_stacked import DOMAINS, METHODS, TRAINING, clients, same
+from .test_stacked import DOMAINS, METHODS, TRAINING, ShortResNet, Thin, clients, same
 
 SIZES = ((12, 19, 12, 9), (15, 8, 21, 10), (12, 12, 17, 24))
 """Images of each client of three trials: full batches and last ones that trials share, and some they do not."""
@@ -38,7 +38,7 @@ SIZES = ((12, 19, 12, 9), (15, 8, 21, 10), (12, 12, 17, 24))
 
 def networks(dtype: torch.dtype = torch.float64) -> list[Network]:
     """Two source models; the third trial begins from the first one's."""
-    first, second = (LeNet(bottleneck=16).build(3, seed=seed).to(dtype) for seed in (1, 2))
+    first, second = (Thin(bottleneck=16).build(3, seed=seed).to(dtype) for seed in (1, 2))
     return [first, second, first]
 
 
@@ -106,11 +106,11 @@ def test_every_policy_with_absent_clients(batch_norm: str) -> None:
     "options", [pytest.param({"classifier": "wn"}, marks=pytest.mark.slow), {"frozen": True}], ids=str
 )
 def test_residual_networks(options: dict[str, object]) -> None:
-    architecture = ResNet18.model_validate({"weights": "none", "side": 32, "bottleneck": 8, **options})
+    architecture = ShortResNet.model_validate({"weights": "none", "side": 32, "bottleneck": 8, **options})
     first = architecture.build(3, seed=1).double()
     second = first if architecture.frozen else architecture.build(3, seed=2).double()
     method = Method("wca", "FedWCA", WCA(), TwoModel(mu=0.5), (Shot(),), TrueDomains())
-    # Full batches alone: a BatchNorm over three values would blow up the rounding of nineteen layers.
+    # Full batches alone: a BatchNorm over three values would blow up the rounding of so many layers.
     compare(*both([first, second], architecture.stored, ((8, 8), (16, 8))), method, rounds=2)
 
 

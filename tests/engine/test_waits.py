@@ -34,11 +34,10 @@ from fedwca.federated.method import Method
 from fedwca.federated.round import OpenRound, init_server, open_round, run_round
 from fedwca.federated.server import Server
 from fedwca.models.lenet import LeNet
-from fedwca.models.resnet18 import ResNet18
 from fedwca.pseudo_labelers import pseudo_labelers
 
 from .tape import Tapes, tensors
-from .test_stacked import DOMAINS, METHODS, TRAINING, Thin, clients
+from .test_stacked import DOMAINS, METHODS, TRAINING, ShortResNet, Thin, clients
 
 FAR = torch.device("meta")
 OURS = str(Path(fedwca.__file__).parent)
@@ -164,7 +163,7 @@ def test_nor_does_any_policy_for_batchnorm(batch_norm: str) -> None:
 
 
 def test_nor_do_residual_networks(monkeypatch: pytest.MonkeyPatch) -> None:
-    architecture = ResNet18.model_validate({"weights": "none", "side": 32, "bottleneck": 8})
+    architecture = ShortResNet.model_validate({"weights": "none", "side": 32, "bottleneck": 8})
     own = clients(architecture.stored, (8, 16))
     network, twin, method = architecture.build(3, seed=1), architecture.build(3, seed=1), named("fedwca")
     engine = StackedEngine(twin, own, FAR, kernels="graphs")
