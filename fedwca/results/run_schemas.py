@@ -113,12 +113,13 @@ class Summary(_Values):
 
 
 class Environment(_Values):
-    """``environment.json``: when and on what the run was made."""
+    """``environment.json``: when and on what the run was made, and what was other where it went on."""
 
     time: str | None = None
     versions: dict[str, str] = {}
     command: Text | None = None
     commit: Text | None = None
+    resumed: dict[str, dict[str, Any]] = {}
 
     @field_validator("time")
     @classmethod

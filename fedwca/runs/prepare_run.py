@@ -20,7 +20,7 @@ from fedwca.errors import FedwcaError
 from fedwca.loggers import Logger
 from fedwca.registry import Registry
 from fedwca.results.checkpoints import Checkpoints, RetentionPolicy
-from fedwca.results.environment import describe_environment, describe_start
+from fedwca.results.environment import changed_values, describe_environment, describe_move, describe_start
 from fedwca.results.read_run import run_identity
 from fedwca.results.read_run_files import is_set_up, read_configuration, read_environment
 from fedwca.results.run_schemas import SCHEMA
@@ -105,20 +105,19 @@ def prepare_run(opened: OpenRunFolder, reporter: RunReporter, ranks: RunRanks) -
     checkpointer, schedule = Checkpointer(checkpoints, begun), Schedule()
     if ranks.world is not None:
         schedule = lead_run(ranks.world, config, plan.methods, checkpointer, digests, ranks.per_trial)
-    if not has_environment(folder.path):
-        around = {**describe_environment(device), **describe_start()}
-        folder.write("environment.json", {**around, "ranks": schedule.ranks, "kernels": kernels.record})
+    records = folder.records()
+    done = sum(record["round"] >= 0 for record in records)
+    here = {**describe_environment(device), **describe_start(), "ranks": schedule.ranks, "kernels": kernels.record}
+    if moved := note_environment(folder, here, done):
+        reporter.warn(moved)
     told = kernels.sentence if engine_name(config) == "stacked" else ""
     stays = estimate_checkpoints(plan, opened.about["keep"], first, len(dataset.classes))
     disk = f"checkpoints about {human_size(stays)} (--keep {opened.about['keep']})"
     features = memory.describe_embeddings(config, len(dataset.classes), first)
     sizes = (memory.describe_memory(needed), disk, told, features)
     reporter.planned(PlannedRun(plan, dataset, opened.domain, device, folder.path, *sizes))
-    records = folder.records()
     if opened.earlier is not None:
-        reporter.resumed(
-            sum(record["round"] >= 0 for record in records), sum(units_of(plan.config, plan.methods).values())
-        )
+        reporter.resumed(done, sum(units_of(plan.config, plan.methods).values()))
     return PreparedRun(
         *(folder, plan, splits, domains, checkpointer, opened.started, opened.loggers, schedule, needed, device),
         profile=opened.profile,
@@ -145,12 +144,27 @@ def describe_request(plan: RunPlan, run: Path, keep: str, loggers: Sequence[Logg
     }
 
 
-def has_environment(run: Path) -> bool:
-    """Whether it is written down on what a run is made; one that is damaged is made again."""
+def note_environment(folder: RunFolder, here: Mapping[str, Any], done: int) -> str | None:
+    """Write down on what a run is made; for one that goes on, what is other than where it began.
+
+    Args:
+        folder: the run's; an ``environment.json`` there that is damaged is made again.
+        here: the environment of this process.
+        done: rounds kept.
+
+    Returns:
+        What to know of the difference, in a sentence; None where nothing that makes numbers is other.
+    """
     try:
-        return bool(read_environment(run))
+        began = read_environment(folder.path)
     except FedwcaError:
-        return False
+        began = {}
+    if not began:
+        folder.write("environment.json", here)
+        return None
+    changed = changed_values(began, here)
+    folder.write("environment.json", {**began, "resumed": {**began.get("resumed", {}), str(done): changed}})
+    return describe_move(began, changed)
 
 
 def describe_unmeasured(tests: Sequence[int], least: int = 3) -> str | None:

@@ -16,7 +16,6 @@ from fedwca.results.checkpoints import SavedCheckpoint
 from fedwca.results.compare_runs import differing_settings
 from fedwca.results.read_run_files import is_set_up, read_configuration
 from fedwca.runs.load_data import load
-from fedwca.runs.reporter import RunReporter
 
 
 def refuse_other_source_model(saved: SavedCheckpoint, model: TrainedSource) -> None:
@@ -40,12 +39,6 @@ def refuse_other_source_model(saved: SavedCheckpoint, model: TrainedSource) -> N
             f"{saved.path}: began from a source model that another kind of CPU trained, and this one's differs by more "
             "than last digits; go on there, bring the folder 'sources' of the cache from there, or run it anew"
         )
-
-
-def warn_of_other_device(about: Mapping[str, Any], device: str, reporter: RunReporter) -> None:
-    """Say that a run goes on elsewhere than it began."""
-    if device != about["device"]:
-        reporter.warn(f"begun on {about['device']}, going on on {device}: last digits may differ")
 
 
 def refuse_other_request(path: Path, plan: RunPlan) -> None:

@@ -12,15 +12,14 @@ from fedwca.config.run_config import RunConfig, restore_config
 from fedwca.errors import UsageError
 from fedwca.results.describe_run import data_name
 from fedwca.results.read_run import Run, read_run
-from fedwca.results.read_run_files import is_set_up, read_configuration
+from fedwca.results.read_run_files import read_configuration
 from fedwca.results.write_run import RunFolder
-from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.execute_run import execute_run
 from fedwca.runs.finished_run import FinishedRun
 from fedwca.runs.log_to import build_loggers
-from fedwca.runs.prepare_run import OpenRunFolder, kind_of_device, prepare_run
+from fedwca.runs.prepare_run import OpenRunFolder, prepare_run
 from fedwca.runs.reporter import SILENT, RunReporter
-from fedwca.runs.resume_checks import refuse_other_components, warn_of_other_device
+from fedwca.runs.resume_checks import refuse_other_components
 from fedwca.runs.run_images import load_same_images, locate_paths
 from fedwca.runs.run_request import ONE_PROCESS, RunRanks
 
@@ -57,8 +56,6 @@ def resume_run(
     with RunFolder(path, again=True) as folder:
         dataset, domain = load_same_images(plan.config, about, path)
         opened = OpenRunFolder(folder, plan.at(domain), dataset, domain, started, about, loggers, profile)
-        if is_set_up(about):
-            warn_of_other_device(about, kind_of_device(resolve_device(config.device), ranks), reporter)
         return execute_run(prepare_run(opened, reporter, ranks), reporter)
 
 

@@ -22,6 +22,7 @@ from safetensors import SafetensorError
 from fedwca.core import tensor_files
 from fedwca.errors import UsageError
 from fedwca.results import checkpoints
+from fedwca.results.environment import describe_environment
 from fedwca.results.lock import hold_lock
 from fedwca.results.read_run_files import read_notes
 from fedwca.results.write_run import RunFolder
@@ -279,6 +280,33 @@ def test_a_run_of_trials_together_goes_on_where_they_cannot_be(bench: Make) -> N
     assert again.code == 0, again.err
     assert "Warning: 2 trials went through rounds together, and now 1: last digits may differ" in again.err
     assert len((run.folder / "rounds.jsonl").read_text().splitlines()) == 3 * (3 + 3)
+
+
+def test_a_run_that_goes_on_elsewhere_says_so(every: Path, tmp_path: Path) -> None:
+    folder = stopped(every, tmp_path / "run", 5)
+    began = json.loads((folder / "environment.json").read_text())
+    began["cpu"], began["versions"]["torch"] = "Abacus\x1b[31m", "1.0"
+    (folder / "environment.json").write_text(json.dumps(began))
+    run = resume(folder)
+    assert run.code == 0, run.err
+    here = describe_environment("cpu")
+    assert (
+        f"Warning: begun with cpu Abacus\\x1b[31m, torch 1.0, going on with cpu {here['cpu']}, "
+        f"torch {here['versions']['torch']}: last digits may differ" in run.err
+    )
+    found = json.loads((folder / "environment.json").read_text())
+    assert {key: found[key] for key in began} == began
+    ((rounds, changed),) = found["resumed"].items()
+    assert rounds == "3"
+    assert (changed["cpu"], changed["versions.torch"]) == (here["cpu"], here["versions"]["torch"])
+    assert "versions.numpy" not in changed
+
+
+def test_a_run_that_goes_on_where_it_began_does_not(every: Path, tmp_path: Path) -> None:
+    folder = stopped(every, tmp_path / "run", 5)
+    run = resume(folder)
+    assert run.code == 0, run.err
+    assert "digits may differ" not in run.err
 
 
 @pytest.mark.slow
