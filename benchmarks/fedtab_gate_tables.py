@@ -109,6 +109,17 @@ def sentences(every: Sequence[Found], plan: Plan = FIRST) -> list[str]:
         f"By I the gate is wrong in {wrong} of {len(made)} pairs of domains, {100 * wrong / len(made):.0f} %; "
         "more than 10 % would refute it."
     ]
+    if plan.gate.plain < plan.gate.strong:
+        between = [own for own in made if not own.trusted and not own.stopped]
+        lost = sum(not own.right for own in between)
+        before = sum(own.wrong for own in decisions(found, "trust", FIRST))
+        count, with_these = len(made), wrong + lost
+        said.append(
+            f"{len(between)} pairs are neither trusted nor stopped: clients there train on plain images, which this "
+            f"rule never calls wrong. In {lost} of them labels are mostly wrong; with these it is {with_these} of "
+            f"{count}, {100 * with_these / count:.0f} %. The first test's gate is wrong in {before} of these {count} "
+            f"pairs, {100 * before / count:.0f} %."
+        )
     own = [piece for piece in pieces() if piece.plan is plan and not piece.kind.endswith("skewed")]
     planned = {(piece.kind, piece.source, piece.seed) for piece in own}
     if left := len(planned) - len(found):

@@ -3,7 +3,7 @@
 No piece repeats one of the test of FedTAB (`fedtab_pieces.py`), although methods, sources and LeNet or ResNet-18 at 64
 pixels are the same: there clients have at most 400 images (PACS 240), learning rates 0.003 and 0.001 and the fields'
 defaults; here all images and preset ``paper`` with its rates (0.001, PACS 0.0001), weights of losses and rule of
-selection. Source models of Digit-Five of one seed and kind of CPU are the same. What both use unchanged are the
+selection. Source models of one seed are the same where processors and threads are. What both use unchanged are the
 baselines' files.
 """
 

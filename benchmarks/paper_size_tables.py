@@ -122,7 +122,8 @@ def curves(kind: Kind) -> str:
         return f"Not measured yet: {command(kind)}."
     heads = ("method", "source model", *(f"round {number}" for number in rounds))
     sources = ", ".join(dict.fromkeys(piece["source"] for piece in found))
-    note = f"Percent, mean over clients; source {sources}, one source model (seed {found[0]['seed']}), one trial."
+    which = f"one source model (seed {found[0]['seed']}, not that of the tables at ten rounds)"
+    note = f"Percent, mean over clients; source {sources}, {which}, one trial."
     return Table("", heads, rows, [note, notes(found)[-1]]).markdown()
 
 

@@ -21,6 +21,9 @@ NAMES = {"digit_five": "Digit-Five", "digits_mini": "digits-mini"}
 NOTHING = "Not measured yet: `python benchmarks/wca_or_one_hot.py`."
 WCA, ONE_HOT = METHODS.values()
 
+LOSES = "neon"
+"""The domain of digits-mini in which mixing loses most from the first source."""
+
 Piece = dict[str, Any]
 ByDomain = dict[tuple[int, str], float]
 """A number by seed and domain."""
@@ -87,7 +90,7 @@ def cases(dataset: str) -> str:
     notes = [
         "Percent, means over clients and seeds; differences are paired by seed, with their 95 % interval (Student's t)",
         "and n; **bold** where it excludes 0. Labels, α (eq. 1) and β (eq. 3) are FedWCA's, α and β of the last round.",
-        f"{setting['clients']} clients per target domain, at most {setting['samples']} images each,",
+        f"{setting['clients']} clients per target domain, at most {setting['samples']} images each before the split,",
         f"{setting['rounds']} rounds of {setting['epochs']} epochs, learning rate {setting['lr']}, source",
         f"{setting['source']}, but for what a case says; {machine['cores']} cores of {machine['cpu']}.",
         "Configurations: `benchmarks/results/wca_or_one_hot`.",
@@ -151,9 +154,39 @@ def labels() -> str:
     return noted(Table("", heads, lines), notes).replace(r"\*\*", "**")
 
 
+def domains() -> str:
+    """FedWCA minus One-hot of digits-mini from its first source, by domain, and without the one that loses most."""
+    found = [piece for piece in finished() if piece["dataset"] == "digits_mini"]
+    found = [piece for piece in found if not piece["case"].startswith("source ")]
+    if not found:
+        return NOTHING
+    names = sorted(set(found[0]["domains"]))
+    lines = []
+    for case in cases_of(found, "digits_mini"):
+        own = select(found, "digits_mini", case)
+        means = {
+            (method, piece["seed"]): mean_by_domain(piece["domains"], piece[method]["accuracy"])
+            for piece in own
+            for method in (WCA, ONE_HOT)
+        }
+        gains = {
+            piece["seed"]: {
+                name: means[WCA, piece["seed"]][name] - means[ONE_HOT, piece["seed"]][name] for name in names
+            }
+            for piece in own
+        }
+        row = [case, *(f"{statistics.fmean(gain[name] for gain in gains.values()):+.2f}" for name in names)]
+        others = {seed: statistics.fmean(gain[name] for name in names if name != LOSES) for seed, gain in gains.items()}
+        lines.append([*row, apart(paired_difference(others, dict.fromkeys(others, 0.0)))])
+    source = found[0]["settings"]["source"]
+    notes = [f"FedWCA minus One-hot from {source}, in points; the last column is paired by seed, as above."]
+    return noted(Table("", ("case", *names, f"all but {LOSES}"), lines), notes).replace(r"\*\*", "**")
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "wca-or-one-hot-digit_five": lambda: cases("digit_five"),
     "wca-or-one-hot-digits_mini": lambda: cases("digits_mini"),
+    "wca-or-one-hot-domains": domains,
     "wca-or-one-hot-clusters": beside_first_layers,
     "wca-or-one-hot-labels": labels,
 }

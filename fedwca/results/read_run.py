@@ -197,6 +197,11 @@ class Run:
             last[run] = max(last.get(run, 0), record["round"] + 1)
         return list(last.values())
 
+    def seconds(self, method: str) -> float | None:
+        """By the clock, a run of a method, rounds and evaluation: the mean over those begun, or None if unknown."""
+        total = self.timing.get("methods", {}).get(method)
+        return None if total is None else float(total) / (len(self.done(method)) or self.count)
+
     @property
     def whole(self) -> bool:
         """Whether the last round of every method and run is on record, or that in which it diverged."""

@@ -12,7 +12,7 @@ from fedwca.registry import canonical_name
 from fedwca.results.tables import MISSING, Cell, Table, mean_cell
 
 Entry = Mapping[str, Any]
-"""A method's results, as in ``summary.json``, with its ``seconds`` where they are known."""
+"""A method's results, as in ``summary.json``, with its ``seconds`` a run where they are known."""
 
 
 @dataclass(frozen=True)

@@ -244,7 +244,10 @@ def test_ablations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             values |= {"bytes": 1.0, "seconds": 1.0}
         file.write_text(json.dumps(found))
     page = tables.results()
-    assert "Threshold 0.4 by +0.0, 0.6 by -2.5 points on sources not seen before (usps): over 2." in page
+    assert (
+        "Threshold 0.4 by +0.0, 0.6 by -2.5 points on sources that the first design has not seen (usps): over 2."
+        in page
+    )
     assert "FedTAB minus gated FedAvg: +0.1 [-0.1, +0.3]: clusters are not shown to be needed." in page
     assert "FedTAB minus gated FedSCAl: +3.0 [+2.8, +3.2]: strong views and clusters, beside the gate, are" in page
     assert "untrusted clients on plain images: -1.0 [-1.2, -0.8]: these are shown to be better." in page

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -21,7 +22,7 @@ from fedwca.results.report.embedded_pictures import embedded_pictures
 from fedwca.results.report.html_tables import escape
 from fedwca.results.report.page import page
 from fedwca.results.report.page_data import page_data
-from fedwca.results.report.results_csv import csv_address
+from fedwca.results.report.results_csv import csv_address, results_csv
 from fedwca.results.report.text_report import document, summary_table
 from fedwca.results.report.warnings import run_warnings
 
@@ -218,6 +219,32 @@ def test_doubts_about_a_whole_run(tmp_path: Path) -> None:
     kept = write_run(tmp_path / "kept", trials=1)
     (kept / "rounds.jsonl").unlink()
     assert "nothing here about single rounds" in run_warnings(read_run(kept))[0]
+
+
+def test_clients_and_doubts_are_of_the_round_that_tables_show(tmp_path: Path) -> None:
+    run = read_run(write_run(tmp_path / "run", trials=1, rounds=3))
+    first, *trained = run.rounds("wca")
+    first["accuracy"] = [50.0] * 6
+    for record, own, new in zip(trained, (70.0, 90.0, 80.0), (40.0, 60.0, 30.0), strict=True):
+        record["accuracy_validation"] = [own] * 3 + [math.nan] * 3
+        record["accuracy"] = [math.nan] * 3 + [new] * 3
+    (data,) = page_data([run], ["run"])
+    shown = data["units"][0]["methods"]["wca"]
+    assert (shown["rounds"], shown["rounds"][shown["shown"]]) == ([0, 1, 2, 3], 2)
+    assert "ends below" not in "\n".join(run_warnings(run))
+    trained[1]["accuracy_validation"] = trained[0]["accuracy_validation"]
+    assert "(50.0 % before, 30.0 % after)" in "\n".join(run_warnings(run))
+
+
+def test_seconds_are_of_a_run(tmp_path: Path) -> None:
+    run = read_run(write_run(tmp_path / "run", trials=4))
+    assert run.timing["methods"]["wca"] == 1.0
+    assert run.seconds("wca") == 0.25
+    assert results_csv([run], ["run"]).splitlines()[-1].split(",")[-3 - len(run.classes)] == "0.25"
+    kept = write_run(tmp_path / "kept", trials=4)
+    (kept / "rounds.jsonl").unlink()
+    assert read_run(kept).seconds("wca") == 0.25
+    assert read_run(kept).seconds("no_method") is None
 
 
 def test_a_page_stays_small(tmp_path: Path) -> None:

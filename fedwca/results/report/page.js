@@ -225,7 +225,7 @@ function clients(box, run) {
   if (run.units.length < run.all) box.append(make("p", { class: "note" }, `The first ${run.units.length} of ${run.all} runs; the others would make the page too large.`));
 
   function draw() {
-    const data = run.units[unit.value].methods[run.methods[method.value].name], end = data.rounds.length - 1;
+    const data = run.units[unit.value].methods[run.methods[method.value].name], end = data.shown;
     const counts = run.units[unit.value].class_counts;
     const value = (field, k, at = end) => data[field][at]?.[k] ?? null;
     const body = make("tbody");
@@ -245,7 +245,7 @@ function clients(box, run) {
       body.append(row);
     });
     const heads = [...COLUMNS, ...(counts ? CLASS_COLUMNS : [])].map((name, i) => make("th", { scope: "col", class: i < 2 ? "text" : "number", "aria-sort": "none" }, make("button", { type: "button" }, name)));
-    const table = make("table", { class: "sortable" }, make("caption", {}, make("span", {}, `${run.methods[method.value].label}: choose a client to see its rounds` + (data.on_validation.length ? `; ${data.on_validation.length} clients that train are measured on their validation images` : ""))), make("thead", {}, make("tr", {}, ...heads)), body);
+    const table = make("table", { class: "sortable" }, make("caption", {}, make("span", {}, `${run.methods[method.value].label}: choose a client to see its rounds` + (data.on_validation.length ? `; ${data.on_validation.length} clients that train are measured on their validation images` : "") + (end < data.rounds.length - 1 ? `; after round ${data.rounds[end]}, the best on these` : ""))), make("thead", {}, make("tr", {}, ...heads)), body);
     place.replaceChildren(table);
     sortable(table);
   }

@@ -11,7 +11,7 @@ from fedwca.core.printable import printable
 from fedwca.results.pictures.accuracy import mean_by_round
 from fedwca.results.pictures.style import looks
 from fedwca.results.read_run import Run
-from fedwca.results.table_rows import VALIDATION, Record, accuracy_of_all, deviation
+from fedwca.results.table_rows import VALIDATION, Record, accuracy_of_all, deviation, shown_records
 from fedwca.results.trial_key import TrialKey
 
 MOST = 400_000
@@ -72,7 +72,14 @@ def _clients(records: list[Record]) -> dict[str, Any]:
         "agreement": [_short(record.get("agreement"), 4) for record in records],
         "accuracy": [_short(accuracy_of_all(record)) for record in records],
         "on_validation": _clients_on_validation(records),
+        "shown": _place_shown(records),
     }
+
+
+def _place_shown(records: list[Record]) -> int:
+    """Where among one run's records of a method that one is which tables show; -1 where there is none."""
+    found = [record for runs in shown_records(records).values() for record in runs.values()]
+    return records.index(found[0]) if found else -1
 
 
 def _clients_on_validation(records: list[Record]) -> list[int]:

@@ -38,7 +38,7 @@ def results_csv(runs: Sequence[Run], names: Sequence[str]) -> str:
             "mean": entry["mean"],
             "std": entry["std"],
             **{number: entry.get(number) or NOTHING for number in ON_REQUEST},
-            "seconds": run.timing.get("methods", {}).get(method),
+            "seconds": run.seconds(method),
             "accuracy": {domain: entry["domains"].get(domain) for domain in domains},
             "accuracy_of_class": {label: _by_class(run, entry).get(label) for label in classes},
         }

@@ -13,7 +13,7 @@ from fedwca.results.tables import Table, escape_markdown
 
 
 def summary_table(runs: Sequence[Run], names: Sequence[str], columns: Sequence[str] = ()) -> Table:
-    """A row for each run and method: accuracy by target domain and their mean, difference to FedAvg, seconds.
+    """A row for each run and method: accuracy by target domain and their mean, difference to FedAvg, seconds a run.
 
     Args:
         runs: in order.
@@ -25,7 +25,7 @@ def summary_table(runs: Sequence[Run], names: Sequence[str], columns: Sequence[s
     """
     several = len(runs) > 1
     entries = [
-        ((called, str(entry["label"]))[not several :], {**entry, "seconds": run.timing.get("methods", {}).get(name)})
+        ((called, str(entry["label"]))[not several :], {**entry, "seconds": run.seconds(name)})
         for run, called in zip(runs, names, strict=True)
         for name, entry in run.results.items()
     ]

@@ -11,7 +11,7 @@ from fedwca.results.diverged_runs import divergence_notes
 from fedwca.results.last_phase_notes import last_phase_notes
 from fedwca.results.low_trust import low_trust_note, name_clients
 from fedwca.results.read_run import Run
-from fedwca.results.table_rows import Record
+from fedwca.results.table_rows import Record, shown_records
 from fedwca.results.trial_key import TrialKey
 
 CLOSE = 1.02
@@ -73,12 +73,14 @@ def _collapsed(records: Sequence[Record]) -> Iterator[str]:
 
 
 def _worse(records: Sequence[Record], first_model: str) -> Iterator[str]:
-    """A method that ends below the model it began from."""
-    ends: dict[TrialKey, Record] = {}
-    starts: dict[TrialKey, Record] = {}
-    for record in records:
-        unit = TrialKey.of(record)
-        (starts if record["round"] < 0 else ends)[unit] = record
+    """A method that is below the model it began from, in the round that tables show."""
+    starts = {TrialKey.of(record): record for record in records if record["round"] < 0}
+    ends = {
+        unit: record
+        for runs in shown_records(records).values()
+        for unit, record in runs.items()
+        if record["round"] >= 0
+    }
     both = [unit for unit in ends if unit in starts]
     before, after = (mean(mean(group[u]["accuracy"]) for u in both) for group in (starts, ends))
     if both and after < before:
