@@ -5,6 +5,8 @@ from __future__ import annotations
 import statistics
 import warnings
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +114,19 @@ def by_hand(place: Place) -> dict[str, Any]:
     return beside(4 if place.small else 32, 8 if place.small else 64, place.device, 3 if place.small else 15)
 
 
+@contextmanager
+def noting_waits(told: list[warnings.WarningMessage]) -> Iterator[None]:
+    """Write down what torch warns of meanwhile, each wait for the device among it."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            yield
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    told += caught
+
+
 def waits(place: Place) -> dict[str, Any]:
     """How often the host waits for the device in a round of FedWCA, and where, by kernels.
 
@@ -126,14 +141,13 @@ def waits(place: Place) -> dict[str, Any]:
         if not place.device.startswith("cuda"):
             found[kernels] = None
             continue
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
-            torch.cuda.set_sync_debug_mode("warn")
-            try:
-                run.round()
-            finally:
-                torch.cuda.set_sync_debug_mode("default")
-        places = [f"{Path(one.filename).name}:{one.lineno}" for one in told if "synchroniz" in str(one.message)]
+        told: list[warnings.WarningMessage] = []
+        run.round(noting_waits(told))
+        places = [
+            f"{Path(one.filename).name}:{one.lineno}"
+            for one in told
+            if "synchronizing CUDA operation" in str(one.message)
+        ]
         found[kernels] = {"waits": len(places), "places": Counter(places)}
     return {"by_kernels": found}
 

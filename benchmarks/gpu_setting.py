@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,13 +114,15 @@ class Run:
         self.domains = torch.arange(len(sizes)) * DOMAINS // len(sizes)
         self.number, self.servers = 0, [init_server(engine) for engine in self.engines.engines]
 
-    def round(self) -> None:
-        """One more round of all trials."""
+    def round(self, watching: AbstractContextManager[object] | None = None) -> None:
+        """One more round of all trials; ``watching`` is entered for the clients' part of it."""
         parts = {
             i: open_round(self.number, self.servers[i], self.method, engine, self.training, Keys(i), self.domains)
             for i, engine in enumerate(self.engines.engines)
         }
-        self.servers = [close_round(parts[i], uploads)[0] for i, uploads in self.engines.run(parts).items()]
+        with watching or nullcontext():
+            every = self.engines.run(parts)
+        self.servers = [close_round(parts[i], uploads)[0] for i, uploads in every.items()]
         self.number += 1
 
     def seconds(self, rounds: int) -> list[float]:

@@ -256,6 +256,9 @@ def main() -> int:
         given.runs = given.out / "runs"
     every, kind = given.all or given.list or given.small, given.device.partition(":")[0]
     usual = [name for name, piece in known.items() if every or piece.kind.device == kind]
+    if not given.pieces and not usual:
+        wanted = ", ".join(sorted({own.dataset for own in KINDS if every or own.device == kind}))
+        parser.error(f"{given.data} has no folder for any piece ({wanted}); name another with --data")
     run_pieces({name: known[name] for name in given.pieces or usual}, given, run_missing, say_state)
     return 0
 

@@ -44,7 +44,7 @@ def train(model: nn.Module, images: Tensor, labels: Tensor, epochs: int, batch: 
     optimiser = torch.optim.SGD(model.features.parameters(), 1e-3, momentum=0.9, weight_decay=1e-3)
     model.train()
     for _ in range(epochs):
-        for indices in torch.randperm(len(images)).split(batch):
+        for indices in torch.randperm(len(images), device=images.device).split(batch):
             loss = objective(model(images[indices]), labels[indices])
             optimiser.zero_grad()
             loss.backward()

@@ -48,7 +48,7 @@ class Training(UserValues):
     cosine: PositiveInt | None = None
     """Rounds over which the learning rate falls to 0 along half a cosine; none keeps it constant."""
     decay: float = Field(1.0, gt=0, le=1)
-    """Factor by which all learning rates of a method, those of adaptations too, fall over decay_rounds rounds."""
+    """Factor by which a method's learning rates at clients, those of adaptations too, fall over decay_rounds rounds."""
     decay_rounds: PositiveInt = 10
     """Rounds of one such factor: in round r it is decay^(r / decay_rounds)."""
     extra_momentum: float | None = Field(None, ge=0, lt=1)

@@ -26,7 +26,7 @@ class ReferenceDistribution(Objective):
     One loss, in whose terms all but one network count as constants:
     D: mean (1 - D(y, G(u, y)))² + D(y, F(x))²; F and classifier: share · CE + (1 - share) · mean (1 - D(y, F(x)))²;
     G: mean D(y, G(u, y)), so that the reference moves towards the features.
-    Source: FedADG (Zhang et al., 2021), as its code has it; sizes and rate of G and D are ours.
+    Source: FedADG (Zhang et al., 2021), after its code; what is other than there: decisions, U33 to U35.
     """
 
     label = "FedADG"

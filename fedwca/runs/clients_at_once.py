@@ -116,8 +116,8 @@ def fits_memory(config: RunConfig, network: Network, clients: Sequence[ClientIma
 
 def footprint(config: RunConfig, network: Network) -> Footprint:
     """What one model and one image cost with a configuration's kernels."""
-    taken = named_kernels(config) if engine_name(config) == "stacked" else "eager"
-    return Footprint.of(network, recorded=taken == "graphs")
+    stacked = engine_name(config) == "stacked"
+    return Footprint.of(network, recorded=stacked and named_kernels(config) == "graphs", masked=stacked)
 
 
 def _bytes(config: RunConfig, network: Network, clients: Sequence[ClientImages]) -> tuple[int, int]:

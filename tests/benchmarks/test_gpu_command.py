@@ -7,7 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from .scripts import BENCHMARKS
+import pytest
+
+from .scripts import BENCHMARKS, script
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -25,6 +27,27 @@ def test_a_rehearsal_writes_a_file_and_checks_the_engines(tmp_path: Path) -> Non
     assert found["met"]
     assert found["small"]
     assert found["environment"]["device"] == "cpu"
+
+
+def test_a_piece_that_fails_stops_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gpu = script("gpu")
+
+    def broken(place: object) -> dict[str, object]:
+        raise RuntimeError("no such kernel")
+
+    def works(place: object) -> dict[str, object]:
+        """A piece."""
+        return {"met": None}
+
+    monkeypatch.setattr(gpu, "PIECES", {"broken": broken, "works": works})
+    monkeypatch.setattr(sys, "argv", ["gpu.py", "--device", "cpu", "--small", "--out", str(tmp_path)])
+    assert gpu.main() == 1
+    assert [file.name for file in tmp_path.iterdir()] == ["works.json"]
+    told = capsys.readouterr()
+    assert "broken: failed" in told.out
+    assert "no such kernel" in told.err
 
 
 def test_a_rehearsal_is_no_result() -> None:

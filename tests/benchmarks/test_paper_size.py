@@ -277,6 +277,17 @@ def test_a_rehearsal_is_no_result() -> None:
     assert "no method 'fedwc'; there are fedavg, " in unknown.stderr
 
 
+def test_data_that_are_not_there_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["paper_size.py", "--list", "--data", str(tmp_path)])
+    with pytest.raises(SystemExit) as ended:
+        paper_size.main()
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert f"{tmp_path} has no folder for any piece (digit_five, office_home, pacs); name another with --data" in said
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not (DATA / "pacs").is_dir(), reason="the files are not there")
 def test_all_is_rehearsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

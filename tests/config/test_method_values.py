@@ -176,6 +176,7 @@ def test_what_the_released_code_does_otherwise_with_models_of_several_sizes() ->
         limits = method.adaptation.clip, method.adaptation.weight_decay
         assert limits == ((6.931, 6.931e-5) if bits else (10, 1e-4))
         assert method.adaptation.model_dump().get("layers", 3) == 3
+        assert method.adaptation.model_dump().get("batch", 32) == made.config.training.batch_size == 32
         assert method.training is not None
         assert method.training.clip == 10
         assert method.public_objective is not None

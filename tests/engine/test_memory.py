@@ -11,8 +11,11 @@ import pytest
 import torch
 from torch import nn
 
-from fedwca.core.network import Network
+from fedwca.core.network import Architecture, Network
 from fedwca.engine.memory import Footprint, MemoryEstimate, estimate_memory, free_bytes, slice_size
+from fedwca.engine.parameter_layout import Layout
+from fedwca.engine.stacked.network import StackedInput, StackedNetwork
+from fedwca.engine.stacked.split_leaves import split_leaves
 from fedwca.errors import UsageError
 from fedwca.models.lenet import LeNet
 from fedwca.models.resnet18 import ResNet18
@@ -54,6 +57,38 @@ def test_what_waits_for_the_backward_pass_is_counted(images: int) -> None:
     flattened = images * network.backbone.width * 4
     # Statistics of a batch are saved once, whatever its size; the footprint spreads them over two images.
     assert images * Footprint.of(network).saved + flattened == pytest.approx(counted, rel=0.002)
+
+
+def saved_by_stack(network: Network, models: int, images: int) -> int:
+    """Bytes that wait for the backward pass of models side by side, on images some of which are mixed."""
+    layout = Layout.of(network)
+    rows = layout.read(network).repeat(models, 1)
+    leaf, parameters, statistics = split_leaves(layout, rows)
+    shape = (models, images, 3, network.side, network.side)
+    masks = [torch.empty(models, images, *drop.shape, device="meta") for drop in network.drops]
+    there = torch.empty(shape[:2], dtype=torch.bool, device="meta")
+    given = StackedInput(torch.empty(shape, device="meta"), masks, there)
+    own = {t.untyped_storage()._cdata for t in (rows, leaf, *network.parameters(), *network.buffers())}
+    held: dict[int, torch.Tensor] = {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        held[tensor.untyped_storage()._cdata] = tensor
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        StackedNetwork(network, layout, "fp32", "eager")(parameters, statistics, given, training=True, phase=None)
+    return sum(t.untyped_storage().nbytes() for place, t in held.items() if place not in own)
+
+
+@pytest.mark.parametrize("architecture", [LeNet(), ResNet18(side=64, weights="none")], ids=["lenet", "resnet18"])
+def test_what_the_stacked_engine_saves_of_mixed_images_is_counted(architecture: Architecture) -> None:
+    network = architecture.build(10)
+    one = Footprint.of(network, masked=True)
+    network = network.to("meta")
+    # Weights are saved once, however many images there are.
+    each = (saved_by_stack(network, 3, 16) - saved_by_stack(network, 3, 8)) / (3 * 8)
+    assert each <= one.saved + 2 * one.largest
+    assert one.saved <= 1.02 * each
 
 
 def test_a_resnet_has_more() -> None:

@@ -60,6 +60,8 @@ class CudaGraphs:
         """The work as a graph; see `Record`."""
         with torch.cuda.device(self.device):
             if self._begun is None:
+                # A recording takes memory of its own, and none of what steps before it left in the cache.
+                torch.cuda.empty_cache()
                 stream, pool = torch.cuda.Stream(), torch.cuda.graph_pool_handle()
                 # A pool lasts as long as one of its graphs; this one is never played.
                 self._begun = stream, pool, _recorded(lambda: torch.zeros(1, device=self.device), stream, pool)
