@@ -60,7 +60,9 @@ def answer(folder: Path, images: int) -> dict[str, Any]:
     wall, cpu = time.perf_counter(), time.process_time()
     parcel = torch.load(folder / "parcel.pt", weights_only=False)
     draws = torch.Generator().manual_seed(0)
-    client = Client(lambda side: torch.randint(0, 256, (images, 3, side, side), dtype=torch.uint8, generator=draws))
+    client = Client(
+        lambda side, stretch: torch.randint(0, 256, (images, 3, side, side), dtype=torch.uint8, generator=draws)
+    )
     if (folder / "client.safetensors").exists():
         resume_client(client, folder / "client.safetensors")
     reply = client.handle(parcel)

@@ -126,7 +126,7 @@ class Trials:
             **case.upload,
         )
         session = Session(method, self.network, composition, Rules(clients=len(self.dealt), alone="warn", **case.rules))
-        clients = [Weighing(lambda side, x=each.train: x, privacy=case.privacy) for each in self.dealt.clients]
+        clients = [Weighing(lambda side, stretch, x=each.train: x, privacy=case.privacy) for each in self.dealt.clients]
         inner = flipped(session, 0) if case.liar else lambda client, parcel: parcel
         up: list[int] = []
 

@@ -207,7 +207,7 @@ def _deployed() -> None:
             session = Session(method, model.build(3, seed=1), composition, Rules(clients=4, alone="warn", **rules))
         except UsageError:  # not every method can be deployed
             continue
-        clients = [Client(lambda side, own=own: own) for own in images]
+        clients = [Client(lambda side, stretch, own=own: own) for own in images]
         run_in_process(session, clients, 3)
         server = session.state.server
         finals = {f"client {k}": client.final for k, client in enumerate(clients) if client.final is not None}

@@ -60,6 +60,7 @@ def command(
     """
     from fedwca.cli.predict import write
     from fedwca.cli.printing import saying_what_is_kept
+    from fedwca.datasets import stretches_images
     from fedwca.export.load_model import serve_model
     from fedwca.export.model_from_run import input_side, newcomer_note
     from fedwca.export.predict import predict
@@ -81,7 +82,8 @@ def command(
     reopened = open_run(run, method, source_model, trial)
     if reopened.choice:
         say(reopened.choice, err=True)
-    found = list(load_pictures(files, input_side(reopened.architecture)))
+    stretch = stretches_images(reopened.config.dataset)
+    found = list(load_pictures(files, input_side(reopened.architecture), stretch))
     pixels = [picture.pixels for picture in found if picture.pixels is not None]
     if not pixels:
         raise DataError(

@@ -59,7 +59,7 @@ def command(
     opened = of_run(model, client, method, round_, place) if asked else open_model(model, place, trust_code=trust_code)
     files = find_images(images)
     with counting(len(files)) as tell:
-        answers = predict(opened, load_pictures(files, opened.about.side), batch_size, top)
+        answers = predict(opened, load_pictures(files, opened.about.side, opened.about.stretch), batch_size, top)
         read, lost = write(out, count_progress(answers, tell), min(top, len(opened.about.classes)))
     if out is not None:
         say(f"wrote {out}: {read} image{'s' * (read != 1)}")

@@ -30,6 +30,8 @@ class ModelDescription(BaseModel):
     """Names of the outputs, in order."""
     side: int = Field(ge=1, le=4096)
     """Height and width of the images that go in, in pixels."""
+    stretch: bool = False
+    """Whether image files were stretched to squares in training; else cropped around the centre."""
     model: dict[str, Any]
     """Architecture: name and fields."""
     method: str

@@ -200,6 +200,16 @@ datasets: Registry[DatasetSource] = Registry("dataset", __name__, requires=("loa
 register = datasets
 
 
+def stretches_images(name: str) -> bool:
+    """Whether image files of a run's data set are stretched to squares, not cropped; one that is not catalogued is not.
+
+    >>> stretches_images("pacs"), stretches_images("my_domains")
+    (True, False)
+    """
+    named = canonical_name(name.partition(":")[0])
+    return named in datasets.names() and datasets.get(named).stretch
+
+
 def find_dataset(name: str, root: Path | None = None, fields: Mapping[str, Any] | None = None) -> DatasetSource:
     """The data set ``name``: a registered one, or else a folder of that name in ``root``.
 

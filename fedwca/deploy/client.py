@@ -33,7 +33,8 @@ class Client:
     """Answers a server's parcels; what it has of its own is in ``engine.bank`` and ``residual``.
 
     Args:
-        images: training images uint8 ``[N, 3, side, side]`` for the side the model needs.
+        images: training images uint8 ``[N, 3, side, side]``, by the side the model needs and whether files are
+            stretched to squares.
         device: where to train.
         privacy: what is done to updates before they leave; None: nothing.
         moment_privacy: the same of the moments that clients may be grouped by.
@@ -41,7 +42,7 @@ class Client:
 
     def __init__(
         self,
-        images: Callable[[int], Tensor],
+        images: Callable[[int, bool], Tensor],
         device: str = "cpu",
         privacy: Privacy | None = None,
         moment_privacy: Privacy | None = None,
@@ -82,7 +83,7 @@ class Client:
             raise FedwcaError(f"the source model that was sent is no {model.name!r} of {composition.classes} classes")
         network.load_state_dict(source)
         network.eval()
-        train = self.images(model.stored)
+        train = self.images(model.stored, composition.stretch)
         if len(train) == 0:
             raise DataError("this client has no images")
         none = train[:0]

@@ -15,12 +15,13 @@ from fedwca.data.image_files import SUFFIXES, decode_image
 from fedwca.errors import DataError
 
 
-def read_images(path: Path, side: int) -> Tensor:
+def read_images(path: Path, side: int, stretch: bool = False) -> Tensor:
     """Images uint8 ``[N, 3, side, side]``, files in the order of their paths, however deep they lie, but hidden ones.
 
     Args:
         path: a folder of image files, or ``.npz`` with ``images`` uint8 ``[N, H, W]`` (grey) or ``[N, H, W, 3]``.
         side: height and width in pixels.
+        stretch: files that are not square are stretched, not cropped.
 
     Raises:
         DataError: there is no image, or one does not decode; says which.
@@ -28,7 +29,7 @@ def read_images(path: Path, side: int) -> Tensor:
     if path.suffix.lower() == ".npz":
         images = _read_archive(path)
     else:
-        images = np.stack([decode_image(file, side) for file in _image_files(path)])
+        images = np.stack([decode_image(file, side, stretch) for file in _image_files(path)])
     return torch.from_numpy(resize_images(images, side)).permute(0, 3, 1, 2).contiguous()
 
 

@@ -52,6 +52,8 @@ class Composition(UserValues):
     """Share of an update's entries that is uploaded, the largest; None: all. An entry takes twice a number's bytes."""
     feedback: bool = False
     """Whether a client adds what it left out to its next update."""
+    stretch: bool = False
+    """Whether image files are stretched to squares, as the source's were; else cropped around the centre."""
     names: tuple[str, ...] = ()
     """Names of the M classes; a client needs them to use its model. Empty: 0, 1, …"""
     classes: PositiveInt

@@ -31,6 +31,7 @@ def describe_deployed(
         fedwca=__version__,
         classes=composition.names or tuple(map(str, range(composition.classes))),
         side=model.stored,
+        stretch=composition.stretch,
         model=model.without_folders(),
         method=composition.method or str(composition.aggregator["name"]),
         label=composition.label or str(composition.aggregator["name"]),

@@ -60,12 +60,16 @@ def _measured(about: ModelDescription) -> list[str]:
 
 def _use(about: ModelDescription) -> list[str]:
     classes = ", ".join(map(escape_markdown, about.classes))
+    squares = (
+        f"stretched to {about.side} × {about.side} (bilinear, antialiased)"
+        if about.stretch
+        else f"scaled until the shorter side has {about.side} pixels (bilinear, antialiased), cropped around the centre"
+    )
     return [
         f"- In: RGB pixels 0 to 255 as uint8, channels first, {about.side} × {about.side}. Do not normalise: that is "
         "inside the model.",
         "- Resizing is outside. Image files: turned as their EXIF orientation says, made RGB (transparent parts "
-        f"white), scaled until the shorter side has {about.side} pixels (bilinear, antialiased), cropped around the "
-        "centre. Arrays: stretched to that size.",
+        f"white), {squares}. Arrays: stretched to that size.",
         f"- Out: one logit for each of {len(about.classes)} classes, in this order: {classes}. Their "
         "softmax is the probabilities.",
     ]

@@ -12,6 +12,7 @@ from torch import Tensor
 from fedwca._version import __version__
 from fedwca.core.model_description import ModelDescription, weights_hash
 from fedwca.core.network import Architecture, Network
+from fedwca.datasets import stretches_images
 from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import DataError, UsageError
@@ -199,6 +200,7 @@ def describe_model(reopened: OpenedRun, network: Network, **more: object) -> Mod
             "fedwca": __version__,
             "classes": reopened.classes,
             "side": input_side(model),
+            "stretch": stretches_images(reopened.config.dataset),
             "model": model.without_folders(),
             "method": reopened.unit.method,
             "label": reopened.label,

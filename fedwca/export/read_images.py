@@ -50,12 +50,13 @@ def find_images(paths: Sequence[Path]) -> list[Path]:
     return found
 
 
-def load_pictures(files: Sequence[Path], side: int) -> Iterator[LoadedImage]:
+def load_pictures(files: Sequence[Path], side: int, stretch: bool = False) -> Iterator[LoadedImage]:
     """All images of files and archives in order, decoded a few at a time.
 
     Args:
         files: see `find_images`.
         side: height and width to bring them to.
+        stretch: image files that are not square are stretched, not cropped; `ModelDescription.stretch` of the model.
 
     Returns:
         One `LoadedImage` for each image; an archive that cannot be read is one without pixels.
@@ -65,7 +66,7 @@ def load_pictures(files: Sequence[Path], side: int) -> Iterator[LoadedImage]:
         try:
             if _is_archive(file):
                 return _archive(file, side)
-            return [LoadedImage(printable(str(file)), decode_image(file, side))]
+            return [LoadedImage(printable(str(file)), decode_image(file, side, stretch))]
         except DataError as error:
             return [LoadedImage(printable(str(file)), None, printable(str(error)))]
 

@@ -60,7 +60,7 @@ class Federation:
         return Session(self.method, self.network, composition, Rules(**{"clients": len(self.images), **rules}))
 
     def clients(self) -> list[Client]:
-        return [Client(lambda side, x=given.train: x) for given in self.images]
+        return [Client(lambda side, stretch, x=given.train: x) for given in self.images]
 
     def simulated(self, rounds: int, participation: float = 1.0) -> Server:
         """The same by the engine that `fedwca bench` uses."""

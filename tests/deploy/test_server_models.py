@@ -78,7 +78,7 @@ def test_models_are_exported_from_the_server(tmp_path: Path, shades: Path, metho
     exported = open_model(out)
     network = session.network
     session.layout.write(network, session.state.server.rows[0])
-    images = clients[0].images(32)
+    images = clients[0].images(32, False)
     torch.testing.assert_close(exported.logits(images), network(network.prepare(images))[0])
     assert exported.about.holder == "cluster 0"
     members = session.state.shares[0].nonzero()[:, 0].tolist()

@@ -16,6 +16,7 @@ from fedwca.core.model_description import KEY, ModelDescription
 from fedwca.core.network import Network
 from fedwca.errors import CheckpointError, FedwcaError, UsageError
 from fedwca.export import write_model as formats
+from fedwca.export.card import model_card
 from fedwca.export.check_exported import comparison_images
 from fedwca.export.load_model import open_model
 from fedwca.export.write_model import SUFFIXES, Kind, export, kind_of
@@ -103,9 +104,10 @@ def test_the_card_says_what_a_user_must_know(tmp_path: Path, network: Network, a
         assert part in text
     for part in ("ant, bee, cat", "Do not normalise", "not calibrated", "labelled amber images", "EXIF"):
         assert part in text
+    assert "cropped around the centre" in text
+    squares = about.model_copy(update={"stretch": True})
+    assert "stretched to 32 × 32" in model_card(squares, "model.onnx", "onnx")
     nobody = about.model_copy(update={"accuracy": None, "domain": None})
-    from fedwca.export.card import model_card
-
     assert "Not measured" in model_card(nobody, "model.onnx", "onnx")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,9 @@ from PIL import Image
 
 from fedwca.core.model_description import ModelDescription
 from fedwca.core.network import Network
+from fedwca.data import DatasetWarning
+from fedwca.datasets import find_dataset, stretches_images
+from fedwca.deploy.client_images import read_images
 from fedwca.errors import UsageError
 from fedwca.export.load_model import LoadedModel, serve_model
 from fedwca.export.predict import predict
@@ -68,6 +72,29 @@ def test_every_mode_becomes_rgb(album: Path) -> None:
     assert turned.std(0).max() < turned.std(1).min(), "rows became columns"
     assert "does not decode" in found["broken.jpg"].error
     assert "does not decode" in found["empty.png"].error
+
+
+@pytest.mark.parametrize("name", ["pacs", "my_domains"])
+def test_files_become_squares_as_in_training(name: str, tmp_path: Path) -> None:
+    source = find_dataset(name, tmp_path) if name == "pacs" else None
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 90, 3), np.uint8)
+    for domain in source.domains if source else ("day", "night"):
+        for label in source.classes if source else ("ant", "bee"):
+            folder = tmp_path / name / domain / label
+            folder.mkdir(parents=True)
+            for number in range(2):
+                Image.fromarray(np.roll(pixels, number, 0)).save(folder / f"{number}.png")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DatasetWarning)
+        trained = (source or find_dataset(name, tmp_path)).load(32)
+    domain = next(iter(trained.domains))
+    stretch = stretches_images(name)
+    assert stretch == (name == "pacs")
+    files = find_images([tmp_path / name / domain])
+    predicted = np.stack([image.pixels for image in load_pictures(files, 32, stretch) if image.pixels is not None])
+    assert np.array_equal(predicted, trained.domains[domain].images)
+    deployed = read_images(tmp_path / name / domain, 32, stretch).permute(0, 2, 3, 1)
+    assert np.array_equal(deployed.numpy(), trained.domains[domain].images)
 
 
 def test_archives_have_many_images(tmp_path: Path) -> None:

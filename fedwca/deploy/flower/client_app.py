@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -62,9 +63,7 @@ def _answer(message: Message, given: dict[str, Any]) -> Message:
             raise UsageError(f"this node's configuration names no {needed!r}; start it by fedwca client")
     data, state = Path(str(given["data"])), Path(str(given["state"]))
     device = str(given.get("device", "cpu"))
-    client = Client(
-        lambda side: read_images(data, side), device, _read_privacy(given, ""), _read_privacy(given, "_moments")
-    )
+    client = Client(partial(read_images, data), device, _read_privacy(given, ""), _read_privacy(given, "_moments"))
     kept, parcel = state / "client.safetensors", from_record(message.content)
     held = client.engine if kept.exists() and _resume(client, kept, parcel) else None
     answer = client.handle(parcel)

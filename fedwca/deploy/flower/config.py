@@ -10,6 +10,7 @@ from pydantic import Field, PositiveFloat, PositiveInt, ValidationError
 
 from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import validate
+from fedwca.datasets import stretches_images
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.half_precision import Transport
 from fedwca.deploy.server_rules import Rules
@@ -80,6 +81,7 @@ class DeploymentConfig(UserValues):
             method,
             architecture(config),
             len(self.classes),
+            stretch=stretches_images(config.dataset),
             names=self.classes,
             training=method.training_in(config.training),
             batch_norm=config.batch_norm,
