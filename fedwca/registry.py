@@ -93,6 +93,7 @@ class Registry(Generic[T]):
         return add
 
     def _add(self, name: str, cls: type[Any]) -> None:
+        name = canonical_name(name)
         if not isinstance(cls, type):
             raise UsageError(f"{self.kind} {name!r} is not a class but {cls!r}")
         missing = [method for method in self.requires if not _has(cls, method)]
@@ -198,7 +199,10 @@ class Registry(Generic[T]):
             place = f"{cls.__module__}:{cls.__qualname__}"
             named = [name for name, point in self._plugins().items() if point.value.replace(" ", "") == place]
             if not named:
-                raise InvalidConfig(f"{self.kind} {cls.__qualname__} has no name; put @register(NAME) above the class")
+                raise InvalidConfig(
+                    f"{self.kind} {cls.__qualname__} has no name; put @register(NAME) above the class, after "
+                    f"`from {self.package} import register`"
+                )
             self.get(named[0])
         return cls.name
 

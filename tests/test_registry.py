@@ -243,8 +243,21 @@ def test_an_instance_of_a_class_without_a_name_is_told_how_to_get_one() -> None:
     class Nameless(WCA):
         name = ""
 
-    with pytest.raises(InvalidConfig, match=r"Nameless has no name; put @register\(NAME\) above the class"):
+    told = r"Nameless has no name; put @register\(NAME\) above the class, after `from fedwca.aggregators import reg"
+    with pytest.raises(InvalidConfig, match=told):
         aggregators.parse(Nameless())
+
+
+def test_a_registered_name_is_found_however_it_is_written() -> None:
+    registry: Registry[Component] = Registry("thing", "fedwca.loggers")
+
+    @registry("My-Thing")
+    class Thing(Component):
+        """A thing."""
+
+    for name in ("My-Thing", "my_thing", "my-thing"):
+        assert registry.get(name) is Thing
+    assert Thing.name == "my_thing"
 
 
 @pytest.mark.parametrize(

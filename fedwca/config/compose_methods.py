@@ -21,6 +21,7 @@ from fedwca.config.method_checks import (
     check_models_can_be_generated,
     check_networks_are_trained,
     check_steps_have_labels,
+    check_views_are_known,
     check_whole_model_is_trained,
 )
 from fedwca.config.method_spec import parse_method
@@ -82,6 +83,7 @@ def assemble(
         shown = f"{shown} (ORACLE)"
     adaptation = component("adaptation", parts.adaptation, fields) if parts.adaptation else None
     check_models_are_given(aggregator, labeler, (*objectives, *finish))
+    check_views_are_known((*objectives, *finish))
     check_adaptation_is_used(name, adaptation, objectives, finish)
     return Method(name, shown, aggregator, labeler, objectives, found, finish, start, adaptation=adaptation)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import get_args
 
 import torch
 
 from fedwca.core.adaptation import Adaptation
 from fedwca.core.interfaces import Aggregator, Objective, PseudoLabeler
 from fedwca.core.network import Architecture
+from fedwca.core.objective import ImageView
 from fedwca.core.training_settings import Training
 from fedwca.errors import UsageError
 from fedwca.federated.extra_networks import changes_network
@@ -42,6 +44,18 @@ def check_models_are_given(aggregator: Aggregator, labeler: PseudoLabeler, objec
                 f"{part.name!r} reads the model {lacking[0]!r}, which aggregator {aggregator.name!r} does not give; it "
                 f"gives {', '.join(aggregator.references)}"
             )
+
+
+def check_views_are_known(objectives: Sequence[Objective]) -> None:
+    """Refuse an objective that reads a view of the images that there is not.
+
+    Raises:
+        UsageError: names both.
+    """
+    known = get_args(ImageView)
+    for objective in objectives:
+        if unknown := [view for view in objective.views if view not in known]:
+            raise UsageError(f"{objective.name!r} reads the view {unknown[0]!r}; there are {', '.join(known)}")
 
 
 def check_adaptation_is_used(

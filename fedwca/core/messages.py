@@ -156,7 +156,7 @@ class Batch:
     reference_logits: Mapping[str, Tensor] = field(default_factory=dict)
     """``[B, M]`` of the plain images by frozen models, by name; those that an objective's ``teachers`` names."""
     view_logits: Mapping[str, Tensor] = field(default_factory=dict)
-    """``[B, M]`` of further views of the same images, by name; those that an objective's ``views`` names."""
+    """``[B, M]`` of views of the same images, by name; ``strong`` where an objective's ``views`` names it."""
     observed: Mapping[str, Tensor] = field(default_factory=dict)
     """What objectives measured on all of the client's images when they were labelled last (`Objective.observe`)."""
     shared: Mapping[str, Tensor] = field(default_factory=dict)

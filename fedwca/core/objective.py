@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from fedwca.core.messages import Batch, Bounded, Predictions, Targets
 from fedwca.registry import Component
 
+ImageView = Literal["plain", "weak", "strong"]
+
 
 class Objective(Component):
     """What one client minimises; several add up."""
@@ -19,7 +21,7 @@ class Objective(Component):
     """References whose parameters `penalty` compares with."""
     teachers: ClassVar[tuple[str, ...]] = ()
     """References whose predictions of the plain images a batch carries."""
-    views: ClassVar[tuple[Literal["plain", "weak", "strong"], ...]] = ("plain",)
+    views: ClassVar[tuple[ImageView, ...]] = ("plain",)
     """Views of the images it reads; plain and weak are the images as training shows them, strong distorted ones."""
     adapts: ClassVar[bool] = False
     """Whether it reads ``batch.adapted_logits``: training then goes through a step of the method's adaptation."""

@@ -213,7 +213,7 @@ def split_domain(
         runs = cut_at_groups(order, rank[member], np.cumsum(sizes)[:-1], least=1)
     else:
         place = np.argsort(order)
-        runs = [order[np.unique(place[np.asarray(own, np.int64)])] for own in deal(domain, clients, random)]
+        runs = [order[np.unique(place[own])] for own in check_deal(domain, deal(domain, clients, random))]
     if without := [number for number, run in enumerate(runs) if not len(run)]:
         raise DataError(f"domain {domain.name!r}: client {without[0]} of {len(runs)} would have no image")
     splits = []
@@ -226,6 +226,31 @@ def split_domain(
         cuts = np.array([len(kept) - validation - test, len(kept) - test])
         splits.append(Split(*cut_at_groups(kept, rank[member], cuts)))
     return splits
+
+
+def check_deal(domain: Domain, dealt: Sequence[Integers]) -> list[Integers]:
+    """The positions of each client's images in a domain, if they are that.
+
+    Raises:
+        UsageError: they are no whole numbers, not of the domain, or one is there twice.
+    """
+    found = [np.asarray(own) for own in dealt]
+    for client, own in enumerate(found):
+        if own.ndim != 1 or (len(own) and own.dtype.kind not in "iu"):
+            raise UsageError(
+                f"the partition's deal of {domain.name!r} gave client {client} {own.dtype} of shape {own.shape}; right "
+                "are positions of images, whole numbers [n]"
+            )
+        if len(own) and not 0 <= own.min() <= own.max() < len(domain):
+            raise UsageError(
+                f"the partition's deal of {domain.name!r} gave client {client} positions from {own.min()} to "
+                f"{own.max()}; there are images 0 to {len(domain) - 1}"
+            )
+    every = np.concatenate([own.astype(np.int64) for own in found]) if found else np.zeros(0, np.int64)
+    seen, often = np.unique(every, return_counts=True)
+    if len(seen) < len(every):
+        raise UsageError(f"the partition's deal of {domain.name!r} gave image {seen[often > 1][0]} twice")
+    return [own.astype(np.int64) for own in found]
 
 
 def _published_split(domain: Domain, kept: Integers) -> Split:

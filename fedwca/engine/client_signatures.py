@@ -63,7 +63,13 @@ class BankSignatures:
         return self.bank[:, : self.layout.trained].clone()
 
     def statistics(self) -> Tensor:
-        """Running means and variances of all BatchNorm layers."""
+        """Running means and variances of all BatchNorm layers.
+
+        Raises:
+            InvalidConfig: the model has none.
+        """
+        if not self.layout.statistics:
+            raise InvalidConfig("signature batch_norm: this model has no BatchNorm; group by another signature")
         return self._take(self.layout.statistics)
 
     def reference(self) -> BankSignatures:

@@ -52,7 +52,7 @@ def serve_model(network: Network, about: ModelDescription, device: str = "cpu") 
     return LoadedModel(about, run)
 
 
-def open_model(path: Path, device: str = "cpu", *, trust_code: bool = False) -> LoadedModel:
+def open_model(path: str | Path, device: str = "cpu", *, trust_code: bool = False) -> LoadedModel:
     """An exported model, by the suffix of its file.
 
     Args:
@@ -64,6 +64,7 @@ def open_model(path: Path, device: str = "cpu", *, trust_code: bool = False) -> 
         CheckpointError: the file is missing, damaged, or not one that fedwca exported.
         UsageError: its format needs a library or a device that is not there, or code that is not trusted.
     """
+    path = Path(path).expanduser()
     if not path.is_file():
         raise CheckpointError(f"{path}: no such file; a model is a file that `fedwca export` wrote")
     readers = {".safetensors": _safetensors, ".onnx": _onnx, ".pt2": _torch_export}

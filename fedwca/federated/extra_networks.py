@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.dropout import _DropoutNd
 
 from fedwca.core.adaptation import Adaptation
 from fedwca.core.drawn_features import SPREAD
@@ -14,6 +15,7 @@ from fedwca.core.interfaces import Objective
 from fedwca.core.network import Network, initial_weights
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.randomness import fold_key, normal
+from fedwca.errors import UsageError
 
 Part = Adaptation | Objective
 
@@ -36,6 +38,9 @@ def grow_network(
         seed: of the extra networks' weights; each is drawn by its name.
         place: which of the sizes of models it has, from 0; None: the widest.
         sizes: of how many.
+
+    Raises:
+        UsageError: see `check_networks`.
     """
     place = sizes - 1 if place is None else place
     parts = [part.at_size(place, sizes) if isinstance(part, Adaptation) else part for part in parts]
@@ -48,9 +53,10 @@ def grow_network(
     def make() -> dict[str, nn.Module]:
         found: dict[str, nn.Module] = {}
         for part in parts:
-            found |= part.networks(classes, features)
+            own = part.networks(classes, features)
             if isinstance(part, Adaptation) and part.by_client:
-                found |= part.generators(shapes, (network.channels, network.side))
+                own |= part.generators(shapes, (network.channels, network.side))
+            found |= check_networks(part, own)
         return {**found, **({SPREAD: nn.Linear(read, features)} if draws else {})}
 
     grown = add_extras(network, make, lambda name: fold_key([seed, "weights", name]) >> 1)
@@ -63,6 +69,31 @@ def grow_network(
         base = Layout.of(network).parts if generates else ()
         grown.stays = tuple(dict.fromkeys((*base, *own)))
     return grown
+
+
+def check_networks(part: Part, networks: dict[str, nn.Module]) -> dict[str, nn.Module]:
+    """A part's networks, if they hold parameters alone and the names that it has rates for and that stay are theirs.
+
+    Raises:
+        UsageError: a network has a buffer, which would be neither sent nor mixed, or draws at random by itself; or
+            there is none of a name.
+    """
+    said = [*part.rates(), *(part.stays if isinstance(part, Objective) else ())]
+    if unknown := [name for name in said if name not in networks]:
+        raise UsageError(
+            f"{part.name!r} has a rate for the network {unknown[0]!r}, or lets it stay, and has none of that name; "
+            f"there are {', '.join(networks) or 'none'}"
+        )
+    for name, network in networks.items():
+        if buffers := [buffer for buffer, _ in network.named_buffers()]:
+            raise UsageError(
+                f"the network {name!r} of {part.name!r} has the buffer {buffers[0]!r}; parameters alone travel"
+            )
+        if any(isinstance(module, _DropoutNd) for module in network.modules()):
+            raise UsageError(
+                f"the network {name!r} of {part.name!r} draws at random by itself; take `batch.noise` for what it draws"
+            )
+    return networks
 
 
 def add_extras(network: Network, make: Callable[[], Mapping[str, nn.Module]], seed: Callable[[str], int]) -> Network:

@@ -205,11 +205,20 @@ def take_server_step(
         gather: what they are mixtures by ``[C, R+K]``.
         models: the clients' ``[K, P]``.
         trained: trained parameters of a row, which come first.
+
+    Raises:
+        FedwcaError: the step is no such rows.
     """
     if not aggregator.takes_step:
         return mixed
     given = (rows[:, :trained], mixed[:, :trained], gather[:, len(rows) :], models[:, :trained])
-    mixed[:, :trained] = aggregator.server_step(*given)
+    found = aggregator.server_step(*given)
+    if not isinstance(found, Tensor) or found.shape != given[1].shape:
+        shown = describe_value(found)
+        raise FedwcaError(
+            f"aggregator {aggregator.name!r}: server_step gave {shown}; right are rows {list(given[1].shape)}"
+        )
+    mixed[:, :trained] = found
     return mixed
 
 
@@ -260,6 +269,13 @@ def next_state(
     if not isinstance(learned, Mapping) or not all(isinstance(value, Tensor) for value in learned.values()):
         shown = describe_value(learned)
         raise FedwcaError(f"aggregator {aggregator.name!r}: learn gave {shown}; right is a mapping of names to tensors")
+    own = learned.get("labels")
+    if own is None or own.shape != (len(present),) or own.dtype != torch.int64:
+        shown = "without labels" if own is None else f"with labels {describe_value(own)}"
+        raise FedwcaError(
+            f"aggregator {aggregator.name!r}: learn gave a state {shown}; right are labels, int64 [{len(present)}], "
+            "the cluster of each client"
+        )
     return {**learned, **remember_extras(state, uploads, len(present))}
 
 

@@ -210,13 +210,21 @@ def initial_model(classes: tuple[str, ...], model: Architecture, seed: int, devi
 
 
 def load_source(
-    path: Path, classes: tuple[str, ...], model: Architecture, device: str = "cpu", whole: bool = False
+    path: str | Path, classes: tuple[str, ...], model: Architecture, device: str = "cpu", whole: bool = False
 ) -> TrainedSource:
     """A user's own source model: a state dict as .safetensors, or as a .pt file without pickled objects.
+
+    Args:
+        path: of the file.
+        classes: names of the M classes, in the order of the classifier's outputs.
+        model: the architecture that the state dict is of.
+        device: where it is to be.
+        whole: the classifier is trained too, as in SFDA and UPFL.
 
     Raises:
         CheckpointError: the file is missing, damaged, or does not fit the architecture.
     """
+    path = Path(path).expanduser()
     network = model.build(len(classes), pretrained=False, whole=whole).to(device)
     tensors = read_tensors(path, "--checkpoint takes")
     accuracy = _accuracy_of(tensors)

@@ -29,7 +29,6 @@ class DomainPartition(Partition):
         from fedwca.data.partition import partition
 
         assert domain is not None
-        deal = self.deal if self.uneven else None
         return partition(
             dataset,
             domain,
@@ -37,11 +36,13 @@ class DomainPartition(Partition):
             samples=asked.samples,
             seed=asked.seed,
             published=asked.published,
-            deal=deal,
+            deal=None if type(self).deal is DomainPartition.deal else self.deal,
         )
 
     def deal(self, domain: Domain, clients: int, random: Generator) -> Sequence[Integers]:
-        """Who has which images of a target, where clients are `uneven`; see `fedwca.data.partition.DealDomain`."""
+        """Who has which images of a target; where a class has none of its own, all clients have alike. See
+        `fedwca.data.partition.DealDomain`.
+        """
         raise NotImplementedError
 
     def describe(self, dataset: FederatedDataset, domain: str | None, clients: int) -> str:

@@ -21,7 +21,7 @@ def find_run(given: str | Path, root: Path | None = None) -> Path:
     Raises:
         UsageError: there is no such run; says which one comes near.
     """
-    places = [Path(given), ROOT / given] if root is None else [root / given]
+    places = [Path(given).expanduser(), ROOT / given] if root is None else [root / given]
     for path in places:
         if (path / "config.json").is_file():
             return path

@@ -75,13 +75,16 @@ def read_notes(run: Path) -> dict[str, Any]:
     return {"note": "", "tags": [], **_read_if_there(run / "notes.json", Notes, "does not hold notes on a run")}
 
 
-def read_records(run: Path) -> list[dict[str, Any]]:
+def read_records(run: str | Path) -> list[dict[str, Any]]:
     """The rounds in a run folder, in order; numbers that were not finite come back as NaN.
+
+    Args:
+        run: the folder.
 
     Raises:
         FedwcaError: a line is damaged; names it. A last one that was cut off is left out.
     """
-    return [_with_nan(record) for _, record in read_lines(run)]
+    return [_with_nan(record) for _, record in read_lines(Path(run).expanduser())]
 
 
 def read_lines(run: Path) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -57,8 +57,8 @@ def bench(
         layer_from_words(settings),
         list((overrides or {}).items()),
         preset,
-        None if config is None else Path(config),
-        None if out is None else Path(out),
+        None if config is None else Path(config).expanduser(),
+        None if out is None else Path(out).expanduser(),
         keep,
         check_list("loggers", loggers),
         resume,
@@ -113,11 +113,12 @@ def compare(
         FedwcaError: what is wrong, in a sentence; as far as it can be known, before anything is trained.
     """
     refuse_several_ranks("compare", "fedwca bench")
-    file = None if config is None else Path(config)
+    file = None if config is None else Path(config).expanduser()
     pairs = list((overrides or {}).items())
     chosen = check_list("loggers", loggers)
     request = RunRequest(layer_from_words(settings), pairs, preset, file, keep=keep, loggers=chosen)
-    return run_comparison(request, methods, check_list("sources", sources), reference, Path(out), reporter)
+    folder = Path(out).expanduser()
+    return run_comparison(request, methods, check_list("sources", sources), reference, folder, reporter)
 
 
 def refuse_several_ranks(name: str, command: str) -> None:

@@ -61,7 +61,11 @@ def write_report(
     """
     runs = check_several("runs", runs)
     text = render_report(runs, form or (SUFFIXES.get(Path(out).suffix.lower(), "html") if out else "html"), columns)
-    file = Path(out) if out else (read_run(find_run(runs[0])).path if len(runs) == 1 else Path()) / "report.html"
+    file = (
+        Path(out).expanduser()
+        if out
+        else (read_run(find_run(runs[0])).path if len(runs) == 1 else Path()) / "report.html"
+    )
     try:
         write_text_atomically(file, text)
     except OSError as error:

@@ -10,6 +10,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+import fedwca
+from fedwca.errors import UsageError
 from fedwca.models.lenet import LeNet
 
 from ..shades import write_shades
@@ -199,3 +201,17 @@ def test_a_source_without_a_class_is_said(tmp_path: Path) -> None:
     assert done.code == 0
     assert said in " ".join(done.err.split())
     assert "has no image of" not in call("bench", "--data", str(folder), "--source", "brass", *small).err
+
+
+def test_a_home_folder_that_the_shell_left_is_found(
+    bench: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "small.toml").write_text("rounds = 1\n")
+    run = bench("--out=~/mine", "--config=~/small.toml", "--dry-run")
+    assert run.code == 0, run.err
+    assert f"{tmp_path}/mine" in run.out
+    assert not Path("~").exists()
+    assert str(tmp_path) in call("report", "~/none").err
+    with pytest.raises(UsageError, match=f"{tmp_path}/none|~/none"):
+        fedwca.resume("~/none")

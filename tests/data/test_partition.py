@@ -13,6 +13,8 @@ from fedwca.data import ClientImages, Domain, partition
 from fedwca.data.image_pool import ImagePool
 from fedwca.data.partition import Split, cut_at_groups, split_domain
 from fedwca.errors import DataError, UsageError
+from fedwca.partitions import ClientSettings
+from fedwca.partitions.domains import Domains
 
 from .examples import dataset, domain
 
@@ -214,3 +216,44 @@ def test_published_parts_that_divide_a_group() -> None:
     whole = replace(parted("a", 6, 6), groups=np.arange(12) // 2)
     (split,) = split_domain(whole, 1, None, np.random.default_rng(0), published=True)
     assert sizes(split) == (6, 0, 6)
+
+
+@pytest.mark.parametrize(
+    ("dealt", "said"),
+    [
+        ([[0, 1], [2]], None),
+        (
+            [np.arange(10) < 5, np.arange(10) >= 5],
+            r"gave client 0 bool of shape \(10,\); right are positions",
+        ),
+        ([[0], [[1, 2]]], r"gave client 1 int64 of shape \(1, 2\); right are positions"),
+        ([[0.0], [1.0]], r"gave client 0 float64 of shape \(1,\)"),
+        ([[0], [10]], "gave client 1 positions from 10 to 10; there are images 0 to 9"),
+        ([[-1], [1]], "gave client 0 positions from -1 to -1"),
+        ([[0, 1], [1, 2]], "the partition's deal of 'b' gave image 1 twice"),
+    ],
+)
+def test_a_deal_is_positions_of_images(dealt: list[object], said: str | None) -> None:
+    data = dataset(domain("a", 10), domain("b", 10))
+
+    def played() -> list[list[int]]:
+        made = partition(data, "a", clients=2, samples=None, seed=0, deal=lambda *_: dealt)  # type: ignore[arg-type, return-value]
+        return [sorted(all_numbers(client)) for client in made.clients]
+
+    if said is None:
+        assert played() == dealt
+        return
+    with pytest.raises(UsageError, match=said):
+        played()
+
+
+def test_a_partition_with_a_deal_of_its_own_needs_no_more_than_that() -> None:
+    class Halves(Domains):
+        """Even positions to one client, odd ones to the other."""
+
+        def deal(self, domain: Domain, clients: int, random: np.random.Generator) -> list[np.ndarray]:
+            """By turns."""
+            return [np.arange(client, len(domain), clients) for client in range(clients)]
+
+    made = Halves()(dataset(domain("a", 10), domain("b", 10)), "a", ClientSettings(clients=2, samples=None, seed=0))
+    assert [sorted(all_numbers(client)) for client in made.clients] == [[0, 2, 4, 6, 8], [1, 3, 5, 7, 9]]

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from fedwca.aggregators.fedavg import FedAvg
 from fedwca.deploy.client import Client
-from fedwca.deploy.deployable_checks import require_covered
+from fedwca.deploy.deployable_checks import require_covered, require_sendable
 from fedwca.deploy.privacy import Privacy
 from fedwca.errors import UsageError
 from fedwca.objectives.prototype_contrastive import PrototypeContrastive
@@ -92,3 +93,18 @@ def test_noise_does_not_cover_prototypes(federation: Build) -> None:
 @pytest.mark.parametrize("aggregator", ["fedavg", "one_hot", "equal", "one_equal", "fedamp"])
 def test_what_the_sentence_offers_is_covered(federation: Build, aggregator: str) -> None:
     require_covered(federation(aggregator).session().composition)
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "said"),
+    [
+        ("holds", 1, "has clients hold models from earlier rounds"),
+        ("rows_are_models", False, "keeps sums of models that are no means of them"),
+        ("asks", True, "asks clients what they say of the fresh mean"),
+    ],
+)
+def test_what_has_no_message_is_refused(flag: str, value: object, said: str) -> None:
+    require_sendable(FedAvg(), "--aggregator fedavg:")
+    other = type("Other", (FedAvg,), {flag: value, "name": "other", "__module__": __name__})()
+    with pytest.raises(UsageError, match=f"aggregator 'other' {said}"):
+        require_sendable(other, "--aggregator other:")

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fedwca.adaptations.entropy import Entropy
 from fedwca.adaptations.generated import Generated
 from fedwca.aggregators.fedavg import FedAvg
+from fedwca.config.method_checks import check_views_are_known
 from fedwca.core.interfaces import Objective
 from fedwca.core.messages import Batch
 from fedwca.core.network import Network
@@ -23,6 +24,7 @@ from fedwca.engine.client_task import Training
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.randomness import Keys, normal, permutation
 from fedwca.engine.sequential.engine import SequentialEngine
+from fedwca.errors import UsageError
 from fedwca.federated.extra_networks import grow_network, remove_extras
 from fedwca.federated.method import Method
 from fedwca.models.convnet import ConvNet
@@ -297,3 +299,64 @@ def test_view_of_a_loss_is_the_cross_entropy_alone() -> None:
     logits = torch.tensor([[0.75, 0.25]], dtype=torch.float64).log()
     given = Batch(logits, logits, logits, torch.tensor([0]), torch.ones(1, dtype=torch.float64))
     assert float(FEDSR(given)) == pytest.approx(-math.log(0.75))
+
+
+class Judged(Objective):
+    """Cross-entropy, and a network beside the model whatever it is for."""
+
+    name = "judged"
+    kind: str = "plain"
+
+    def networks(self, classes: int, features: int) -> dict[str, nn.Module]:
+        """One, of a kind."""
+        kinds = {"plain": nn.Identity(), "norm": nn.BatchNorm1d(features), "drop": nn.Dropout()}
+        return {"judge": nn.Sequential(nn.Linear(features, features), kinds[self.kind])}
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """The model's alone."""
+        return F.cross_entropy(batch.logits, batch.labels)
+
+
+class Misspelt(Judged):
+    """Lets a network stay that it has not."""
+
+    stays = ("jugde",)
+
+
+class Hurried(Judged):
+    """Has a rate for a network that it has not."""
+
+    def rates(self) -> dict[str, float]:
+        """Of another."""
+        return {"judges": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("objective", "said"),
+    [
+        (
+            Judged(kind="norm"),
+            "the network 'judge' of 'judged' has the buffer '1.running_mean'; parameters alone travel",
+        ),
+        (Judged(kind="drop"), "the network 'judge' of 'judged' draws at random by itself"),
+        (Misspelt(), "a rate for the network 'jugde', or lets it stay, and has none of that name; there are judge"),
+        (Hurried(), "a rate for the network 'judges'"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_networks_that_cannot_be_trained_so_are_refused(objective: Objective, said: str) -> None:
+    assert "judge" in network(method(Judged())).extras
+    with pytest.raises(UsageError) as error:
+        network(method(objective))
+    assert said in str(error.value)
+
+
+def test_a_view_that_there_is_not_is_refused() -> None:
+    class Blurred(CrossEntropy):
+        """Reads what nobody shows."""
+
+        views = ("plain", "medium")  # type: ignore[assignment]
+
+    check_views_are_known([CrossEntropy(), StrongViews()])
+    with pytest.raises(UsageError, match="reads the view 'medium'; there are plain, weak, strong"):
+        check_views_are_known([Blurred()])

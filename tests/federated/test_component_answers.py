@@ -83,6 +83,8 @@ CHANGES: dict[str, Change] = {
     "nothing": lambda _: None,
     "whole": lambda value: value.long(),
     "number": lambda _: {"labels": 1},
+    "forgetful": lambda state: {name: value for name, value in state.items() if name != "labels"},
+    "shares": lambda state: {**state, "labels": state["labels"].double()},
     "infinite": lambda value: value / 0,
     "no number": lambda value: value * torch.nan,
 }
@@ -110,6 +112,8 @@ CHANGES: dict[str, Change] = {
         ("blend", "nothing", "blend gave nothing; right is a Blend"),
         ("learn", "nothing", "learn gave nothing; right is a mapping of names to tensors"),
         ("learn", "number", "learn gave a dict; right is a mapping of names to tensors"),
+        ("learn", "forgetful", "learn gave a state without labels; right are labels, int64 [4], the cluster of each"),
+        ("learn", "shares", "learn gave a state with labels torch.float64 of shape (4,); right are labels, int64 [4]"),
     ],
 )
 def test_an_aggregators_answer_is_no_mixture(name: str, at: str, part: str, said: str) -> None:
@@ -117,6 +121,20 @@ def test_an_aggregators_answer_is_no_mixture(name: str, at: str, part: str, said
         play(make(name), method(Changed(at=at, part=part)))
     assert str(error.value).startswith("aggregator 'changed': ")
     assert said in str(error.value)
+
+
+def test_a_server_step_gives_rows() -> None:
+    class Flat(FedAvg):
+        """One row for all."""
+
+        name = "flat"
+
+        def server_step(self, rows: Tensor, mixed: Tensor, weights: Tensor, models: Tensor) -> Tensor:
+            """Without a place for rows."""
+            return mixed[0]
+
+    with pytest.raises(FedwcaError, match=r"aggregator 'flat': server_step gave torch.float64 of shape"):
+        play(make("loop"), method(Flat()))
 
 
 @pytest.mark.parametrize(

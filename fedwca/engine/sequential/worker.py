@@ -256,7 +256,7 @@ class ClientWorker(Clock):
             targets.labels.index_select(0, here),
             targets.weights.index_select(0, here).to(plain.dtype),
             {name: value.index_select(0, here) for name, value in context.taught.items()},
-            {"weak": plain, **({"strong": other} if strong else {})},
+            {"plain": plain, "weak": plain, **({"strong": other} if strong else {})},
             context.observed,
             context.shared,
             adapted,

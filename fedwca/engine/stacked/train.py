@@ -277,7 +277,11 @@ def _losses(
         "labels": _of(targets["labels"], rows, here),
         "weights": _of(targets["weights"], rows, here).to(plain.dtype),
         "reference_logits": {name: _of(value, rows, here) for name, value in context.taught.items()},
-        "view_logits": {"weak": plain, **({"strong": other} if program.wants_strong_views(objectives) else {})},
+        "view_logits": {
+            "plain": plain,
+            "weak": plain,
+            **({"strong": other} if program.wants_strong_views(objectives) else {}),
+        },
         "observed": {name: value[rows] for name, value in context.observed.items()},
     }
     if batch.several:

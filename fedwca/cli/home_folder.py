@@ -1,0 +1,21 @@
+"""The home folder that a shell left as it was: bash expands ``--out ~/runs``, and not ``--out=~/runs``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def expand_home(argument: str) -> str:
+    """An argument, or the value behind an option's ``=``, with ``~`` as the home folder where a path begins with it.
+
+    >>> expand_home("--note=~5 points"), expand_home("runs/~")
+    ('--note=~5 points', 'runs/~')
+    """
+    option, equals, value = argument.partition("=")
+    if option.startswith("--") and equals:
+        return f"{option}={_expand(value)}"
+    return _expand(argument)
+
+
+def _expand(path: str) -> str:
+    return str(Path(path).expanduser()) if path == "~" or path.startswith("~/") else path
