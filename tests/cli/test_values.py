@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -207,10 +208,10 @@ def test_a_home_folder_that_the_shell_left_is_found(
     bench: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / "small.toml").write_text("rounds = 1\n")
-    run = bench("--out=~/mine", "--config=~/small.toml", "--dry-run")
+    (tmp_path / "small.toml").write_text("seed = 5\n")
+    run = bench("--out=~/mine", "--config=~/small.toml")
     assert run.code == 0, run.err
-    assert f"{tmp_path}/mine" in run.out
+    assert json.loads((tmp_path / "mine" / "config.json").read_text())["config"]["seed"] == 5
     assert not Path("~").exists()
     assert str(tmp_path) in call("report", "~/none").err
     with pytest.raises(UsageError, match=f"{tmp_path}/none|~/none"):
