@@ -6,9 +6,12 @@ from dataclasses import dataclass
 
 from fedwca.core.adaptation import Adaptation
 from fedwca.core.central import Central
+from fedwca.core.describe_value import describe_value
 from fedwca.core.interfaces import Aggregator, Clusterer, Objective, PseudoLabeler
 from fedwca.core.public_objective import PublicObjective
 from fedwca.core.training_settings import FinishTraining, Training
+from fedwca.errors import UsageError
+from fedwca.registry import Component
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,22 @@ class Method:
     adaptation: Adaptation | None = None
     """The steps that clients without labels take on the images they predict, and that objectives with ``adapts`` train
     through; None: models predict as they are."""
+
+    def __post_init__(self) -> None:
+        """Refuse what is no component, before a round finds it out.
+
+        Raises:
+            UsageError: names the part and what would be right.
+        """
+        given = {"aggregator": self.aggregator, "pseudo_labeler": self.pseudo_labeler}
+        given |= {} if self.clusterer is None else {"clusterer": self.clusterer}
+        for part, value in given.items():
+            if not isinstance(value, Component):
+                raise UsageError(
+                    f"method {self.name!r}: {part} is {describe_value(value)}; right is a component's instance"
+                )
+        if not isinstance(self.objectives, tuple) or not all(isinstance(one, Component) for one in self.objectives):
+            raise UsageError(f"method {self.name!r}: objectives are no tuple of objectives, such as (Shot(),)")
 
     @property
     def own_objectives(self) -> tuple[Objective, ...]:

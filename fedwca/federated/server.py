@@ -19,7 +19,7 @@ from fedwca.core.interfaces import Aggregator, Clusterer, Objective
 from fedwca.core.messages import Bounded, Offer, Signatures, State
 from fedwca.engine.parameter_layout import Layout, mix_rows
 from fedwca.engine.randomness import Keys, uniform
-from fedwca.errors import FedwcaError
+from fedwca.errors import FedwcaError, UsageError
 from fedwca.federated.aggregator_weights import offer_mixtures
 from fedwca.federated.method import Method
 from fedwca.federated.upload_checks import ExpectedUpload, Upload
@@ -127,6 +127,7 @@ def assign_clusters(
         keys: where random numbers come from.
 
     Raises:
+        UsageError: there is no clusterer where one is needed.
         FedwcaError: see `check_labels`.
     """
     aggregator, clusterer, clients = method.aggregator, method.clusterer, len(present)
@@ -134,7 +135,8 @@ def assign_clusters(
 
     def cluster() -> Tensor:
         nonlocal notes
-        assert clusterer is not None
+        if clusterer is None:
+            raise UsageError(f"method {method.name!r}: aggregator {aggregator.name!r} groups by a clusterer; name one")
         found, labels = signatures(), torch.zeros(clients, dtype=torch.int64)
         labels[present] = check_labels(clusterer(found), int(present.sum()), clusterer.name)
         notes = check_notes(clusterer.notes(found), clusterer.name)

@@ -12,16 +12,18 @@ from torch import Tensor
 
 from fedwca.aggregators.fedavg import FedAvg
 from fedwca.aggregators.scaffold import Scaffold
+from fedwca.aggregators.wca import WCA
 from fedwca.clusterers.single import Single
 from fedwca.core.grouping import check_notes
 from fedwca.core.interfaces import Aggregator, Objective
 from fedwca.core.messages import Batch, Blend, Offer, Predictions, State, Targets, View
 from fedwca.engine.client_program import check_targets
 from fedwca.engine.randomness import Keys
-from fedwca.errors import FedwcaError
+from fedwca.errors import FedwcaError, UsageError
 from fedwca.federated.aggregator_weights import deliver_mixtures, welcome_mixtures
 from fedwca.federated.method import Method
 from fedwca.federated.round import init_server, run_round
+from fedwca.objectives.cross_entropy import CrossEntropy
 from fedwca.pseudo_labelers.argmax import Argmax
 from tests.engine.test_adaptation import clients, network
 from tests.federated.test_server_rules import ENGINES, SIZES, TRAINING, engines, make, method, play
@@ -358,3 +360,22 @@ def test_a_clusterers_notes(note: dict[str, Any], said: str) -> None:
     with pytest.raises(FedwcaError) as error:
         check_notes(note, "mine")
     assert str(error.value) == f"clusterer 'mine' {said}"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"aggregator": "wca"}, "method 'own': aggregator is a str; right is a component's instance"),
+        ({"clusterer": "finch"}, "method 'own': clusterer is a str"),
+        ({"objectives": Unsummed()}, r"method 'own': objectives are no tuple of objectives, such as \(Shot\(\),\)"),
+    ],
+)
+def test_a_method_is_made_of_components(change: dict[str, Any], said: str) -> None:
+    made = Method("own", "Own", FedAvg(), Argmax(), (Unsummed(),))
+    with pytest.raises(UsageError, match=said):
+        replace(made, **change)
+
+
+def test_an_aggregator_that_groups_by_a_clusterer_needs_one() -> None:
+    with pytest.raises(UsageError, match="aggregator 'wca' groups by a clusterer; name one"):
+        play(make("loop"), Method("own", "Own", WCA(), Argmax(), (CrossEntropy(),)))
