@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fedwca.core.describe_value import describe_value
+from fedwca.core.component_answers import describe_value
 from fedwca.core.messages import State
 from fedwca.core.plain_values import to_plain
 from fedwca.errors import FedwcaError

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
+from typing import get_args
 
 import torch
 from torch import Tensor
 
-from fedwca.core.describe_value import describe_value
+from fedwca.core.component_answers import check_number, check_tensors, describe_value
 from fedwca.core.interfaces import Objective, PseudoLabeler
 from fedwca.core.messages import Batch, Blend, Predictions, Targets
+from fedwca.core.objective import ImageView
 from fedwca.engine.client_task import Task
 from fedwca.errors import FedwcaError
 
@@ -67,7 +69,10 @@ def named_mixture(name: str, blend: Blend, own: Tensor) -> Tensor:
 
 def observe(objectives: Sequence[Objective], start: Predictions) -> dict[str, Tensor]:
     """What objectives measure of a client's start, by name."""
-    return {name: value for objective in objectives for name, value in objective.observe(start).items()}
+    found: dict[str, Tensor] = {}
+    for objective in objectives:
+        found |= check_tensors(objective.observe(start), f"objective {objective.name!r}: observe")
+    return found
 
 
 def make_targets(
@@ -166,9 +171,7 @@ def measure_loss(objective: Objective, batch: Batch) -> Tensor:
     value: object = objective(batch)
     if isinstance(value, int | float):
         return torch.full((), value, dtype=batch.logits.dtype, device=batch.logits.device)
-    if not isinstance(value, Tensor) or value.numel() != 1:
-        raise FedwcaError(f"objective {objective.name!r} gave {describe_value(value)}; right is one number")
-    return value.reshape(())
+    return check_number(value, f"objective {objective.name!r}")
 
 
 def loss_of_all(
@@ -198,7 +201,7 @@ def loss_of_all(
         targets.labels,
         targets.weights.to(found.logits.dtype),
         dict.fromkeys(teacher_names(task.objectives), found.logits) | dict(source),
-        dict.fromkeys(("weak", "strong"), found.logits),
+        dict.fromkeys(get_args(ImageView), found.logits),
         observed,
         shared,
         found.logits if adapts(task.objectives) else None,
@@ -218,9 +221,12 @@ def penalty(objectives: Sequence[Objective], parameters: Tensor, anchors: Mappin
         objectives: of the task.
         parameters: trained parameters ``[P]``.
         anchors: the same of the models that `anchor_names` names.
+
+    Raises:
+        FedwcaError: a penalty is no single number.
     """
-    values = [objective.penalty(parameters, anchors) for objective in penalizing(objectives)]
-    found = [value for value in values if value is not None]
+    every = [(objective.name, objective.penalty(parameters, anchors)) for objective in penalizing(objectives)]
+    found = [check_number(value, f"objective {name!r}: penalty") for name, value in every if value is not None]
     return torch.stack(found).sum() if found else None
 
 
@@ -231,11 +237,11 @@ def penalizing(objectives: Sequence[Objective]) -> list[Objective]:
 
 def collect(objectives: Sequence[Objective], trained: Predictions, targets: Targets) -> dict[str, Tensor]:
     """What a client uploads beside its trained model, by ``<objective>.<name>``."""
-    return {
-        f"{objective.name}.{name}": value
-        for objective in collecting(objectives)
-        for name, value in objective.collect(trained, targets).items()
-    }
+    found: dict[str, Tensor] = {}
+    for objective in collecting(objectives):
+        own = check_tensors(objective.collect(trained, targets), f"objective {objective.name!r}: collect")
+        found |= {f"{objective.name}.{name}": value for name, value in own.items()}
+    return found
 
 
 class PassMemory:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from fedwca.core.describe_value import describe_value
+from fedwca.core.component_answers import describe_value
 from fedwca.core.interfaces import Aggregator
 from fedwca.core.messages import Blend, Offer, State, View
 from fedwca.errors import FedwcaError

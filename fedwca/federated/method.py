@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fedwca.core.adaptation import Adaptation
 from fedwca.core.central import Central
-from fedwca.core.describe_value import describe_value
+from fedwca.core.component_answers import describe_value
 from fedwca.core.interfaces import Aggregator, Clusterer, Objective, PseudoLabeler
 from fedwca.core.public_objective import PublicObjective
 from fedwca.core.training_settings import FinishTraining, Training

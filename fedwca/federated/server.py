@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedwca.core.describe_value import describe_value
+from fedwca.core.component_answers import check_tensors, describe_value
 from fedwca.core.grouping import GroupingInput, check_labels, check_notes, untrained_clients
 from fedwca.core.interfaces import Aggregator, Clusterer, Objective
 from fedwca.core.messages import Bounded, Offer, Signatures, State
@@ -83,7 +83,7 @@ def pool_extras(objectives: Sequence[Objective], state: State) -> dict[str, Tens
     for objective in objectives:
         prefix = f"{COLLECTED}{objective.name}."
         own = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
-        shared |= objective.pool(own) if own else {}
+        shared |= check_tensors(objective.pool(own), f"objective {objective.name!r}: pool") if own else {}
     return shared
 
 
@@ -268,9 +268,7 @@ def next_state(
     """
     counted = {client: upload for client, upload in uploads.items() if bool(present[client])}
     learned = aggregator.learn(state, labels, stack_reports(counted, len(present)), present)
-    if not isinstance(learned, Mapping) or not all(isinstance(value, Tensor) for value in learned.values()):
-        shown = describe_value(learned)
-        raise FedwcaError(f"aggregator {aggregator.name!r}: learn gave {shown}; right is a mapping of names to tensors")
+    learned = check_tensors(learned, f"aggregator {aggregator.name!r}: learn")
     own = learned.get("labels")
     if own is None or own.shape != (len(present),) or own.dtype != torch.int64:
         shown = "without labels" if own is None else f"with labels {describe_value(own)}"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from fedwca.core.describe_value import describe_value
+from fedwca.core.component_answers import describe_value
 from fedwca.core.interfaces import PseudoLabeler
 from fedwca.core.messages import Offer, Predictions
 from fedwca.engine.client_task import Task

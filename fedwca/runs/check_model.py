@@ -8,7 +8,7 @@ from contextlib import suppress
 import torch
 from torch import Tensor
 
-from fedwca.core.describe_value import describe_value
+from fedwca.core.component_answers import describe_value
 from fedwca.core.network import Network
 from fedwca.errors import FedwcaError
 

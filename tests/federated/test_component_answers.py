@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -360,6 +360,46 @@ def test_a_clusterers_notes(note: dict[str, Any], said: str) -> None:
     with pytest.raises(FedwcaError) as error:
         check_notes(note, "mine")
     assert str(error.value) == f"clusterer 'mine' {said}"
+
+
+class Careless(CrossEntropy):
+    """Gives in one place what is no answer."""
+
+    name = "careless"
+    at: str = ""
+
+    def penalty(self, parameters: Tensor, anchors: Mapping[str, Tensor]) -> Tensor | None:
+        """A number, or one for each parameter."""
+        return parameters if self.at == "penalty" else parameters.sum() * 0
+
+    def observe(self, predictions: Predictions) -> Mapping[str, Tensor]:
+        """Nothing, or a tensor without a name."""
+        return predictions.logits if self.at == "observe" else {}  # type: ignore[return-value]
+
+    def collect(self, predictions: Predictions, targets: Targets) -> Mapping[str, Tensor]:
+        """A mean, or a float."""
+        mean = predictions.logits.mean(0)
+        return {"mean": 1.0 if self.at == "collect" else mean}  # type: ignore[dict-item]
+
+    def pool(self, collected: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """What was collected, or a tensor of it."""
+        return collected["mean"] if self.at == "pool" else collected  # type: ignore[return-value]
+
+
+@engines
+@pytest.mark.parametrize(
+    ("at", "said"),
+    [
+        ("penalty", r"penalty gave torch.float\d+ of shape \(\d+,\); right is one number"),
+        ("observe", "observe gave torch.float.* of shape .*; right is a mapping of names to tensors"),
+        ("collect", "collect gave a dict; right is a mapping of names to tensors"),
+        ("pool", "pool gave torch.float.* of shape .*; right is a mapping of names to tensors"),
+    ],
+)
+def test_an_objectives_answer_is_named(name: str, at: str, said: str) -> None:
+    play(make(name), Method("own", "Own", FedAvg(), Argmax(), (Careless(),)))
+    with pytest.raises(FedwcaError, match=f"objective 'careless': {said}"):
+        play(make(name), Method("own", "Own", FedAvg(), Argmax(), (Careless(at=at),)))
 
 
 @pytest.mark.parametrize(

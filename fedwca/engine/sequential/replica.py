@@ -13,6 +13,7 @@ from torch.func import functional_call
 from torch.nn.utils.parametrize import is_parametrized
 
 from fedwca.core.adaptation import Adaptation, ExtraNetworks
+from fedwca.core.component_answers import check_number
 from fedwca.core.messages import Predictions
 from fedwca.core.network import Network, call_module
 from fedwca.core.training_settings import Trains
@@ -131,7 +132,7 @@ class Replica:
 
     def adaptation_loss(self, adaptation: Adaptation, logits: Tensor) -> Tensor:
         """An adaptation's loss of outputs ``[N, M] -> []``, by the bound row's extra networks."""
-        return adaptation.loss(logits, self.extras)
+        return check_number(adaptation.loss(logits, self.extras), f"adaptation {adaptation.name!r}: loss")
 
     def pull_back(self, images: Tensor, slopes: Tensor) -> Tensor:
         """Gradient of the bound row's base network ``[P_base]`` in eval mode, chunk by chunk.

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedwca.core.adaptation import Adaptation, ExtraNetworks
+from fedwca.core.component_answers import check_number
 from fedwca.core.drawn_features import SPREAD
 from fedwca.core.network import Network, call_module
 from fedwca.engine.device_copy import to_device
@@ -173,7 +174,7 @@ class StackedNetwork:
         """
 
         def loss(logits: Tensor, own: Mapping[str, dict[str, Tensor]]) -> Tensor:
-            return adaptation.loss(logits, self.bind_extras(own))
+            return check_number(adaptation.loss(logits, self.bind_extras(own)), f"adaptation {adaptation.name!r}: loss")
 
         what = f"the loss of {adaptation.name!r}"
         found: Tensor = vmap_or_loop(what, loss, logits, self.extra_parameters(parameters))
