@@ -84,7 +84,6 @@ def require_sendable(aggregator: Aggregator, where: str) -> None:
         "has layers stay with clients, and models travel whole yet": aggregator.keeps > 0,
         "has clients hold models from earlier rounds, and all are sent yet": aggregator.holds > 0,
         "keeps sums of models that are no means of them, which a server refuses yet": not aggregator.rows_are_models,
-        "asks clients what they say of the fresh mean, for which there is no message yet": aggregator.asks,
     }
     for what in (what for what, needed in missing.items() if needed):
         raise UsageError(f"{where} aggregator {aggregator.name!r} {what}; `fedwca bench` plays it")

@@ -85,7 +85,7 @@ def test_a_simulation_prints_the_shape_of_a_run(shades: Path, monkeypatch: pytes
         session = federation.session(server / "source.safetensors")
         dealt = [np.load(data / f"client-{k}.npz")["images"] for k in range(federation.rules.clients)]
         images = [torch.from_numpy(x).permute(0, 3, 1, 2) for x in dealt]
-        clients = [Client(lambda side, x=x: x) for x in images]
+        clients = [Client(lambda side, stretch, x=x: x) for x in images]
         run_in_process(session, clients, federation.rounds)
         return session
 

@@ -100,7 +100,6 @@ def test_what_the_sentence_offers_is_covered(federation: Build, aggregator: str)
     [
         ("holds", 1, "has clients hold models from earlier rounds"),
         ("rows_are_models", False, "keeps sums of models that are no means of them"),
-        ("asks", True, "asks clients what they say of the fresh mean"),
     ],
 )
 def test_what_has_no_message_is_refused(flag: str, value: object, said: str) -> None:
