@@ -60,11 +60,15 @@ class Aggregator(Component):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """Take ``partition = "one"`` of classes that were written before it was called ``grouping = OneGroup()``.
+        """Check ``grouping``; take ``partition = "one"`` of classes that were written before it was called so.
 
         Raises:
-            UsageError: there is no such word.
+            UsageError: it is no grouping, or there is no such word.
         """
+        given: object = cls.grouping
+        if not isinstance(given, Grouping):
+            shown = getattr(given, "__name__", repr(given))
+            raise UsageError(f"{cls.__name__}.grouping is {shown}; right is an object, such as OneGroup()")
         word = vars(cls).get("partition")
         if word is None:
             return
@@ -215,5 +219,8 @@ class Aggregator(Component):
         Args:
             clients: K.
             draws: uniform numbers in [0, 1) ``[K]``.
+
+        Raises:
+            UsageError: a class that lets clients choose has no such method of its own.
         """
-        raise NotImplementedError(f"{type(self).__name__} lets clients choose, but says nothing for round 0")
+        raise UsageError(f"aggregator {self.name!r} lets clients choose, and has no `first` for round 0")

@@ -127,3 +127,15 @@ def test_components_are_built_without_a_warning(recwarn: pytest.WarningsRecorder
         assert isinstance(built.grouping, Grouping)
     assert (OneHot().grouping, Finch().oracle) == (ByClusterer(), False)
     assert not recwarn.list
+
+
+@pytest.mark.parametrize(("given", "shown"), [(OneGroup, "OneGroup"), ("one", "'one'")])
+def test_a_grouping_is_an_object(given: object, shown: str) -> None:
+    with pytest.raises(UsageError, match=f"Other.grouping is {shown}; right is an object, such as OneGroup"):
+        type("Other", (Aggregator,), {"grouping": given, "__module__": __name__})
+
+
+def test_who_lets_clients_choose_says_where_they_begin() -> None:
+    other = type("Other", (Aggregator,), {"grouping": ByChoice(), "name": "other", "__module__": __name__})()
+    with pytest.raises(UsageError, match="aggregator 'other' lets clients choose, and has no `first` for round 0"):
+        other.first(3, torch.zeros(3))
