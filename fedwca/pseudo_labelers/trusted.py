@@ -40,7 +40,8 @@ class Trusted(PrototypeLabeler):
     number, below ``least``: plain where ``measure`` is at least so much, else stop."""
 
     untrained: Literal["source", "mean"] = "source"
-    """Parameters of a group in which nobody trains. source: the source model's; mean: the mean of the clients that are
+    """Parameters of a group in which nobody trains. source: the source model's, if clients start from their group's
+    model, else of the mixture that they start from; mean: the mean of the clients that are
     trusted most, wherever they are grouped, after each round, with the group's own BatchNorm statistics."""
 
     @field_validator("untrusted")
