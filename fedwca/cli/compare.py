@@ -50,6 +50,9 @@ def command(
         str | None,
         option("--reference", text="Method that differences are taken to; default: FedAvg if it is run.", panel=KEEP),
     ] = None,
+    dry_run: Annotated[
+        bool, option("--dry-run", text="Print what is missing and its rough cost; run nothing.", panel=KEEP)
+    ] = False,
     out: Annotated[Path, folder("run folders, one a source or target")] = Path("runs/compare"),
     column: MoreNumbers = None,
     keep: Keep = "last",
@@ -65,8 +68,9 @@ def command(
     need_one_process("fedwca compare")
     from fedwca.cli.console_reporter import ConsoleReporter
     from fedwca.cli.printing import print_in, refuse_all_diverged, saying_what_is_kept
+    from fedwca.reproduce.plan_jobs import announce_runs, announce_total
     from fedwca.results.results_table import ON_REQUEST, check_columns
-    from fedwca.runs.compare import run_comparison
+    from fedwca.runs.compare import plan_comparison, run_comparison
     from fedwca.runs.run_request import RunRequest
 
     columns, layer = check_columns(column or (), tuple(ON_REQUEST)), asked.layer
@@ -76,8 +80,14 @@ def command(
             raise UsageError(f"--source {source[0]} and --target {target[0]}: leave out one of both")
         layer = {**layer, "partition": layer.get("partition", "leave_one_out")}
     request = RunRequest(layer, asked.pairs, asked.preset, asked.file, keep=keep, loggers=logger or ())
-    reporter = ConsoleReporter(silent=form is not Format.table, quiet=quiet)
-    found = run_comparison(request, methods, source or target or [], reference, out, reporter)
+    reporter = ConsoleReporter(silent=form is not Format.table, quiet=quiet and not dry_run)
+    domains = source or target or []
+    if dry_run:
+        announce_total(
+            announce_runs(plan_comparison(request, methods, domains, reference).plans, out, reporter), reporter
+        )
+        return
+    found = run_comparison(request, methods, domains, reference, out, reporter)
     with saying_what_is_kept(f"the runs are whole, they are in {out}"):
         print_in(form, found.table(columns), found.plain(), found.flat())
     refuse_all_diverged(found.runs.values(), found.diverged.values())

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fedwca.cli import complete
 from fedwca.cli.options import RunOptions, run_options
 from fedwca.cli.ranks import need_one_process
-from fedwca.cli.shared_options import Form, Format, Json, Keep, Loggers, Quiet, chosen_format, folder, option
+from fedwca.cli.shared_options import KEEP, Form, Format, Json, Keep, Loggers, Quiet, chosen_format, folder, option
 from fedwca.errors import UsageError
+
+if TYPE_CHECKING:
+    from fedwca.runs.reporter import RunReporter
+    from fedwca.search.study import PlannedSearch
 
 SEARCH = "Search"
 
@@ -62,6 +66,10 @@ def command(
             max=1_000_000,
         ),
     ] = None,
+    dry_run: Annotated[
+        bool,
+        option("--dry-run", text="Print the number of tries and their rough cost; run nothing.", panel=KEEP),
+    ] = False,
     out: Annotated[Path, folder("study and its runs")] = Path("runs/sweep"),
     keep: Keep = "last",
     logger: Loggers = None,
@@ -83,7 +91,7 @@ def command(
     from fedwca.runs.run_request import RunRequest
     from fedwca.search import space as sweep
     from fedwca.search.criteria import ORACLE, VALIDATION, choose_criterion
-    from fedwca.search.study import Search, search, tabulate_tries
+    from fedwca.search.study import Search, plan_search, search, tabulate_tries
 
     form = chosen_format(form, as_json)
     owner, params = sweep.grid(grid) if grid else (None, [])
@@ -106,7 +114,23 @@ def command(
         said=dict.fromkeys(own, "sweep"),
     )
     wanted = Search(request, chosen, judged, tries, out)
-    found = search(wanted, ConsoleReporter(silent=True, quiet=quiet))
+    reporter = ConsoleReporter(silent=True, quiet=quiet and not dry_run)
+    if dry_run:
+        announce_tries(plan_search(wanted), out, reporter)
+        return
+    found = search(wanted, reporter)
     whole = {"criterion": wanted.criterion, "direction": wanted.direction, "tries": found}
     with saying_what_is_kept(f"the study is whole, it and its runs are in {out}"):
         print_in(form, tabulate_tries(wanted, found), whole, found)
+
+
+def announce_tries(planned: PlannedSearch, out: Path, reporter: RunReporter) -> None:
+    """Say how many tries there will be and what those cost that are missing."""
+    from fedwca.reproduce.cost_estimate import Cost, describe_cost, estimate_plan
+    from fedwca.runs.reuse_runs import sort_methods
+
+    runs = planned.runs()
+    missing = runs if planned.grid is None else [run for run in runs if sort_methods(run, out / "runs")[1]]
+    cost = sum((estimate_plan(run, planned.decided.domain or "") for run in missing), Cost(0, 0, 0.0, 0.0))
+    had = f"; {len(runs) - len(missing)} of them are there already" if len(missing) < len(runs) else ""
+    reporter.note(f"{len(runs)} {'try' if len(runs) == 1 else 'tries'}{had}: {describe_cost(cost)}")

@@ -136,15 +136,27 @@ def setting_origins(wanted: ReproductionRequest, found: Definition, name: str) -
 
 def announce_jobs(planned: Sequence[Job], out: Path, reporter: RunReporter) -> None:
     """Say what will be run and what it costs."""
-    say = reporter.note
+    whole = Cost(0, 0, 0.0, 0.0)
     for job in planned:
-        say(job.title)
-        for domain, decided in job.plans.items():
-            there, missing = sort_methods(decided, out)
-            left = estimate_plan(decided, domain, missing)
-            had = f"; {len(there)} of {len(decided.methods)} methods are there already" if there else ""
-            say(f"  {job.named or 'partition'} {domain}: {describe_cost(left) if missing else 'nothing to run'}{had}")
-    total = [estimate_plan(p, domain, sort_methods(p, out)[1]) for job in planned for domain, p in job.plans.items()]
-    whole = sum(total, Cost(0, 0, 0.0, 0.0))
+        reporter.note(job.title)
+        whole += announce_runs(job.plans, out, reporter)
+    announce_total(whole, reporter)
+
+
+def announce_runs(plans: Mapping[str, RunPlan], out: Path, reporter: RunReporter) -> Cost:
+    """Say what is missing in a folder, by source or target, and what it costs; returns the cost of it all."""
+    whole = Cost(0, 0, 0.0, 0.0)
+    for domain, decided in plans.items():
+        there, missing = sort_methods(decided, out)
+        left = estimate_plan(decided, domain, missing)
+        had = f"; {len(there)} of {len(decided.methods)} methods are there already" if there else ""
+        what = describe_cost(left) if missing else "nothing to run"
+        reporter.note(f"  {decided.named or 'partition'} {domain}: {what}{had}")
+        whole += left
+    return whole
+
+
+def announce_total(whole: Cost, reporter: RunReporter) -> None:
+    """Say what all runs cost that are missing."""
     amount = describe_cost(whole, " (methods × source models × trials)")
-    say(f"In all {amount}." if whole.runs else "All runs are there.")
+    reporter.note(f"In all {amount}." if whole.runs else "All runs are there.")

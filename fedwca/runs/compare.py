@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fedwca.config.compose_methods import partition_of
 from fedwca.config.method_spec import PARTS, parse_method
 from fedwca.config.partition_and_domain import domain_of
+from fedwca.config.resolve_config import RunPlan
 from fedwca.data.dataset import canonical_domain
 from fedwca.datasets import datasets
 from fedwca.describe_problems import describe_unknown
@@ -21,6 +22,22 @@ from fedwca.runs.reporter import SILENT, RunReporter
 from fedwca.runs.reuse_runs import collect_runs, dataset_name
 from fedwca.runs.run_request import RunRequest
 from fedwca.runs.start_run import check_recording
+
+
+@dataclass(frozen=True)
+class PlannedComparison:
+    """What `run_comparison` will run, checked."""
+
+    requests: list[RunRequest]
+    """One a source or target."""
+    reference: str | None
+    """Name of the method that differences are taken to; None: to none."""
+
+    @property
+    def plans(self) -> dict[str, RunPlan]:
+        """By source or target, or by partition where no domain is unlike the others."""
+        plans = [request.plan() for request in self.requests]
+        return {domain_of(plan.config) or plan.config.partition: plan for plan in plans}
 
 
 def run_comparison(
@@ -44,6 +61,17 @@ def run_comparison(
     Raises:
         FedwcaError: what is wrong, in a sentence.
     """
+    planned = plan_comparison(request, methods, domains, reference)
+    gathered = [collect_runs(one, out, reporter) for one in planned.requests]
+    tables = {domain_of(found.config) or found.config.partition: found.table for found in gathered}
+    config = gathered[-1].config
+    return Comparison.of(dataset_name(config), tables, planned.reference, partition_of(config).named or "partition")
+
+
+def plan_comparison(
+    request: RunRequest, methods: Sequence[str], domains: Sequence[str], reference: str | None
+) -> PlannedComparison:
+    """See that everything fits, before anything is trained; for arguments and errors see `run_comparison`."""
     methods = check_several("methods", methods)
     names = [parse_method(method).name for method in methods]
     base = parse_method(reference).name if reference else reference_among(names)
@@ -55,12 +83,7 @@ def run_comparison(
         raise UsageError(f"{given[0]}: methods say their parts themselves, such as 'fedwca/clusterer=ada-bn'")
     layer = {**request.layer, "baselines": list(methods), "composed": False}
     own = dict.fromkeys(["composed", *([] if domains else ["source", "target"])], "compare")
-    gathered = [
-        collect_runs(one, out, reporter) for one in chosen_domains(replace(request, layer=layer, said=own), domains)
-    ]
-    tables = {domain_of(found.config) or found.config.partition: found.table for found in gathered}
-    config = gathered[-1].config
-    return Comparison.of(dataset_name(config), tables, base, partition_of(config).named or "partition")
+    return PlannedComparison(chosen_domains(replace(request, layer=layer, said=own), domains), base)
 
 
 def chosen_domains(request: RunRequest, names: Sequence[str], catalogue: bool = False) -> list[RunRequest]:

@@ -48,6 +48,27 @@ class Search:
         return CRITERIA.get(self.criterion, "maximize")
 
 
+@dataclass(frozen=True)
+class PlannedSearch:
+    """What `search` will try, checked."""
+
+    request: RunRequest
+    decided: RunPlan
+    """Of the request, nothing tried yet."""
+    params: list[Options | Range]
+    grid: list[dict[str, Any]] | None
+    """Every combination of values; None: values are drawn."""
+    tries: int
+    """In all, those that are there already included."""
+
+    def runs(self) -> list[RunPlan]:
+        """The run of each try; where values are drawn, at the first or lowest ones."""
+        first = {p.key: p.values[0] if isinstance(p, Options) else p.low for p in self.params}
+        if self.grid is None:
+            return [_tried(self.request, first)] * self.tries
+        return [_tried(self.request, values) for values in self.grid[: self.tries]]
+
+
 def search(wanted: Search, reporter: RunReporter) -> list[dict[str, Any]]:
     """Try values until there are enough; returns the finished tries, the best first.
 
@@ -64,32 +85,19 @@ def search(wanted: Search, reporter: RunReporter) -> list[dict[str, Any]]:
         import optuna
     except ImportError:
         raise UsageError("fedwca sweep needs Optuna; install it with: pip install 'fedwca[sweep]'") from None
-    special = wanted.request.plan().named
-    named = wanted.request.layer.get(special) if special else None
-    (request,) = chosen_domains(wanted.request, [named] if named else [])
-    decided = request.plan()
-    params = [replace(param, key=resolve_grid(param.key, decided)) for param in wanted.params]
-    for param in params:
-        for value in param.values if isinstance(param, Options) else (param.low, param.high):
-            _tried(request, {param.key: value})  # which refuses what would not reach the method
-    listed = {param.key: param.values for param in params if isinstance(param, Options)}
-    if not (wanted.out / JOURNAL).exists():  # a search that goes on was looked at when it began
-        first = _tried(request, {key: values[0] for key, values in listed.items()})
-        ((_, rounds),) = first.methods
-        refuse_unmeasured(wanted.criterion, rounds, split_trial(first.config, *load(first.config), 0, 0))
-    grid = _shuffled_grid(listed, decided.config.seed) if len(listed) == len(params) else None
-    tries = wanted.tries if wanted.tries is not None else 20 if grid is None else len(grid)
+    planned = plan_search(wanted)
+    params, grid, tries = planned.params, planned.grid, planned.tries
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     with ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")  # Optuna calls some of its parts experimental
         make_folder(wanted.out)
         stack.callback(hold_lock(wanted.out).release)
-        study = _study(optuna, wanted, params, decided)
+        study = _study(optuna, wanted, params, planned.decided)
 
         def objective(trial: Any) -> float:
             values = {param.key: _suggested(trial, param) for param in params}
-            value = _measure(_with(request, values), wanted, reporter)
+            value = _measure(_with(planned.request, values), wanted, reporter)
             reporter.note(f"try {trial.number}: {_shown(values)}: {wanted.criterion} {_number(value)}")
             return value
 
@@ -112,6 +120,30 @@ def search(wanted: Search, reporter: RunReporter) -> list[dict[str, Any]]:
         )
     best = sorted(found, key=lambda t: -t.value if wanted.direction == "maximize" else t.value)
     return [{"try": t.number, **t.params, wanted.criterion: t.value} for t in best]
+
+
+def plan_search(wanted: Search) -> PlannedSearch:
+    """See that every value fits and that the criterion can be measured, before anything is trained.
+
+    Raises:
+        UsageError: a value would not reach the method, or nothing that the criterion reads is there.
+    """
+    special = wanted.request.plan().named
+    named = wanted.request.layer.get(special) if special else None
+    (request,) = chosen_domains(wanted.request, [named] if named else [])
+    decided = request.plan()
+    params = [replace(param, key=resolve_grid(param.key, decided)) for param in wanted.params]
+    for param in params:
+        for value in param.values if isinstance(param, Options) else (param.low, param.high):
+            _tried(request, {param.key: value})  # which refuses what would not reach the method
+    listed = {param.key: param.values for param in params if isinstance(param, Options)}
+    if not (wanted.out / JOURNAL).exists():  # a search that goes on was looked at when it began
+        first = _tried(request, {key: values[0] for key, values in listed.items()})
+        ((_, rounds),) = first.methods
+        refuse_unmeasured(wanted.criterion, rounds, split_trial(first.config, *load(first.config), 0, 0))
+    grid = _shuffled_grid(listed, decided.config.seed) if len(listed) == len(params) else None
+    tries = wanted.tries if wanted.tries is not None else 20 if grid is None else len(grid)
+    return PlannedSearch(request, decided, params, grid, tries)
 
 
 def _shuffled_grid(listed: Mapping[str, Sequence[Any]], seed: int) -> list[dict[str, Any]]:

@@ -67,6 +67,20 @@ def test_finished_methods_are_reused_and_only_the_new_one_is_run(first: tuple[Pa
     assert float(entries[0]["mean"]) == earlier["fedavg", "amber"]
 
 
+def test_a_dry_run_says_what_is_missing_and_runs_nothing(first: tuple[Path, Run], shades: Path) -> None:
+    out, _ = first
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
+    asked = ["fedavg", "source-only", "fedwca:ta=0.25", "--source", "amber", "--source", "coral", "--trials", "2"]
+    run = compare(shades, out, *asked, "--dry-run", "--quiet")
+    assert (run.code, run.out) == (0, "")
+    assert "source amber: 2 runs, 2 rounds" in run.err
+    assert "2 of 3 methods are there already" in run.err
+    assert "source coral: 6 runs" in run.err
+    assert "In all 8 runs (methods × source models × trials)" in run.err
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
+    assert "All runs are there" in compare(shades, out, "fedavg", "--source", "brass", "--trials", "2", "--dry-run").err
+
+
 def test_a_run_from_before_a_field_is_reused_at_its_default_alone(first: tuple[Path, Run], shades: Path) -> None:
     out, _ = first
     file = out / "shades-amber/config.json"

@@ -30,6 +30,9 @@ def test_a_grid_is_tried_once_and_goes_on(shades: Path, tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*.safetensors"))
     first = tries(quiet)
     assert len(first) == 2
+    assert (
+        "3 tries; 2 of them are there already: 1 run, 1 round" in sweep(shades, tmp_path / "s", *asked, "--dry-run").err
+    )
     again = sweep(shades, tmp_path / "s", *asked)
     assert "2 tries are there already" in again.err
     rows = tries(again)
@@ -46,6 +49,13 @@ def test_a_grid_is_tried_once_and_goes_on(shades: Path, tmp_path: Path) -> None:
     other = sweep(shades, tmp_path / "s", *asked, "--seed", "1")
     assert other.code == 2
     assert "other settings" in other.err
+
+
+def test_a_dry_run_counts_what_would_be_tried_and_leaves_nothing(shades: Path, tmp_path: Path) -> None:
+    drawn = sweep(shades, tmp_path / "s", "--param", "training.lr=0.001..0.1:log", "--tries", "4", "--dry-run")
+    assert (drawn.code, drawn.out) == (0, "")
+    assert "4 tries: 4 runs, 4 rounds" in drawn.err
+    assert not (tmp_path / "s").exists()
 
 
 def test_an_oracle_is_named_one(shades: Path, tmp_path: Path) -> None:
