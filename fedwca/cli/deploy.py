@@ -25,6 +25,8 @@ LOCAL = f"127.0.0.1:{PORT}"
 Server = Annotated[str, typer.Option("--server", help="Where the server listens, on this machine.")]
 NOT_DEPLOYED = ("participation", "source_models", "trials", "trials_at_once", "engine", "kernels", "workers")
 """Options of a run that say how many clients are simulated, or take part: a deployment has rules for that."""
+REFUSED = ("target", "new_clients", "validation", "adaptation", "finish")
+"""Options of runs that no deployment plays yet."""
 
 
 def need_flower() -> None:
@@ -40,7 +42,7 @@ def need_flower() -> None:
 
 
 @app.command("init")
-@partial(run_options, without=NOT_DEPLOYED)
+@partial(run_options, without=NOT_DEPLOYED, refused=REFUSED)
 def init(
     asked: RunOptions,
     folder: Folder,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
@@ -110,12 +111,23 @@ OPTIONS: dict[str, Any] = {
 """Options by the name of their parameter; all are None unless given but ``preset``, whose default is ``default``."""
 
 
-def run_options(command: Callable[..., None], without: Sequence[str] = PARTS) -> Callable[..., None]:
+def _hide(annotation: Any) -> Any:
+    """The same option, not in the help."""
+    base, words = get_args(annotation)
+    words = copy(words)
+    words.hidden = True
+    return Annotated[base, words]
+
+
+def run_options(
+    command: Callable[..., None], without: Sequence[str] = PARTS, refused: Sequence[str] = ()
+) -> Callable[..., None]:
     """Give a command the options of a run; those that it does not take itself arrive as one `RunOptions`.
 
     Args:
         command: its parameter called ``asked`` is filled; every other one is an option or argument of its own.
         without: options that mean nothing to it; those of a method's parts, unless it composes one.
+        refused: options that its help leaves out, since it refuses every run that they make, and says why.
     """
     own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "asked"]
     mine = {parameter.name for parameter in own}
@@ -124,7 +136,7 @@ def run_options(command: Callable[..., None], without: Sequence[str] = PARTS) ->
             name,
             inspect.Parameter.KEYWORD_ONLY,
             default="default" if name == "preset" else None,
-            annotation=annotation,
+            annotation=_hide(annotation) if name in refused else annotation,
         )
         for name, annotation in OPTIONS.items()
         if name not in mine and name not in without

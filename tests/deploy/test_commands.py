@@ -50,6 +50,17 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "pip install 'fedwca[flower]'" in run.err
 
 
+@pytest.mark.usefixtures("flower")
+def test_options_of_runs_that_cannot_be_deployed_are_not_in_the_help_and_are_refused(shades: Path) -> None:
+    shown = set(re.findall(r"--[a-z-]+", call("deploy", "init", "--help", columns=200).out.split("Options")[1]))
+    assert "--objective" in shown
+    assert not {"--new-clients", "--adaptation", "--finish", "--validation"} & shown
+    run = call("deploy", "init", "never", "--data", str(shades), "--clients", "4", "--insecure", "--target", "amber")
+    assert (run.code, "its clients have labels" in run.err) == (2, True)
+    run = call("deploy", "init", "never", "--data", str(shades), "--clients", "4", *SMALL, "--adaptation", "entropy")
+    assert (run.code, "deployments have no step yet" in run.err) == (2, True)
+
+
 def test_clients_train_as_their_method_does() -> None:
     values = {"composed": True, "baselines": (), "methods": {"wca": {"training": {"epochs": 7, "lr": 0.5}}}}
     config = RunConfig(**values).model_dump(mode="json")
