@@ -15,7 +15,7 @@ from fedwca.core.messages import State
 from fedwca.federated.upload_checks import report_problem
 from fedwca.functional import blend_weights, soft_cluster_weights
 
-from .fakes import built, labels_for, play
+from .fakes import FakeView, built, labels_for, play
 
 PARTITIONS = {
     "K=1": [0],
@@ -251,15 +251,19 @@ def test_ladds_teachers_by_hand() -> None:
     assert torch.equal(*torch.stack(ladd_rounds(0)).split(2, 1))
 
 
-def test_ladd_sends_a_teacher_only_where_there_is_one() -> None:
-    given = torch.tensor([0, 1, 1, 2])
-    with_one, without = play(aggregators.build("ladd:start=1"), given), play(aggregators.build("ladd:start=0"), given)
-    assert (with_one.offer.models, without.offer.models) == (2, 1)
-    teachers = torch.einsum("kqr,rp->kqp", with_one.offer.personal, torch.eye(6, dtype=torch.float64))[:, 1]
-    assert teachers.argmax(1).tolist() == [3, 4, 4, 5]
-    assert with_one.blend.references["teacher"].tolist() == [[0, 1]] * 4
-    assert without.blend.references == {}  # then it is the own model
-    assert with_one.blend.start.tolist() == [[1, 0]] * 4
+def test_ladd_sends_a_teacher_only_where_it_is_another_model() -> None:
+    given, rows = torch.tensor([0, 1, 1, 2]), torch.eye(6, dtype=torch.float64)
+    ladd, without = aggregators.build("ladd:start=1"), aggregators.build("ladd:start=0")
+    state = ladd.learn({}, given, {}, torch.ones(4, dtype=torch.bool))
+    assert [ladd.offer(state, number, rows).models for number in range(1, 5)] == [1, 1, 2, 2]
+    assert [without.offer(state, number, rows).models for number in range(1, 5)] == [1, 1, 1, 1]
+    sent = ladd.offer(state, 3, rows).personal @ rows
+    assert sent.argmax(2).tolist() == [[0, 3], [1, 4], [1, 4], [2, 5]]
+    blend = ladd.blend(3, FakeView(torch.zeros(4, 1), sent, 2))
+    assert blend.references["teacher"].tolist() == [[0, 1]] * 4
+    assert blend.start.tolist() == [[1, 0]] * 4
+    assert ladd.blend(2, FakeView(torch.zeros(4, 1), sent[:, :1], 1)).references["teacher"].tolist() == [[1]] * 4
+    assert without.blend(3, FakeView(torch.zeros(4, 1), sent[:, :1], 1)).references == {}  # then it is the own model
 
 
 @every
