@@ -99,6 +99,9 @@ def command(
     if dry_run and backend is not None:
         raise UsageError("--dry-run plans runs of fedwca's own engines; leave out --backend")
     if backend == "flower":
+        several = {key: asked.layer.get(key, 1) > 1 for key in ("source_models", "trials")}
+        kept = {"keep": keep != "last", "logger": logger, "note": note, "tag": tag, "profile": profile}
+        refuse_idle(baseline=baseline, **several, **kept, column=column, ranks_per_trial=ranks_per_trial)
         bench_in_flower(request, as_json)
         return
     if backend is not None:
@@ -115,7 +118,7 @@ def command(
     print_finished(done, as_json, columns)
     timed = done.path / "profile.json"
     if profile and not as_json and timed.is_file():  # a run that was finished already may have none
-        print_profile(json.loads(timed.read_text()))
+        print_profile(json.loads(timed.read_text(encoding="utf-8")))
 
 
 def print_dry_run(request: RunRequest) -> None:
@@ -127,6 +130,18 @@ def print_dry_run(request: RunRequest) -> None:
 
     plan = check_run(request, ConsoleReporter(dry=True))
     say(f"Cost: {describe_cost(estimate_plan(plan, domain_of(plan.config) or ''))}")
+
+
+def refuse_idle(**given: object) -> None:
+    """See that no option is given that does nothing in Flower's simulation.
+
+    Raises:
+        UsageError: names the first of them.
+    """
+    for name in (name.replace("_", "-") for name, value in given.items() if value):
+        raise UsageError(
+            f"--{name} has no effect with --backend flower, which plays one trial of the composed method; leave it out"
+        )
 
 
 def bench_in_flower(request: RunRequest, as_json: bool) -> None:

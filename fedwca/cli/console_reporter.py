@@ -17,7 +17,7 @@ class ConsoleReporter(RunReporter):
     """Tells a person at a terminal.
 
     Args:
-        silent: stdout is for a program; no plan and no progress.
+        silent: stdout is for a program; no plan, and progress on a terminal alone.
         quiet: no progress, and nothing else that is no warning.
         dry: nothing will be run.
     """
@@ -58,8 +58,8 @@ class ConsoleReporter(RunReporter):
         say(f"Warning: {sentence}", err=True)
 
     def watch(self, plan: RunPlan) -> AbstractContextManager[Progress]:
-        """Bars or lines, or warnings alone."""
-        return watching(plan, self.silent or self.quiet)
+        """Bars or lines, or warnings alone; no lines where stdout is for a program, which may read stderr too."""
+        return watching(plan, self.quiet, lines=not self.silent)
 
 
 def print_plan(run: PlannedRun, dry: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -23,15 +23,16 @@ NARROW = 110
 
 
 @contextmanager
-def watching(decided: RunPlan, quiet: bool) -> Iterator[Progress]:
+def watching(decided: RunPlan, quiet: bool, lines: bool = True) -> Iterator[Progress]:
     """Progress on stderr while inside: bars on a terminal, lines elsewhere.
 
     Args:
         decided: what will run.
         quiet: say no more than warnings.
+        lines: where there is no terminal, say how far it is in lines.
     """
     console = make_console(stderr=True)
-    if quiet:
+    if quiet or not (lines or console.is_terminal):
         yield Progress(warn=_warn)
     elif not console.is_terminal:
         yield _Lines(decided).hooks()
@@ -49,6 +50,16 @@ def watching(decided: RunPlan, quiet: bool) -> Iterator[Progress]:
         )
         with bars:
             yield _Bars(bars, decided, console).hooks()
+
+
+@contextmanager
+def counting(what: str) -> Iterator[Callable[[int, int], None]]:
+    """On a terminal, a bar of something that is counted, while inside; yields what is told (done, of how many)."""
+    console = make_console(stderr=True)
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("left"), TimeRemainingColumn())
+    with Bars(TextColumn("{task.description}", markup=False), *columns, console=console, transient=True) as bars:
+        bar = bars.add_task(what, visible=False)
+        yield lambda done, total: bars.update(bar, completed=done, total=total, visible=console.is_terminal)
 
 
 def _warn(message: str) -> None:

@@ -105,5 +105,5 @@ def command(
         result = run_job(job, out, reporter)
         with saying_what_is_kept(f"the runs so far are whole, they are in {out}"):
             for path in result.figures:
-                say(f"{job.title}: {path}", err=form in (Format.csv, Format.json))
+                say(f"{job.title}: {path}", err=form is not Format.table)
             print_in(form, result.grid, {"title": job.title, "values": result.values}, result.values)

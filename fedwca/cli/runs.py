@@ -280,11 +280,12 @@ def remove_command(
     """Remove runs and all they hold."""
     from fedwca.errors import UsageError
     from fedwca.results.find_runs import find_run
-    from fedwca.results.read_run import read_run, remove_run
+    from fedwca.results.lock import is_locked
+    from fedwca.results.read_run import remove_run
 
     paths = list({path.resolve(): path for path in (find_run(name, context.obj) for name in names)}.values())
     for path in paths:
-        if read_run(path).state == "running":
+        if is_locked(path):
             raise UsageError(f"{path}: a process is at work on this run; stop it first")
     named = ", ".join(f"{path} (a link to {path.resolve()})" if path.is_symlink() else str(path) for path in paths)
     all_of_it = "everything in it" if len(paths) == 1 else "everything in them"

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fedwca.cli.deploy import PORT, Folder, Insecure, need_flower
+from fedwca.cli.deploy import PORT, Folder, Insecure, check_is_deployment, need_flower
 from fedwca.cli.terminal import say
 
 
@@ -25,6 +25,7 @@ def command(
     from fedwca.deploy.flower.flwr_cli import check_answers, register_clients, retry, write_connection
     from fedwca.deploy.flower.processes import flower_environment, local_address, run_until_stopped, server_command
 
+    check_is_deployment(folder)
     arguments = server_command(folder / "server", host, port, insecure)
 
     def begun(process: subprocess.Popen[bytes]) -> None:

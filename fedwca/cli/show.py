@@ -12,6 +12,8 @@ import typer
 
 from fedwca.cli.terminal import make_console, say
 from fedwca.config.component_registries import PLURALS, registry_of
+from fedwca.describe_problems import describe_unknown
+from fedwca.errors import UsageError
 from fedwca.registry import canonical_name
 
 
@@ -29,10 +31,12 @@ def list_command(
         **{setting: partial(_like, find) for setting, find in {**_baselines(), "presets": _presets}.items()},
     }
     if kind is not None:
-        plural = PLURALS.get(canonical_name(kind), canonical_name(kind))
+        plural = {**PLURALS, "baseline": "baselines", "preset": "presets"}.get(
+            canonical_name(kind), canonical_name(kind)
+        )
         if plural not in known:
             registry_of(kind)
-        known = {key: find for key, find in known.items() if key.partition("_of_")[0] == plural}
+        known = {key: find for key, find in known.items() if plural in (key, key.partition("_of_")[0])}
     names = {plural: find(pattern) for plural, find in known.items()}
     if as_json:
         say(json.dumps(names, indent=2))
@@ -113,6 +117,8 @@ def _show_baseline(name: str, as_json: bool) -> None:
 
     setting, _, own = name.rpartition("/")
     having = settings_with(own)
+    if setting and having and canonical_name(setting) not in having:
+        raise UsageError(f"{name}: {describe_unknown('setting with this baseline', setting, having)}")
     # One that no setting has is said by the usual one.
     found = baseline(own, *([setting] if setting in having else having[:1]))
     if as_json:

@@ -15,7 +15,7 @@ from fedwca.errors import UsageError
 
 if TYPE_CHECKING:
     from fedwca.runs.reporter import RunReporter
-    from fedwca.search.study import PlannedSearch
+    from fedwca.search.plan_search import Search
 
 SEARCH = "Search"
 
@@ -91,7 +91,8 @@ def command(
     from fedwca.runs.run_request import RunRequest
     from fedwca.search import space as sweep
     from fedwca.search.criteria import ORACLE, VALIDATION, choose_criterion
-    from fedwca.search.study import Search, plan_search, search, tabulate_tries
+    from fedwca.search.plan_search import Search
+    from fedwca.search.study import search, tabulate_tries
 
     form = chosen_format(form, as_json)
     owner, params = sweep.grid(grid) if grid else (None, [])
@@ -116,7 +117,7 @@ def command(
     wanted = Search(request, chosen, judged, tries, out)
     reporter = ConsoleReporter(silent=True, quiet=quiet and not dry_run)
     if dry_run:
-        announce_tries(plan_search(wanted), out, reporter)
+        announce_tries(wanted, reporter)
         return
     found = search(wanted, reporter)
     whole = {"criterion": wanted.criterion, "direction": wanted.direction, "tries": found}
@@ -124,13 +125,16 @@ def command(
         print_in(form, tabulate_tries(wanted, found), whole, found)
 
 
-def announce_tries(planned: PlannedSearch, out: Path, reporter: RunReporter) -> None:
+def announce_tries(wanted: Search, reporter: RunReporter) -> None:
     """Say how many tries there will be and what those cost that are missing."""
     from fedwca.reproduce.cost_estimate import Cost, describe_cost, estimate_plan
-    from fedwca.runs.reuse_runs import sort_methods
+    from fedwca.search.open_study import read_tried_values
+    from fedwca.search.plan_search import plan_search
+    from fedwca.search.study import import_optuna
 
-    runs = planned.runs()
-    missing = runs if planned.grid is None else [run for run in runs if sort_methods(run, out / "runs")[1]]
-    cost = sum((estimate_plan(run, planned.decided.domain or "") for run in missing), Cost(0, 0, 0.0, 0.0))
-    had = f"; {len(runs) - len(missing)} of them are there already" if len(missing) < len(runs) else ""
-    reporter.note(f"{len(runs)} {'try' if len(runs) == 1 else 'tries'}{had}: {describe_cost(cost)}")
+    optuna, planned = import_optuna(), plan_search(wanted)
+    complete = read_tried_values(optuna, wanted.out, planned.about)
+    runs = [planned.plan(values) for values in planned.missing(complete)]
+    cost = sum((estimate_plan(run, run.domain or "") for run in runs), Cost(0, 0, 0.0, 0.0))
+    had = f"; {len(complete)} are there already" if complete else ""
+    reporter.note(f"{planned.tries} {'try' if planned.tries == 1 else 'tries'}{had}: {describe_cost(cost)}")

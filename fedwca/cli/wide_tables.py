@@ -72,7 +72,14 @@ def _table(grid: Table, tight: bool, bold: str) -> TerminalTable:
     look.title = printable(grid.title) or None
     for index, column in enumerate(grid.columns):
         style = "bold" if column == bold else ""
-        look.add_column(printable(column), justify="right" if index else "left", style=style, no_wrap=True)
+        # Where there is no room for a label and a number, the label goes on in the next line.
+        look.add_column(
+            printable(column),
+            justify="right" if index else "left",
+            style=style,
+            no_wrap=bool(index),
+            overflow="ellipsis" if index else "fold",
+        )
     for row in grid.rows:
         look.add_row(*map(printable, row))
     return look

@@ -89,7 +89,9 @@ def baseline(name: str, setting: str = Domains.setting) -> Baseline:
     if name not in baseline_names(setting):
         raise UnknownComponent(describe_unknown("baseline", name, baseline_names(setting)))
     try:
-        return Baseline(**spell_out(tomllib.loads((baseline_folder() / setting / f"{name}.toml").read_text())))
+        return Baseline(
+            **spell_out(tomllib.loads((baseline_folder() / setting / f"{name}.toml").read_text(encoding="utf-8")))
+        )
     except ValidationError as error:
         raise InvalidConfig(describe_problems(error, f"baseline {name}: ")) from error
 

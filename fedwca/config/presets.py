@@ -130,7 +130,7 @@ def read_preset(name: str) -> tuple[str, Layer]:
     name = canonical_name(name)
     if name not in preset_names():
         raise InvalidConfig(describe_unknown("preset", name, preset_names()))
-    text = (preset_folder() / f"{name}.toml").read_text()
+    text = (preset_folder() / f"{name}.toml").read_text(encoding="utf-8")
     tables = tomllib.loads(text)
     base = tables.pop("base", None)
     return text, tables if base is None else merge(read_preset(base)[1], tables)

@@ -21,7 +21,7 @@ def read_file(path: Path) -> Layer:
     """
     try:
         refuse_special(path)
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8-sig")
         values = json.loads(text, object_pairs_hook=_each_once) if path.suffix == ".json" else tomllib.loads(text)
     except OSError as error:
         raise InvalidConfig(f"--config {path}: {error.strerror or error}") from None

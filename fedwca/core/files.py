@@ -21,6 +21,14 @@ TEMPORARY = f".*-{'[0-9a-f]' * 32}*"
 """Names of folders in which a file is being written, and of those that a killed process left."""
 
 
+def expand_home(path: str | Path) -> Path:
+    """A path with ``~`` as the home folder; ``~name`` of nobody on this machine is a name like any other."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
+
+
 def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
     """Write a file so that others see the old one, the whole new one, or none; makes its folder.
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from fedwca.core.files import expand_home
 from fedwca.errors import UnknownComponent
 from fedwca.registry import Component, Registry, canonical_name
 
@@ -60,7 +61,7 @@ class DatasetSource(Component):
         """The root in use."""
         from fedwca.data import data_dir
 
-        return self.root.expanduser() if self.root else data_dir()
+        return expand_home(self.root) if self.root else data_dir()
 
     def load(self, size: int = 32) -> FederatedDataset:
         """The data set, its images ``size`` × ``size`` pixels.

@@ -34,7 +34,7 @@ def read_list(path: Path, folder: Path, domain: str, part: int) -> list[ListedIm
         DataError: the list cannot be read, or a line is not of that form or names a file that is not there.
     """
     try:
-        lines = path.read_text().splitlines()
+        lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path} cannot be read: {error}") from error
     listed = []

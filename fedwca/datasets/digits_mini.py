@@ -6,6 +6,7 @@ import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedwca.core.files import expand_home
 from fedwca.datasets import DatasetSource, register
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class DigitsMini(DatasetSource):
 
         from fedwca.data import cache_dir
 
-        return (self.root.expanduser() if self.root else cache_dir()) / f"digits_mini-v{VERSION}-pillow{pillow}.npz"
+        return (expand_home(self.root) if self.root else cache_dir()) / f"digits_mini-v{VERSION}-pillow{pillow}.npz"
 
 
 def draw_domain(name: str, per_class: int = PER_CLASS) -> Domain:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import field_validator
 
+from fedwca.core.files import expand_home
 from fedwca.datasets import DatasetSource, register
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Hub(DatasetSource):
     def _is_a_place(cls, value: str | Path) -> str | Path:
         text = str(value)
         if text.startswith((".", "/", "~")):
-            return Path(text).expanduser().absolute()
+            return expand_home(text).absolute()
         if not re.fullmatch(r"[\w.-]+/[\w.-]+", text):
             raise ValueError("is OWNER/NAME of the Hugging Face hub, or a folder such as ./images")
         return text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from fedwca.config.method_spec import PARTS
 from fedwca.config.run_config import Layer, merge, validate
 from fedwca.core.mean import mean
 from fedwca.core.plain_values import to_plain
+from fedwca.data.cache import make_folder
 from fedwca.deploy.deployable_checks import require_compressible, require_consent, require_defences, require_deployable
 from fedwca.deploy.flower.config import CONFIG_NAME, DeploymentConfig
 from fedwca.deploy.flower.deployment_folder import write_deployment
@@ -65,14 +66,20 @@ class DeployRequest:
     """No TLS and no node keys."""
 
 
-def make_deployment(wanted: DeployRequest) -> int:
+def make_deployment(wanted: DeployRequest, progress: Callable[[int, int], None] = lambda done, total: None) -> int:
     """Check, train the source model where there is none, and write the folder; returns the number of clients.
+
+    Args:
+        wanted: what is asked for.
+        progress: told (epochs done, epochs) of the source model.
 
     Raises:
         FedwcaError: what is wrong, in a sentence; nothing has been written by then.
     """
     if (wanted.folder / "server" / CONFIG_NAME).exists():
         raise UsageError(f"{wanted.folder} holds a deployment already; name another folder or remove it")
+    if (wanted.folder / "config.json").exists():
+        raise UsageError(f"{wanted.folder} holds a run already; name another folder")
     given = [part for part in PARTS if wanted.run.layer.get(part)]
     if wanted.baseline and given:
         raise UsageError(
@@ -106,11 +113,12 @@ def make_deployment(wanted: DeployRequest) -> int:
     require_defences(rules, method, made.composition)
     require_compressible(made.composition, network)
     rehearse_components(config, decided.methods, dataset)
+    make_folder(wanted.folder)
     with matmul_precision("fp32", resolve_device(config.device)):
-        model = source_model(config, dataset, source, 0)
-    write_deployment(wanted.folder, made, model.network, wanted.hosts, wanted.insecure)
+        model = source_model(config, dataset, source, 0, lambda done, total, accuracy: progress(done, total))
     if federation is not None:
         deal(federation.clients, wanted.folder / "data")
+    write_deployment(wanted.folder, made, model.network, wanted.hosts, wanted.insecure)
     return count
 
 

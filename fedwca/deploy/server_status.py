@@ -55,7 +55,7 @@ def write_status(server: Path, status: ServerStatus) -> None:
 def read_status(server: Path) -> ServerStatus | None:
     """The status in a server's folder; None where none can be read."""
     try:
-        found = json.loads((server / STATUS).read_text())
+        found = json.loads((server / STATUS).read_text(encoding="utf-8"))
         return ServerStatus(**{name: int(value) for name, value in found.items()})
     except (OSError, ValueError, TypeError, AttributeError):
         return None

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedwca.core.files import expand_home
 from fedwca.core.model_description import KEY, ModelDescription
 from fedwca.core.network import Network
 from fedwca.core.tensor_files import fill_module, open_tensors, refuse_others
@@ -64,7 +65,7 @@ def open_model(path: str | Path, device: str = "cpu", *, trust_code: bool = Fals
         CheckpointError: the file is missing, damaged, or not one that fedwca exported.
         UsageError: its format needs a library or a device that is not there, or code that is not trusted.
     """
-    path = Path(path).expanduser()
+    path = expand_home(path)
     if not path.is_file():
         raise CheckpointError(f"{path}: no such file; a model is a file that `fedwca export` wrote")
     readers = {".safetensors": _safetensors, ".onnx": _onnx, ".pt2": _torch_export}

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedwca.core.files import expand_home
 from fedwca.core.network import Architecture, Network
 from fedwca.core.tensor_files import checksum, file_digest, fill_module, read_tensors, refuse_others
 from fedwca.core.training_settings import SourceTraining as SourceTraining
@@ -224,7 +225,7 @@ def load_source(
     Raises:
         CheckpointError: the file is missing, damaged, or does not fit the architecture.
     """
-    path = Path(path).expanduser()
+    path = expand_home(path)
     network = model.build(len(classes), pretrained=False, whole=whole).to(device)
     tensors = read_tensors(path, "--checkpoint takes")
     accuracy = _accuracy_of(tensors)

@@ -9,6 +9,7 @@ from typing import Annotated, Any, cast
 from pydantic import Field
 from torch import Tensor, nn
 
+from fedwca.core.files import expand_home
 from fedwca.core.network import Architecture, Backbone
 from fedwca.core.tensor_files import file_digest
 
@@ -70,5 +71,5 @@ class PretrainedArchitecture(Architecture):
         found = super().identity()
         weights = getattr(self, "weights", None)
         if isinstance(weights, Path):
-            found["weights"] = file_digest(weights.expanduser())
+            found["weights"] = file_digest(expand_home(weights))
         return found

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torchvision.models import ResNet as TorchvisionResNet
 from torchvision.models import WeightsEnum
 
+from fedwca.core.files import expand_home
 from fedwca.core.network import Backbone
 from fedwca.core.tensor_files import fill_module, read_tensors, refuse_others
 from fedwca.errors import CheckpointError
@@ -49,7 +50,7 @@ class ResNet(PretrainedArchitecture):
         if self.weights == "none":
             return
         if isinstance(self.weights, Path):
-            path = self.weights.expanduser()
+            path = expand_home(self.weights)
             tensors = read_tensors(path, "model.weights takes imagenet, none, or")
         else:
             path, tensors = self._download()

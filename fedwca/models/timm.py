@@ -13,6 +13,7 @@ import torch
 from pydantic import Field, field_validator, model_validator
 from torch import Tensor, nn
 
+from fedwca.core.files import expand_home
 from fedwca.core.network import Backbone
 from fedwca.core.tensor_files import fill_module, open_tensors, refuse_others
 from fedwca.errors import CheckpointError, UsageError
@@ -110,7 +111,7 @@ class Timm(PretrainedArchitecture):
         """
         if self.weights == "none":
             return
-        path = self.weights.expanduser() if isinstance(self.weights, Path) else self._download()
+        path = expand_home(self.weights) if isinstance(self.weights, Path) else self._download()
         if path.suffix != ".safetensors":
             raise CheckpointError(
                 f"{path}: weights for timm are read from .safetensors files alone, which hold no code"

@@ -133,7 +133,7 @@ def layer_clusterer(signature: int | str) -> str:
 @cache
 def read_toml(name: str) -> dict[str, Any]:
     """A file of this folder: ``reproduce``, what is to be run, or ``published``, what was printed."""
-    return tomllib.loads((resources.files("fedwca.reproduce") / f"{name}.toml").read_text())
+    return tomllib.loads((resources.files("fedwca.reproduce") / f"{name}.toml").read_text(encoding="utf-8"))
 
 
 def reproduction_names() -> list[str]:

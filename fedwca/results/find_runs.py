@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from pathlib import Path
 
+from fedwca.core.files import expand_home
 from fedwca.errors import UsageError
 
 ROOT = Path("runs")
@@ -21,7 +22,7 @@ def find_run(given: str | Path, root: Path | None = None) -> Path:
     Raises:
         UsageError: there is no such run; says which one comes near.
     """
-    places = [Path(given).expanduser(), ROOT / given] if root is None else [root / given]
+    places = [expand_home(given), ROOT / given] if root is None else [root / given]
     for path in places:
         if (path / "config.json").is_file():
             return path

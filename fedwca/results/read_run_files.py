@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from fedwca.core.files import expand_home
 from fedwca.core.input_files import refuse_special
 from fedwca.errors import FedwcaError
 from fedwca.results.run_schemas import SCHEMA, Configuration, Environment, Notes, RoundRecord, Summary
@@ -84,7 +85,7 @@ def read_records(run: str | Path) -> list[dict[str, Any]]:
     Raises:
         FedwcaError: a line is damaged; names it. A last one that was cut off is left out.
     """
-    return [_with_nan(record) for _, record in read_lines(Path(run).expanduser())]
+    return [_with_nan(record) for _, record in read_lines(expand_home(run))]
 
 
 def read_lines(run: Path) -> Iterator[tuple[str, dict[str, Any]]]:

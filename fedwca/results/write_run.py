@@ -71,8 +71,12 @@ class RunFolder:
 
     def _refuse_run(self, why: str) -> None:
         rounds = self.path / "rounds.jsonl"
-        if (self.path / "config.json").exists() or (rounds.exists() and rounds.stat().st_size):
+        if (self.path / "config.json").exists():
             raise UsageError(why)
+        if rounds.exists() and rounds.stat().st_size:
+            raise UsageError(
+                f"--out {self.path}: holds rounds of a run whose config.json is gone; remove it or name another folder"
+            )
 
     def __enter__(self) -> Self:
         return self

@@ -50,6 +50,10 @@ def find_resume_points(
             begun[unit] = saved
         elif ended and (rounds or checkpoints.keep.ended == 0):
             begun[unit] = None
+        elif last[unit] > 0 and not sentences:  # more rounds than can be lost by a kill
+            damaged.append(
+                f"{unit.method} has records up to round {last[unit]} and no checkpoint that old, so it begins anew"
+            )
     for group in together:
         for method in dict.fromkeys(unit.method for unit in units):
             own = {unit: units[unit] for at in group if (unit := Unit(*at, method)) in units}

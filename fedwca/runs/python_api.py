@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedwca.config.run_config import layer_from_words
+from fedwca.core.files import expand_home
 from fedwca.engine.distributed.process_group import expected_ranks
 from fedwca.errors import UsageError
 from fedwca.results.comparison import Comparison
@@ -57,8 +58,8 @@ def bench(
         layer_from_words(settings),
         list((overrides or {}).items()),
         preset,
-        None if config is None else Path(config).expanduser(),
-        None if out is None else Path(out).expanduser(),
+        None if config is None else expand_home(config),
+        None if out is None else expand_home(out),
         keep,
         check_list("loggers", loggers),
         resume,
@@ -113,11 +114,11 @@ def compare(
         FedwcaError: what is wrong, in a sentence; as far as it can be known, before anything is trained.
     """
     refuse_several_ranks("compare", "fedwca bench")
-    file = None if config is None else Path(config).expanduser()
+    file = None if config is None else expand_home(config)
     pairs = list((overrides or {}).items())
     chosen = check_list("loggers", loggers)
     request = RunRequest(layer_from_words(settings), pairs, preset, file, keep=keep, loggers=chosen)
-    folder = Path(out).expanduser()
+    folder = expand_home(out)
     return run_comparison(request, methods, check_list("sources", sources), reference, folder, reporter)
 
 

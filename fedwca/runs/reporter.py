@@ -90,11 +90,11 @@ class RunReporter:
         return nullcontext(Progress(warn=self.warn))
 
 
-class WarningsOnly(RunReporter):
-    """Hands warnings on to another, and keeps the rest to itself."""
+class OneOfMany(RunReporter):
+    """Of a run that is one of many: hands its warnings and its progress on to another, and keeps the rest to itself."""
 
     def __init__(self, reporter: RunReporter) -> None:
-        self.warn = reporter.warn  # type: ignore[method-assign]
+        self.warn, self.watch = reporter.warn, reporter.watch  # type: ignore[method-assign]
 
 
 SILENT = RunReporter()

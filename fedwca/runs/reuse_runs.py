@@ -69,8 +69,7 @@ def collect_runs(request: RunRequest, out: Path, reporter: RunReporter) -> Colle
     decided = request.plan()
     there, missing = sort_methods(decided, out)
     refuse_unlike_data(there.values())
-    if there and missing:
-        # What is run now would stand beside numbers of other images.
+    if there:  # other domains may be run now, on the images there are now, and stand beside these numbers
         refuse_other_images(decided.config, there.values())
     name = dataset_name(decided.config)
     where = f"{name}, {special_domain(decided.config.model_dump())}"

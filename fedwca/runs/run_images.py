@@ -9,6 +9,7 @@ from typing import Any
 
 from fedwca.config.component_registries import registry_of
 from fedwca.config.run_config import RunConfig
+from fedwca.core.files import expand_home
 from fedwca.data.dataset import FederatedDataset
 from fedwca.errors import DataError, UsageError
 from fedwca.results.read_run import Run
@@ -95,7 +96,7 @@ def locate_paths(config: RunConfig, about: Mapping[str, Any], run: Path) -> RunC
         return config
 
     def found(path: Path) -> Path:
-        path = path.expanduser()
+        path = expand_home(path)
         began = Path(places["directory"]) / path
         if path.exists() and began.exists() and path.samefile(began):
             return path

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from fedwca.core.files import write_text_atomically
+from fedwca.core.files import expand_home, write_text_atomically
 from fedwca.errors import FedwcaError
 from fedwca.results.find_runs import find_run
 from fedwca.results.pictures.models import Models
@@ -61,11 +61,7 @@ def write_report(
     """
     runs = check_several("runs", runs)
     text = render_report(runs, form or (SUFFIXES.get(Path(out).suffix.lower(), "html") if out else "html"), columns)
-    file = (
-        Path(out).expanduser()
-        if out
-        else (read_run(find_run(runs[0])).path if len(runs) == 1 else Path()) / "report.html"
-    )
+    file = expand_home(out) if out else (read_run(find_run(runs[0])).path if len(runs) == 1 else Path()) / "report.html"
     try:
         write_text_atomically(file, text)
     except OSError as error:

@@ -47,7 +47,7 @@ def write_summary(run: PreparedRun, prepared: float, complete: bool) -> tuple[li
         draw_picture(run, records, summary["methods"])
     # Last, for it says that the run is complete.
     folder.write("summary.json", summary)
-    return table, json.loads((folder.path / "summary.json").read_text())
+    return table, json.loads((folder.path / "summary.json").read_text(encoding="utf-8"))
 
 
 def tabulate(plan: RunPlan, records: Sequence[dict[str, Any]], domains: Sequence[str]) -> list[Row]:

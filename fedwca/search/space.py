@@ -77,7 +77,7 @@ def _value(text: str) -> Any:
 
 def grids() -> dict[str, dict[str, Any]]:
     """The paper's grids by name: ``about``, ``params``, and the ``method`` they belong to if to one."""
-    return tomllib.loads((resources.files("fedwca.search") / "sweeps.toml").read_text())
+    return tomllib.loads((resources.files("fedwca.search") / "sweeps.toml").read_text(encoding="utf-8"))
 
 
 def grid(name: str) -> tuple[str | None, list[Options]]:

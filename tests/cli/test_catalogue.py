@@ -38,11 +38,26 @@ def test_list() -> None:
     ]
 
 
-@pytest.mark.parametrize("kind", ["aggregator", "aggregators", "pseudo-labelers", "Pseudo_Labeler", "presets"])
+@pytest.mark.parametrize(
+    "kind", ["aggregator", "aggregators", "pseudo-labelers", "Pseudo_Labeler", "presets", "preset"]
+)
 def test_list_one_kind(kind: str) -> None:
     run = call("list", kind)
     assert run.code == 0
     assert len(run.out.splitlines()) == 1
+
+
+def test_list_knows_the_names_that_it_prints() -> None:
+    printed = [line.split(maxsplit=1)[0] for line in call("list").out.splitlines()]
+    assert [call("list", name).out.split(maxsplit=1)[0] for name in printed] == printed
+    assert call("list", "baseline").out == call("list", "baselines").out
+
+
+def test_a_setting_without_a_baseline_is_refused() -> None:
+    assert call("show", "baseline", "upfl/fedavg").code == 0
+    for setting in ("ulpf", "sfda"):
+        refused = call("show", "baseline", f"{setting}/fedavg")
+        assert (refused.code, "Known: ffreeda, upfl" in refused.err) == (2, True)
 
 
 def test_show_says_how_a_field_is_set() -> None:

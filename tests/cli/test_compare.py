@@ -118,8 +118,11 @@ def test_runs_on_unlike_data_are_not_put_beside_each_other(
     run = compare(shades, unlike, *asked)
     assert (run.code, run.out) == (1, "")
     assert f"{unlike / 'b'}: was made on other data than {unlike / 'a'}" in run.err
-    older = compare(shades, copied(first, tmp_path / "older", a={key: "0" * 64}, b={key: None}), *asked)
+    older = compare(shades, copied(first, tmp_path / "older", b={key: None}), *asked)
     assert older.code == 0, older.err
+    both = copied(first, tmp_path / "both", a={key: "0" * 64}, b={key: "0" * 64})
+    changed = compare(shades, both, *asked)  # other sources would be run on the images there are now
+    assert (changed.code, "are not those the run began with" in changed.err) == (1, True)
 
 
 def test_a_run_whose_plugin_is_gone_leaves_the_others_alone(

@@ -47,6 +47,15 @@ def test_parts_share_the_first_column_and_hold_every_other_once(width: int) -> N
     assert all(len(line) <= width for line in drawn(width).splitlines())
 
 
+def test_a_label_longer_than_the_terminal_leaves_numbers_whole() -> None:
+    label = "fedwca:ta=0.05,tb=0.1/clusterer=finch:signature=2/objective=shot (diverged in 1 of 3 runs)"
+    text = io.StringIO()
+    draw_grid(Table("", ("method", "mean"), [[label, "59.5 ± 14.7"]]), Console(file=text, width=60))
+    assert "59.5±14.7" in text.getvalue()
+    assert "…" not in text.getvalue()
+    assert all(len(line) <= 60 for line in text.getvalue().splitlines())
+
+
 def test_an_empty_table() -> None:
     assert parts(Table("", ("method", "mean"), []), 5)
 

@@ -30,9 +30,7 @@ def test_a_grid_is_tried_once_and_goes_on(shades: Path, tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*.safetensors"))
     first = tries(quiet)
     assert len(first) == 2
-    assert (
-        "3 tries; 2 of them are there already: 1 run, 1 round" in sweep(shades, tmp_path / "s", *asked, "--dry-run").err
-    )
+    assert "3 tries; 2 are there already: 1 run, 1 round" in sweep(shades, tmp_path / "s", *asked, "--dry-run").err
     again = sweep(shades, tmp_path / "s", *asked)
     assert "2 tries are there already" in again.err
     rows = tries(again)
@@ -74,6 +72,11 @@ def test_an_oracle_is_named_one(shades: Path, tmp_path: Path) -> None:
         (["--param", "lr=1"], "--param lr=1"),
         (["--param", "training.lr=1,2", "--criterion", "accuracy"], "no criterion 'accuracy'"),
         (["--param", "aggregator.u=1,2"], "no aggregator of"),
+        (["--grid", "wca", "--param", "aggregator.ta=0.2,0.3"], "aggregator.wca.ta is given twice"),
+        (
+            [x for key in ("ta", "tb") for x in ("--param", f"aggregator.{key}=" + ",".join(map(str, range(1, 401))))],
+            "the values have 160,000 combinations",
+        ),
         (["--param", "aggregator.ta=-1,2"], "ta"),
         (["--param", "aggregator.ta=1,2", "--keep", "some"], "--keep some: takes last"),
         (["--param", "aggregator.ta=1,2", "--logger", "tensorbord"], "did you mean 'tensorboard'"),

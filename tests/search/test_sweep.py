@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,10 @@ from fedwca.results.lock import hold_lock
 from fedwca.runs.reporter import RunReporter
 from fedwca.runs.run_request import RunRequest
 from fedwca.search.criteria import CRITERIA, judge
+from fedwca.search.open_study import JOURNAL, read_tried_values
+from fedwca.search.plan_search import Search, plan_search
 from fedwca.search.space import Options, Range, grid, grids, parse_space, resolve_grid
-from fedwca.search.study import Search, search, tabulate_tries
+from fedwca.search.study import search, tabulate_tries
 
 from ..cli.conftest import call
 from ..shades import write_shades
@@ -159,9 +162,13 @@ class Trainings:
 
     def search(self, out: Path, param: Options | Range, tries: int | None = None) -> list[float]:
         """The rates of the rows, the best first."""
-        request = RunRequest({"baselines": ["fedavg"], "composed": False, "data": self.data})
-        found = search(Search(request, [param], "density", tries, out), Notes(self.said))
+        found = search(self.wanted(out, param, tries), Notes(self.said))
         return [entry[LR] for entry in found]
+
+    def wanted(self, out: Path, param: Options | Range, tries: int | None = None) -> Search:
+        """What `search` is given."""
+        request = RunRequest({"baselines": ["fedavg"], "composed": False, "data": self.data})
+        return Search(request, [param], "density", tries, out)
 
 
 @pytest.fixture
@@ -252,3 +259,42 @@ def test_a_criterion_that_no_try_has_a_value_of_is_said(trainings: Trainings, tm
     with pytest.raises(FedwcaError, match="no try can be judged, since density was measured in none"):
         trainings.search(tmp_path, LIST)
     assert [note.split(": ")[-1] for note in trainings.said] == ["density not measured"] * 4
+
+
+def test_what_a_killed_search_left_is_mended(
+    trainings: Trainings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    out = Path("mine")  # Optuna's lock is a link, which a relative path would leave dangling for ever
+    first = trainings.search(out, LIST, tries=2)
+    journal = out / JOURNAL
+    (out / f"{JOURNAL}.lock").symlink_to(journal)
+    with journal.open("ab") as file:
+        file.write(b'{"op_code": 5, "work')
+    optuna = pytest.importorskip("optuna")
+    planned = plan_search(trainings.wanted(out, LIST))
+    assert len(read_tried_values(optuna, out, planned.about)) == 2
+    assert set(first) < set(trainings.search(out, LIST))
+    assert len(trainings.rates) == 4
+    assert len(read_tried_values(optuna, out, planned.about)) == 4
+
+
+def test_tries_on_other_images_are_not_put_beside_each_other(trainings: Trainings, tmp_path: Path) -> None:
+    trainings.search(tmp_path / "s", LIST, tries=1)
+    shutil.rmtree(trainings.data)
+    write_shades(trainings.data, images=17)
+    with pytest.raises(UsageError, match="its tries were made on other images"):
+        trainings.search(tmp_path / "s", LIST)
+    assert len(trainings.rates) == 1
+
+
+def test_tries_of_a_search_that_drew_some_are_counted(trainings: Trainings, tmp_path: Path) -> None:
+    optuna = pytest.importorskip("optuna")
+    drawn = trainings.search(tmp_path, SPAN, tries=3)
+    planned = plan_search(trainings.wanted(tmp_path, SPAN, 5))
+    complete = read_tried_values(optuna, tmp_path, planned.about)
+    assert sorted(values[LR] for values in complete) == sorted(drawn)
+    assert planned.missing(complete) == [{}, {}]
+    other = plan_search(trainings.wanted(tmp_path, LIST))
+    with pytest.raises(UsageError, match="holds a search with other settings"):
+        read_tried_values(optuna, tmp_path, other.about)

@@ -57,7 +57,7 @@ class DeploymentConfig(UserValues):
             InvalidConfig: it is missing or wrong; says where.
         """
         try:
-            return cls.model_validate_json(path.read_text())
+            return cls.model_validate_json(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise InvalidConfig(f"{path}: {error.strerror or error}; make it by fedwca deploy init") from None
         except ValidationError as error:

@@ -12,8 +12,8 @@ from typing import Any
 
 from fedwca.core.files import write_text_atomically
 from fedwca.deploy.flower.check_keys import check_public_key
-from fedwca.deploy.flower.processes import ELSEWHERE, find_program, flower_environment, toml_string
-from fedwca.errors import FedwcaError
+from fedwca.deploy.flower.processes import ELSEWHERE, find_program, flower_environment, parse_address, toml_string
+from fedwca.errors import FedwcaError, UsageError
 
 SELDOM, SOON = 30.0, 3.0
 """Seconds between two questions how a run stands, and after one without an answer: each question takes seconds of a
@@ -25,10 +25,18 @@ MISSES = 5
 
 
 def write_connection(folder: Path, address: str, insecure: bool) -> dict[str, str]:
-    """Tell Flower's command where the server is; returns the environment to call it in."""
+    """Tell Flower's command where the server is; returns the environment to call it in.
+
+    Raises:
+        UsageError: that is no address, or the deployment has no certificates.
+    """
+    parse_address(address)
+    file = folder / "server" / "certs" / "ca.crt"
+    if not insecure and not file.exists():
+        raise UsageError(f"{file.parent} holds no certificates; make them by fedwca deploy init, or say --insecure")
     home = folder / "flwr"
     found = flower_environment(home)
-    certificate = toml_string(str((folder / "server" / "certs" / "ca.crt").resolve()))
+    certificate = toml_string(str(file.resolve()))
     how = "insecure = true" if insecure else f"root-certificates = {certificate}"
     text = f'[superlink]\ndefault = "fedwca"\n\n[superlink.fedwca]\naddress = {toml_string(address)}\n{how}\n'
     # The server and a run that is submitted both write it, perhaps while the other's command reads it.

@@ -173,6 +173,18 @@ def local_address(host: str, port: int) -> str:
     return f"[{here}]:{port}" if ":" in here else f"{here}:{port}"
 
 
+def parse_address(server: str) -> tuple[str, int]:
+    """Host and port.
+
+    Raises:
+        UsageError: it is not of that form.
+    """
+    host, colon, port = server.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65_535 or "/" in host:
+        raise UsageError(f"--server {server}: not of the form HOST:PORT, such as 127.0.0.1:8000")
+    return host.strip("[]"), int(port)
+
+
 def check_reachable(server: str, timeout: float = 10.0) -> None:
     """See that somebody listens where a server should be; Flower's own program would ask for ever.
 
@@ -180,11 +192,8 @@ def check_reachable(server: str, timeout: float = 10.0) -> None:
         UsageError: the address is none.
         FedwcaError: nobody listens there.
     """
-    host, colon, port = server.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65_535 or "/" in host:
-        raise UsageError(f"--server {server}: not of the form HOST:PORT, such as 127.0.0.1:8000")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout).close()
+        socket.create_connection(parse_address(server), timeout).close()
     except (OSError, OverflowError, UnicodeError) as error:
         raise FedwcaError(f"--server {server}: no server can be reached there ({error})") from None
 
