@@ -6,10 +6,12 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from domain_means import mean_by_domain
 from fedtab_pieces import FIRST, SECOND, Plan, pieces, plan_of
+from sklearn.metrics import adjusted_rand_score
 
 from fedwca.results.tables import Table
 
@@ -95,7 +97,38 @@ def gate(plan: Plan = FIRST) -> str:
         "trusted, mostly wrong",
         "clients wrong",
     )
-    return "\n\n".join([Table("", heads, lines, []).markdown(), *sentences(every, plan)])
+    return "\n\n".join([Table("", heads, lines, []).markdown(), *sentences(every, plan), claims(every, plan)])
+
+
+def claims(every: Sequence[Found], plan: Plan) -> str:
+    """A row a data set: what the method was designed on besides, in the same pieces."""
+    lines = []
+    for kind, name in NAMES.items():
+        found = [piece for piece in every if piece["kind"] == plan.prefix + kind]
+        if not found:
+            continue
+        fits = [float(adjusted_rand_score(piece["domains"], piece["clusters"])) for piece in found]
+        gains = prototype_gains(found, plan)
+        worse, level = [gain < 0 for gain in gains[False]], [gain >= 0 for gain in gains[True]]
+        counts = [f"{sum(some)} of {len(some)}" for some in (worse, level)]
+        lines.append([name, f"{fmean(fits):.2f} ({min(fits):.2f})", *counts])
+    heads = (
+        "data set",
+        "ARI of clusters by moments: mean (least)",
+        "not trusted, prototypes worse than the predicted class",
+        "trusted, prototypes at least as good",
+    )
+    return Table("", heads, lines, []).markdown()
+
+
+def prototype_gains(found: Sequence[Found], plan: Plan = FIRST) -> dict[bool, list[float]]:
+    """Right labels by prototypes minus those by the predicted class, by whether a pair of domains is trusted."""
+    gains: dict[bool, list[float]] = {True: [], False: []}
+    for piece in found:
+        right, predicted = (mean_by_domain(piece["domains"], piece[what]) for what in ("right", "predicted"))
+        for domain, own in zip(right, decisions([piece], "trust", plan), strict=True):
+            gains[own.trusted].append(right[domain] - predicted[domain])
+    return gains
 
 
 def sentences(every: Sequence[Found], plan: Plan = FIRST) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -139,7 +139,16 @@ def table(seeds: Mapping[int, Sequence[Found]]) -> str:
             ]
         )
     heads = ("method", "mean (%)", "FedTAB minus it", "worst domain (%)", "harmed (%)", "MB", "seconds")
-    return Table("", heads, lines, foreign_notes(seeds)).markdown()
+    return Table("", heads, lines, [*foreign_notes(seeds), name_hardware(every)]).markdown()
+
+
+def name_hardware(found: Sequence[Found]) -> str:
+    """On what pieces were run, whose source models and seconds are its own."""
+    machines = Counter(
+        f"{environment['cores']} core{'s' if environment['cores'] > 1 else ''} of {environment['cpu']}"
+        for environment in (piece["environment"] for piece in found)
+    )
+    return f"Hardware: {'; '.join(f'{machine} ({count} pieces)' for machine, count in machines.items())}."
 
 
 def foreign_notes(seeds: Mapping[int, Sequence[Found]]) -> list[str]:
@@ -234,7 +243,8 @@ def sentences(kind: str, seeds: Mapping[int, Sequence[Found]]) -> list[str]:
         said.append("Twice the epochs: not run yet.")
     plan = plan_of(kind)
     sources = UNSEEN[kind.partition(",")[0].removeprefix(plan.prefix)]
-    moves = {name: moved(seeds, name, sources) for name in THRESHOLDS if name in rows}
+    there = measured([piece for some in seeds.values() for piece in some if piece["source"] in sources])
+    moves = {name: moved(seeds, name, sources) for name in THRESHOLDS if name in there}
     if moves:
         over = any(abs(value) > 2 for value in moves.values())
         told = ", ".join(f"{THRESHOLDS[name]} by {value:+.1f}" for name, value in moves.items())
@@ -253,10 +263,10 @@ def sentences(kind: str, seeds: Mapping[int, Sequence[Found]]) -> list[str]:
         said.append(f"{told}: these are {'' if better else 'not '}shown to be better.{missing}")
     every = [piece for some in seeds.values() for piece in some]
     rows_of_runs = [name for name in plan.runs if name not in ("main", "twice")]
-    there = {name: sum(name in piece["methods"] for piece in every) for name in rows_of_runs}
-    if begun := [f"{name} in {some} of {len(every)}" for name, some in there.items() if 0 < some < len(every)]:
+    counts = {name: sum(name in piece["methods"] for piece in every) for name in rows_of_runs}
+    if begun := [f"{name} in {some} of {len(every)}" for name, some in counts.items() if 0 < some < len(every)]:
         said.append(f"Run in some pieces alone, so not shown here: {', '.join(begun)}.")
-    if left := [name for name, some in there.items() if not some]:
+    if left := [name for name, some in counts.items() if not some]:
         said.append(f"Not run yet: {', '.join(left)}.")
     return said
 
@@ -283,6 +293,13 @@ def results(plan: Plan = FIRST) -> str:
         name = kind.removeprefix(plan.prefix).capitalize()
         head = f"**{name}**, n = {len(seeds)} of {len(planned_seeds(seeds))} seeds"
         parts.append("\n\n".join([head, table(seeds), *sentences(kind, seeds)]))
+    planned = Counter(piece.kind for piece in pieces() if piece.plan is plan)
+    begun = {found[0]["kind"] for found in finished(plan).values()}
+    left = {kind.removeprefix(plan.prefix): count for kind, count in planned.items() if kind not in begun}
+    if left:
+        parts.append(
+            f"No piece is run yet of: {', '.join(f'{kind} ({count} pieces)' for kind, count in left.items())}."
+        )
     return "\n\n".join(parts)
 
 

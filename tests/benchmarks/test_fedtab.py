@@ -93,6 +93,21 @@ def test_an_ablation_that_decides_as_fedtab_is_not_run() -> None:
     }
 
 
+def test_what_fedtabs_numbers_stand_for_needs_no_source_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (piece,) = (piece for piece in pieces.pieces() if piece.name == "digits-usps-10-0.003")
+    found: dict[str, Any] = {
+        "trust": [0.9, 0.1],
+        "domains": ["x", "y"],
+        "methods": {"FedTAB": {"accuracy": [5.0, 6.0]}},
+        "runs": ["main"],
+    }
+    monkeypatch.setattr(test, "read_found", lambda *_: found)
+    test.run_missing(piece, SimpleNamespace(only=["main"], out=tmp_path), None)
+    assert found["runs"] == ["main", "least 4 tenths", "least 6 tenths"]
+    assert found["methods"]["least 4 tenths"] == {"accuracy": [5.0, 6.0], "same_run_as": "FedTAB"}
+    assert json.loads((tmp_path / "digits-usps-10-0.003.json").read_text()) == found
+
+
 def test_an_ablation_is_compared_with_fedtab_from_its_source_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,6 +197,7 @@ def write(folder: Path, own: float, rival: float, rates: tuple[float, ...] = (0.
         found |= {
             "methods": methods,
             "domains": ["x", "y"],
+            "environment": {"cpu": "a CPU", "cores": 2},
             "trust": [0.6, 0.1],
             "trusted": [True, False],
             "runs": ["main", "twice"],

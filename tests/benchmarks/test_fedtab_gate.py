@@ -50,7 +50,13 @@ def test_pooled_information() -> None:
 
 def piece(kind: str, source: str, trust: list[float], right: list[float]) -> dict[str, Any]:
     own = {"kind": kind, "source": source, "seed": 10, "domains": ["x", "x", "y", "y"], "trust": trust, "right": right}
-    return own | {"pooled": [1.0] * 4, "confidence": [0.0] * 4}
+    more = {
+        "pooled": [1.0] * 4,
+        "confidence": [0.0] * 4,
+        "clusters": [0, 0, 1, 1],
+        "predicted": [60.0, 70.0, 20.0, 70.0],
+    }
+    return own | more
 
 
 def test_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,6 +73,9 @@ def test_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "| Digit-Five | I, pooled over clusters | 2 | 2 | 0 | 1 | 1 of 4 |" in page
     assert "| PACS | I | 2 | 1 | 1 | 1 | 4 of 4 |" in page
     assert "| PACS | confidence | 2 | 0 | 1 | 0 | 2 of 4 |" in page
+    assert "| Digit-Five | 1.00 (1.00) | 1 of 1 | 1 of 1 |" in page, (
+        "x is half trusted: 75 for 65 %; y is not: 40 for 45 %"
+    )
     assert "| Digit-Five, classes by Dirichlet(0.3) | I | 2 | 0 | 2 | 0 | 4 of 4 |" in page
     assert "By I the gate is wrong in 2 of 4 pairs of domains, 50 %; more than 10 % would refute it." in page
     assert "55 of 57 source models are not measured yet." in page
