@@ -1,4 +1,4 @@
-"""The tables of `paper_size.py` in docs/internals/measured-reproductions.md, from results/paper_size; no script."""
+"""The tables of `paper_size.py` in docs/benchmarks.md and docs/internals/measured-reproductions.md; no script."""
 
 from __future__ import annotations
 
@@ -114,8 +114,10 @@ def curves(kind: Kind) -> str:
     rounds = list(range(10, 1 + int(kind.settings["rounds"]), 10))
     for method in methods(found):
         entries = by_run(found, method)
-        paths = [path for entry in entries.values() for path in entry["curve"] if len(path) > max(rounds)]
-        if paths:
+        # One without training has a single round, and stays where it leads.
+        every = [path for entry in entries.values() for path in entry["curve"]]
+        paths = [path if len(path) > 2 else path + path[-1:] * max(rounds) for path in every if len(path) > 1]
+        if paths and all(len(path) > max(rounds) for path in paths):
             label = next(iter(entries.values()))["label"]
             rows.append([label, *(mean_cell(statistics.fmean(path[r] for path in paths)) for r in (0, *rounds))])
     if not rows:
