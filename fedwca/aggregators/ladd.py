@@ -51,11 +51,12 @@ class LaddAggregator(Aggregator):
         """The own cluster's model, and its teacher where that is another one."""
         own = one_hot(state["labels"], rows.shape[0]).double()
         teacher = own.roll(rows.shape[0] // 2, 1)
-        return Offer.of_personal(torch.stack([own, teacher], 1) if self._differs(round) else own)
+        differs = self.start > 0 and bool((state["averaged"] > 1).any())  # a mean of one model is that model
+        return Offer.of_personal(torch.stack([own, teacher], 1) if differs else own)
 
     def blend(self, round: int, view: View) -> Blend:
         """The cluster's model; the teacher is there to be asked."""
-        teacher = view.model(1) if self._differs(round) else view.own
+        teacher = view.model(1) if view.own.shape[-1] > 1 else view.own
         return Blend(view.own, references={} if self.start == 0 else {"teacher": teacher})
 
     def learn(self, state: State, labels: Tensor, report: Mapping[str, Tensor], present: Tensor) -> State:
@@ -66,10 +67,6 @@ class LaddAggregator(Aggregator):
         counted = averaged_clients(labels, present, state.get(TRUSTED))
         here = self._here(labels, counted, len(averaged))
         return {"labels": labels, "played": played + 1, "averaged": averaged + here * begun}
-
-    def _differs(self, round: int) -> bool:
-        """Whether a teacher can be a mean of two models or more, and so another than its cluster's."""
-        return 0 < self.start <= round - 2
 
     def _here(self, labels: Tensor, present: Tensor, clusters: int) -> Tensor:
         return labels[present].bincount(minlength=clusters) > 0

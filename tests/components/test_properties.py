@@ -254,9 +254,14 @@ def test_ladds_teachers_by_hand() -> None:
 def test_ladd_sends_a_teacher_only_where_it_is_another_model() -> None:
     given, rows = torch.tensor([0, 1, 1, 2]), torch.eye(6, dtype=torch.float64)
     ladd, without = aggregators.build("ladd:start=1"), aggregators.build("ladd:start=0")
-    state = ladd.learn({}, given, {}, torch.ones(4, dtype=torch.bool))
-    assert [ladd.offer(state, number, rows).models for number in range(1, 5)] == [1, 1, 2, 2]
-    assert [without.offer(state, number, rows).models for number in range(1, 5)] == [1, 1, 1, 1]
+    numbers: list[list[int]] = []
+    state: State = {}
+    for number in range(5):
+        state = ladd.learn(state, given, {}, torch.ones(4, dtype=torch.bool))
+        numbers.append([own.offer(state, number + 1, rows).models for own in (ladd, without)])
+    assert numbers == [[1, 1], [1, 1], [2, 1], [2, 1], [2, 1]]
+    # Whoever comes after the last round is sent what there is by then, as in round 1.
+    assert ladd.offer(state, 1, rows).models == 2
     sent = ladd.offer(state, 3, rows).personal @ rows
     assert sent.argmax(2).tolist() == [[0, 3], [1, 4], [1, 4], [2, 5]]
     blend = ladd.blend(3, FakeView(torch.zeros(4, 1), sent, 2))
