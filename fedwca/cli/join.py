@@ -72,6 +72,7 @@ def command(
     from fedwca.newcomers.join import join
     from fedwca.newcomers.load_federation import load_federation
     from fedwca.results.find_runs import find_run
+    from fedwca.results.low_trust import own_low_trust_note
     from fedwca.runs.open_run import open_run
 
     epochs, adaptation = parse_adapt(adapt)
@@ -104,6 +105,8 @@ def command(
                 adaptation=adaptation,
                 size=size,
             )
+        if joined.trust is not None and (note := own_low_trust_note(joined.trust)):
+            say(f"Warning: {note}", err=True)
         about = newcomer_note(reopened, joined, len(pixels))
         answers = list(predict(serve_model(joined.network, about), found))
         card = export(folder / FILES[0], "safetensors", joined.network, about)
@@ -218,6 +221,7 @@ def printed_join(joined: JoinedClient, labels: dict[str, int], folder: Path) -> 
         epochs=joined.epochs,
         adaptation=steps,
         size=joined.size,
+        trust=joined.trust,
         labels=labels,
         files=[str(folder / name) for name in FILES],
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -25,8 +26,11 @@ from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.errors import DataError, Diverged, FedwcaError
 from fedwca.federated.aggregator_weights import blend_mixtures
-from fedwca.federated.trusted_clients import find_trusted_alone
+from fedwca.federated.trusted_clients import find_trusted_alone, measure_trust_alone
 from fedwca.federated.upload_checks import model_problem
+from fedwca.results.low_trust import own_low_trust_note
+
+log = logging.getLogger("fedwca.deploy")
 
 
 class Client:
@@ -58,6 +62,8 @@ class Client:
         """With feedback, what earlier uploads left out ``[L]``; what an answer held that was not taken is not in it."""
         self.round_start: tuple[int, Tensor, Tensor | None] | None = None
         """The last round, and what ``engine.bank`` and ``residual`` held when it began: a round may be played again."""
+        self.trust: float | None = None
+        """What the source model says of the class on its images, from 0 to 1; stays here."""
         self._engine: SequentialEngine | None = None
 
     @property
@@ -89,7 +95,8 @@ class Client:
         none = train[:0]
         own, precision = [ClientImages(train, none, none)], composition.precision
         self._engine = SequentialEngine(network, own, self.device, 1, composition.batch_norm, precision)
-        self.composition, self.index, self.residual, self.round_start = composition, index, None, None
+        self.composition, self.index = composition, index
+        self.residual = self.round_start = self.trust = None
 
     def handle(self, parcel: Parcel) -> Parcel:
         """The answer to one parcel.
@@ -158,6 +165,10 @@ class Client:
         asked = None
         if "trusted" not in parcel.notes:
             asked = find_trusted_alone(labeler, self.engine, self.engine.layout.read(self.engine.network), task)
+        if self.trust is None:
+            self.trust = measure_trust_alone(self.engine, self.engine.layout.read(self.engine.network), task)
+            if note := own_low_trust_note(self.trust):
+                log.warning("%s", note)
         trusted = float(parcel.notes.get("trusted", 1)) if asked is None else float(asked[0])
         task, told = replace(task, trusted=trusted), {} if asked is None else {"trusted": trusted}
 

@@ -83,3 +83,20 @@ def find_trusted_alone(labeler: PseudoLabeler, engine: Engine, source: Tensor, t
         FedwcaError: see `find_trusted`.
     """
     return find_trusted(labeler, engine, offer_source(1), source[None].to(engine.device), lambda _: task, [0])
+
+
+def measure_trust_alone(engine: Engine, source: Tensor, task: Task) -> float:
+    """What the source model says of the class on the images of an engine's only client, from 0 to 1.
+
+    Args:
+        engine: has the client's images.
+        source: the source model ``[P]``.
+        task: the client's.
+    """
+
+    def ask(work: ClientWork) -> list[Tensor]:
+        with torch.no_grad():
+            return [measure_trust(work.outputs(work.own))]
+
+    ((found,),) = engine.run(SingleStep(offer_source(1), source[None].to(engine.device), lambda _: task, [0], ask))
+    return float(found)

@@ -20,7 +20,7 @@ from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.sequential.worker import ClientWorker
 from fedwca.federated.server import compare_clients, offer_source, pool_extras
-from fedwca.federated.trusted_clients import find_trusted_alone
+from fedwca.federated.trusted_clients import find_trusted_alone, measure_trust_alone
 from fedwca.functional import member_distances
 from fedwca.newcomers.load_federation import TrainedFederation
 
@@ -163,6 +163,14 @@ def trust_newcomer(federation: TrainedFederation, engine: SequentialEngine) -> T
     number = newcomer_number(federation)
     task = newcomer_task(federation, federation.training, 0, [number])(0)
     return find_trusted_alone(federation.method.pseudo_labeler, engine, federation.server.source, task)
+
+
+def measure_newcomer_trust(federation: TrainedFederation, engine: SequentialEngine) -> float | None:
+    """What the source model says of the class on the newcomer's images, from 0 to 1; None: there is no such model."""
+    if federation.network.whole:
+        return None
+    task = newcomer_task(federation, federation.training, 0, [newcomer_number(federation)])(0)
+    return measure_trust_alone(engine, federation.server.source, task)
 
 
 def newcomer_task(

@@ -25,6 +25,7 @@ from fedwca.newcomers.choose_cluster import (
     By,
     ClusterAssignment,
     choose_cluster,
+    measure_newcomer_trust,
     newcomer_number,
     newcomer_task,
     source_network,
@@ -53,6 +54,8 @@ class JoinedClient:
     """What these steps did."""
     size: int | None = None
     """Which size its model has, from 0, where it began with one that nobody trained."""
+    trust: float | None = None
+    """What the source model says of the class on its images, from 0 to 1; None: clients train the whole network."""
 
 
 def join(
@@ -116,6 +119,7 @@ def join(
     now, report = federation.training.at(federation.round), dict[str, Tensor]()
     factor, steps = now.lr / federation.training.lr, None
     with matmul_precision(federation.precision, federation.device):
+        trust = measure_newcomer_trust(federation, engine)
         if federation.fresh is not None:
             size = int(federation.fresh.sizes[0]) if size is None else size
             engine.bank[0] = federation.fresh.learn(method, server.state, now, factor, [size])[size]
@@ -126,7 +130,8 @@ def join(
             (steps,) = engine.adapt(adaptation, adaptation_lr(adaptation, now, factor))
             engine.bank[0] = steps.model
     engine.layout.write(newcomer, engine.bank[0])
-    return JoinedClient(choice, weights, remove_extras(newcomer).eval(), epochs, report, adaptation, steps, size)
+    own = remove_extras(newcomer).eval()
+    return JoinedClient(choice, weights, own, epochs, report, adaptation, steps, size, trust)
 
 
 def receive_model(

@@ -295,6 +295,8 @@ class PrintedJoin(_Printed):
     adaptation: AdaptationSteps | None
     size: int | None = None
     """Which size the model has, from 0, where it began as one that nobody trained."""
+    trust: float | None = None
+    """What the source model says of the class on its images, from 0 to 1; below 0.5 its labels may be mostly wrong."""
     labels: dict[str, int]
     """Images by predicted class."""
     files: list[str]

@@ -16,11 +16,21 @@ def low_trust_note(trust: Sequence[float]) -> str:
     'the source model says little about client 1: its labels may be mostly wrong; self-training may harm it'
     """
     low = [k for k, value in enumerate(trust) if value < LOW_TRUST]
-    if not low:
-        return ""
-    its, it = ("its", "it") if len(low) == 1 else ("their", "them")
-    said = f"the source model says little about {name_clients(low)}"
-    return f"{said}: {its} labels may be mostly wrong; self-training may harm {it}"
+    return _say(name_clients(low), len(low) > 1) if low else ""
+
+
+def own_low_trust_note(trust: float) -> str:
+    """The same for a client that knows nothing of others.
+
+    >>> own_low_trust_note(0.2)
+    'the source model says little about this client: its labels may be mostly wrong; self-training may harm it'
+    """
+    return _say("this client", False) if trust < LOW_TRUST else ""
+
+
+def _say(who: str, several: bool) -> str:
+    its, it = ("their", "them") if several else ("its", "it")
+    return f"the source model says little about {who}: {its} labels may be mostly wrong; self-training may harm {it}"
 
 
 def name_clients(clients: Sequence[int], most: int = 6) -> str:

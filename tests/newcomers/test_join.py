@@ -35,7 +35,7 @@ from fedwca.export.model_from_run import classify
 from fedwca.federated.method import Method
 from fedwca.federated.round import init_server, run_round
 from fedwca.federated.source_model import SourceTraining, pretrain
-from fedwca.functional import Metric, finch, tempered_softmax
+from fedwca.functional import Metric, finch, mutual_information, tempered_softmax
 from fedwca.models.lenet import LeNet
 from fedwca.newcomers.join import join
 from fedwca.newcomers.load_federation import TrainedFederation
@@ -130,6 +130,13 @@ def test_the_start_is_what_eq_8_says(weighted: TrainedFederation, by: str) -> No
     expected = found.weights.float() @ weighted.server.rows
     torch.testing.assert_close(Layout.of(found.network).read(found.network), expected)
     assert found.weights.sum() == pytest.approx(1)
+
+
+def test_it_is_said_what_the_source_model_knows_of_it(weighted: TrainedFederation) -> None:
+    images = tinted(2, 5)
+    with torch.no_grad():
+        logits, _ = source().eval()(source().prepare(images))
+    assert join(weighted, images).trust == pytest.approx(float(mutual_information(logits.double())), abs=1e-5)
 
 
 def test_without_a_blend_it_gets_the_clusters_model() -> None:
