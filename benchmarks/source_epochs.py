@@ -13,7 +13,7 @@ from fedwca import SequentialEngine, init_server
 from fedwca.config.resolve_config import resolve_plan
 from fedwca.results.environment import describe_environment
 from fedwca.runs.load_data import load
-from fedwca.runs.round_record import count_accuracies
+from fedwca.runs.measure_delivered import list_accuracies
 from fedwca.runs.source_models import source_models
 from fedwca.runs.split_trials import split_trial
 
@@ -30,7 +30,7 @@ def main(data: str) -> None:
             model = source_models(config, dataset, name, lambda *_: None)[0]
             engine = SequentialEngine(model.network, federation.clients)
             init_server(engine)
-            mean = statistics.fmean(count_accuracies(federation.metrics, engine))
+            mean = statistics.fmean(list_accuracies(federation.metrics, engine.predict_tests()))
             found.append({"source": source, "epochs": epochs, "seed": 0, "held_out": model.accuracy, "targets": mean})
             print(found[-1], flush=True)
     what = "accuracy in percent of source models, on held-out source images and on the clients' test images"

@@ -116,11 +116,11 @@ class Targets:
     """Further values for diagnostics; ``divisors``: what similarities were divided by, doubtful where not above 0."""
 
     @classmethod
-    def of_labels(cls, labels: Tensor) -> Self:
-        """Those of a client whose images have labels ``[N]``: each counts in full, and nothing is mixed."""
-        nothing = torch.zeros_like(labels)
-        whole = torch.ones_like(labels, dtype=torch.float32)
-        return cls(labels, whole, nothing, torch.zeros_like(whole), torch.ones_like(labels, dtype=torch.bool))
+    def of_labels(cls, labels: Tensor, weights: Tensor | None = None) -> Self:
+        """Labels ``[N]`` with nothing mixed; weights ``[N]``: without them each counts in full."""
+        weights = torch.ones_like(labels, dtype=torch.float32) if weights is None else weights
+        itself = torch.arange(len(labels), device=labels.device)
+        return cls(labels, weights, itself, torch.zeros_like(weights), torch.ones_like(labels, dtype=torch.bool))
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Self:
         """The same with each tensor changed."""

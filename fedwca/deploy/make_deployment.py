@@ -32,7 +32,7 @@ from fedwca.results.trial_key import TrialKey
 from fedwca.runs.check_components import rehearse_components
 from fedwca.runs.choose_device import resolve_device
 from fedwca.runs.load_data import build_network, load
-from fedwca.runs.round_record import count_accuracies
+from fedwca.runs.measure_delivered import list_accuracies
 from fedwca.runs.run_folder_name import new_run_path
 from fedwca.runs.run_request import RunRequest
 from fedwca.runs.select_engine import choose_engine
@@ -162,7 +162,7 @@ def simulate_deployment(request: RunRequest) -> SimulatedDeployment:
         weights = torch.eye(len(dealt.clients), dtype=torch.float64)
         layout = Layout.of(session.network)
         rows = torch.stack([read_final(folder / "server" / f"client-{k}", layout) for k in range(len(weights))])
-    found = count_accuracies(dealt.metrics, engine, weights, rows.to(engine.device))
+    found = list_accuracies(dealt.metrics, engine.predict_tests(weights, rows.to(engine.device)))
     by_domain = {domain: [value] for domain, value in dealt.metrics.by_domain(found).items()}
     row = Row(session.method.name, session.method.label, {TrialKey(): mean(found)}, by_domain)
     now = time.perf_counter()

@@ -43,8 +43,7 @@ class NoLabels(PseudoLabeler):
 
     def __call__(self, predictions: Mapping[str, Predictions], draws: Tensor, mask: Tensor | None = None) -> Targets:
         """Weights of 0."""
-        labels = torch.zeros_like(draws, dtype=torch.int64)
-        return replace(Targets.of_labels(labels), weights=torch.zeros_like(draws))
+        return Targets.of_labels(torch.zeros_like(draws, dtype=torch.int64), torch.zeros_like(draws))
 
 
 def holders_of(public: Tensor, number: int) -> list[ClientImages]:

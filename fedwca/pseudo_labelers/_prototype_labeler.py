@@ -1,4 +1,4 @@
-"""Fields of prototype labels, and what is made of them: shared by labelers that label every image so, unmixed."""
+"""Fields of prototype labels, and what is made of them: shared by labelers."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class PrototypeLabeler(PseudoLabeler):
         """Images stay as they are."""
         return False
 
-    def nearest_prototypes(self, predictions: Predictions, mask: Tensor | None) -> Tensor:
-        """Classes ``[N]`` of the nearest prototypes by cosine."""
-        labels, _, _ = prototype_labels(
+    def nearest_prototypes(self, predictions: Predictions, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Classes ``[N]`` of the nearest prototypes by cosine, similarities ``[N]`` to them, prototypes ``[M, q]``."""
+        return prototype_labels(
             predictions.features,
             predictions.probabilities,
             mask,
@@ -39,10 +39,7 @@ class PrototypeLabeler(PseudoLabeler):
             normalize_first=self.normalize_first,
             min_count=self.min_count,
         )
-        return labels
 
     def whole_targets(self, predictions: Predictions, labels: Tensor) -> Targets:
         """Labels ``[N]`` at full weight, unmixed."""
-        ones = torch.ones_like(predictions.features[:, 0])
-        partners = torch.arange(len(labels), device=labels.device)
-        return Targets(labels, ones, partners, torch.zeros_like(ones), torch.ones_like(labels, dtype=torch.bool))
+        return Targets.of_labels(labels, torch.ones_like(predictions.features[:, 0]))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -46,6 +45,5 @@ class Argmax(PseudoLabeler):
         """The predicted class of every sample, at weight 1 where it is kept and 0 elsewhere, unmixed."""
         probabilities = predictions[self.model].probabilities
         labels = probabilities.argmax(-1)
-        weights = confident_mask(probabilities, self.confidence, self.share, mask).to(probabilities.dtype)
-        itself = torch.arange(len(labels), device=labels.device)
-        return Targets(labels, weights, itself, torch.zeros_like(weights), torch.ones_like(labels, dtype=torch.bool))
+        kept = confident_mask(probabilities, self.confidence, self.share, mask)
+        return Targets.of_labels(labels, kept.to(probabilities.dtype))

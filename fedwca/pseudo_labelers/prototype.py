@@ -24,4 +24,4 @@ class Prototype(PrototypeLabeler):
     def __call__(self, predictions: Mapping[str, Predictions], draws: Tensor, mask: Tensor | None = None) -> Targets:
         """Every sample gets a label, at full weight, unmixed."""
         start = predictions["start"]
-        return self.whole_targets(start, self.nearest_prototypes(start, mask))
+        return self.whole_targets(start, self.nearest_prototypes(start, mask)[0])

@@ -73,4 +73,4 @@ class Trusted(PrototypeLabeler):
         start = predictions["start"]
         if self.labels == "predicted":
             return self.whole_targets(start, start.logits.argmax(-1))
-        return self.whole_targets(start, self.nearest_prototypes(start, mask))
+        return self.whole_targets(start, self.nearest_prototypes(start, mask)[0])

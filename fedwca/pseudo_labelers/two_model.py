@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import torch
-from pydantic import Field, NonNegativeInt
+from pydantic import Field
 from torch import Tensor
 
-from fedwca.core.interfaces import PseudoLabeler
 from fedwca.core.messages import Predictions, Targets
-from fedwca.functional import mixup_partners, prototype_labels, prototype_similarity, select_labels
+from fedwca.functional import mixup_partners, prototype_similarity, select_labels
 from fedwca.pseudo_labelers import register
+from fedwca.pseudo_labelers._prototype_labeler import PrototypeLabeler
 
 
 @register("two_model")
-class TwoModel(PseudoLabeler):
+class TwoModel(PrototypeLabeler):
     """Labels by the start and the cluster model; the closer one wins; where they differ, the image is mixed.
 
     Source: FedWCA, sec. 4.3, Algorithm 2.
@@ -35,14 +35,6 @@ class TwoModel(PseudoLabeler):
     """Mix images whose two labels differ (MU of Table 5); off: they keep their image and their selected label."""
     fallback: Literal["drop", "keep", "any"] = "drop"
     """A mismatched sample without a matched one of its class: no label, its own image, or any matched image."""
-    refine: NonNegativeInt = 1
-    """How often prototypes are recomputed from one-hot labels."""
-    append_one: bool = False
-    """Append a constant 1 to every feature first, as SHOT's code does."""
-    normalize_first: bool = False
-    """Average unit feature vectors instead of raw ones, as SHOT's code does."""
-    min_count: NonNegativeInt = 0
-    """Samples a class must be predicted for to be assigned; 1 as in SHOT's code for objects, 0 for no such rule."""
 
     @property
     def mixes(self) -> bool:
@@ -52,8 +44,8 @@ class TwoModel(PseudoLabeler):
     def __call__(self, predictions: Mapping[str, Predictions], draws: Tensor, mask: Tensor | None = None) -> Targets:
         """Targets of Algorithm 2; with two equal models these are plain prototype labels."""
         start, cluster = predictions["start"], predictions["cluster"]
-        first, near_first, p_first = self._labels(start, mask)
-        second, near_second, p_second = self._labels(cluster, mask)
+        first, near_first, p_first = self.nearest_prototypes(start, mask)
+        second, near_second, p_second = self.nearest_prototypes(cluster, mask)
         p, q = prototype_similarity(p_first), prototype_similarity(p_second)
         labels = select_labels((first, near_first), (second, near_second), p, q, self.selection)
         divisors = torch.stack([p, q])
@@ -72,15 +64,3 @@ class TwoModel(PseudoLabeler):
         weights = torch.where(found, ones, 1.0 if self.fallback == "keep" else 0.0)
         mix = torch.where(~matched & found, ones * self.mu, 0.0)
         return Targets(labels, weights, torch.where(mix > 0, partners, itself), mix, matched, notes)
-
-    def _labels(self, model: Predictions, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """Eq. 4 for one model: labels ``[N]``, similarities ``[N]``, prototypes ``[M, q]``."""
-        return prototype_labels(
-            model.features,
-            model.probabilities,
-            mask,
-            refine=self.refine,
-            append_one=self.append_one,
-            normalize_first=self.normalize_first,
-            min_count=self.min_count,
-        )

@@ -51,11 +51,6 @@ class Job:
         return f"{what} [--quick: {size}; not comparable with the paper]" if self.quick else what
 
     @property
-    def cost(self) -> Cost:
-        """Of everything, whether it is there already or not."""
-        return sum((estimate_plan(p, domain) for domain, p in self.plans.items()), Cost(0, 0, 0.0, 0.0))
-
-    @property
     def named(self) -> str | None:
         """What its domains are: source or target; None where no domain is unlike the others."""
         return self.found.named

@@ -23,28 +23,6 @@ from fedwca.functional import class_entropy, first_neighbours
 from fedwca.runs.traffic import bytes_down, bytes_up
 
 
-def count_accuracies(
-    metrics: Metrics,
-    engine: Engine,
-    weights: Tensor | None = None,
-    rows: Tensor | None = None,
-    clients: Sequence[int] | None = None,
-) -> list[float]:
-    """Test accuracy of each client in percent; NaN without test images, and for clients that are not asked for.
-
-    Args:
-        metrics: holds the labels.
-        engine: holds the images.
-        weights: the model of each client as a mixture of ``rows`` ``[K, R]``; None: the client's own in the bank.
-        rows: ``[R, P]``.
-        clients: whose; None: everybody's.
-    """
-    asked = range(len(metrics)) if clients is None else clients
-    predicted = zip(asked, engine.classify(weights, rows, clients), strict=True)
-    found = {client: metrics.accuracy(client, classes) for client, classes in predicted}
-    return [found.get(client, math.nan) for client in range(len(metrics))]
-
-
 def split_accuracies(metrics: Metrics, accuracies: Sequence[float]) -> dict[str, list[float]]:
     """Accuracies as a record has them: those that tables average, NaN for the others; and the latter apart.
 

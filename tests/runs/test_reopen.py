@@ -14,8 +14,8 @@ from fedwca.errors import CheckpointError, FedwcaError, UsageError
 from fedwca.results.read_run_files import read_records
 from fedwca.runs import open_run as opening
 from fedwca.runs.choose_device import has_device
+from fedwca.runs.measure_delivered import list_accuracies
 from fedwca.runs.open_run import open_run
-from fedwca.runs.round_record import count_accuracies
 
 from ..cli.conftest import SMALL, call
 from ..shades import write_shades
@@ -45,7 +45,7 @@ def test_the_models_are_those_of_the_table(run: Path, method: str | None, trial:
     assert found.delivered.shape == found.engine.bank.shape == (4, found.layout.width)
     for client, row in enumerate(found.delivered):
         found.engine.bank[client] = row
-    assert count_accuracies(found.federation.metrics, found.engine) == last["accuracy"]
+    assert list_accuracies(found.federation.metrics, found.engine.predict_tests()) == last["accuracy"]
     assert torch.equal(found.layout.read(found.network), found.server.source)
     assert (found.source, found.federation.metrics.domains[0]) == ("amber", "brass")
 
@@ -62,7 +62,7 @@ def test_the_bank_is_that_of_the_last_round(run: Path) -> None:
     found = open_run(run)
     last = read_records(run)[-1]
     found = open_run(run, trial=1)
-    assert mean(count_accuracies(found.federation.metrics, found.engine)) == mean(last["accuracy_local"])
+    assert mean(list_accuracies(found.federation.metrics, found.engine.predict_tests())) == mean(last["accuracy_local"])
 
 
 def test_an_unfinished_method_opens_at_its_latest_round(run: Path, tmp_path: Path) -> None:
