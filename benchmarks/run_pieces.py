@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import json
+import statistics
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,20 +30,27 @@ def piece_options(what: str, results: Path) -> argparse.ArgumentParser:
     parser.add_argument("--runs", type=Path, default=Path("runs") / results.name, help="where run folders are")
     parser.add_argument("--out", type=Path, default=results, help="where results are written")
     parser.add_argument("--small", action="store_true", help="tiny runs, to rehearse; needs another --out")
+    parser.add_argument("--again", action="store_true", help="run what is kept anew, beside it; needs another --out")
+    parser.set_defaults(kept=results)
     return parser
 
 
 def check_pieces(parser: argparse.ArgumentParser, given: argparse.Namespace, known: Iterable[str]) -> None:
-    """End with a sentence where a piece is not known, or a rehearsal would be kept among the results."""
-    if given.small and given.out == parser.get_default("out"):
-        parser.error("--small is a rehearsal, whose results are not kept: give another --out")
+    """End with a sentence where a piece is not known, or what is not to be kept would be."""
+    if (given.small or given.again) and given.out.resolve() == given.kept.resolve():
+        what = "--small is a rehearsal" if given.small else "--again repeats what is kept"
+        parser.error(f"{what}, and its results are not: give another --out")
+    if given.again and not given.pieces:
+        parser.error("--again repeats what is named: give names of pieces; --list has them")
+    if given.again:
+        given.runs = given.out / "runs"
     if unknown := sorted(set(given.pieces) - set(known)):
         parser.error(f"no piece {unknown[0]!r} of the data in {given.data}; --list names them")
 
 
 def find_results(name: str, given: argparse.Namespace, results: Path) -> list[Path]:
     """Files with results of a piece: those that are kept, then those in --out, which win."""
-    folders = dict.fromkeys((*([] if given.small else [results]), given.out))
+    folders = dict.fromkeys((*([] if given.small or given.again else [results]), given.out))
     return [file for folder in folders if (file := folder / f"{name}.json").is_file()]
 
 
@@ -70,3 +79,25 @@ def run_pieces(
             print(f"stopped after {given.minutes:g} minutes; the same command goes on")
             break
         print(name, flush=True)
+        if given.again:
+            print_beside_kept(f"{name}.json", given)
+
+
+def print_beside_kept(file: str, given: argparse.Namespace) -> None:
+    """Say what a piece that was run anew comes to, beside what is kept of it."""
+    kept = list_means(given.kept / file)
+    for method, mean in list_means(given.out / file).items():
+        beside = f"{kept[method]:.1f}" if method in kept else "nothing"
+        print(f"  {method}: {mean:.1f} % (kept: {beside})", flush=True)
+
+
+def list_means(file: Path) -> dict[str, float]:
+    """Mean accuracy by method, over clients with test images and trials, as a file of results has it."""
+    found = json.loads(file.read_text()) if file.is_file() else {}
+    entries = found.get("methods", found).items()
+    accuracies = {name: entry["accuracy"] for name, entry in entries if isinstance(entry, dict) and "accuracy" in entry}
+    flat = {
+        name: [value for own in some for value in (own if isinstance(own, list) else [own])]
+        for name, some in accuracies.items()
+    }
+    return {name: statistics.fmean(value for value in some if value is not None) for name, some in flat.items()}

@@ -43,7 +43,7 @@ def test_pieces(data: Path) -> None:
     every = {piece.name: piece for piece in pieces.pieces(data)}
     assert len(every) == 12 + 1 + 12 + 25 + 20 + 20
     assert {"digits-usps-22", "digits40-synth-20", "pacs-sketch-21", "paper_office-real_world-4"} <= set(every)
-    assert [piece.name for piece in pieces.pieces(data, small=True)] == [
+    assert [piece.name for piece in pieces.pieces(data, small=True, again=False)] == [
         *("digits-mnist-20", "digits40-synth-20", "pacs-art_painting-20"),
         *("paper_digits-mnist-0", "paper_pacs-art_painting-0", "paper_office-art-0"),
     ]
@@ -93,7 +93,7 @@ def test_a_run_stops_with_a_round_that_is_done() -> None:
 
 def test_a_method_that_is_kept_is_not_run_again(data: Path, tmp_path: Path) -> None:
     (piece,) = (piece for piece in pieces.pieces(data) if piece.name == "digits-synth-20")
-    given = argparse.Namespace(out=tmp_path, runs=tmp_path / "runs", small=True)
+    given = argparse.Namespace(out=tmp_path, runs=tmp_path / "runs", small=True, again=False)
     assert paper_size.say_state(piece, given) == "nothing"
     found = paper_size.read_found(piece, given)
     found["methods"] = {"source_only": {}, "fedwca by update": {}}
@@ -121,7 +121,9 @@ def test_a_piece_goes_on_from_the_source_model_it_was_begun_with(
 
 def test_processes_share_the_methods_of_a_piece(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (piece,) = (piece for piece in pieces.pieces(data) if piece.name == "digits-synth-20")
-    given = argparse.Namespace(out=tmp_path, runs=tmp_path / "runs", small=True, methods=["fedavg", "local"])
+    given = argparse.Namespace(
+        out=tmp_path, runs=tmp_path / "runs", small=True, again=False, methods=["fedavg", "local"]
+    )
 
     def play(piece: Any, method: str, given: Any, clock: Any) -> Any:
         """Another process adds a method of its own meanwhile."""
@@ -272,6 +274,8 @@ def test_a_rehearsal_is_no_result() -> None:
     done = run("--small")
     assert done.returncode == 2
     assert "give another --out" in done.stderr
+    assert "--again repeats what is kept" in run("digits-synth-20", "--again").stderr
+    assert "give names of pieces" in run("--again", "--out", "elsewhere").stderr
     unknown = run("--methods", "fedscal", "fedwc", "--list")
     assert unknown.returncode == 2
     assert "no method 'fedwc'; there are fedavg, " in unknown.stderr

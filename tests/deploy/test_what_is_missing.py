@@ -51,7 +51,7 @@ def test_a_folder_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     begun = time.monotonic()
     for words, why in (
         (["deploy", "run", "nosuch"], "nosuch: holds no deployment; make one with fedwca deploy init"),
-        (["server", "nosuch"], "holds no certificates"),
+        (["server", "nosuch"], "nosuch: holds no deployment; make one with fedwca deploy init"),
         (["client", "nosuch", "--data", "."], "nosuch holds no ca.crt"),
     ):
         run = call(*words)
@@ -66,6 +66,7 @@ def test_a_second_run_of_a_deployment(tmp_path: Path) -> None:
     for name in ("app", "server"):
         (tmp_path / name).mkdir()
     (tmp_path / "app" / "pyproject.toml").touch()
+    (tmp_path / "server" / "federation.json").touch()
     with hold_alone(tmp_path / "server" / RUNNING), hold_alone(tmp_path / "server" / RUNNING) as second:
         assert not second
         run = call("deploy", "run", str(tmp_path))
@@ -276,6 +277,7 @@ def test_what_goes_on_is_said_and_can_be_stopped(tmp_path: Path, monkeypatch: py
     for name in ("app", "server"):
         (tmp_path / name).mkdir()
     (tmp_path / "app" / "pyproject.toml").touch()
+    (tmp_path / "server" / "federation.json").touch()
 
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
@@ -286,6 +288,12 @@ def test_what_goes_on_is_said_and_can_be_stopped(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(f"{control}.submit_run", lambda folder, env: "7")
     monkeypatch.setattr(f"{control}.watch_run", interrupted)
     monkeypatch.setattr(f"{control}.stop_runs", lambda env: [going.pop()] if going else [])
+    for words, why in (
+        ([], "holds no certificates"),
+        (["--insecure", "--server", "here"], "not of the form HOST:PORT"),
+    ):
+        refused = call("deploy", "run", str(tmp_path), *words)
+        assert (refused.code, why in refused.err) == (2, True), "at once, and not after twenty tries"
     run = call("deploy", "run", str(tmp_path), "--insecure")
     assert run.code == 130
     assert f"Run 7 goes on at the server; fedwca deploy stop {tmp_path} --insecure ends it\n" in run.err
