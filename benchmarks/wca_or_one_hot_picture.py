@@ -24,18 +24,20 @@ LOOKS = dict(zip(NAMES, (style.OWN, style.COLOURS[1]), strict=True))
 
 def draw(found: Sequence[Piece], file: Path) -> None:
     """Differences by case; over right labels; weights of own cluster and model, and density, over rounds."""
-    made = style.figure(11, 8.4, "FedWCA minus One-hot, points")
-    left, right = made.subfigures(1, 2, width_ratios=(1.25, 1))
+    made = style.figure(13, 8.4, "FedWCA minus One-hot, points")
+    left, right = made.subfigures(1, 2, width_ratios=(1, 1.1))
     draw_cases(left.subplots(), found)
-    above, *curves = right.subplots(1 + len(WEIGHTS), 1)
-    draw_labels(above, found)
-    for axis, (name, label) in zip(curves, WEIGHTS.items(), strict=True):
-        draw_weights(axis, [piece for piece in found if piece["dataset"] == "digit_five"], name)
-        axis.set(ylabel=label)
-    curves[-1].set_xlabel("round (Digit-Five)")
-    curves[0].legend(
-        fontsize=7, frameon=False, ncol=4, loc="lower right", bbox_to_anchor=(1.03, 0.97), columnspacing=0.8
-    )
+    above, below = right.subfigures(2, 1, height_ratios=(1, 2.6))
+    draw_labels(above.subplots(), found)
+    curves = below.subplots(len(WEIGHTS), len(NAMES), sharey="row")
+    for row, (name, label) in zip(curves, WEIGHTS.items(), strict=True):
+        for axis, dataset in zip(row, NAMES, strict=True):
+            draw_weights(axis, found, dataset, name)
+        row[0].set(ylabel=label)
+    for axis, name in zip(curves[-1], NAMES.values(), strict=True):
+        axis.set_xlabel(f"round ({name})")
+    lines, cases = curves[0][0].get_legend_handles_labels()
+    below.legend(lines, cases, fontsize=7, frameon=False, ncol=4, loc="outside upper center", columnspacing=0.8)
     style.save(made, file, dpi=100)
 
 
@@ -71,10 +73,10 @@ def draw_labels(axis: Any, found: Sequence[Piece]) -> None:
     style.remove_frame(axis)
 
 
-def draw_weights(axis: Any, found: Sequence[Piece], name: str) -> None:
-    """Mean over seeds and clients by round, a line a case."""
+def draw_weights(axis: Any, found: Sequence[Piece], dataset: str, name: str) -> None:
+    """Mean over seeds and clients of a data set by round, a line a case."""
     for place, case in enumerate(CURVES):
-        own = select(found, "digit_five", case)
+        own = select(found, dataset, case)
         means = [statistics.fmean(values) for values in zip(*(piece[name] for piece in own), strict=True)]
         axis.plot(range(2, 2 + len(means)), means, marker=style.MARKERS[place], color=style.COLOURS[place], label=case)
     style.remove_frame(axis)

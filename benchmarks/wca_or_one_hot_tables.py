@@ -118,12 +118,17 @@ def beside_first_layers() -> str:
     return noted(Table("", heads, lines), notes).replace(r"\*\*", "**")
 
 
-def points(found: Sequence[Piece]) -> list[tuple[str, float, float]]:
-    """Of each domain, seed and source with true clusters: its name, right labels in round 1, FedWCA minus One-hot."""
+def points(found: Sequence[Piece], by_source: bool = False) -> list[tuple[str, float, float]]:
+    """Of each domain, seed and source with true clusters: its name, right labels in round 1, FedWCA minus One-hot.
+
+    Args:
+        found: pieces.
+        by_source: accuracy of the untouched source model in place of right labels.
+    """
     given = []
     for piece in found:
         if piece["case"] == "true clusters" or piece["case"].startswith("source "):
-            right = mean_by_domain(piece["domains"], piece[WCA]["right"][0])
+            right = mean_by_domain(piece["domains"], piece["source_accuracy"] if by_source else piece[WCA]["right"][0])
             ours, theirs = (mean_by_domain(piece["domains"], piece[method]["accuracy"]) for method in (WCA, ONE_HOT))
             given += [(domain, right[domain], ours[domain] - theirs[domain]) for domain in ours]
     return given
@@ -133,14 +138,14 @@ BINS = (0.0, 40.0, 60.0, 80.0, 100.1)
 """Percent of right labels between which rows of the table of labels are."""
 
 
-def labels() -> str:
-    """FedWCA minus One-hot over how many labels of a domain are right."""
+def labels(by_source: bool = False) -> str:
+    """FedWCA minus One-hot over how many labels of a domain are right, or over the source model's accuracy there."""
     found = finished()
     lines = []
     for low, high in pairwise(BINS):
         row: list[Any] = [f"{low:.0f} to {high:.0f} %"]
         for dataset in NAMES:
-            own = points([piece for piece in found if piece["dataset"] == dataset])
+            own = points([piece for piece in found if piece["dataset"] == dataset], by_source)
             within = {place: gain for place, (_, right, gain) in enumerate(own) if low <= right < high}
             row.append(apart(paired_difference(within, dict.fromkeys(within, 0.0))) if within else MISSING)
         lines.append(row)
@@ -150,7 +155,7 @@ def labels() -> str:
         "FedWCA minus One-hot with true clusters, a value for each domain, source and seed, with its 95 % interval",
         "(Student's t; values of one run share its source model) and n.",
     ]
-    heads = ("right labels in round 1", *NAMES.values())
+    heads = ("the source model is right" if by_source else "right labels in round 1", *NAMES.values())
     return noted(Table("", heads, lines), notes).replace(r"\*\*", "**")
 
 
@@ -189,4 +194,5 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "wca-or-one-hot-domains": domains,
     "wca-or-one-hot-clusters": beside_first_layers,
     "wca-or-one-hot-labels": labels,
+    "wca-or-one-hot-source": lambda: labels(by_source=True),
 }
