@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from readings import noted
+from readings import name_machines, noted
 
 from fedwca.results.statistics import paired_difference
 from fedwca.results.tables import Table, difference_cell
@@ -91,7 +91,10 @@ def printed() -> str:
     methods = next(iter(summaries.values()))["methods"]
     before = [f"{statistics.fmean(by_run({s: usual[s] for s in summaries}, name).values()):.1f}" for name in methods]
     lines = [[*row, cell] for row, cell in zip(rows(summaries), before, strict=True)]
-    notes = ["As above, with the paper's lambda = 0.3 and T_a = 0.1 (Table 9), and IFCA's k = 3."]
+    machines = [json.loads((RUNS / f"{source}-printed" / "environment.json").read_text()) for source in summaries]
+    notes = [
+        f"As above, with the paper's lambda = 0.3 and T_a = 0.1 (Table 9), and IFCA's k = 3; {name_machines(machines)}."
+    ]
     return noted(Table("", ("method", *summaries, "mean", "FedWCA minus it", "with the defaults"), lines), notes)
 
 
@@ -118,7 +121,11 @@ def trust() -> str:
         right = statistics.fmean(by_run({source: summary}, "source_only").values())
         spread = f"{statistics.fmean(values):.2f} ({min(values):.2f} to {max(values):.2f})"
         lines.append([source, f"{right:.1f}", spread, f"{sum(trusted)} of {len(trusted)}"])
-    notes = ["PACS at 64 pixels, frozen ResNet-18; clients of three source models (`benchmarks/frozen.sh`)."]
+    machines = [json.loads((RUNS / source / "environment.json").read_text()) for source in read_summaries()]
+    notes = [
+        "PACS at 64 pixels, frozen ResNet-18; clients of three source models (`benchmarks/frozen.sh`; "
+        f"{name_machines(machines)})."
+    ]
     return noted(Table("", ("source", "Source Only (%)", "I, mean (least to most)", "trusted"), lines), notes)
 
 

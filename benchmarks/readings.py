@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fedwca.results.statistics import Difference, paired_difference
 from fedwca.results.tables import Table
 
 
-def table(results: list[dict[str, Any]]) -> str:
+def table(results: list[dict[str, Any]], environment: Mapping[str, Any]) -> str:
     """A row a reading, a column a source and one for all sources together; what is not there is a dash."""
     accuracy: dict[str, dict[tuple[str, int], float]] = {}
     for entry in results:
@@ -37,11 +37,21 @@ def table(results: list[dict[str, Any]]) -> str:
         "Difference of mean accuracies over clients after the last round, in points, paired by source and seed,",
         "with its 95 % interval (Student's t) and n; **bold** where the interval excludes 0. Accuracies in percent",
         f"over all these runs: {', '.join(means)}. Digit-Five files (`benchmarks/choices.py`),",
-        f"{size(config)}.",
+        f"{size(config)}; {name_machines([environment])}.",
         *differing,
     ]
     written = noted(Table("", ("reading", "minus", "question", *names), lines, heads=3), notes)
     return written.replace(r"\*\*", "**")  # what is bold in a cell is so on purpose
+
+
+def name_machines(environments: Iterable[Mapping[str, Any]]) -> str:
+    """On what runs were made, each machine once.
+
+    >>> name_machines([{"cores": 1, "cpu": "a CPU"}, {"cores": 2, "cpu": "another"}, {"cores": 1, "cpu": "a CPU"}])
+    '1 core of a CPU; 2 cores of another'
+    """
+    found = (f"{own['cores']} {'core' if own['cores'] == 1 else 'cores'} of {own['cpu']}" for own in environments)
+    return "; ".join(dict.fromkeys(found))
 
 
 def size(config: dict[str, Any]) -> str:

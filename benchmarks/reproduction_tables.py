@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from readings import name_machines, noted
 from sklearn.metrics import adjusted_rand_score
 
 from fedwca.config.method_spec import parse_method
@@ -53,7 +54,14 @@ def accuracies(table: str, dataset: str, sources: Sequence[str]) -> str:
         if printed:
             cells.append(mean_cell(statistics.fmean(printed.values[row, source][0] for source in sources)))
         lines.append(cells)
-    return Table("", head, lines).markdown()
+    used = [path for source in sources for path, _ in folders(dataset, source, False)]
+    return noted(Table("", head, lines), [say_where(used)])
+
+
+def say_where(paths: Sequence[Path]) -> str:
+    """Configurations and hardware of runs."""
+    machines = name_machines(json.loads((path / "environment.json").read_text()) for path in paths)
+    return f"{machines}; configurations in `benchmarks/results/reproduce`."
 
 
 def layers(samples: int | None) -> str:
@@ -75,7 +83,7 @@ def layers(samples: int | None) -> str:
     for (ours, theirs), rows in alike.items():
         names, own, other = zip(*rows, strict=True)
         lines.append([", ".join(names), told(ours, own), told(theirs, other)])
-    return Table("", ("Layers", "ours", "printed"), lines, heads=3).markdown()
+    return noted(Table("", ("Layers", "ours", "printed"), lines, heads=3), [say_where([path])])
 
 
 def told(count: int, clusterings: Sequence[Sequence[Any]]) -> str:

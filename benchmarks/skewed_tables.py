@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from readings import noted
+from readings import name_machines, noted
 
 from fedwca.core.mean import mean
 from fedwca.results.statistics import paired_difference
@@ -71,6 +71,7 @@ def skewed() -> str:
             cells.append(f"{statistics.fmean(own[f'{method} accuracy'].values()):.1f}")
         lines.append([DEALS[deal], *cells])
     config = json.loads((RUNS / "even" / "config.json").read_text())["config"]
+    machines = [json.loads((RUNS / deal / "environment.json").read_text()) for deal in found]
     training = config["training"]
     size = f"{config['clients']} clients per target domain, at most {config['samples']} images each"
     length = f"{config['rounds']} rounds of {training['epochs']} epochs, learning rate {training['lr']}"
@@ -78,7 +79,7 @@ def skewed() -> str:
         f"Percent, means over clients and n = {config['source_models']} runs with source models and splits of their",
         "own. Labels are those of training images, weighed as they train; minus even is the difference of the last",
         f"round's, paired by run, with its 95 % interval (Student's t). Digit-Five files, source {config['source']},",
-        f"{size}, {length} (`benchmarks/skewed.sh`).",
+        f"{size}, {length} (`benchmarks/skewed.sh`; {name_machines(machines)}).",
     ]
     return noted(Table("", ("deal", *heads), lines), notes)
 

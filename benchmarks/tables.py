@@ -27,7 +27,7 @@ from readings import noted
 
 from fedwca.results.results_table import COLUMNS, DIFFERENCE, Entry, ResultColumn, results_table
 from fedwca.results.statistics import interval
-from fedwca.results.tables import Cell, Table
+from fedwca.results.tables import Cell, Table, mean_cell
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -112,7 +112,8 @@ def matrix() -> str:
     notes = [
         f"Percent; the diagonal is a held-out tenth. Mean off the diagonal: {statistics.fmean(off):.1f}. LeNet, "
         f"{training['epochs']} epochs,",
-        f"learning rate {training['lr']}, seed {result['seed']} (`benchmarks/digits_mini_matrix.py`).",
+        f"learning rate {training['lr']}, seed {result['seed']} (`benchmarks/digits_mini_matrix.py`; "
+        f"{readings.name_machines([result['environment']])}).",
     ]
     return noted(Table("", ("trained on", *rows, "mean of the others"), lines), notes)
 
@@ -122,7 +123,8 @@ def choices() -> str:
     file = RESULTS / "choices.json"
     if not file.exists():
         return "Not measured yet: `python benchmarks/choices.py`."
-    return readings.table(json.loads(file.read_text())["results"])
+    found = json.loads(file.read_text())
+    return readings.table(found["results"], found["environment"])
 
 
 def partition(name: str) -> str:
@@ -137,7 +139,34 @@ def partition(name: str) -> str:
             found.setdefault(config["seed"] + record["source_model"], []).extend([sizes, f"{clusters['ari']:.2f}"])
     lines = [f"| {seed} | {' | '.join(cells)} |" for seed, cells in sorted(found.items())]
     head = "| seed | sizes after round 1 | ARI | sizes after round {} | ARI |".format(config["rounds"])
-    return "\n".join([head, "|---|---|--:|---|--:|", *lines])
+    machine = readings.name_machines([json.loads((RESULTS / name / "environment.json").read_text())])
+    return "\n".join(
+        [head, "|---|---|--:|---|--:|", *lines, "", f"{machine}; `benchmarks/results/{name}/config.json`."]
+    )
+
+
+JOINED = {
+    "source model": "source model",
+    "took part": "took part from the start: cluster model",
+    "joined, update": "joined by update",
+    "joined, alignment": "joined by alignment",
+    "joined and adapted, update": "joined by update, then 5 epochs of its own",
+    "joined and adapted, alignment": "joined by alignment, then 5 epochs of its own",
+}
+
+
+def joined() -> str:
+    """What clients have that come when training is over."""
+    found = json.loads((RESULTS / "join.json").read_text())
+    accuracy, config = found["summary"]["accuracy"], found["config"]
+    lines = [[label, mean_cell(accuracy[key]["mean"], accuracy[key]["std"])] for key, label in JOINED.items()]
+    training = f"{config['rounds']} rounds of {config['epochs']} epochs, learning rate {config['lr']}"
+    machine = readings.name_machines([found["environment"]])
+    notes = [
+        f"Percent, mean ± std (ddof 1) over {config['seeds']} seeds; {training}",
+        f"(`benchmarks/join.py`; {machine}).",
+    ]
+    return noted(Table("", ("how they got their model", "accuracy"), lines), notes)
 
 
 BLOCKS: dict[str, Callable[[], str]] = {
@@ -153,6 +182,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "digits_mini_matrix": matrix,
     "digits_mini-ifca": lambda: partition("digits_mini-ifca"),
     "choices": choices,
+    "join": joined,
     "federation-wire": federation_tables.wire,
     "federation-signature": federation_tables.signature,
     "federation-cost": federation_tables.cost,

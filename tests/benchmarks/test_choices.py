@@ -13,6 +13,8 @@ from .test_results import RESULTS
 CONFIG = {"seed": 7, "clients": 4, "samples": 400, "rounds": 10, "training": {"epochs": 5, "lr": 0.003}}
 readings = script("readings")
 
+MACHINE = {"cores": 2, "cpu": "a CPU"}
+
 
 def entry(source: str, reading: str, against: str, runs: list[float], question: str = "A1") -> dict[str, Any]:
     return {
@@ -30,7 +32,7 @@ DEFAULT = entry("synth", "default", "", [60.0, 62.0, 64.0], "")
 
 def rows(results: list[dict[str, Any]]) -> list[list[str]]:
     """The cells of the table's rows, its head first."""
-    lines = [line for line in readings.table(results).splitlines() if line.startswith("|")]
+    lines = [line for line in readings.table(results, MACHINE).splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in [lines[0], *lines[2:]]]
 
 
@@ -66,12 +68,12 @@ def test_the_note_says_where_the_bases_stand() -> None:
         entry("synth", "FedAvg by samples", "", [50.0]),
         entry("synth", "FedAvg uniform", "FedAvg by samples", [51.0]),
     ]
-    text = readings.table(results)
+    text = readings.table(results, MACHINE)
     assert "default 62.0, FedAvg by samples 50.0." in text
     assert "+1.00, n = 1" in text
     assert "Minus" not in text.rpartition("|")[2]
     other = {**entry("synth", "larger", "", [50.0]), "config": {**CONFIG, "samples": 500}}
-    text = readings.table([*results, other, entry("synth", "larger, uniform", "larger", [52.0])])
+    text = readings.table([*results, other, entry("synth", "larger, uniform", "larger", [52.0])], MACHINE)
     assert "Minus larger: 4 clients per target domain, at most 500 images each" in text
 
 
