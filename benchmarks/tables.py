@@ -35,6 +35,7 @@ INTERNALS = (
     "performance",
     "engines",
     "measured-methods",
+    "measured-several-sources",
     "measured-new-clients",
     "measured-federations",
     "measured-reproductions",
