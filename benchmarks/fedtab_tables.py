@@ -12,6 +12,7 @@ from typing import Any
 from domain_means import mean_by_domain
 from fedtab_pieces import EMBEDDED_SOURCES, FIRST, PACS_SOURCES, SECOND, Plan, pieces, plan_of
 
+from fedwca.results.describe_run import count_of
 from fedwca.results.statistics import Difference, paired_difference
 from fedwca.results.tables import Table, difference_cell
 
@@ -148,7 +149,8 @@ def name_hardware(found: Sequence[Found]) -> str:
         f"{environment['cores']} core{'s' if environment['cores'] > 1 else ''} of {environment['cpu']}"
         for environment in (piece["environment"] for piece in found)
     )
-    return f"Hardware: {'; '.join(f'{machine} ({count} pieces)' for machine, count in machines.items())}."
+    counts = [f"{machine} ({count_of(count, 'piece')})" for machine, count in machines.items()]
+    return f"Hardware: {'; '.join(counts)}."
 
 
 def foreign_notes(seeds: Mapping[int, Sequence[Found]]) -> list[str]:

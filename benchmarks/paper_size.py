@@ -137,7 +137,8 @@ def missing_methods(piece: Piece, found: Mapping[str, Any], asked: Sequence[str]
 
 def run_missing(piece: Piece, given: argparse.Namespace, clock: StopsAfter) -> None:
     """Run what is missing of a piece, and keep what each method came to."""
-    restore_source(read_found(piece, given), RESULTS / "sources")
+    kept = read_found(piece, argparse.Namespace(**{**vars(given), "again": False}))  # also where it is run anew
+    restore_source(kept, RESULTS / "sources")
     for method in missing_methods(piece, read_found(piece, given), given.methods):
         found = read_found(piece, given)
         stops = StopsEarly(clock, run_folder(piece, method, given.runs), found, known_clusters(method, found))

@@ -42,8 +42,8 @@ def check_pieces(parser: argparse.ArgumentParser, given: argparse.Namespace, kno
         parser.error(f"{what}, and its results are not: give another --out")
     if given.again and not given.pieces:
         parser.error("--again repeats what is named: give names of pieces; --list has them")
-    if given.again:
-        given.runs = given.out / "runs"
+    if given.again and given.runs == parser.get_default("runs"):
+        given.runs = given.out / "runs"  # a run folder that is there already would be taken for this one
     if unknown := sorted(set(given.pieces) - set(known)):
         parser.error(f"no piece {unknown[0]!r} of the data in {given.data}; --list names them")
 
@@ -100,4 +100,5 @@ def list_means(file: Path) -> dict[str, float]:
         name: [value for own in some for value in (own if isinstance(own, list) else [own])]
         for name, some in accuracies.items()
     }
-    return {name: statistics.fmean(value for value in some if value is not None) for name, some in flat.items()}
+    known = {name: [value for value in some if value is not None] for name, some in flat.items()}
+    return {name: statistics.fmean(some) for name, some in known.items() if some}

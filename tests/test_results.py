@@ -34,6 +34,9 @@ def test_records_come_back(tmp_path: Path) -> None:
     first, second = folder.records()
     assert math.isnan(first["accuracy"][1])
     assert second["accuracy"] == [60.0, 70.0]
+    with pytest.raises(UsageError, match=r"holds rounds of a run whose config\.json is gone"):
+        RunFolder(folder.path)
+    (folder.path / "config.json").touch()
     with pytest.raises(UsageError, match="holds a run already"):
         RunFolder(folder.path)
 

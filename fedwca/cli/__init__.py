@@ -15,7 +15,7 @@ from typer.rich_utils import rich_format_error
 
 from fedwca._version import __version__
 from fedwca.cli.empty_values import refuse_empty
-from fedwca.cli.home_folder import expand_home
+from fedwca.cli.home_folder import expand_argument
 from fedwca.cli.ranks import leave_ranks, mute_rank
 from fedwca.cli.sigterm import sigterm_as_ctrl_c
 from fedwca.cli.terminal import WAITING, drop_unwritten, prepare_streams, say
@@ -121,7 +121,7 @@ def _run_and_flush(arguments: Sequence[str]) -> int:
 
 def _dispatch(arguments: Sequence[str]) -> int:
     """Find the command and run it; returns the exit code."""
-    arguments = [expand_home(argument) for argument in arguments]
+    arguments = [expand_argument(argument) for argument in arguments]
     refuse_empty(arguments)
     asked = next((argument for argument in arguments if not argument.startswith("-")), None)
     app = make_app([asked] if asked in COMMANDS else COMMANDS)

@@ -101,7 +101,8 @@ def command(
     if backend == "flower":
         several = {key: asked.layer.get(key, 1) > 1 for key in ("source_models", "trials")}
         kept = {"keep": keep != "last", "logger": logger, "note": note, "tag": tag, "profile": profile}
-        refuse_idle(baseline=baseline, **several, **kept, column=column, ranks_per_trial=ranks_per_trial)
+        baselines = baseline if baseline != ["none"] else None
+        refuse_idle_options(baseline=baselines, **several, **kept, column=column, ranks_per_trial=ranks_per_trial)
         bench_in_flower(request, as_json)
         return
     if backend is not None:
@@ -132,7 +133,7 @@ def print_dry_run(request: RunRequest) -> None:
     say(f"Cost: {describe_cost(estimate_plan(plan, domain_of(plan.config) or ''))}")
 
 
-def refuse_idle(**given: object) -> None:
+def refuse_idle_options(**given: object) -> None:
     """See that no option is given that does nothing in Flower's simulation.
 
     Raises:

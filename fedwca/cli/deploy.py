@@ -84,7 +84,7 @@ def init(
     for name in host or []:
         _check_host(name)
     need_flower()
-    from fedwca.cli.progress_bars import counting
+    from fedwca.cli.progress_bars import count_steps
     from fedwca.deploy.make_deployment import DeployRequest, make_deployment
     from fedwca.runs.run_request import RunRequest
 
@@ -103,7 +103,7 @@ def init(
         host or [],
         insecure,
     )
-    with counting("epochs of the source model") as told:
+    with count_steps("epochs of the source model") as told:
         count = make_deployment(wanted, told)
     say(next_steps(folder, count, deal is not None, insecure))
 
@@ -221,7 +221,7 @@ def check_is_deployment(folder: Path) -> None:
     Raises:
         UsageError: it is none.
     """
-    from fedwca.deploy.model_from_deployment import is_deployment
+    from fedwca.deploy.folder_names import is_deployment
 
     if not is_deployment(folder):
         raise UsageError(f"{folder}: holds no deployment; make one with fedwca deploy init")

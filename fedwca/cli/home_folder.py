@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 
-def expand_home(argument: str) -> str:
+def expand_argument(argument: str) -> str:
     """An argument, or the value behind an option's ``=``, with ``~`` as the home folder where a path begins with it.
 
-    >>> expand_home("--note=~5 points"), expand_home("runs/~")
+    >>> expand_argument("--note=~5 points"), expand_argument("runs/~")
     ('--note=~5 points', 'runs/~')
     """
     option, equals, value = argument.partition("=")

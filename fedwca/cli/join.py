@@ -61,8 +61,8 @@ def command(
     """
     from fedwca.cli.predict import write
     from fedwca.cli.printing import saying_what_is_kept
-    from fedwca.cli.progress_bars import counting
-    from fedwca.data.cache import make_folder
+    from fedwca.cli.progress_bars import count_steps
+    from fedwca.core.files import check_writable
     from fedwca.datasets import stretches_images
     from fedwca.export.load_model import serve_model
     from fedwca.export.model_from_run import input_side, newcomer_note
@@ -96,19 +96,19 @@ def command(
     if len(pixels) < len(found):
         say(f"Warning: {len(found) - len(pixels)} of {len(found)} images could not be read", err=True)
     federation, done = load_federation(reopened), count(1)
+    check_writable(folder)
+    with count_steps("clients whose round 0 is repeated") as told:
+        joined = join(
+            *(federation, stack_images(pixels), by, epochs),
+            done=lambda client: told(next(done), len(federation.clients)),
+            adaptation=adaptation,
+            size=size,
+        )
+    if joined.trust is not None and (note := own_low_trust_note(joined.trust)):
+        say(f"Warning: {note}", err=True)
+    about = newcomer_note(reopened, joined, len(pixels))
+    answers = list(predict(serve_model(joined.network, about), found))
     with all_or_none(folder):
-        make_folder(folder)
-        with counting("clients whose round 0 is repeated") as told:
-            joined = join(
-                *(federation, stack_images(pixels), by, epochs),
-                done=lambda client: told(next(done), len(federation.clients)),
-                adaptation=adaptation,
-                size=size,
-            )
-        if joined.trust is not None and (note := own_low_trust_note(joined.trust)):
-            say(f"Warning: {note}", err=True)
-        about = newcomer_note(reopened, joined, len(pixels))
-        answers = list(predict(serve_model(joined.network, about), found))
         card = export(folder / FILES[0], "safetensors", joined.network, about)
         write(folder / FILES[2], answers, 1)
     classes = [answer.best[0][0] for some in answers for answer in some if answer.best]

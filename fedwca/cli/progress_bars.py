@@ -53,13 +53,16 @@ def watching(decided: RunPlan, quiet: bool, lines: bool = True) -> Iterator[Prog
 
 
 @contextmanager
-def counting(what: str) -> Iterator[Callable[[int, int], None]]:
+def count_steps(what: str) -> Iterator[Callable[[int, int], None]]:
     """On a terminal, a bar of something that is counted, while inside; yields what is told (done, of how many)."""
     console = make_console(stderr=True)
+    if not console.is_terminal:
+        yield lambda done, total: None
+        return
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("left"), TimeRemainingColumn())
     with Bars(TextColumn("{task.description}", markup=False), *columns, console=console, transient=True) as bars:
         bar = bars.add_task(what, visible=False)
-        yield lambda done, total: bars.update(bar, completed=done, total=total, visible=console.is_terminal)
+        yield lambda done, total: bars.update(bar, completed=done, total=total, visible=True)
 
 
 def _warn(message: str) -> None:

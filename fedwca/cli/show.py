@@ -117,7 +117,8 @@ def _show_baseline(name: str, as_json: bool) -> None:
 
     setting, _, own = name.rpartition("/")
     having = settings_with(own)
-    if setting and having and canonical_name(setting) not in having:
+    setting = canonical_name(setting)
+    if setting and having and setting not in having:
         raise UsageError(f"{name}: {describe_unknown('setting with this baseline', setting, having)}")
     # One that no setting has is said by the usual one.
     found = baseline(own, *([setting] if setting in having else having[:1]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -134,7 +135,10 @@ def announce_tries(wanted: Search, reporter: RunReporter) -> None:
 
     optuna, planned = import_optuna(), plan_search(wanted)
     complete = read_tried_values(optuna, wanted.out, planned.about)
-    runs = [planned.plan(values) for values in planned.missing(complete)]
-    cost = sum((estimate_plan(run, run.domain or "") for run in runs), Cost(0, 0, 0.0, 0.0))
+    missing = planned.missing(complete)
+    # Drawn values have one plan, and of a large grid, whose order is drawn, the first hundred stand for all.
+    some = [planned.plan(values) for values in missing[: 1 if planned.grid is None else 100]]
+    costs = [estimate_plan(run, run.domain or "") for run in some]
+    cost = sum(islice(cycle(costs), len(missing)), Cost(0, 0, 0.0, 0.0))
     had = f"; {len(complete)} are there already" if complete else ""
     reporter.note(f"{planned.tries} {'try' if planned.tries == 1 else 'tries'}{had}: {describe_cost(cost)}")

@@ -12,6 +12,8 @@ from contextlib import contextmanager, suppress
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
+from fedwca.errors import FedwcaError
+
 try:
     import fcntl
 except ImportError:  # Windows
@@ -63,6 +65,39 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
         if isinstance(error, OSError) and error.errno is not None and str(beside) in str(error.filename or beside):
             error.filename = str(path)
         raise
+
+
+class _Writable(Exception):
+    """A file could be written."""
+
+
+def check_writable(folder: Path) -> None:
+    """See that files can be written into a folder, which need not be there; nothing stays behind.
+
+    Raises:
+        FedwcaError: they cannot.
+    """
+
+    def write(file: Path) -> None:
+        raise _Writable
+
+    with suppress(_Writable):
+        try:
+            write_atomically(folder / "written", write)
+        except OSError as error:
+            raise FedwcaError(f"{folder}: cannot be written ({error.strerror or error})") from None
+
+
+def mend_lines(file: Path, lock: Path) -> None:
+    """Cut a file of lines at the end of its last whole one, and remove the lock beside it: a process that wrote it was
+    killed. Nobody writes it now.
+    """
+    lock.unlink(missing_ok=True)
+    if file.exists():
+        written = file.read_bytes()
+        whole = written.rfind(b"\n") + 1
+        if whole < len(written):
+            os.truncate(file, whole)
 
 
 def write_text_atomically(path: Path, text: str) -> None:

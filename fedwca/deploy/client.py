@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -28,9 +27,6 @@ from fedwca.errors import DataError, Diverged, FedwcaError
 from fedwca.federated.aggregator_weights import blend_mixtures
 from fedwca.federated.trusted_clients import find_trusted_alone, measure_trust_alone
 from fedwca.federated.upload_checks import model_problem
-from fedwca.results.low_trust import own_low_trust_note
-
-log = logging.getLogger("fedwca.deploy")
 
 
 class Client:
@@ -63,7 +59,7 @@ class Client:
         self.round_start: tuple[int, Tensor, Tensor | None] | None = None
         """The last round, and what ``engine.bank`` and ``residual`` held when it began: a round may be played again."""
         self.trust: float | None = None
-        """What the source model says of the class on its images, from 0 to 1; stays here."""
+        """What the source model says of the class on its images, from 0 to 1; stays here. None: not asked yet."""
         self._engine: SequentialEngine | None = None
 
     @property
@@ -167,8 +163,6 @@ class Client:
             asked = find_trusted_alone(labeler, self.engine, self.engine.layout.read(self.engine.network), task)
         if self.trust is None:
             self.trust = measure_trust_alone(self.engine, self.engine.layout.read(self.engine.network), task)
-            if note := own_low_trust_note(self.trust):
-                log.warning("%s", note)
         trusted = float(parcel.notes.get("trusted", 1)) if asked is None else float(asked[0])
         task, told = replace(task, trusted=trusted), {} if asked is None else {"trusted": trusted}
 

@@ -13,13 +13,14 @@ from pydantic import ValidationError
 from fedwca.config.baselines import baseline
 from fedwca.config.method_spec import PARTS
 from fedwca.config.run_config import Layer, merge, validate
+from fedwca.core.files import check_writable
 from fedwca.core.mean import mean
 from fedwca.core.plain_values import to_plain
-from fedwca.data.cache import make_folder
 from fedwca.deploy.deployable_checks import require_compressible, require_consent, require_defences, require_deployable
-from fedwca.deploy.flower.config import CONFIG_NAME, DeploymentConfig
+from fedwca.deploy.flower.config import DeploymentConfig
 from fedwca.deploy.flower.deployment_folder import write_deployment
 from fedwca.deploy.flower.simulation import deal, simulate
+from fedwca.deploy.folder_names import CONFIG_NAME
 from fedwca.deploy.server_rules import Rules
 from fedwca.deploy.state_files import read_final
 from fedwca.describe_problems import describe_problems
@@ -74,7 +75,7 @@ def make_deployment(wanted: DeployRequest, progress: Callable[[int, int], None] 
         progress: told (epochs done, epochs) of the source model.
 
     Raises:
-        FedwcaError: what is wrong, in a sentence; nothing has been written by then.
+        FedwcaError: what is wrong, in a sentence. Until the source model is there nothing is written.
     """
     if (wanted.folder / "server" / CONFIG_NAME).exists():
         raise UsageError(f"{wanted.folder} holds a deployment already; name another folder or remove it")
@@ -113,7 +114,7 @@ def make_deployment(wanted: DeployRequest, progress: Callable[[int, int], None] 
     require_defences(rules, method, made.composition)
     require_compressible(made.composition, network)
     rehearse_components(config, decided.methods, dataset)
-    make_folder(wanted.folder)
+    check_writable(wanted.folder)
     with matmul_precision("fp32", resolve_device(config.device)):
         model = source_model(config, dataset, source, 0, lambda done, total, accuracy: progress(done, total))
     if federation is not None:

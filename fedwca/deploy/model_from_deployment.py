@@ -10,18 +10,14 @@ import torch
 from fedwca.core.model_description import ModelDescription
 from fedwca.core.network import Network
 from fedwca.deploy.describe_deployed import describe_deployed
-from fedwca.deploy.flower.config import CHECKPOINT, CONFIG_NAME, SOURCE, DeploymentConfig
+from fedwca.deploy.flower.config import DeploymentConfig
+from fedwca.deploy.folder_names import CHECKPOINT, CONFIG_NAME, SOURCE
 from fedwca.deploy.protect_single_clients import refuse_single_model
 from fedwca.deploy.server_round import make_final_parcels
 from fedwca.deploy.session import Session
 from fedwca.deploy.state_files import resume_session
 from fedwca.deploy.wire_messages import tensors_to_row
 from fedwca.errors import CheckpointError, UsageError
-
-
-def is_deployment(folder: Path) -> bool:
-    """Whether a folder is one that `fedwca deploy init` wrote."""
-    return (folder / "server" / CONFIG_NAME).is_file()
 
 
 def open_deployment(folder: Path) -> Session:

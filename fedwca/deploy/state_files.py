@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -145,6 +146,8 @@ def save_client(client: Client, path: Path) -> None:
         return
     source = {f"source/{name}": tensor for name, tensor in client.engine.network.state_dict().items()}
     notes = {"client": client.index, "composition": client.composition.model_dump_json()}
+    if client.trust is not None:
+        notes["trust"] = client.trust
     held = {"own": client.engine.bank[0], "left": client.residual}
     if client.round_start is not None:
         notes["began"], held["began"], held["left before"] = client.round_start
@@ -164,7 +167,9 @@ def resume_client(client: Client, path: Path) -> None:
         composition, index = Composition.read(notes["composition"]), int(notes["client"])
         own, left = tensors["own"], tensors.get("left")
         began = (int(notes["began"]), tensors["began"], tensors.get("left before")) if "began" in notes else None
+        trust = float(notes.get("trust", math.nan))  # an earlier release did not ask
     client.set_up(composition, index, source)
+    client.trust = trust
     bank = client.engine.bank
     if any(row.shape != bank[0].shape for row in (own, *([began[1]] if began else []))):
         raise CheckpointError(f"{path}: is damaged (a model in it is not of the size that its composition says)")

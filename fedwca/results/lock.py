@@ -11,8 +11,6 @@ from fedwca.errors import UsageError
 NAME = ".lock"
 """File in the run folder; it may stay, for it means nothing by itself."""
 
-AT_WORK = "{}: another process is at work here; wait for it or stop it"
-
 
 def hold_lock(run: Path, wait: float = 1.0) -> FileLock:
     """Lock a run folder until the lock is released or this process ends.
@@ -24,20 +22,10 @@ def hold_lock(run: Path, wait: float = 1.0) -> FileLock:
     try:
         lock.acquire()
     except Timeout:
-        raise UsageError(AT_WORK.format(run)) from None
+        raise UsageError(f"{run}: another process is at work here; wait for it or stop it") from None
     except (NotImplementedError, PermissionError):
         pass  # a file system without locks, or one that is only read: there is nothing to wait for
     return lock
-
-
-def refuse_locked(run: Path) -> None:
-    """See that no process is at work on a run folder.
-
-    Raises:
-        UsageError: one is.
-    """
-    if is_locked(run):
-        raise UsageError(AT_WORK.format(run))
 
 
 def is_locked(run: Path) -> bool:

@@ -13,7 +13,7 @@ from fedwca.config.method_spec import parse_method
 from fedwca.config.resolve_config import RunPlan, type_components
 from fedwca.config.run_config import RunConfig, validate
 from fedwca.core.plain_values import to_plain
-from fedwca.errors import FedwcaError, UsageError
+from fedwca.errors import DatasetMissing, FedwcaError, UsageError
 from fedwca.results.describe_run import data_name, special_domain
 from fedwca.results.diverged_runs import ended_rounds
 from fedwca.results.find_runs import run_folders
@@ -69,10 +69,15 @@ def collect_runs(request: RunRequest, out: Path, reporter: RunReporter) -> Colle
     decided = request.plan()
     there, missing = sort_methods(decided, out)
     refuse_unlike_data(there.values())
-    if there:  # other domains may be run now, on the images there are now, and stand beside these numbers
-        refuse_other_images(decided.config, there.values())
     name = dataset_name(decided.config)
     where = f"{name}, {special_domain(decided.config.model_dump())}"
+    if there:  # other domains may be run now, on the images there are now, and stand beside these numbers
+        try:
+            refuse_other_images(decided.config, there.values())
+        except DatasetMissing:
+            if missing:
+                raise
+            reporter.warn(f"{where}: the images are not there, so it is not known whether they are still the same")
     for path in dict.fromkeys(run.path for run in there.values()):
         labels = [plan_label(decided, name) for name, run in there.items() if run.path == path]
         reporter.note(f"{where}: {', '.join(labels)} from {path}, finished with the same configuration, not run again")

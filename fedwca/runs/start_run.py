@@ -15,7 +15,7 @@ from fedwca.loggers import Logger
 from fedwca.registry import Registry
 from fedwca.results.change_notes import change_notes, check_tags
 from fedwca.results.checkpoints import RetentionPolicy
-from fedwca.results.lock import refuse_locked
+from fedwca.results.lock import hold_lock
 from fedwca.results.read_run_files import is_set_up, read_configuration
 from fedwca.results.write_run import RunFolder
 from fedwca.runs.choose_device import resolve_device
@@ -49,7 +49,7 @@ def start_run(request: RunRequest, reporter: RunReporter = SILENT, ranks: RunRan
     if (path / "config.json").is_file() and (request.reuse or was_killed_in_set_up(path)):
         refuse_other_request(path, plan)
         warn_of_other_recording(path, request, loggers, reporter)
-        refuse_locked(path)
+        hold_lock(path).release()  # who is refused leaves no note
         take_notes(path, request)
         return resume_run(path, reporter, ranks, request.profile)
     with RunFolder(path) as folder:

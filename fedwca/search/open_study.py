@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from fedwca.config.resolve_config import type_components
 from fedwca.config.run_config import validate
+from fedwca.core.files import mend_lines
 from fedwca.errors import UsageError
 
 JOURNAL = "study.journal"
@@ -28,7 +28,7 @@ def open_study(optuna: Any, folder: Path, about: Mapping[str, Any], direction: s
     Raises:
         UsageError: it is of another search, or its tries were made on other images.
     """
-    mend_journal(folder / JOURNAL)
+    mend_lines(folder / JOURNAL, folder / f"{JOURNAL}.lock")
     study = optuna.create_study(
         storage=_storage(optuna, folder), study_name=NAME, direction=direction, load_if_exists=True
     )
@@ -70,16 +70,6 @@ def complete_trials(optuna: Any, study: Any) -> list[Any]:
     """Tries with a value."""
     found: list[Any] = study.get_trials(deepcopy=False, states=[optuna.trial.TrialState.COMPLETE])
     return found
-
-
-def mend_journal(path: Path) -> None:
-    """Take away what a killed process left: Optuna's own lock, and a line that was not ended."""
-    path.with_name(f"{path.name}.lock").unlink(missing_ok=True)
-    if path.exists():
-        written = path.read_bytes()
-        whole = written.rfind(b"\n") + 1
-        if whole < len(written):
-            os.truncate(path, whole)
 
 
 def _storage(optuna: Any, folder: Path) -> Any:

@@ -92,16 +92,16 @@ def plan_search(wanted: Search) -> PlannedSearch:
     keys = [param.key for param in params]
     if twice := [key for number, key in enumerate(keys) if key in keys[:number]]:
         raise UsageError(f"{twice[0]} is given twice; name all its values in one --param")
+    listed = {param.key: param.values for param in params if isinstance(param, Options)}
+    grid = _shuffled_grid(listed, decided.config.seed) if len(listed) == len(params) else None
     for param in params:
         for value in param.values if isinstance(param, Options) else (param.low, param.high):
             with_values(request, {param.key: value}).plan()  # which refuses what would not reach the method
-    listed = {param.key: param.values for param in params if isinstance(param, Options)}
     first = with_values(request, {key: values[0] for key, values in listed.items()}).plan()
     dataset, domain = load(first.config)
     if not (wanted.out / JOURNAL).exists():  # a search that goes on was looked at when it began
         ((_, rounds),) = first.methods
         refuse_unmeasured(wanted.criterion, rounds, split_trial(first.config, dataset, domain, 0, 0))
-    grid = _shuffled_grid(listed, decided.config.seed) if len(listed) == len(params) else None
     tries = wanted.tries if wanted.tries is not None else 20 if grid is None else len(grid)
     about = {
         "config": decided.config.model_dump(mode="json", exclude=set(SAME_NUMBERS)),

@@ -430,6 +430,7 @@ def test_a_client_that_starts_anew_goes_on(federation: Build, tmp_path: Path, ke
     built = federation(batch_norm="local" if kept else "mixed")
     session, images = built.session(), built.clients()
     asked: list[str] = []
+    said: dict[int, set[float | None]] = {}
 
     class Fresh(Client):
         """Every message is a process of its own."""
@@ -440,7 +441,9 @@ def test_a_client_that_starts_anew_goes_on(federation: Build, tmp_path: Path, ke
             again, path = Client(self.images), tmp_path / f"{self.number}.safetensors"
             if kept and path.exists():
                 resume_client(again, path)
+                assert again.trust is not None
             answer = again.handle(parcel)
+            said.setdefault(self.number, set()).add(again.trust)
             asked.append(answer.kind)
             save_client(again, path)
             return answer
@@ -451,6 +454,7 @@ def test_a_client_that_starts_anew_goes_on(federation: Build, tmp_path: Path, ke
         clients[-1].number = number
     run_in_process(session, clients, 2)
     assert ("lost" in asked) is not kept
+    assert all(len(some) == 1 for some in said.values()), "it is asked once, by the source model as it came"
     assert torch.allclose(session.state.server.rows, built.simulated(2).rows, atol=1e-5)
 
 

@@ -36,10 +36,11 @@ from flwr.common.constant import SUPERLINK_NODE_ID
 
 from fedwca.deploy.flower import server_app as serve
 from fedwca.deploy.flower.client_secret import name_of
-from fedwca.deploy.flower.config import CONFIG_NAME, DeploymentConfig
+from fedwca.deploy.flower.config import DeploymentConfig
 from fedwca.deploy.flower.processes import QUIET, flower_environment, server_command
 from fedwca.deploy.flower.records import count_bytes, from_record, to_record, to_records
 from fedwca.deploy.flower.simulation import simulate
+from fedwca.deploy.folder_names import CONFIG_NAME
 
 pytestmark = pytest.mark.filterwarnings("default")  # of Flower and Ray
 

@@ -12,7 +12,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from fedwca.deploy.flower.config import CONFIG_NAME, DeploymentConfig
+from fedwca.deploy.flower.config import DeploymentConfig
+from fedwca.deploy.folder_names import CONFIG_NAME
 
 from ..shades import write_shades
 from .processes import (

@@ -73,7 +73,7 @@ def test_who_does_not_train_takes_what_others_trained(gated: Federation, robust:
     assert not torch.allclose(taken[1, trained:], taken[0, trained:], atol=1e-4)
 
 
-def test_same_models_as_the_engine(gated: Federation, caplog: pytest.LogCaptureFixture) -> None:
+def test_same_models_as_the_engine(gated: Federation) -> None:
     session, clients = gated.session(alone="warn"), gated.clients()
     up: list[Parcel] = []
     run_in_process(session, clients, 3, lambda client, parcel: up.append(parcel) or parcel)  # type: ignore[func-returns-value]
@@ -81,9 +81,6 @@ def test_same_models_as_the_engine(gated: Federation, caplog: pytest.LogCaptureF
     assert int(expected.state["trusted"].sum()) == 2
     assert torch.equal(session.state.server.state["trusted"], expected.state["trusted"])
     assert torch.equal(session.state.server.state["labels"], expected.state["labels"])
-    assert sum("the source model says little about this client" in line for line in caplog.messages) == sum(
-        client.trust < 0.5 for client in clients
-    )
     assert torch.allclose(session.state.server.rows, expected.rows, atol=1e-5)
     # Moments of 16 features and a bit, once.
     assert [parcel.extras[MOMENTS].shape for parcel in up[:4]] == [(32,)] * 4

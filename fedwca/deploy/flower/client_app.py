@@ -21,6 +21,7 @@ from fedwca.deploy.privacy import Privacy
 from fedwca.deploy.state_files import resume_client, save_client, save_final
 from fedwca.deploy.wire_messages import VERSION, Parcel
 from fedwca.errors import CheckpointError, DataError, FedwcaError, UsageError
+from fedwca.results.low_trust import own_low_trust_note
 
 log = logging.getLogger("fedwca.deploy")
 UNKNOWN = 0
@@ -66,7 +67,10 @@ def _answer(message: Message, given: dict[str, Any]) -> Message:
     client = Client(partial(read_images, data), device, _read_privacy(given, ""), _read_privacy(given, "_moments"))
     kept, parcel = state / "client.safetensors", from_record(message.content)
     held = client.engine if kept.exists() and _resume(client, kept, parcel) else None
+    knew = client.trust is not None
     answer = client.handle(parcel)
+    if not knew and client.trust is not None and (note := own_low_trust_note(client.trust)):
+        log.warning("%s", note)
     asked = client.composition
     if "source" in parcel.models and client.moment_privacy and asked is not None and asked.moments is None:
         log.warning("--clip-moments and --noise-moments do nothing here: clients of this method upload no moments")

@@ -21,9 +21,6 @@ from fedwca.federated.source_model import load_source
 from fedwca.runs.load_data import architecture
 from fedwca.user_values import UserValues
 
-CONFIG_NAME, SOURCE, CHECKPOINT = "federation.json", "source.safetensors", "server.safetensors"
-"""Files of the server's folder: what is played, the source model, and where the server is after each round."""
-
 
 class DeploymentConfig(UserValues):
     """``federation.json`` of an app folder; stays with the server."""

@@ -8,8 +8,9 @@ from pathlib import Path
 from fedwca.core.files import write_text_atomically
 from fedwca.core.network import Network
 from fedwca.core.tensor_files import write_tensors
-from fedwca.deploy.flower.config import CONFIG_NAME, SOURCE, DeploymentConfig
+from fedwca.deploy.flower.config import DeploymentConfig
 from fedwca.deploy.flower.processes import toml_string
+from fedwca.deploy.folder_names import CONFIG_NAME, SOURCE
 from fedwca.errors import UsageError
 
 PACKAGE = "fedwca_app"

@@ -18,9 +18,10 @@ from fedwca._version import __version__
 from fedwca.core.files import hold_alone
 from fedwca.core.printable import printable
 from fedwca.deploy.flower.client_secret import name_of
-from fedwca.deploy.flower.config import CHECKPOINT, CONFIG_NAME, SOURCE, DeploymentConfig
+from fedwca.deploy.flower.config import DeploymentConfig
 from fedwca.deploy.flower.polling import next_pause
 from fedwca.deploy.flower.records import count_bytes, from_record, to_records
+from fedwca.deploy.folder_names import CHECKPOINT, CONFIG_NAME, SOURCE
 from fedwca.deploy.server_status import COMPLETE, FAILED, LOG, RUNNING, STOPPED, ServerStatus, write_status
 from fedwca.deploy.session import Session
 from fedwca.deploy.state_files import resume_session, save_session
