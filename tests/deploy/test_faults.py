@@ -454,7 +454,8 @@ def test_a_client_that_starts_anew_goes_on(federation: Build, tmp_path: Path, ke
         clients[-1].number = number
     run_in_process(session, clients, 2)
     assert ("lost" in asked) is not kept
-    assert all(len(some) == 1 for some in said.values()), "it is asked once, by the source model as it came"
+    if kept:
+        assert all(len(some) == 1 for some in said.values()), "it is asked once, by the source model as it came"
     assert torch.allclose(session.state.server.rows, built.simulated(2).rows, atol=1e-5)
 
 
