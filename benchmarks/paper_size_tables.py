@@ -117,7 +117,8 @@ def curves(kind: Kind) -> str:
         # One without training has a single round, and stays where it leads.
         every = [path for entry in entries.values() for path in entry["curve"]]
         paths = [path if len(path) > 2 else path + path[-1:] * max(rounds) for path in every if len(path) > 1]
-        if paths and all(len(path) > max(rounds) for path in paths):
+        paths = [path for path in paths if len(path) > max(rounds)]
+        if paths:
             label = next(iter(entries.values()))["label"]
             rows.append([label, *(mean_cell(statistics.fmean(path[r] for path in paths)) for r in (0, *rounds))])
     if not rows:
