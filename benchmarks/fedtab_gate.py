@@ -111,9 +111,9 @@ def main() -> None:
     found = json.loads(given.out.read_text()) if given.out.exists() else {"pieces": {}}
     for name, piece in sorted(every.items()):
         if piece.kind in (given.kind or kinds) and name not in found["pieces"]:
-            own = {"kind": piece.kind, "source": piece.source, "seed": piece.seed}
+            own = {"kind": piece.kind, "source": piece.source, "seed": piece.seed, "environment": provenance("cpu")}
             found["pieces"][name] = own | measure(piece, given.data, given.weights)
-            found["environment"] = provenance("cpu")
+            found.setdefault("environment", own["environment"])  # of pieces that do not say their own
             keep(given.out, found)
             print(name, flush=True)
 
