@@ -11,6 +11,7 @@ from typing import Any
 
 from domain_means import mean_by_domain
 from fedtab_pieces import EMBEDDED_SOURCES, FIRST, PACS_SOURCES, SECOND, Plan, pieces, plan_of
+from readings import name_machine
 
 from fedwca.results.describe_run import count_of
 from fedwca.results.statistics import Difference, paired_difference
@@ -145,10 +146,7 @@ def table(seeds: Mapping[int, Sequence[Found]]) -> str:
 
 def name_hardware(found: Sequence[Found]) -> str:
     """On what pieces were run, whose source models and seconds are its own."""
-    machines = Counter(
-        f"{environment['cores']} core{'s' if environment['cores'] > 1 else ''} of {environment['cpu']}"
-        for environment in (piece["environment"] for piece in found)
-    )
+    machines = Counter(name_machine(piece["environment"]) for piece in found)
     counts = [f"{machine} ({count_of(count, 'piece')})" for machine, count in machines.items()]
     return f"Hardware: {'; '.join(counts)}."
 

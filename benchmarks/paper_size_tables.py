@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from paper_size_pieces import KINDS, Kind
+from readings import name_machine
 
 from fedwca.results.statistics import paired_difference, sample_of
 from fedwca.results.tables import Cell, Table, difference_cell, mean_cell, sample_cell
@@ -87,7 +88,7 @@ def notes(found: Sequence[Mapping[str, Any]]) -> list[str]:
     training, trials = config["training"], config["trials"]
     seeds = ", ".join(map(str, sorted({piece["seed"] for piece in found})))
     every = [piece["environment"] | entry for piece in found for entry in piece["methods"].values()]
-    machines = "; ".join(sorted(set(map(machine, every))))
+    machines = "; ".join(sorted(set(map(name_machine, every))))
     lowered = " in bfloat16, evidence and evaluation in float32" if config.get("precision") == "bf16" else ""
     return [
         "Percent of the clients' test images after the last round: mean ± std (ddof 1) over source models (seeds "
@@ -98,13 +99,6 @@ def notes(found: Sequence[Mapping[str, Any]]) -> list[str]:
         f"Preset paper, {config['clients']} clients per target domain with all their images, {config['rounds']} rounds "
         f"of {training['epochs']} epochs{lowered}, learning rate {training['lr']:g}. On {machines}.",
     ]
-
-
-def machine(environment: Mapping[str, Any]) -> str:
-    """What a run was made on."""
-    device = "" if environment["device"] == "cpu" else f"{environment['device']}, "
-    cores = environment["cores"]
-    return f"{device}{cores} {'core' if cores == 1 else 'cores'} of {environment['cpu']}"
 
 
 def curves(kind: Kind) -> str:

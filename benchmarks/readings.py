@@ -44,14 +44,23 @@ def table(results: list[dict[str, Any]], environment: Mapping[str, Any]) -> str:
     return written.replace(r"\*\*", "**")  # what is bold in a cell is so on purpose
 
 
+def name_machine(environment: Mapping[str, Any]) -> str:
+    """On what a run was made, its accelerator first.
+
+    >>> name_machine({"cores": 1, "cpu": "a CPU"}), name_machine({"cores": 2, "cpu": "a CPU", "device": "a GPU"})
+    ('1 core of a CPU', 'a GPU, 2 cores of a CPU')
+    """
+    device, cores = environment.get("device", "cpu"), environment["cores"]
+    return ("" if device == "cpu" else f"{device}, ") + f"{cores} core{'s' * (cores > 1)} of {environment['cpu']}"
+
+
 def name_machines(environments: Iterable[Mapping[str, Any]]) -> str:
     """On what runs were made, each machine once.
 
     >>> name_machines([{"cores": 1, "cpu": "a CPU"}, {"cores": 2, "cpu": "another"}, {"cores": 1, "cpu": "a CPU"}])
     '1 core of a CPU; 2 cores of another'
     """
-    found = (f"{own['cores']} {'core' if own['cores'] == 1 else 'cores'} of {own['cpu']}" for own in environments)
-    return "; ".join(dict.fromkeys(found))
+    return "; ".join(dict.fromkeys(map(name_machine, environments)))
 
 
 def size(config: dict[str, Any]) -> str:
