@@ -250,9 +250,9 @@ def test_ladd_labels_by_its_teacher(loop: SequentialEngine) -> None:
     asked: list[bool] = []
 
     class Watching(Argmax):
-        def __call__(self, predictions, draws, mask=None):  # type: ignore[no-untyped-def]
+        def __call__(self, predictions, draws):  # type: ignore[no-untyped-def]
             asked.append(set(predictions) == {"teacher"})
-            return super().__call__(predictions, draws, mask)
+            return super().__call__(predictions, draws)
 
     labeler = Watching(model="teacher", confidence=0.9, share=0.66)
     servers, outcomes = rounds(loop, "ladd:start=1", 4, labeler=labeler, first=(SelfTraining(),))
@@ -390,9 +390,9 @@ def test_local_statistics_stay_as_they_were_received(network: Network, images: l
     seen: list[Tensor] = []
 
     class Watching(TwoModel):
-        def __call__(self, predictions, draws, mask=None):  # type: ignore[no-untyped-def]
+        def __call__(self, predictions, draws):  # type: ignore[no-untyped-def]
             seen.append(predictions["cluster"].logits.sum())
-            return super().__call__(predictions, draws, mask)
+            return super().__call__(predictions, draws)
 
     method = Method(
         "toy", "Toy", aggregators.build("one_hot"), Watching(renew="epoch"), (Shot(),), clusterers.build("true")

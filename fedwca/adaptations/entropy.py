@@ -19,6 +19,6 @@ class Entropy(Adaptation):
     label = "TENT"
     paper = "Wang et al. 2021 (TENT); FedTTA sec. 4.1.2"
 
-    def loss(self, logits: Tensor, networks: ExtraNetworks, mask: Tensor | None = None) -> Tensor:
+    def loss(self, logits: Tensor, networks: ExtraNetworks) -> Tensor:
         """The mean entropy."""
-        return prediction_entropy(logits, mask)
+        return prediction_entropy(logits)

@@ -98,6 +98,6 @@ class Generated(Adaptation):
         """Those of both."""
         return {ENCODER: self.encoder_rate, HYPERNETWORK: self.rate}
 
-    def loss(self, logits: Tensor, networks: ExtraNetworks, mask: Tensor | None = None) -> Tensor:
+    def loss(self, logits: Tensor, networks: ExtraNetworks) -> Tensor:
         """Nothing: no step is taken."""
-        return 0 * prediction_entropy(logits, mask)
+        return 0 * prediction_entropy(logits)

@@ -48,9 +48,9 @@ class Learned(Adaptation):
             raise ValueError(f"is {'+'.join(map(str, value))}; widths in rising order are right, such as 32+64+128")
         return value
 
-    def loss(self, logits: Tensor, networks: ExtraNetworks, mask: Tensor | None = None) -> Tensor:
+    def loss(self, logits: Tensor, networks: ExtraNetworks) -> Tensor:
         """The length of the network's outputs."""
-        return learned_loss(networks[NETWORK](logits), mask, self.reduction, self.batch)
+        return learned_loss(networks[NETWORK](logits), reduction=self.reduction, batch=self.batch)
 
     def networks(self, classes: int, features: int) -> dict[str, nn.Module]:
         """M → width, ReLU, … → 1, with torch's initial weights."""

@@ -27,7 +27,7 @@ class LaddClusterer(Clusterer):
     paper = "Shenaj et al. 2023, sec. 4; FedWCA App. C.2, Table 13"
 
     share: Annotated[float, Field(gt=0, le=0.5)] = 0.05
-    """Central share of the spectrum, by its shorter side."""
+    """Frequencies on each side of the spectrum's centre, as a share of its shorter side (LADD's L)."""
     images: PositiveInt = 100
     """Images drawn from each client."""
     least: PositiveInt = 2

@@ -52,13 +52,12 @@ class Adaptation(Component):
         return self
 
     @abstractmethod
-    def loss(self, logits: Tensor, networks: ExtraNetworks, mask: Tensor | None = None) -> Tensor:
+    def loss(self, logits: Tensor, networks: ExtraNetworks) -> Tensor:
         """What a step descends ``[]``; twice differentiable in the logits and in the networks' parameters.
 
         Args:
             logits: of one client's images ``[N, M]``; images act through these alone.
             networks: those that `networks` makes, by name, with the client's parameters.
-            mask: 1 for a sample, 0 for padding ``[N]``.
         """
 
     def networks(self, classes: int, features: int) -> dict[str, nn.Module]:

@@ -50,11 +50,10 @@ class PseudoLabeler(Component):
         return torch.ones((), device=source.logits.device)
 
     @abstractmethod
-    def __call__(self, predictions: Mapping[str, Predictions], draws: Tensor, mask: Tensor | None = None) -> Targets:
+    def __call__(self, predictions: Mapping[str, Predictions], draws: Tensor) -> Targets:
         """Targets of one client's N samples.
 
         Args:
             predictions: by name of the model; logits ``[N, M]`` and features ``[N, q]``, in eval mode, plain images.
             draws: uniform numbers in [0, 1) ``[N]``, for whatever is drawn per sample.
-            mask: 1 for real samples, 0 for padding ``[N]``.
         """

@@ -24,7 +24,7 @@ class DigitFive(DatasetSource):
     """
 
     label = "Digit-Five"
-    paper = "FedWCA, Sec. 5.1 (34,000 per domain, drawn at random); Peng et al. 2019 (25,000 and 9,000)"
+    paper = "FedWCA, App. C.1 (34,000 per domain, drawn at random); Peng et al. 2019 (25,000 and 9,000)"
     domains = ("mnist", "mnistm", "svhn", "synth", "usps")
     classes = tuple("0123456789")
     counts: ClassVar[dict[str, int]] = {"mnist": 34000, "mnistm": 34000, "svhn": 34000, "synth": 34000, "usps": 9298}

@@ -41,7 +41,7 @@ class NoLabels(PseudoLabeler):
         """No image is mixed with another."""
         return False
 
-    def __call__(self, predictions: Mapping[str, Predictions], draws: Tensor, mask: Tensor | None = None) -> Targets:
+    def __call__(self, predictions: Mapping[str, Predictions], draws: Tensor) -> Targets:
         """Weights of 0."""
         return Targets.of_labels(torch.zeros_like(draws, dtype=torch.int64), torch.zeros_like(draws))
 

@@ -19,7 +19,8 @@ def amplitude_style(images: Tensor, share: float = 0.05) -> Tensor:
     Returns:
         ``[3 · (2b + 1)²]`` float64, in the images' unit.
 
-    Source: Shenaj et al. (LADD), WACV 2023, sec. 4; FedWCA App. C.2 ("the central 5 % region of the spectrum").
+    Source: Shenaj et al. (LADD), WACV 2023, sec. 4; FedWCA App. C.2 ("the central 5% region of the
+    frequency spectrum").
 
     >>> amplitude_style(torch.ones(1, 3, 4, 4), 0.25).view(3, 3, 3)[0].tolist()
     [[0.0, 0.0, 0.0], [0.0, 16.0, 0.0], [0.0, 0.0, 0.0]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat
 from torch import Tensor
@@ -18,8 +18,7 @@ from fedwca.objectives import register
 class ServerClientAlignment(Objective):
     """client · CE(strong view, own label of the weak view) + server · CE(strong view, label by the received model).
 
-    A label counts where its probability reaches the client's threshold; each term is a mean over all images of the
-    batch. Labels carry no gradient. The received model, frozen, labels the plain image once a round.
+    A label counts where its probability reaches the client's threshold. Labels carry no gradient. The received model, frozen, labels the plain image once a round.
     Source: FedSCAl (arXiv 2512.06738, WACV 2026), client and server alignment.
     """
 
@@ -38,6 +37,8 @@ class ServerClientAlignment(Objective):
     """Least change of the threshold; 0 here and in ``highest`` keeps it fixed."""
     highest: Annotated[float, Field(ge=0)] = 0.15
     """Largest change of the threshold."""
+    over: Literal["all", "counted"] = "all"
+    """What a term is a mean over: all images of the batch, or those whose label counts, as in FedSCAl's code."""
 
     def observe(self, predictions: Predictions) -> Mapping[str, Tensor]:
         """The client's threshold ``[]``."""
@@ -52,4 +53,5 @@ class ServerClientAlignment(Objective):
     def _aligned(self, batch: Batch, teacher: Tensor) -> Tensor:
         probability, labels = teacher.softmax(-1).max(-1)
         sure = (probability >= batch.observed["threshold"]).to(teacher.dtype)
-        return weighted_cross_entropy(batch.view_logits["strong"], labels, sure) * sure.mean()
+        mean = weighted_cross_entropy(batch.view_logits["strong"], labels, sure)
+        return mean if self.over == "counted" else mean * sure.mean()

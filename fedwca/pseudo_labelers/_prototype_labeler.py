@@ -28,12 +28,11 @@ class PrototypeLabeler(PseudoLabeler):
         """Images stay as they are."""
         return False
 
-    def nearest_prototypes(self, predictions: Predictions, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    def nearest_prototypes(self, predictions: Predictions) -> tuple[Tensor, Tensor, Tensor]:
         """Classes ``[N]`` of the nearest prototypes by cosine, similarities ``[N]`` to them, prototypes ``[M, q]``."""
         return prototype_labels(
             predictions.features,
             predictions.probabilities,
-            mask,
             refine=self.refine,
             append_one=self.append_one,
             normalize_first=self.normalize_first,

@@ -41,9 +41,9 @@ class Argmax(PseudoLabeler):
         """Images stay as they are."""
         return False
 
-    def __call__(self, predictions: Mapping[str, Predictions], draws: Tensor, mask: Tensor | None = None) -> Targets:
+    def __call__(self, predictions: Mapping[str, Predictions], draws: Tensor) -> Targets:
         """The predicted class of every sample, at weight 1 where it is kept and 0 elsewhere, unmixed."""
         probabilities = predictions[self.model].probabilities
         labels = probabilities.argmax(-1)
-        kept = confident_mask(probabilities, self.confidence, self.share, mask)
+        kept = confident_mask(probabilities, self.confidence, self.share)
         return Targets.of_labels(labels, kept.to(probabilities.dtype))

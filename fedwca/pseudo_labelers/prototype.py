@@ -21,7 +21,7 @@ class Prototype(PrototypeLabeler):
     label = "prototypes"
     paper = "Liang et al. 2020; FedWCA eq. 4"
 
-    def __call__(self, predictions: Mapping[str, Predictions], draws: Tensor, mask: Tensor | None = None) -> Targets:
+    def __call__(self, predictions: Mapping[str, Predictions], draws: Tensor) -> Targets:
         """Every sample gets a label, at full weight, unmixed."""
         start = predictions["start"]
-        return self.whole_targets(start, self.nearest_prototypes(start, mask)[0])
+        return self.whole_targets(start, self.nearest_prototypes(start)[0])

@@ -68,9 +68,9 @@ class Trusted(PrototypeLabeler):
             return source.probabilities.double().amax(-1).mean()
         return mutual_information(source.logits.double())
 
-    def __call__(self, predictions: Mapping[str, Predictions], draws: Tensor, mask: Tensor | None = None) -> Targets:
+    def __call__(self, predictions: Mapping[str, Predictions], draws: Tensor) -> Targets:
         """Every sample gets a label, at full weight, unmixed."""
         start = predictions["start"]
         if self.labels == "predicted":
             return self.whole_targets(start, start.logits.argmax(-1))
-        return self.whole_targets(start, self.nearest_prototypes(start, mask)[0])
+        return self.whole_targets(start, self.nearest_prototypes(start)[0])

@@ -41,11 +41,11 @@ class TwoModel(PrototypeLabeler):
         """Unless that is turned off."""
         return self.mixup and self.mu > 0
 
-    def __call__(self, predictions: Mapping[str, Predictions], draws: Tensor, mask: Tensor | None = None) -> Targets:
+    def __call__(self, predictions: Mapping[str, Predictions], draws: Tensor) -> Targets:
         """Targets of Algorithm 2; with two equal models these are plain prototype labels."""
         start, cluster = predictions["start"], predictions["cluster"]
-        first, near_first, p_first = self.nearest_prototypes(start, mask)
-        second, near_second, p_second = self.nearest_prototypes(cluster, mask)
+        first, near_first, p_first = self.nearest_prototypes(start)
+        second, near_second, p_second = self.nearest_prototypes(cluster)
         p, q = prototype_similarity(p_first), prototype_similarity(p_second)
         labels = select_labels((first, near_first), (second, near_second), p, q, self.selection)
         divisors = torch.stack([p, q])
@@ -56,9 +56,9 @@ class TwoModel(PrototypeLabeler):
         if not self.mixup:
             return Targets(labels, ones, itself, torch.zeros_like(ones), matched, notes)
         classes = start.logits.shape[-1]
-        partners = mixup_partners(labels, matched, draws, mask, classes=classes)
+        partners = mixup_partners(labels, matched, draws, classes=classes)
         if self.fallback == "any":
-            anyone = mixup_partners(torch.zeros_like(labels), matched, draws, mask, classes=1)
+            anyone = mixup_partners(torch.zeros_like(labels), matched, draws, classes=1)
             partners = torch.where(partners < 0, anyone, partners)
         found = matched | (partners >= 0)
         weights = torch.where(found, ones, 1.0 if self.fallback == "keep" else 0.0)

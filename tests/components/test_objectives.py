@@ -206,8 +206,11 @@ def test_alignment_by_hand() -> None:
     # Own label 0 counts for the first image only, the server's label 1 for the second only; means over both.
     assert float(ServerClientAlignment(client=3, server=0)(given)) == pytest.approx(-3 * math.log(0.6) / 2)
     assert float(ServerClientAlignment(client=0, server=0.3)(given)) == pytest.approx(-0.3 * math.log(0.4) / 2)
+    # Over the one image whose label counts: twice as much.
+    counted = ServerClientAlignment(client=3, server=0.3, over="counted")
+    assert float(counted(given)) == pytest.approx(-3 * math.log(0.6) - 0.3 * math.log(0.4))
     nobody = replace(given, observed={"threshold": torch.tensor(0.99)})
-    assert float(ServerClientAlignment()(nobody)) == 0
+    assert float(ServerClientAlignment()(nobody)) == float(counted(nobody)) == 0
 
 
 def test_alignment_moves_the_strong_view_only() -> None:

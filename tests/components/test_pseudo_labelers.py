@@ -52,26 +52,6 @@ def test_targets_are_in_range(labeler: PseudoLabeler, n: int, classes: int) -> N
 
 
 @every
-def test_padding_changes_nothing(labeler: PseudoLabeler) -> None:
-    n, padding = 11, 5
-    models = {name: predictions(seed, n) for seed, name in enumerate(labeler.models)}
-    plain = labeler(models, drawn(n))
-    garbage = {
-        name: Predictions(
-            torch.cat([p.logits, torch.full((padding, 3), torch.nan, dtype=torch.float64)]),
-            torch.cat([p.features, torch.full((padding, 4), 1e6, dtype=torch.float64)]),
-        )
-        for name, p in models.items()
-    }
-    mask = torch.cat([torch.ones(n), torch.zeros(padding)])
-    padded = labeler(garbage, torch.cat([drawn(n), drawn(padding, 1)]), mask)
-    for field in ("labels", "weights", "partners", "mix", "matched"):
-        assert torch.equal(getattr(padded, field)[:n], getattr(plain, field)), field
-    for name, value in plain.notes.items():
-        assert torch.allclose(padded.notes[name], value)
-
-
-@every
 def test_the_same_draws_give_the_same_targets(labeler: PseudoLabeler) -> None:
     one, other = ask(labeler, 9), ask(labeler, 9)
     assert all(torch.equal(getattr(one, f), getattr(other, f)) for f in ("labels", "weights", "partners", "mix"))

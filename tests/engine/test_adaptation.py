@@ -177,7 +177,7 @@ def test_engines_agree_with_batch_norm_in_the_backbone() -> None:
 class Flat(Adaptation):
     """A loss that is 0 whatever the outputs: no step."""
 
-    def loss(self, logits: Tensor, networks: ExtraNetworks, mask: Tensor | None = None) -> Tensor:
+    def loss(self, logits: Tensor, networks: ExtraNetworks) -> Tensor:
         return 0 * logits.sum()
 
 

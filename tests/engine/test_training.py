@@ -30,7 +30,7 @@ class Fixed(PseudoLabeler):
 
     mixing: bool = True
 
-    def __call__(self, predictions, draws, mask=None):  # type: ignore[no-untyped-def]
+    def __call__(self, predictions, draws):  # type: ignore[no-untyped-def]
         n = len(draws)
         index = torch.arange(n)
         mix = torch.where((index % 3 == 0) & self.mixing, 0.55, 0.0)
@@ -158,9 +158,9 @@ def test_labels_are_renewed_each_epoch_only_when_asked(network: Network, images:
     calls: list[int] = []
 
     class Counting(Fixed):
-        def __call__(self, predictions, draws, mask=None):  # type: ignore[no-untyped-def]
+        def __call__(self, predictions, draws):  # type: ignore[no-untyped-def]
             calls.append(len(draws))
-            return super().__call__(predictions, draws, mask)
+            return super().__call__(predictions, draws)
 
     loop = SequentialEngine(network, images[:1], "cpu", 1)
     run(loop, Training(epochs=3, batch_size=8), Counting())

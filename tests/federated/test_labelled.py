@@ -74,7 +74,7 @@ def play(engine: Engine, composed: Method, count: int = 2) -> tuple[Server, list
 class NoLabels(PseudoLabeler):
     """A labeler that nobody may ask."""
 
-    def __call__(self, predictions: Mapping[str, Predictions], draws: Tensor, mask: Tensor | None = None) -> Targets:
+    def __call__(self, predictions: Mapping[str, Predictions], draws: Tensor) -> Targets:
         raise AssertionError("a client with labels asked a labeler")
 
 
