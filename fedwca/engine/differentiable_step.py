@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fedwca.core.adaptation import Adaptation
+from fedwca.engine.sgd import clip_factor
 
 
 def normalize_weight(length: Tensor, direction: Tensor) -> Tensor:
@@ -41,7 +42,7 @@ def step_parameters(
         squares = torch.stack([g.reshape(clients, -1).square().sum(1) for g in gradients]).sum(0)
         # The root of 0 has no gradient that is finite.
         lengths = torch.where(squares > 0, squares.where(squares > 0, 1).sqrt(), 0)
-        factors = (adaptation.clip / (lengths + 1e-6)).clamp_max(1)
+        factors = clip_factor(lengths, adaptation.clip)
         factors = factors if losses.ndim else factors[0]
         gradients = [g * factors.reshape(factors.shape + (1,) * (g.ndim - factors.ndim)) for g in gradients]
     if decay := adaptation.weight_decay:

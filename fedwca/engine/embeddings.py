@@ -62,11 +62,17 @@ def embed_images(network: Network, images: Sequence[Tensor]) -> list[Tensor]:
     return [pieces[id(own)] for own in images]
 
 
+def place_embeddings(network: Network, images: int) -> tuple[int, int]:
+    """Bytes of what a frozen backbone makes of so many images: in memory, on the disk."""
+    size = count_embedding_bytes(network, images)
+    return (size, 0) if size <= LARGEST_IN_MEMORY else (0, size)
+
+
 def _make_room(network: Network, images: int) -> Tensor:
     """``[images, width]``, in memory or, where there is too much of it, in a file."""
     like, shape = network.class_vectors, (images, network.backbone.width)
-    size = count_embedding_bytes(network, images)
-    if size <= LARGEST_IN_MEMORY:
+    memory, size = place_embeddings(network, images)
+    if memory or not size:
         return torch.empty(shape, dtype=like.dtype, device=like.device)
     folder = cache_dir() / "embeddings"
     make_folder(folder)

@@ -1,4 +1,4 @@
-"""One step of SGD with momentum, by torch's own function."""
+"""One step of SGD with momentum, by torch's own function, and the clipping of its gradients."""
 
 from __future__ import annotations
 
@@ -41,3 +41,8 @@ def sgd_step(
         nesterov=training.nesterov,
         maximize=False,
     )
+
+
+def clip_factor(length: Tensor, clip: float) -> Tensor:
+    """What shortens gradients of these lengths to ``clip`` where they are longer, as torch.nn.utils.clip_grad_norm_."""
+    return (clip / (length + 1e-6)).clamp_max(1)

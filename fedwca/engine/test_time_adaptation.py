@@ -15,6 +15,7 @@ from torch import Tensor
 
 from fedwca.core.adaptation import Adaptation
 from fedwca.engine.classified import Classified, classify_logits
+from fedwca.engine.sgd import clip_factor
 from fedwca.functional import prediction_entropy
 
 
@@ -164,5 +165,4 @@ def _gradient(work: ModelsToAdapt, adaptation: Adaptation, models: Tensor, logit
         gradient = work.pull_back(models, slopes)
     if adaptation.clip is None:
         return gradient
-    shorter: Tensor = gradient * (adaptation.clip / (gradient.norm(dim=1, keepdim=True) + 1e-6)).clamp_max(1)
-    return shorter
+    return gradient * clip_factor(gradient.norm(dim=1, keepdim=True), adaptation.clip)

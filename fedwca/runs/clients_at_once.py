@@ -10,7 +10,7 @@ from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Network
 from fedwca.data.federation import ClientImages
 from fedwca.engine.cpu_cores import count_cores
-from fedwca.engine.embeddings import LARGEST_IN_MEMORY, count_embedding_bytes
+from fedwca.engine.embeddings import place_embeddings
 from fedwca.engine.memory import Footprint, free_bytes, slice_size
 from fedwca.errors import UsageError
 from fedwca.runs.choose_device import resolve_device
@@ -26,11 +26,11 @@ def clients_at_once(config: RunConfig, network: Network, clients: Sequence[Clien
     device = torch.device(resolve_device(config.device))
     if config.workers is not None or engine_name(config) == "loop":
         return min(config.workers or (count_cores() if device.type == "cpu" else 1), len(clients))
-    there = free_bytes(str(device))
+    there = _usable_bytes(config)
     if there is None:
         return len(clients)
     fixed, each = _bytes(config, network, clients)
-    return max(1, slice_size(there * 4 // 5, fixed, each, len(clients)))
+    return max(1, slice_size(there, fixed, each, len(clients)))
 
 
 def trials_at_once(config: RunConfig, network: Network, clients: Sequence[ClientImages]) -> int:
@@ -62,12 +62,11 @@ def trials_at_once(config: RunConfig, network: Network, clients: Sequence[Client
         return asked
     if config.workers is not None:
         return max(1, min(config.workers // len(clients), most))
-    device = torch.device(resolve_device(config.device))
-    there = free_bytes(str(device))
-    if device.type == "cpu" or there is None:
+    there = _usable_bytes(config)
+    if resolve_device(config.device) == "cpu" or there is None:
         return 1
     fixed, each = _bytes(config, network, clients)
-    return max(1, min(most, there * 4 // 5 // (fixed + len(clients) * each)))
+    return max(1, min(most, there // (fixed + len(clients) * each)))
 
 
 def fix_trials_at_once(config: RunConfig, classes: int, clients: Sequence[ClientImages], most: int) -> RunConfig:
@@ -109,9 +108,9 @@ def restore_trials_at_once(config: RunConfig, classes: int, clients: Sequence[Cl
 
 def fits_memory(config: RunConfig, network: Network, clients: Sequence[ClientImages], number: int, trials: int) -> bool:
     """Whether ``number`` clients of each of some trials can be at work at a time, in four fifths of what is free."""
-    there = free_bytes(resolve_device(config.device))
+    there = _usable_bytes(config)
     fixed, each = _bytes(config, network, clients)
-    return there is None or trials * (fixed + number * each) <= there * 4 // 5
+    return there is None or trials * (fixed + number * each) <= there
 
 
 def footprint(config: RunConfig, network: Network) -> Footprint:
@@ -120,14 +119,19 @@ def footprint(config: RunConfig, network: Network) -> Footprint:
     return Footprint.of(network, recorded=stacked and named_kernels(config) == "graphs", masked=stacked)
 
 
+def _usable_bytes(config: RunConfig) -> int | None:
+    """Four fifths of what is free on the device; None where the system does not say."""
+    there = free_bytes(resolve_device(config.device))
+    return None if there is None else there * 4 // 5
+
+
 def _bytes(config: RunConfig, network: Network, clients: Sequence[ClientImages]) -> tuple[int, int]:
     """What a federation takes in any case, and each of its clients at work."""
     one = footprint(config, network)
     stored = sum(client.train.numel() + client.test.numel() for client in clients)
-    kept = count_embedding_bytes(network, sum(len(client.train) + len(client.test) for client in clients))
-    stored += kept if kept <= LARGEST_IN_MEMORY else 0
+    kept, _ = place_embeddings(network, sum(len(client.train) + len(client.test) for client in clients))
     # By what the run says: a finished one is read where a plugin of its methods is not installed.
     own = [values.training.get("batch_size", 0) for values in config.methods.values()]
     batch = max([config.training.batch_size, *own])
     each = max(one.training(2 * batch), one.evaluation(network.chunk))
-    return one.model * 2 * len(clients) + stored, each
+    return one.model * 2 * len(clients) + stored + kept, each

@@ -12,7 +12,7 @@ import torch
 from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Network
 from fedwca.data.federation import Federation
-from fedwca.engine.embeddings import LARGEST_IN_MEMORY, count_embedding_bytes
+from fedwca.engine.embeddings import place_embeddings
 from fedwca.engine.memory import Footprint, MemoryEstimate, estimate_memory, human_size
 from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import UsageError
@@ -96,12 +96,6 @@ def shape_network(network: Network, method: Method, sizes: int = 1) -> Network:
         return network
     with torch.device("meta"):
         return grow_network(copy.deepcopy(network).to("meta"), method.trained, 0, sizes=sizes)
-
-
-def place_embeddings(network: Network, images: int) -> tuple[int, int]:
-    """Bytes of what a frozen backbone makes of so many images: in memory, on the disk."""
-    size = count_embedding_bytes(network, images)
-    return (size, 0) if size <= LARGEST_IN_MEMORY else (0, size)
 
 
 def describe_embeddings(config: RunConfig, classes: int, federation: Federation) -> str:

@@ -68,7 +68,7 @@ def lead_run(
         for unit, saved in checkpointer.begun.items()
     }
     opening = {"config": config.model_dump(mode="json"), "begun": begun, "asked": asked}
-    world.everyone.give({**opening, "digests": digests, "versions": VERSIONS})
+    world.everyone.broadcast_object({**opening, "digests": digests, "versions": VERSIONS})
     return RankSchedule(world, units, asked, checkpointer.store)
 
 
@@ -79,7 +79,7 @@ def follow_run(world: RankWorld) -> None:
         FedwcaError: it would not do the same as rank 0.
         RankFailed: another rank cannot go on.
     """
-    opening: dict[str, Any] = world.everyone.give(None)
+    opening: dict[str, Any] = world.everyone.broadcast_object(None)
     if not opening:  # the run is finished
         return
     check_versions(opening["versions"])
@@ -89,8 +89,7 @@ def follow_run(world: RankWorld) -> None:
     if describe_images(dataset) != opening["digests"]:
         raise DataError(f"the images of {dataset.name} here are not those of rank 0; all ranks need the same")
     units = remaining_rounds(config, methods, opening["begun"])
-    share = RankSchedule(world, units, opening["asked"])
+    schedule = RankSchedule(world, units, opening["asked"])
     with matmul_precision(config.precision, resolve_device(config.device)):
-        share.followed(
-            run_bench(config, methods, dataset, domain, share.told(), Checkpointer(share, opening["begun"]), share)
-        )
+        checkpointer, progress = Checkpointer(schedule, opening["begun"]), schedule.sending_progress()
+        schedule.send_records(run_bench(config, methods, dataset, domain, progress, checkpointer, schedule))

@@ -14,7 +14,7 @@ from fedwca.core.network import Network
 from fedwca.core.plain_values import to_plain
 from fedwca.data.dataset import FederatedDataset
 from fedwca.data.federation import ClientImages
-from fedwca.engine.distributed.process_group import Mail, RankWorld
+from fedwca.engine.distributed.process_group import RankWorld, RankZeroChannel
 from fedwca.engine.distributed.sharded_engine import ShardedEngine, own_images
 from fedwca.engine.interface import TrialsInTurn
 from fedwca.federated.source_model import TrainedSource
@@ -57,12 +57,12 @@ class RankSchedule(Schedule):
         self.subgroup = next(subgroup for subgroup in subgroups if subgroup is not None)
         self.leaders = [start for start in starts if start]
         self.leads = self.subgroup.index == 0
-        self.mail = Mail(world)
+        self.channel = RankZeroChannel(world)
         self._stop: Exception | None = None
 
     def mine(self, bundles: Sequence[Mapping[Unit, int]]) -> set[Unit]:
         """As for one process."""
-        return set(deal_trials(bundles, self.world.size // self.size)[self.world.rank // self.size])
+        return set(assign_trials(bundles, self.world.size // self.size)[self.world.rank // self.size])
 
     def models(
         self, config: RunConfig, dataset: FederatedDataset, domain: str | None, progress: Tell
@@ -75,7 +75,7 @@ class RankSchedule(Schedule):
         for index in range(config.source_models):
             root, here = index % self.world.size, trained.get(index)
             value = None if here is None else (here.network.state_dict(), here.accuracy, here.digest)
-            state, accuracy, digest = everyone.give(value, root)
+            state, accuracy, digest = everyone.broadcast_object(value, root)
             if here is None:
                 network = build_network(config, len(dataset.classes), pretrained=False)
                 network.load_state_dict(state)
@@ -105,32 +105,32 @@ class RankSchedule(Schedule):
         )
 
     def end(self, unit: Unit) -> None:
-        """Post that a unit has ended, as `Checkpoints.end` would take it."""
+        """Send that a unit has ended, as `Checkpoints.end` would take it."""
         if self.leads:
-            self.mail.post(("settled", unit))
+            self.channel.send(("settled", unit))
 
     # --- what other ranks send to rank 0
 
     def save(self, unit: Unit, round: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any], last: bool) -> None:
-        """Post a point, as `Checkpoints.save` would keep it."""
+        """Send a point, as `Checkpoints.save` would keep it."""
         if self.leads:
-            self.mail.post(("point", (unit, round, dict(tensors), dict(facts), last)))
+            self.channel.send(("point", (unit, round, dict(tensors), dict(facts), last)))
 
-    def followed(self, records: Iterable[Record]) -> None:
-        """Do this rank's share of the records; the first rank of a subgroup posts them."""
+    def send_records(self, records: Iterable[Record]) -> None:
+        """Do this rank's share of the records; the first rank of a subgroup sends them."""
         for record in records:
             if self.leads:
-                self.mail.post(("record", to_plain(record)))
+                self.channel.send(("record", to_plain(record)))
         if self.leads:
-            self.mail.post(("end", None))
+            self.channel.send(("end", None))
 
-    def told(self) -> Progress:
-        """Progress whose sentences are posted."""
+    def sending_progress(self) -> Progress:
+        """Progress whose sentences are sent to rank 0."""
         if not self.leads:
             return Progress()
         return Progress(
-            end=lambda label, accuracy: self.mail.post(("ended", (label, accuracy))),
-            warn=lambda message: self.mail.post(("warning", message)),
+            end=lambda label, accuracy: self.channel.send(("ended", (label, accuracy))),
+            warn=lambda message: self.channel.send(("warning", message)),
         )
 
     def merged(self, records: Iterable[Record], keep: Callable[[Record], None], progress: Progress) -> Iterator[Record]:
@@ -160,7 +160,7 @@ class RankSchedule(Schedule):
         kind = ""
         try:
             while kind != "end":
-                kind, value = self.mail.receive(rank)
+                kind, value = self.channel.receive(rank)
                 if kind == "point" and self._keep is not None:
                     self._keep.save(*value)
                 elif kind == "settled" and self._keep is not None:
@@ -186,11 +186,11 @@ class RankSchedule(Schedule):
         self.world.check()
 
 
-def deal_trials(bundles: Sequence[Mapping[Unit, int]], subgroups: int) -> list[list[Unit]]:
+def assign_trials(bundles: Sequence[Mapping[Unit, int]], subgroups: int) -> list[list[Unit]]:
     """Units of each subgroup: each bundle in turn to the subgroup with the fewest rounds so far.
 
     >>> a, b, c, d = (Unit(0, 0, name) for name in "abcd")
-    >>> [[unit.method for unit in some] for some in deal_trials([{a: 5}, {b: 10}, {c: 2, d: 2}], 2)]
+    >>> [[unit.method for unit in some] for some in assign_trials([{a: 5}, {b: 10}, {c: 2, d: 2}], 2)]
     [['a', 'c', 'd'], ['b']]
     """
     found: list[list[Unit]] = [[] for _ in range(subgroups)]

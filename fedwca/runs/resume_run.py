@@ -46,7 +46,7 @@ def resume_run(
         raise UsageError(f"{path}: was run before checkpoints were kept (schema 1), so it cannot be continued")
     if read_run(path).state == "done":
         if ranks.world is not None:
-            ranks.world.everyone.give({})  # nothing for anybody
+            ranks.world.everyone.broadcast_object({})  # nothing for anybody
         reporter.nothing_left(path)
         return reopen_finished(read_run(path), config)
     plan = RunPlan(config, compose(config), dict(about.get("origins", {})))

@@ -55,7 +55,7 @@ class _Bench:
     """What is to be done."""
     progress: Progress
     checkpointer: Checkpointer
-    share: Schedule
+    schedule: Schedule
     caution: WarnOnce
 
     def run_group(self, group: Sequence[tuple[int, int]]) -> Iterator[dict[str, Any]]:
@@ -76,7 +76,7 @@ class _Bench:
                 engines, trials, beside = None, [], own  # what was there goes before others are made
                 grown = [(self.grow(index, method), dealt) for (index, _), dealt in zip(here, drawn, strict=True)]
                 config = config_of_method(self.config, method)
-                engines = self.share.engines(config, [(network, dealt.clients) for network, dealt in grown])
+                engines = self.schedule.engines(config, [(network, dealt.clients) for network, dealt in grown])
                 trials = [self.trial(config, method, *at, *both) for at, both in zip(here, grown, strict=True)]
             yield from self.run_method(method, rounds, units, engines, trials)
 
@@ -89,7 +89,7 @@ class _Bench:
         if method.public_objective is not None and dealt.public is not None:
             new, seed = number_newcomers(dealt.newcomers), self.config.seed + index
             fresh = prepare_fresh_models(config, method, network, dealt.public, seed, keys, clients, new)
-            public = self.share.engines(config, [(network, holders_of(dealt.public, clients))]).engines[0]
+            public = self.schedule.engines(config, [(network, holders_of(dealt.public, clients))]).engines[0]
         newcomers = Newcomers.of(config, network, dealt.newcomers, fresh)
         return Trial(dealt.metrics, keys, newcomers, public)
 
@@ -187,7 +187,7 @@ def run_bench(
     domain: str | None,
     progress: Progress = NO_PROGRESS,
     checkpointer: Checkpointer | None = None,
-    share: Schedule | None = None,
+    schedule: Schedule | None = None,
     splits: TrialSplits | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Run every method for every source model and trial; one record a round, as it ends.
@@ -199,10 +199,10 @@ def run_bench(
         domain: name of the one domain that is unlike the others, the source or the target; None: there is none.
         progress: told how far it is.
         checkpointer: keeps a point after each record was taken, and says where an earlier process stopped.
-        share: what this process does of it; None: all.
+        schedule: what this process does of it; None: all.
         splits: clients of the same data set and domain, where the first trial's have been looked at.
     """
-    checkpointer, share = checkpointer or Checkpointer(), share or Schedule()
+    checkpointer, schedule = checkpointer or Checkpointer(), schedule or Schedule()
     splits = splits or TrialSplits(config, dataset, domain)
     federations = [(index, trial) for index in range(config.source_models) for trial in range(config.trials)]
     left = {
@@ -215,22 +215,22 @@ def run_bench(
     progress.earlier(finished, 0)
     if not any(left.values()):
         return
-    models = share.models(config, dataset, domain, progress.source)
+    models = schedule.models(config, dataset, domain, progress.source)
     at_once = 1
     if len(federations) > 1:
         networks = [model.network for model in models]
-        at_once = share.trials_at_once(config, networks, splits.first().clients)
+        at_once = schedule.trials_at_once(config, networks, splits.first().clients)
     together = group_trials(federations, at_once)
     bundles = [
         {Unit(*at, method.name): rounds for at in group if (method, rounds) in left[at]}
         for group in together
         for method, rounds in methods
     ]
-    mine = share.mine([bundle for bundle in bundles if bundle])
+    mine = schedule.mine([bundle for bundle in bundles if bundle])
     if not any((unit.source_model, unit.trial) == federations[0] for unit in mine):
         splits.forget()
     caution = WarnOnce(progress.warn, checkpointer.told)
-    bench = _Bench(config, methods, splits, federations, models, mine, progress, checkpointer, share, caution)
+    bench = _Bench(config, methods, splits, federations, models, mine, progress, checkpointer, schedule, caution)
     for group in together:
         # What a group holds goes with the generator, before the next one's images and models are made.
         yield from bench.run_group(group)

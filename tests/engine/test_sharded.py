@@ -16,7 +16,7 @@ from fedwca.clusterers.ladd import LaddClusterer
 from fedwca.core.messages import Targets
 from fedwca.data.federation import ClientImages
 from fedwca.engine.client_task import Training
-from fedwca.engine.distributed.process_group import Mail, RankWorld, join_ranks
+from fedwca.engine.distributed.process_group import RankWorld, RankZeroChannel, join_ranks
 from fedwca.engine.distributed.serialize import from_bytes, to_bytes
 from fedwca.engine.distributed.sharded_engine import ShardedEngine, own_images
 from fedwca.engine.interface import Engine, SingleStep
@@ -84,15 +84,15 @@ def work(rank: int, ports: list[int], folder: str) -> None:
 
 def found(kind: str, world: RankWorld) -> Any:
     """What a rank of a federation of this kind ends with."""
-    mail = Mail(world)
+    channel = RankZeroChannel(world)
     everybody, images = world.everyone, clients()
     sharded = ShardedEngine(engine(own_images(images, everybody)), everybody, images)
     if kind == "same":
         came = results(sharded)
         if world.rank:
-            mail.post({"from": world.rank, "x": torch.arange(3)})
+            channel.send({"from": world.rank, "x": torch.arange(3)})
         else:
-            came["mail"] = mail.receive(1)
+            came["sent"] = channel.receive(1)
         return came
     try:
         if kind == "differ":
@@ -101,7 +101,7 @@ def found(kind: str, world: RankWorld) -> Any:
         elif world.rank:
             raise FedwcaError("the cat sat on the disk")
         else:
-            everybody.exchange(0)
+            everybody.all_gather(0)
     except FedwcaError as error:
         if not isinstance(error, RankFailed):
             world.fail(str(error), 7)
@@ -134,9 +134,9 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
 
 def test_two_ranks_give_the_numbers_of_one_process(ended: dict[str, list[Any]]) -> None:
     one, two = ended["same"]
-    mail = one.pop("mail")
-    assert mail["from"] == 1
-    assert mail["x"].tolist() == [0, 1, 2]
+    sent = one.pop("sent")
+    assert sent["from"] == 1
+    assert sent["x"].tolist() == [0, 1, 2]
     alone = results(engine(clients()))
     assert alone["seen"] == one["seen"] == two["seen"]
     torch.testing.assert_close(one, alone, rtol=0, atol=0, equal_nan=True)

@@ -111,7 +111,7 @@ class Ranks:
         self.members, self.world, self.group = members, world, group
         self.index, self.size = members.index(world.rank), len(members)
 
-    def send(self, tensor: Tensor, root: int) -> None:
+    def broadcast(self, tensor: Tensor, root: int) -> None:
         """Fill every member's tensor from that of the member with the number ``root``, counted in ``members``.
 
         Raises:
@@ -121,22 +121,22 @@ class Ranks:
             with watch_ranks(self.world):
                 wait_for_ranks(dist.broadcast(tensor, self.members[root], self.group, async_op=True), self.world)
 
-    def give(self, value: T | None, root: int = 0) -> T:
+    def broadcast_object(self, value: T | None, root: int = 0) -> T:
         """A member's value for everybody; what the others bring is not looked at. Tensors arrive on the CPU."""
         mine = root == self.index
         payload = to_bytes(value) if mine else torch.empty(0, dtype=torch.uint8)
         length = torch.tensor([len(payload)])
-        self.send(length, root)
+        self.broadcast(length, root)
         payload = payload if mine else torch.empty(int(length), dtype=torch.uint8)
-        self.send(payload, root)
+        self.broadcast(payload, root)
         return cast(T, from_bytes(payload))
 
-    def exchange(self, value: T) -> list[T]:
+    def all_gather(self, value: T) -> list[T]:
         """Everybody's values, in the order of ``members``."""
-        return [self.give(value, root) for root in range(self.size)]
+        return [self.broadcast_object(value, root) for root in range(self.size)]
 
 
-class Mail:
+class RankZeroChannel:
     """Values on their way to rank 0, in the order in which each rank sends them; a channel of its own.
 
     Every rank of the world makes one, at the same time.
@@ -146,7 +146,7 @@ class Mail:
         self.world = world
         self.group = cast("ProcessGroup", dist.new_group(backend="gloo", timeout=PATIENCE))
 
-    def post(self, value: Any) -> None:
+    def send(self, value: Any) -> None:
         """Send a value; returns when it has left.
 
         Raises:

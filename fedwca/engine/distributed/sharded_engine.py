@@ -58,8 +58,15 @@ class ShardedEngine(PredictsTests):
         for rank in range(self.ranks.size):
             theirs = torch.tensor(self._of(rank, clients), dtype=torch.int64, device=rows.device)
             some = rows[theirs]
-            self.ranks.send(some, rank)
+            self.ranks.broadcast(some, rank)
             rows[theirs] = some
+
+    def _gather_values(self, mine: list[T], clients: Sequence[int]) -> list[T]:
+        """One value a client, in their order, from those that each rank has of its own clients."""
+        found: dict[int, T] = {}
+        for rank, some in enumerate(self.ranks.all_gather(mine)):
+            found |= zip(self._of(rank, clients), some, strict=True)
+        return [found[client] for client in clients]
 
     def run(self, round: RoundWork[T]) -> list[T]:
         """As the protocol says; ``done`` is called for other ranks' clients once all have ended.
@@ -72,7 +79,7 @@ class ShardedEngine(PredictsTests):
         sent = zlib.crc32(b"".join(x.cpu().contiguous().numpy().tobytes() for x in (offer.personal, offer.shared)))
         found = self.within.run(round.restrict(self._of(self.ranks.index, clients)))
         values: dict[int, T] = {}
-        for rank, (told, some) in enumerate(self.ranks.exchange((sent, found))):
+        for rank, (told, some) in enumerate(self.ranks.all_gather((sent, found))):
             if told != sent:
                 raise FedwcaError(
                     f"ranks {self.ranks.members[rank]} and {self.ranks.members[self.ranks.index]} came to different "
@@ -88,7 +95,7 @@ class ShardedEngine(PredictsTests):
     def gather(self, weights: Tensor, rows: Tensor) -> Tensor:
         """Next server rows ``[C, P]``: those of the first rank, lest machines differ in a last digit."""
         mixed = self.within.gather(weights, rows)
-        self.ranks.send(mixed, 0)
+        self.ranks.broadcast(mixed, 0)
         return mixed
 
     def predict_tests(
@@ -97,10 +104,7 @@ class ShardedEngine(PredictsTests):
         """As `PredictsTests.predict_tests` says, each client at its own rank."""
         asked = range(len(self.images)) if clients is None else clients
         mine = self.within.predict_tests(weights, rows, self._of(self.ranks.index, asked))
-        found: dict[int, Classified] = {}
-        for rank, some in enumerate(self.ranks.exchange(mine)):
-            found |= zip(self._of(rank, asked), some, strict=True)
-        return [found[client] for client in asked]
+        return self._gather_values(mine, asked)
 
     def adapt(
         self,
@@ -113,10 +117,7 @@ class ShardedEngine(PredictsTests):
         """As the protocol says, each client at its own rank."""
         asked = range(len(self.images)) if clients is None else clients
         mine = self.within.adapt(adaptation, lr, weights, rows, self._of(self.ranks.index, asked))
-        found: dict[int, AdaptedModel] = {}
-        for rank, some in enumerate(self.ranks.exchange(mine)):
-            found |= zip(self._of(rank, asked), some, strict=True)
-        return [found[client] for client in asked]
+        return self._gather_values(mine, asked)
 
     def deliver(self, weights: Tensor, rows: Tensor) -> Tensor:
         """Models as they are at the clients ``[K, P]``."""

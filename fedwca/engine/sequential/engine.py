@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from typing import TypeVar
 
 import torch
@@ -83,20 +84,26 @@ class SequentialEngine(PredictsTests):
 
         def work(client: int) -> T:
             weights = torch.cat([offer.personal[client], offer.shared])
-            replica = self._replicas.get()
-            try:
+            with self._replica() as replica:
                 received = SentModels(
                     weights, lambda w: self._apply_batch_norm(client, self.mix(w, rows), replica), source
                 )
                 given = (self.images[client], self.labels[client], received, offer.personal.shape[1])
                 worker = ClientWorker(replica, *given, self.bank[client], round.task(client), self._plain[client])
                 return round.step(worker)[0]
-            finally:
-                self._replicas.put(replica)
 
         found = self._map(work, round.clients, round.done)
         synchronize(self.device)
         return found
+
+    @contextmanager
+    def _replica(self) -> Iterator[Replica]:
+        """One that no other thread uses inside."""
+        replica = self._replicas.get()
+        try:
+            yield replica
+        finally:
+            self._replicas.put(replica)
 
     def mix(self, weights: Tensor, rows: Tensor) -> Tensor:
         """Mixtures of models ``[..., R] @ [R, P]``, BatchNorm statistics as ``batch_norm`` says."""
@@ -110,11 +117,8 @@ class SequentialEngine(PredictsTests):
         """Models as they are at the clients ``[K, P]``, as `classify` evaluates them: mixtures ``[K, R]`` of rows."""
 
         def work(client: int) -> Tensor:
-            replica = self._replicas.get()
-            try:
+            with self._replica() as replica:
                 return self._apply_batch_norm(client, self.mix(weights[client], rows), replica)
-            finally:
-                self._replicas.put(replica)
 
         return torch.stack(self._map(work, range(len(self.images)), lambda client: None))
 
@@ -135,12 +139,9 @@ class SequentialEngine(PredictsTests):
         def work(client: int) -> Classified:
             if len(self._test[client]) == 0:
                 return classify_nothing()
-            replica = self._replicas.get()
-            try:
+            with self._replica() as replica:
                 replica.bind(self._model(client, weights, rows, replica))
                 return classify_logits(replica.predict(self._plain_test[client]).logits)
-            finally:
-                self._replicas.put(replica)
 
         return self._map(work, range(len(self._test)) if clients is None else clients, lambda client: None)
 
@@ -155,15 +156,12 @@ class SequentialEngine(PredictsTests):
         """As `fedwca.engine.interface.Engine.adapt` says, client after client."""
 
         def work(client: int) -> AdaptedModel:
-            replica = self._replicas.get()
-            try:
+            with self._replica() as replica:
                 row = self._model(client, weights, rows, replica)
                 if adaptation.by_client:
                     return generated_predictions(replica, adaptation, self._test[client], row)
                 (found,) = adapt_models(ImagesToAdapt(replica, self._plain_test[client]), row[None], adaptation, lr)
                 return found
-            finally:
-                self._replicas.put(replica)
 
         return self._map(work, range(len(self._test)) if clients is None else clients, lambda client: None)
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fedwca.core.adaptation import Adaptation
 from fedwca.engine.sequential.replica import Replica
+from fedwca.engine.sgd import clip_factor
 from fedwca.engine.test_time_adaptation import AdaptedModel
 from fedwca.functional import prediction_entropy
 
@@ -43,7 +44,7 @@ def train_generators(
             gradients = [next(found) for _ in own]
             if adaptation.clip is not None:
                 length = torch.stack([gradient.norm() for gradient in gradients]).norm()
-                torch._foreach_mul_(gradients, (adaptation.clip / (length + 1e-6)).clamp_max(1))
+                torch._foreach_mul_(gradients, clip_factor(length, adaptation.clip))
             torch._foreach_add_(own, gradients, alpha=-rates[name])
 
 

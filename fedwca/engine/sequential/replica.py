@@ -21,7 +21,7 @@ from fedwca.engine.client_task import Training
 from fedwca.engine.differentiable_step import normalize_weight, step_parameters
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.precision import Phase, Precision, compute_precision
-from fedwca.engine.sgd import sgd_step
+from fedwca.engine.sgd import clip_factor, sgd_step
 
 
 class _Forward(nn.Module):
@@ -236,9 +236,8 @@ class Replica:
                     continue
                 some = [gradients[place] for place in own]
                 if training.clip is not None:
-                    # As torch.nn.utils.clip_grad_norm_ does it, on the parameters of all layers together.
                     length = torch.stack([gradient.norm() for gradient in some]).norm()
-                    torch._foreach_mul_(some, (training.clip / (length + 1e-6)).clamp_max(1))
+                    torch._foreach_mul_(some, clip_factor(length, training.clip))
                 momenta = [self._momenta[chosen[place]] for place in own]
                 lr = None if name is None else rates.get(name)
                 sgd_step([leaves[place] for place in own], some, momenta, training.of(name), lr)

@@ -16,7 +16,7 @@ from fedwca.engine.augmentation import StepDraws
 from fedwca.engine.client_task import Task
 from fedwca.engine.differentiable_step import step_parameters
 from fedwca.engine.parameter_layout import EXTRAS, Layout
-from fedwca.engine.sgd import sgd_step
+from fedwca.engine.sgd import clip_factor, sgd_step
 from fedwca.engine.stacked.client_batch import TrialBatch
 from fedwca.engine.stacked.mini_batches import StepSchedule
 from fedwca.engine.stacked.network import StackedInput
@@ -135,7 +135,7 @@ def descend(layout: Layout, models: Tensor, gradient: Tensor, momentum: Tensor, 
     for name, part in parts:
         own = gradient[:, part.start - trained.start : part.stop - trained.start]
         if training.clip is not None:
-            own = own * (training.clip / (own.norm(dim=1, keepdim=True) + 1e-6)).clamp_max(1)
+            own = own * clip_factor(own.norm(dim=1, keepdim=True), training.clip)
         # A part of a row is one long parameter.
         moved = (models[:, part].unbind(), own.unbind(), momentum[:, part].unbind())
         sgd_step(*moved, training.of(name), None if name is None else task.rates.get(name))
