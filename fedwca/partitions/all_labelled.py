@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class AllLabelled(Partition):
     """Several labelled sources and no target: they train one model together, and it is tested at home.
 
-    Source: Federated source domain adaptation with MDMGB, sec. 3.2 (domain generalisation).
+    Source: Self-supervised federated domain adaptation with MDMGB, sec. 3.2 (domain generalisation).
     """
 
     label = "labelled sources, no target"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class LeaveOneOut(Partition):
     """Several labelled sources and one target without labels (SFDA): sources train one model together for the target.
 
-    Source: Federated source domain adaptation with MDMGB, sec. 3.
+    Source: Self-supervised federated domain adaptation with MDMGB, sec. 3.
     """
 
     label = "labelled sources, one unlabeled target"

@@ -1,7 +1,7 @@
 """How often models travel in methods with several labelled sources, and how many bytes a round of them takes.
 
-Source: SFDA with MDMGB, sec. 4.6 and Table 4, which counts a model that goes up or down, for all clients, once. FADA's
-count is not derived there; the form here is inferred from its four printed numbers.
+Source: SFDA with MDMGB, sec. 4.6 and Table 4, which prints numbers without a rule. Both forms here are inferred from
+them: of SFDA a model that goes up or down, for all clients, counts once.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from fedwca.errors import UsageError
 
 
 def sfda(epochs: int, r: float) -> int:
-    """Communications as the paper counts them: models up and the model down, r times an epoch.
+    """Communications as Table 4 seems to count them: models up and the model down, r times an epoch.
 
     Args:
         epochs: E.
