@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from pydantic import PositiveFloat
 from torch import Tensor
@@ -32,12 +34,18 @@ class FedAMP(Aggregator):
 
     def offer(self, state: State, round: int, rows: Tensor) -> Offer:
         """One ready mixture a client, by distances between the models the server holds."""
-        clients = rows.shape[0]
+        everybody = torch.ones(rows.shape[0], dtype=torch.bool)
+        heard = state.get("heard", everybody)  # of others the server has the source model alone
+        clients = int(heard.sum())
         distances = torch.cdist(rows.double(), rows.double()).square().cpu()
-        apart = ~torch.eye(clients, dtype=torch.bool)
+        apart = heard & heard[:, None] & ~torch.diag(everybody)
         median = distances[apart].median() if clients > 1 else torch.tensor(1.0, dtype=torch.float64)
         x = distances / median.clamp_min(torch.finfo(torch.float64).tiny)
         xi = torch.where(apart, torch.exp(-x / self.sigma) / self.sigma, 0.0) * self.alpha / max(1, clients - 1)
         xi = xi / xi.sum(1, keepdim=True).clamp_min(1.0)
         cloud = xi + torch.diag((1 - xi.sum(1)).clamp_min(0))
         return Offer.of_personal(cloud)
+
+    def learn(self, state: State, labels: Tensor, report: Mapping[str, Tensor], present: Tensor) -> State:
+        """Who has ever uploaded a model."""
+        return {"labels": labels, "heard": state.get("heard", torch.zeros_like(present)) | present}

@@ -19,7 +19,8 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-TEMPORARY = f".*-{'[0-9a-f]' * 32}*"
+HEX = "[0-9a-f]" * 32
+TEMPORARY = f".*-{HEX}"
 """Names of folders in which a file is being written, and of those that a killed process left."""
 
 
@@ -47,7 +48,7 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "it is a folder; name a file in it", str(path))
     made = _make_folders(path.parent)
-    _remove_abandoned(path)
+    remove_temporary(path.parent, f".{glob.escape(path.name)}-{HEX}")
     beside = path.with_name(f".{path.name}-{uuid.uuid4().hex}")
     try:
         with _temporary_folder(beside):
@@ -156,10 +157,22 @@ def _temporary_folder(folder: Path) -> Iterator[None]:
 
 
 def remove_temporary(folder: Path, pattern: str = TEMPORARY) -> None:
-    """Remove what killed processes left below a folder, where nobody writes any more."""
-    for left in folder.glob(pattern):
+    """Remove temporary folders of `write_atomically` below a folder in which nobody writes any more, and nothing else.
+
+    Args:
+        folder: where.
+        pattern: of their paths.
+    """
+    for left in folder.glob(pattern) if fcntl is not None else ():
+        name = left.name[1:].rpartition("-")[0]
         with suppress(OSError):
-            shutil.rmtree(left) if left.is_dir() else left.unlink()
+            held = os.open(left, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if {file.name for file in left.iterdir()} <= {name}:
+                    shutil.rmtree(left)
+            finally:
+                os.close(held)
 
 
 @contextmanager
@@ -177,19 +190,6 @@ def hold_alone(file: Path) -> Iterator[bool]:
         except OSError:  # a file system without locks
             pass
         yield True
-
-
-def _remove_abandoned(path: Path) -> None:
-    """Remove temporary folders for ``path`` in which nobody writes any more."""
-    names = f".{glob.escape(path.name)}-{'[0-9a-f]' * 32}"
-    for folder in path.parent.glob(names) if fcntl is not None else ():
-        with suppress(OSError):
-            held = os.open(folder, os.O_RDONLY)
-            try:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder)
-            finally:
-                os.close(held)
 
 
 def toml_names(folder: Traversable) -> list[str]:

@@ -29,8 +29,16 @@ def is_hidden(path: Path) -> bool:
 
 
 def list_files_below(folder: Path) -> Iterator[Path]:
-    """Files of a folder, by name and folder after folder, however deep they lie; what is hidden is left out."""
-    for where, folders, files in os.walk(folder):
+    """Files of a folder, by name and folder after folder, however deep they lie, also behind links, each folder once;
+    what is hidden is left out.
+    """
+    seen = set()
+    for where, folders, files in os.walk(folder, followlinks=True):
+        real = os.path.realpath(where)
+        if real in seen:
+            folders.clear()
+            continue
+        seen.add(real)
         folders[:] = sorted(name for name in folders if not is_hidden(Path(name)))
         yield from (Path(where, name) for name in sorted(files) if not is_hidden(Path(name)))
 

@@ -82,8 +82,8 @@ def labelled_clients(
 
     Raises:
         UsageError: a number is out of its bounds, or the images do not suffice for the deal.
-        DataError: a client that trains has fewer than 2 images, or a group of new ones none, in every deal that was
-            tried.
+        DataError: a client that trains has fewer than 2 images to train on, or a group of new ones none, in every deal
+            that was tried.
     """
     new = clients if new_clients is None else new_clients
     share = VALIDATION if validation is None else validation
@@ -111,18 +111,19 @@ def labelled_clients(
     for _ in range(MOST_DRAWS):
         dealt = deal(pool, clients, new, random)
         training = [drawn(own) for own in dealt.training]
+        splits = [pool.split(own.positions, share) for own in training]
         groups = {label: [drawn(own) for own in group] for label, group in dealt.new.items()}
-        enough = all(len(own.positions) > 1 for own in training)
+        enough = all(len(kept) > 1 for kept, _ in splits)
         # One new client may be left without images, where classes are skewed, but not all that a column is the mean of.
         if enough and all(any(len(own.positions) for own in group) for group in groups.values()):
             break
     else:
-        who = "new clients would have no image" if enough else "a client that trains would have fewer than 2 images"
+        few = "a client that trains would have fewer than 2 images to train on"
+        who = "new clients would have no image" if enough else few
         raise DataError(
             f"{dataset.name}: {who}, in {MOST_DRAWS} deals; take fewer --clients or --new-clients, or a partition that "
             "is less skewed"
         )
-    splits = [pool.split(own.positions, share) for own in training]
     images = [
         ClientImages(pool.images(a, own.change), pool.images(a[:0]), pool.images(b, own.change), pool.truth(a))
         for own, (a, b) in zip(training, splits, strict=True)

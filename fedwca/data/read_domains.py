@@ -69,7 +69,9 @@ def find_domains(folder: Path) -> dict[str, Path]:
     ):
         if is_hidden(path):
             continue
-        if path.suffix == ".npz" or (path.is_dir() and any(inner.is_dir() for inner in path.iterdir())):
+        if path.suffix == ".npz" or (
+            path.is_dir() and any(inner.is_dir() and not is_hidden(inner) for inner in path.iterdir())
+        ):
             name = canonical_domain(printable(path.stem if path.suffix == ".npz" else path.name))
             if name in found and found[name].is_dir() == path.is_dir():
                 raise DataError(f"{found[name]} and {path.name} are both the domain {name!r}; rename or remove one")

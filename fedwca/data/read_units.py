@@ -32,7 +32,7 @@ def read_units(path: Path) -> list[str] | None:
     said: dict[str, str] = {}
     try:
         refuse_special(table)
-        with table.open(newline="", encoding="utf-8") as file:
+        with table.open(newline="", encoding="utf-8-sig") as file:
             rows = csv.DictReader(file)
             if not {"image", "unit"} <= set(rows.fieldnames or ()):
                 raise DataError(f"{table}: needs the columns image and unit, not {', '.join(rows.fieldnames or ())}")

@@ -99,6 +99,8 @@ def make_deployment(wanted: DeployRequest, progress: Callable[[int, int], None] 
     federation = split_trial(config, dataset, source, 0, 0) if wanted.dealt else None
     if federation is None and wanted.clients is None:
         raise UsageError("--clients is needed: how many clients take part (or --deal, to try it out on this machine)")
+    if "clients" in dict(wanted.rules):
+        raise UsageError("--rule clients: say how many clients take part with --clients")
     count = len(federation) if federation is not None else wanted.clients or 0
     try:
         rules = Rules(**{"participation": config.participation, **dict(wanted.rules), "clients": count})

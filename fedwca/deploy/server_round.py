@@ -216,7 +216,9 @@ def update_trusted(context: ServerContext, state: SessionState, answers: Mapping
     """How far clients' labels are trusted ``[K]``, 0 to 1, by what new ones said too; None where nobody is asked."""
     if not context.method.pseudo_labeler.selects_clients:
         return None
-    trusted = state.server.state.get(TRUSTED, torch.ones(context.rules.clients)).clone()
+    # Who has never answered is in no cluster yet, and must not be the most trusted of one.
+    heard = torch.tensor(state.samples) > 0
+    trusted = torch.where(heard, state.server.state.get(TRUSTED, torch.ones(len(heard))), 0.0)
     for client, answer in answers.items():
         if not state.samples[client]:  # who has said it once is not asked again
             trusted[client] = answer.trusted

@@ -49,7 +49,6 @@ class Rules(UserValues):
             return participation
         clients, least = info.data["clients"], info.data["least"]
         asked = count_sampled(clients, participation)
-        # Nor would another try do: a round that is played again asks the same clients.
         if asked < least:
             raise ValueError(
                 f"asks {asked} of {clients} clients in a round, and by rule least={least} it needs {least}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -40,6 +40,7 @@ log = logging.getLogger("fedwca.deploy")
 class _OpenRound:
     """A round under way, by client."""
 
+    sampled: list[int] = field(default_factory=list)
     expected: dict[int, ExpectedAnswer] = field(default_factory=dict)
     answers: dict[int, ReceivedAnswer] = field(default_factory=dict)
 
@@ -106,10 +107,10 @@ class Session:
             FedwcaError: a model of a single client would be handed on, and that is refused.
         """
         state, aggregator = self.state, self.method.aggregator
-        sampled = self._sampled()
+        sampled = self._sample(available)
         offer = make_offer(self.context, state)
         reused = bool(aggregator.reports) and state.round > 0 and not aggregator.expected(state.round)
-        parcels, self._round = {}, _OpenRound()
+        parcels, self._round = {}, _OpenRound(sampled)
         for client in sorted(set(sampled) & set(available)):
             if client in state.waiting and reused:
                 continue
@@ -120,6 +121,12 @@ class Session:
             task, expected = make_task(self.context, state, offer, client, first, client in self._informed)
             parcels[client], self._round.expected[client] = task, expected
         return parcels
+
+    @property
+    def asks_enough(self) -> bool:
+        """Whether the round can be closed if all who are asked answer; late clients' models are in no mean yet."""
+        asked = [client for client in self.expected if not needs_cluster(self.context, self.state, client)]
+        return len(asked) >= self.rules.least
 
     def receive(self, client: int, parcel: Parcel) -> str:
         """Take one answer; returns why it is refused, or an empty string."""
@@ -150,7 +157,7 @@ class Session:
         answers = self._without_outliers(current)
         self._drop_incomparable(answers)
         if self.everybody:
-            self._require_everybody(answers)
+            self._require_everybody(current.sampled, answers)
         late = self._assign_late_clients(answers)
         heard = len(answers) - len(late)
         if heard < rules.least:
@@ -178,12 +185,15 @@ class Session:
         # Nobody is taken to know the source model: clients that do lose nothing but a download.
         self.state, self._informed, self._round = state, set(), None
 
-    def _sampled(self) -> list[int]:
-        """Clients that take part in the next round."""
-        return sample_clients(self.state.round, self.rules.clients, self.rules.participation, self.context.keys)
+    def _sample(self, available: Iterable[int]) -> list[int]:
+        """Clients that take part in the next round: drawn from those that can be reached, lest it wait for others."""
+        rules = self.rules
+        members = list(range(rules.clients)) if self.everybody else sorted(set(available))
+        drawn = sample_clients(self.state.round, len(members), rules.participation, self.context.keys, rules.least)
+        return [members[place] for place in drawn]
 
-    def _require_everybody(self, answers: Mapping[int, ReceivedAnswer]) -> None:
-        if missing := [client for client in self._sampled() if client not in answers]:
+    def _require_everybody(self, sampled: Sequence[int], answers: Mapping[int, ReceivedAnswer]) -> None:
+        if missing := [client for client in sampled if client not in answers]:
             where = f"round {self.state.round}: there is no answer of client {missing[0]} that counts"
             raise FedwcaError(f"{where}; the warning before this says why")
 

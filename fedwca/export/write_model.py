@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 import torch
 
-from fedwca.core.files import write_atomically, write_text_atomically
+from fedwca.core.files import write_atomically
 from fedwca.core.model_description import KEY, ModelDescription
 from fedwca.core.network import Network
 from fedwca.core.tensor_files import save_tensors
@@ -71,13 +71,13 @@ def export(path: Path, kind: Kind, network: Network, about: ModelDescription) ->
         compare_outputs(served, about, file, path)
 
     beside = path.with_name(f"{path.name}.md")
+
+    def with_card(file: Path) -> None:
+        file.write_text(model_card(about, path.name, kind), encoding="utf-8")
+        write_atomically(path, checked)  # a model goes nowhere without its card, which is on the disk by now
+
     try:
-        write_atomically(path, checked)
-        try:
-            write_text_atomically(beside, model_card(about, path.name, kind))
-        except OSError:
-            path.unlink()  # a model goes nowhere without its card
-            raise
+        write_atomically(beside, with_card)
     except OSError as error:
         raise FedwcaError(f"--out {path}: cannot be written ({error.strerror or error})") from None
     return beside

@@ -7,11 +7,11 @@ import builtins
 from fedwca.engine.randomness import Keys, permutation
 
 
-def sample_clients(round: int, clients: int, participation: float, keys: Keys) -> list[int]:
-    """Clients that take part in a round: all in round 0, where clusters are made, then a drawn share of them."""
+def sample_clients(round: int, clients: int, participation: float, keys: Keys, least: int = 1) -> list[int]:
+    """Clients that take part: all in round 0, where clusters are made, then a drawn share, ``least`` or more."""
     if round == 0 or participation == 1:
         return list(range(clients))
-    number = count_sampled(clients, participation)
+    number = max(least, count_sampled(clients, participation))
     return sorted(permutation(keys(round, -1, "participation"), clients)[:number].tolist())
 
 

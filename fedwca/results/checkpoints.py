@@ -63,6 +63,14 @@ class Truncated(CheckpointError):
     """A checkpoint file is cut off or damaged."""
 
 
+class NoWholeCheckpoint(CheckpointError):
+    """All checkpoints of a method are cut off or damaged; says where they are."""
+
+    def __init__(self, why: str, folder: Path) -> None:
+        super().__init__(why)
+        self.folder = folder
+
+
 @dataclass(frozen=True)
 class SavedCheckpoint:
     """A whole checkpoint file; its tensors are read when asked for."""
@@ -174,7 +182,8 @@ class Checkpoints:
             most: newest round that counts; None: any.
 
         Raises:
-            CheckpointError: it belongs to another run or version, or none of those there is whole.
+            NoWholeCheckpoint: there are some, and none is whole.
+            CheckpointError: it belongs to another run or version.
         """
         damaged: list[str] = []
         for path in self.files(unit):
@@ -185,9 +194,7 @@ class Checkpoints:
             except Truncated as error:
                 damaged.append(str(error))
         if damaged:
-            raise CheckpointError(
-                f"{damaged[-1]}, and there is no other; remove {self._folder(unit)} to begin this method anew"
-            )
+            raise NoWholeCheckpoint(f"{damaged[-1]}, and there is no other", self._folder(unit))
         return None, []
 
     def at(self, unit: Unit, round: int) -> SavedCheckpoint | None:

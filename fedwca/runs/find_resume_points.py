@@ -7,8 +7,9 @@ from typing import Any
 
 from fedwca.config.resolve_config import RunPlan
 from fedwca.config.run_config import RunConfig
+from fedwca.errors import CheckpointError
 from fedwca.federated.method import Method
-from fedwca.results.checkpoints import Checkpoints, SavedCheckpoint, Unit
+from fedwca.results.checkpoints import Checkpoints, NoWholeCheckpoint, SavedCheckpoint, Unit
 from fedwca.results.diverged_runs import DIVERGED
 from fedwca.results.write_run import RunFolder
 from fedwca.runs.reporter import RunReporter
@@ -43,7 +44,12 @@ def find_resume_points(
     for unit, rounds in units.items():
         if unit not in last or unit in diverged:
             continue
-        saved, sentences = checkpoints.latest(unit, last[unit])
+        try:
+            saved, sentences = checkpoints.latest(unit, last[unit])
+        except NoWholeCheckpoint as error:
+            damaged.append(_describe_loss(error, finished=last[unit] == rounds - 1))
+            begun[unit] = None
+            continue
         damaged += [f"{sentence}; going on from round {saved.round + 1 if saved else 0}" for sentence in sentences]
         ended = last[unit] == rounds - 1 and not checkpoints.files(unit)
         if saved is not None:
@@ -63,6 +69,12 @@ def find_resume_points(
                     "so last digits may differ"
                 )
     return begun, damaged
+
+
+def _describe_loss(error: NoWholeCheckpoint, finished: bool) -> str:
+    if not finished:
+        raise CheckpointError(f"{error}; remove {error.folder} to begin this method anew") from None
+    return f"{error}; its rounds stay as they are, its models are lost"
 
 
 def _last_rounds(records: Iterable[Mapping[str, Any]]) -> tuple[dict[Unit, int], dict[Unit, int]]:

@@ -32,7 +32,7 @@ from fedwca.federated.extra_networks import grow_network
 from fedwca.federated.method import Method
 from fedwca.federated.server import Server
 from fedwca.registry import canonical_name
-from fedwca.results.checkpoints import Checkpoints, SavedCheckpoint, SelectedRound, Unit
+from fedwca.results.checkpoints import Checkpoints, NoWholeCheckpoint, SavedCheckpoint, SelectedRound, Unit
 from fedwca.results.describe_run import data_name
 from fedwca.results.diverged_runs import describe_divergence
 from fedwca.results.find_runs import find_run
@@ -300,7 +300,10 @@ def _kept(store: Checkpoints, path: Path, unit: Unit, round: int | None) -> Save
             kept = ", ".join(str(int(other.stem)) for other in reversed(store.files(unit))) or "none"
             raise UsageError(f"{path}: no checkpoint of {unit.method} after round {round}; those that are kept: {kept}")
         return store.read(file, unit)
-    saved, damaged = store.latest(unit)
+    try:
+        saved, damaged = store.latest(unit)
+    except NoWholeCheckpoint as error:
+        raise CheckpointError(f"{error}; run {unit.method} again in another folder") from None
     if damaged and saved is not None:
         older = saved.round + 1
         raise CheckpointError(

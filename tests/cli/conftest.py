@@ -49,6 +49,13 @@ def call(*arguments: str, folder: Path = Path(), columns: int = 200) -> Run:
     return Run(code, out.getvalue(), err.getvalue(), folder)
 
 
+def leave_half_written(file: Path) -> None:
+    """What a process leaves that was killed while it wrote a file."""
+    folder = file.with_name(f".{file.name}-{'a' * 32}")
+    folder.mkdir(parents=True)
+    (folder / file.name).write_text("{")
+
+
 @pytest.fixture(scope="session")
 def shades(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_shades(tmp_path_factory.mktemp("data") / "shades")

@@ -13,7 +13,7 @@ import pytest
 from fedwca.results.write_run import RunFolder
 
 from ..shades import write_shades
-from .conftest import Run, call
+from .conftest import Run, call, leave_half_written
 
 Make = Callable[..., Run]
 
@@ -43,7 +43,7 @@ def kill(bench: Make, folder: Path, moment: str, *more: str) -> None:
         with pytest.raises(Killed):
             bench(*more, out=folder)
     for made in folder.rglob(".lock"):
-        (made.parent / f".config-{'0' * 32}.json").write_text("{")  # half written
+        leave_half_written(made.parent / "config.json")
 
 
 def result(folder: Path) -> tuple[Any, ...]:

@@ -30,7 +30,7 @@ from fedwca.runs.run_request import RunRequest
 from fedwca.runs.start_run import start_run
 
 from ..shades import write_shades
-from .conftest import SMALL, Run, call
+from .conftest import SMALL, Run, call, leave_half_written
 
 Make = Callable[..., Run]
 GIVEN = ["--rounds", "3", "--baseline", "source-only", "--baseline", "fedavg", "--participation", "0.5"]
@@ -148,8 +148,8 @@ def resume(folder: Path, *more: str) -> Run:
 def test_from_any_point_to_the_same_bits(every: Path, tmp_path: Path, records: int, behind: int, tail: str) -> None:
     folder = stopped(every, tmp_path / "run", records, behind=behind, tail=tail)
     (folder / "checkpoints/0-0-wca").mkdir(parents=True, exist_ok=True)
-    (folder / f"checkpoints/0-0-wca/.000009-{'a' * 32}.safetensors").write_text("of a dead process")
-    (folder / f".summary-{'a' * 32}.json").write_text("of a dead process")
+    for left in (folder / "checkpoints/0-0-wca/000009.safetensors", folder / "summary.json"):
+        leave_half_written(left)
     run = resume(folder)
     assert run.code == 0, run.err
     assert result(folder) == result(every)
@@ -354,6 +354,19 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(every: Path, tmp_path:
     run = resume(folder)
     assert run.code == 1
     assert "and there is no other; remove" in run.err
+
+
+def test_a_finished_method_whose_models_are_lost_keeps_its_rounds(every: Path, tmp_path: Path) -> None:
+    folder = stopped(every, tmp_path / "run", 8)
+    for file in (folder / "checkpoints/0-0-fedavg").glob("*"):
+        file.write_bytes(b"nothing")
+    run = resume(folder)
+    assert run.code == 0
+    assert "and there is no other; its rounds stay as they are, its models are lost" in run.err
+    assert result(folder)[0] == result(every)[0]
+    export = call("export", str(folder), "--method", "fedavg", "--client", "0", "--out", str(tmp_path / "m"))
+    assert export.code == 1, export.err
+    assert "run fedavg again in another folder" in export.err, export.err
 
 
 def test_a_finished_method_that_lost_its_last_round_does_it_again(every: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedwca.core.files import TEMPORARY, write_atomically, write_secret
+from fedwca.core.files import TEMPORARY, remove_temporary, write_atomically, write_secret
 from fedwca.core.tensor_files import open_tensors, save_tensors, write_tensors
 
 
@@ -41,9 +41,22 @@ def test_what_a_killed_writer_left_goes_with_the_next_write(tmp_path: Path) -> N
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     write_atomically(other, lambda file: None)
+    remove_temporary(tmp_path, ".other*")
     assert len(list(tmp_path.glob(TEMPORARY))) == 1
     write_atomically(path, lambda file: Path.touch(file))
     assert sorted(file.name for file in tmp_path.iterdir()) == ["a[b].txt", "begun", "other.txt"]
+
+
+def test_a_sweep_takes_nothing_else(tmp_path: Path) -> None:
+    digits = "0" * 32
+    for own in (f".notes-{digits}/thesis.txt", f".token-{digits}.json/token.json"):
+        (tmp_path / own).parent.mkdir()
+        (tmp_path / own).write_text("mine")
+    (tmp_path / f".file-{digits}").write_text("mine")
+    (tmp_path / f".left-{digits}").mkdir()
+    remove_temporary(tmp_path)
+    left = {f".notes-{digits}", f".token-{digits}.json", f".file-{digits}"}
+    assert {file.name for file in tmp_path.iterdir()} == left
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="files are locked")

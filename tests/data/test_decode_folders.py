@@ -10,6 +10,7 @@ from PIL import Image
 
 from fedwca.data import cache as cache_module
 from fedwca.data import cache_dir, data_dir, decode_folders, read_image_folder, write_atomically
+from fedwca.data.decode_folders import list_files_below
 from fedwca.data.image_files import decode_image
 from fedwca.errors import DataError
 
@@ -199,3 +200,14 @@ def test_real_photographs() -> None:
     assert len(labels) == 1416
     assert classes == ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
     assert 60 < images.mean() < 190
+
+
+def test_images_behind_links_are_found_once(tmp_path: Path) -> None:
+    (tmp_path / "real" / "inner").mkdir(parents=True)
+    for name in ("real/a.png", "real/inner/b.png"):
+        (tmp_path / name).touch()
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "link").symlink_to(tmp_path / "real")
+    (tmp_path / "real" / "inner" / "round").symlink_to(tmp_path / "real")
+    found = [file.relative_to(tmp_path).as_posix() for file in list_files_below(tmp_path / "photos")]
+    assert found == ["photos/link/a.png", "photos/link/inner/b.png"]

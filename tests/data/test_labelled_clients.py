@@ -104,7 +104,7 @@ def test_as_many_new_clients_come_as_train_and_samples_bound_both() -> None:
         ("shards", {"clients": 0}, UsageError, "clients >= 1"),
         ("shards", {"validation": 1.0}, UsageError, "validation < 1"),
         ("shards", {"published": True}, UsageError, "--split published: partition shards pools"),
-        ("dirichlet:alpha=0.0001", {"clients": 30}, DataError, "fewer than 2 images, in 100 deals"),
+        ("dirichlet:alpha=0.0001", {"clients": 30}, DataError, "fewer than 2 images to train on, in 100 deals"),
     ],
     ids=str,
 )
@@ -153,3 +153,8 @@ def test_without_public_images_clients_are_those_of_before() -> None:
 def test_a_public_part_larger_than_the_data_is_refused(spec: str, sentence: str) -> None:
     with pytest.raises(UsageError, match=sentence):
         deal(spec)
+
+
+def test_two_images_are_left_to_train_on() -> None:
+    with pytest.raises(DataError, match="a client that trains would have fewer than 2 images to train on"):
+        deal("shards", samples=2, validation=0.3)

@@ -117,6 +117,12 @@ def test_an_empty_folder_hides_no_data_set_of_its_name(tmp_path: Path) -> None:
     assert list(read_domains(tmp_path, "my-photos").domains) == ["a"]
 
 
+def test_a_folder_of_hidden_folders_is_no_domain(tmp_path: Path) -> None:
+    root = write_images(tmp_path, {"day": {"cat": 1, "dog": 1}, "night": {"cat": 1, "dog": 1}})
+    (root / "notes" / ".ipynb_checkpoints").mkdir(parents=True)
+    assert sorted(read_domains(root, size=8).domains) == ["day", "night"]
+
+
 def test_two_archives_of_one_domain_are_refused(tmp_path: Path) -> None:
     for name in ("my-photos.npz", "My_Photos.npz"):
         write_npz(tmp_path / name, labels=np.arange(4) % 2)

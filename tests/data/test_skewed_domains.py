@@ -137,6 +137,8 @@ def test_units_of_a_folder(tmp_path: Path) -> None:
     assert found["day"].units is not None
     assert found["day"].units.tolist() == [1, 0, 1]
     assert found["night"].units is None
+    table.write_text(table.read_text(), encoding="utf-8-sig")  # as spreadsheets write it
+    assert read_domains(root, size=8).domains["day"].units.tolist() == [1, 0, 1]  # type: ignore[union-attr]
     for text, sentence in {
         "image,writer\n": "needs the columns image and unit, not image, writer",
         "image,unit\ncat/0.png,a\ncat/0.png,b\n": "line 3: cat/0.png again",

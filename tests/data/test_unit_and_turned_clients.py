@@ -148,7 +148,7 @@ def test_a_new_client_keeps_one_image_at_least() -> None:
             "writers",
             {"dataset": with_units(numbered(14, domains=1), 1)},
             DataError,
-            "fewer than 2 images, in 100 deals",
+            "fewer than 2 images to train on, in 100 deals",
         ),
         ("rotations", {"dataset": numbered(4)}, DataError, "fewer than 2 images"),
         *(

@@ -217,6 +217,7 @@ def test_every_baseline_is_deployed_or_says_why_not(tmp_path: Path, shades: Path
         ([], "--clients is needed"),
         (["--clients", "4", "--rule", "robust=mode"], "--rule robust: Input should be 'mean', 'median' or 'trimmed'"),
         (["--clients", "4", "--rule", "robust"], "not of the form name=value"),
+        (["--clients", "4", "--rule", "clients=9"], "--rule clients: say how many clients take part with --clients"),
         (["--clients", "2", "--rule", "robust=median"], "acts on means of 3 clients or more; there are 2"),
         (["--clients", "4", "--deadline", "0"], "deadline: Input should be greater than 0"),
     ],

@@ -37,7 +37,7 @@ from fedwca.federated.server import Server
 from fedwca.models.lenet import LeNet
 
 from ..conftest import a_network, some_images
-from .conftest import Federation, composed
+from .conftest import Federation, composed, delivered
 
 Build = Callable[..., Federation]
 FIRST = "backbone.conv1.weight"
@@ -494,6 +494,38 @@ def test_where_nobody_is_away_a_client_without_an_answer_ends_the_run(federation
 def test_more_answers_are_not_waited_for_than_are_asked_for(given: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValidationError, match=sentence) if sentence else nullcontext():
         Rules(**given)
+
+
+def test_who_takes_part_is_drawn_from_those_that_are_there(federation: Build) -> None:
+    built = federation("fedavg")
+    session = built.session(clients=8, participation=0.5)  # four of the places are never taken
+    run_in_process(session, built.clients(), 6)
+    assert session.state.round == 6
+    session.open([0, 3])
+    assert (sorted(session.expected), session.asks_enough) == ([0, 3], True)
+    session.open([3])
+    assert (sorted(session.expected), session.asks_enough) == ([3], False)
+
+
+def test_late_clients_alone_are_not_enough(federation: Build) -> None:
+    built = federation("one_hot")
+    session, clients = built.session(clients=6), built.clients()
+    run_in_process(session, clients, 1)
+    session.open([0, 1, 4])
+    assert session.asks_enough
+    session.open([0, 4, 5])
+    assert (sorted(session.expected), session.asks_enough) == ([0, 4, 5], False)
+
+
+@pytest.mark.parametrize("aggregator", ["fedamp", "one_hot", "wca:ta=1,tb=1", "fedavg"])
+def test_places_that_nobody_takes_change_nothing(federation: Build, aggregator: str) -> None:
+    built = federation(aggregator)
+    found = []
+    for places in (4, 7):
+        session = built.session(clients=places, alone="warn")
+        run_in_process(session, built.clients(), 3)
+        found.append(delivered(session)[:4])
+    assert torch.equal(*found)
 
 
 def test_one_clients_model_is_not_handed_on(federation: Build, caplog: pytest.LogCaptureFixture) -> None:

@@ -384,6 +384,38 @@ def test_a_node_that_never_says_who_it_is_costs_later_rounds_little(
     assert waited == [([11, 12, 13], deadline), ([12, 13], deadline), ([13], later)]
 
 
+def test_a_round_waits_for_clients_that_it_asks_and_not_for_any_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock: list[float] = []
+    monkeypatch.setattr(serve, "time", SimpleNamespace(monotonic=lambda: sum(clock), sleep=clock.append))
+    server = bare_server(tmp_path, [11, 12, 13], [])
+    asked: list[int] = []
+
+    class Asking:
+        """Two of three nodes are turned away until 20 seconds have gone."""
+
+        asks_enough = False
+
+        def open(self, nodes: dict[int, int]) -> dict[int, str]:
+            asked.append(len(nodes))
+            self.asks_enough = sum(clock) >= 20
+            return {}
+
+    server.session = Asking()  # type: ignore[assignment]
+    monkeypatch.setattr(server, "_present", lambda: {0: 11})
+    assert server._open_round() == ({0: 11}, {})
+    assert 20 <= sum(clock) < 30
+    asked.clear()
+    server.deployment.deadline = 5.0  # type: ignore[misc]
+    monkeypatch.setattr(Asking, "open", lambda self, nodes: asked.append(len(nodes)) or {})
+    server.session.asks_enough = False  # type: ignore[misc]
+    before = sum(clock)
+    server._open_round()
+    assert 5 <= sum(clock) - before < 10
+    assert len(asked) > 1
+
+
 def test_who_was_turned_away_is_asked_again_when_a_place_is_free(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

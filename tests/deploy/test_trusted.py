@@ -117,6 +117,19 @@ def test_who_comes_late_says_it_then_and_is_placed_by_moments(gated: Federation,
     assert all(client.final is not None for client in clients)
 
 
+@pytest.mark.parametrize("untrusted", ["stop", "plain"])
+def test_places_that_nobody_takes_are_not_trusted(gated: Federation, untrusted: str) -> None:
+    found = []
+    for places in (4, 6):
+        labeler = Trusted(least=2.0, untrusted=untrusted)  # type: ignore[arg-type]
+        own = replace(gated, method=replace(gated.method, pseudo_labeler=labeler))
+        session = own.session(clients=places)
+        run_in_process(session, own.clients(), 2)
+        assert not torch.equal(session.state.server.rows[0], session.state.server.source)
+        found.append(session.state.server.rows)
+    assert torch.equal(*found)
+
+
 @pytest.mark.parametrize("said", [1e9, float("nan"), "x", None])
 def test_who_comes_late_to_one_mean_is_asked_too(gated: Federation, said: object) -> None:
     """Where no clusterer is needed a late client begins at the mean, and the source model is asked all the same."""

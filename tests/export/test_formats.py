@@ -98,6 +98,19 @@ def test_a_file_that_differs_is_not_kept(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_card_that_cannot_be_written_leaves_the_model_that_was_there(
+    tmp_path: Path, network: Network, about: ModelDescription
+) -> None:
+    path = written(tmp_path, "safetensors", network, about)
+    before, card = path.read_bytes(), Path(f"{path}.md")
+    card.unlink()
+    card.mkdir()
+    with pytest.raises(FedwcaError, match="cannot be written"):
+        written(tmp_path, "safetensors", LeNet(bottleneck=16).build(3, seed=9), about)
+    assert path.read_bytes() == before
+    assert sorted(file.name for file in tmp_path.iterdir()) == sorted([path.name, card.name])
+
+
 def test_the_card_says_what_a_user_must_know(tmp_path: Path, network: Network, about: ModelDescription) -> None:
     text = Path(f"{written(tmp_path, 'safetensors', network, about)}.md").read_text()
     for part in ("FedWCA", "client 2", "brass", "75.0 % | 12 |", "50.0 % | 12 |", "0123456789abcdef", "32 × 32"):

@@ -141,10 +141,7 @@ class FlowerServer:
         wait_for(self.grid, deployment.rules.clients, deployment.join, self._say_connected)
         while session.state.round < deployment.rounds:
             number = session.state.round
-            # A try counts against clients that are there and do not answer, not against a network that is away.
-            wait_for(self.grid, deployment.rules.least, deployment.deadline, self._say_connected)
-            nodes = self._present()
-            parcels = session.open(nodes)
+            nodes, parcels = self._open_round()
             self._exchange({client: (nodes[client], parcel) for client, parcel in parcels.items()}, number)
             if session.close():
                 save_session(session, self.checkpoint)
@@ -158,6 +155,20 @@ class FlowerServer:
             time.sleep(POLL)
         self._deliver()
         log.info("%s after %d rounds", COMPLETE, session.state.round)
+
+    def _open_round(self) -> tuple[dict[int, int], dict[int, Parcel]]:
+        """Nodes by client, and what to send to whom, once enough of them are there, or the deadline is over.
+
+        A try counts against clients that are there and do not answer, not against a network that is away.
+        """
+        until = time.monotonic() + self.deployment.deadline
+        while True:
+            wait_for(self.grid, self.deployment.rules.least, until - time.monotonic(), self._say_connected)
+            nodes = self._present()
+            parcels = self.session.open(nodes)
+            if self.session.asks_enough or time.monotonic() >= until:
+                return nodes, parcels
+            time.sleep(POLL)
 
     def _deliver(self) -> None:
         """Give each client the model it ends with, once more to who was away for a moment or has lost its folder."""
