@@ -364,7 +364,9 @@ def test_a_finished_method_whose_models_are_lost_keeps_its_rounds(every: Path, t
     assert run.code == 0
     assert "and there is no other; its rounds stay as they are, its models are lost" in run.err
     assert result(folder)[0] == result(every)[0]
-    export = call("export", str(folder), "--method", "fedavg", "--client", "0", "--out", str(tmp_path / "m"))
+    export = call(
+        "export", str(folder), "--method", "fedavg", "--client", "0", "--out", str(tmp_path / "m.safetensors")
+    )
     assert export.code == 1, export.err
     assert "run fedavg again in another folder" in export.err, export.err
 
