@@ -5,13 +5,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 import pytest
 import torch
 
-from fedwca.config.compose_methods import compose
-from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Network
 from fedwca.engine.client_task import Training
 from fedwca.engine.interface import Engine, TrialsInTurn
@@ -26,10 +23,9 @@ from fedwca.engine.stacked.tuning.kernels import Kernels
 from fedwca.errors import UsageError
 from fedwca.functional import augment as views
 from fedwca.models.lenet import LeNet
-from fedwca.pseudo_labelers.trusted import Trusted
 
 from .tape import Tapes
-from .test_stacked import METHODS, clients, lenet
+from .test_stacked import KINDS, clients, lenet, trained
 from .test_trials import played
 
 SIZES = (36, 36, 36, 9)
@@ -60,16 +56,12 @@ def tape_of(engine: Engine) -> Tapes:
 
 def after(trials: TrialsInTurn, name: str) -> list[torch.Tensor]:
     """Every trial's models after two rounds."""
-    method = compose(RunConfig(baselines=(name,)))[0][0]
-    if isinstance(method.pseudo_labeler, Trusted):
-        # A source model that was never trained is trusted by nobody, and then there is no step to record.
-        method = replace(method, pseudo_labeler=Trusted(least=0))
-    played(trials, method, training=TRAINING)
+    played(trials, trained(name), training=TRAINING)
     return [engine.bank for engine in trials.engines]
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_every_registered_method_is_recorded_and_played(name: str) -> None:
+@pytest.mark.parametrize("name", KINDS)
+def test_every_kind_of_method_is_recorded_and_played(name: str) -> None:
     stacked, unrecorded = (StackedEngine(lenet(), clients(sizes=SIZES), kernels="graphs") for _ in range(2))
     unrecorded.capture, start = plainly, stacked.bank.clone()
     (found,), (plain,) = after(TrialsInTurn([stacked]), name), after(TrialsInTurn([unrecorded]), name)

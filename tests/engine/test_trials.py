@@ -1,4 +1,4 @@
-"""Trials that go through a round together end as each does alone: every registered method, unequal trials."""
+"""Trials that go through a round together end as each does alone: every kind of method, unequal trials."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from torch import Tensor
 from fedwca.aggregators.fedavg import FedAvg
 from fedwca.aggregators.wca import WCA
 from fedwca.clusterers.true import TrueDomains
-from fedwca.config.compose_methods import compose
-from fedwca.config.run_config import RunConfig
 from fedwca.core.interfaces import Objective
 from fedwca.core.messages import Batch, Predictions, Targets
 from fedwca.core.network import Network
@@ -30,7 +28,7 @@ from fedwca.objectives.proximal import Proximal
 from fedwca.objectives.shot import Shot
 from fedwca.pseudo_labelers.two_model import TwoModel
 
-from .test_stacked import DOMAINS, METHODS, TRAINING, ShortResNet, Thin, clients, same
+from .test_stacked import DOMAINS, KINDS, TRAINING, ShortResNet, Thin, clients, same, trained
 
 SIZES = ((12, 19, 12, 9), (15, 8, 21, 10), (12, 12, 17, 24))
 """Images of each client of three trials: full batches and last ones that trials share, and some they do not."""
@@ -91,9 +89,9 @@ def both(models: list[Network], side: int = 32, sizes=SIZES, batch_norm: str = "
     return alone, StackedTrials(models, own, "cpu", batch_norm)
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_every_registered_method(name: str) -> None:
-    compare(*both(networks()), compose(RunConfig(baselines=(name,)))[0][0])
+@pytest.mark.parametrize("name", KINDS)
+def test_every_kind_of_method(name: str) -> None:
+    compare(*both(networks()), trained(name))
 
 
 @pytest.mark.parametrize("batch_norm", ["pooled", "local", "recalibrated"])

@@ -19,8 +19,6 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import fedwca
-from fedwca.config.compose_methods import compose
-from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Network
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
@@ -30,14 +28,13 @@ from fedwca.engine.stacked import worker as workers
 from fedwca.engine.stacked.mini_batches import StepSchedule
 from fedwca.engine.stacked.trials_together import StackedTrials
 from fedwca.federated import simulated_uploads as uploads
-from fedwca.federated.method import Method
 from fedwca.federated.round import OpenRound, init_server, open_round, run_round
 from fedwca.federated.server import Server
 from fedwca.models.lenet import LeNet
 from fedwca.pseudo_labelers import pseudo_labelers
 
 from .tape import Tapes, tensors
-from .test_stacked import DOMAINS, METHODS, TRAINING, ShortResNet, Thin, clients
+from .test_stacked import DOMAINS, KINDS, METHODS, TRAINING, ShortResNet, Thin, clients, trained
 
 FAR = torch.device("meta")
 OURS = str(Path(fedwca.__file__).parent)
@@ -94,7 +91,7 @@ def networks(count: int = 1) -> list[Network]:
 @cache
 def begun(name: str, seed: int, batch_norm: str) -> tuple[Server, OpenRound]:
     """A federation after round 0, and its turn in round 1."""
-    loop, method = SequentialEngine(networks(seed)[-1], clients(), "cpu", 1, batch_norm), named(name)
+    loop, method = SequentialEngine(networks(seed)[-1], clients(), "cpu", 1, batch_norm), trained(name)
     server, _ = run_round(0, init_server(loop), method, loop, TRAINING, Keys(0), DOMAINS)
     return server, open_round(1, server, method, loop, TRAINING, Keys(0), DOMAINS)
 
@@ -120,11 +117,7 @@ def work(
     return border.crossed
 
 
-def named(name: str) -> Method:
-    return compose(RunConfig(baselines=(name,)))[0][0]
-
-
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", KINDS)
 def test_recorded_steps_leave_nothing_to_wait_for(name: str) -> None:
     engine = StackedEngine(networks()[0], clients(), FAR, kernels="graphs")
     assert work([far(name, engine)], [engine]) == []
@@ -142,7 +135,7 @@ def test_otherwise_the_host_waits_once_a_labelling_if_images_are_mixed(
         return [[[3] * plan.steps for _ in plan.epochs] for _ in mix]
 
     monkeypatch.setattr(StepSchedule, "_count", count)
-    engine, method = StackedEngine(networks()[0], clients(), FAR), named(name)
+    engine, method = StackedEngine(networks()[0], clients(), FAR), trained(name)
     assert work([far(name, engine)], [engine]) == []
     labellings = TRAINING.epochs if method.pseudo_labeler.renew == "epoch" else 1
     assert counted == (labellings if method.pseudo_labeler.mixes else 0)
@@ -165,7 +158,7 @@ def test_nor_does_any_policy_for_batchnorm(batch_norm: str) -> None:
 def test_nor_do_residual_networks(monkeypatch: pytest.MonkeyPatch) -> None:
     architecture = ShortResNet.model_validate({"weights": "none", "side": 32, "bottleneck": 8})
     own = clients(architecture.stored, (8, 16))
-    network, twin, method = architecture.build(3, seed=1), architecture.build(3, seed=1), named("fedwca")
+    network, twin, method = architecture.build(3, seed=1), architecture.build(3, seed=1), trained("fedwca")
     engine = StackedEngine(twin, own, FAR, kernels="graphs")
     loop = SequentialEngine(network, own, "cpu", 1)
     server, _ = run_round(0, init_server(loop), method, loop, TRAINING, Keys(0), DOMAINS[:2])
@@ -188,7 +181,7 @@ def test_the_border_is_watched() -> None:
 def test_labelers_that_say_so_mix_nothing(name: str) -> None:
     labeler = pseudo_labelers.build(name)
     loop = SequentialEngine(LeNet(bottleneck=8).build(3, seed=1), clients(), "cpu", 1)
-    method = replace(named("fedwca"), pseudo_labeler=labeler)
+    method = replace(trained("fedwca"), pseudo_labeler=labeler)
     server, _ = run_round(0, init_server(loop), method, loop, TRAINING, Keys(0), DOMAINS)
     _, outcome = run_round(1, server, method, loop, TRAINING, Keys(0), DOMAINS)
     mixed = any(bool((upload.targets.mix > 0).any()) for upload in outcome.uploads.values())
