@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -21,11 +23,13 @@ from fedwca.engine.batch_norm import pool_statistics
 from fedwca.engine.client_task import Training
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
+from fedwca.engine.stacked import StackedEngine
 from fedwca.errors import FedwcaError
 from fedwca.federated.method import Method
 from fedwca.federated.participation import sample_clients
 from fedwca.federated.round import Outcome, init_server, run_round
-from fedwca.federated.server import Server
+from fedwca.federated.server import Server, offer_source
+from fedwca.federated.simulated_uploads import SimulatedUpload
 from fedwca.federated.source_model import SourceTraining
 from fedwca.functional import alignment, blend_weights, soft_cluster_weights, soft_neighborhood_density
 from fedwca.objectives.prototype_contrastive import PrototypeContrastive
@@ -199,6 +203,22 @@ def test_prototypes_are_counted_as_bytes(loop: SequentialEngine, images: list[Cl
     assert (later["bytes_up"], later["bytes_down"]) == (4 * one, 4 * 4 * one)
 
 
+def test_a_record_says_what_labels_were_by_hand(network: Network, images: list[ClientImages]) -> None:
+    some = images[0].train
+    engine = SequentialEngine(network, [ClientImages(some[:4], some[:0], some[:0])], "cpu", 1)
+    labels, weights, mix = torch.tensor([0, 0, 1, 1]), torch.tensor([1.0, 1, 1, 0]), torch.tensor([0, 0, 0, 0.55])
+    targets = Targets(labels, weights, torch.arange(4), mix, torch.tensor([True, True, True, False]))
+    upload = SimulatedUpload(report={}, weights=torch.ones(1), targets=targets, seconds={}, passes=3)
+    outcome = Outcome(torch.zeros(1, dtype=torch.int64), offer_source(1), {0: upload})
+    metrics = Metrics(("a",), [torch.tensor([0, 0, 1, 0])], [torch.zeros(0, dtype=torch.int64)])
+    method = Method("toy", "Toy", aggregators.build("fedavg"), Prototype(), (Shot(),))
+    found = describe_round(outcome, method, metrics, engine, first=True)
+    assert (found["agreement"], found["mixed"], found["dropped"]) == ([0.75], [1.0], [1.0])
+    assert found["label_entropy"] == [pytest.approx(math.log(2))]
+    assert found["pseudo_label_accuracy"] == [100.0]  # the wrong label has no weight
+    assert found["passes"] == 3
+
+
 def test_an_absent_client_keeps_its_prototypes(loop: SequentialEngine) -> None:
     servers, outcomes = pcl(loop, 3, participation=0.5)
     name = "collected.prototype_contrastive.prototypes"
@@ -331,6 +351,23 @@ def test_recalibration_gives_the_images_own_statistics(network: Network, images:
     before = network.bottleneck(network.backbone(x, ()))
     expected = torch.cat([before.mean(0), before.var(0)]).detach()
     assert torch.allclose(settled[loop.layout.trained :], expected, atol=1e-5)
+
+
+def test_recalibration_in_pieces_weighs_them_by_their_images(
+    network: Network, images: list[ClientImages], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(network), "chunk", 7)
+    x = network.prepare(images[1].train[:20])
+    own = [replace(given, train=given.train[:20]) for given in images]
+    z = network.bottleneck(network.backbone(x, ())).detach().split(7)
+    shares = torch.tensor([7.0, 7, 6]) / 20
+    means = sum(share * part.mean(0) for share, part in zip(shares, z, strict=True))
+    variances = sum(share * part.var(0) for share, part in zip(shares, z, strict=True))
+    for engine in (SequentialEngine, StackedEngine):
+        loop = engine(network, own, "cpu", 1, "recalibrated")  # type: ignore[operator]
+        row = loop.layout.read(network)
+        settled: Tensor = loop.deliver(torch.ones(4, 1, dtype=torch.float64), row[None])[1]
+        assert torch.allclose(settled[loop.layout.trained :], torch.cat([means, variances]), atol=1e-5)
 
 
 def test_fedamp_looks_at_weights_alone(loop: SequentialEngine) -> None:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fedwca.clusterers import clusterers
+from fedwca.clusterers.ada_bn import AdaBN
 from fedwca.clusterers.finch import Finch
 from fedwca.core.interfaces import Clusterer
 from fedwca.errors import UsageError
@@ -170,3 +171,13 @@ def test_an_update_of_nothing_has_no_direction() -> None:
         Finch(reference="source")(found)
     assert len(Finch(reference="source", metric="euclidean")(found)) == 5
     assert len(Finch()(found)) == 5
+
+
+def test_levels_and_distances_are_those_that_were_asked_for() -> None:
+    far = torch.tensor([0.0, 1, 10, 11, 100, 101, 110, 111])[:, None]
+    apart = FakeSignatures(far, torch.arange(8))
+    for clusterer in (Finch(level=1, metric="euclidean"), AdaBN(level=1)):
+        assert clusterer(apart).tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert AdaBN()(apart).tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    alike = FakeSignatures(torch.tensor([[1.0, 0], [2, 0], [10, 1], [11, 0]]), torch.arange(4))
+    assert AdaBN()(alike).tolist() == [0, 0, 1, 1]  # all are near by their angles

@@ -213,6 +213,16 @@ def test_alignment_by_hand() -> None:
     assert float(ServerClientAlignment()(nobody)) == float(counted(nobody)) == 0
 
 
+def test_a_label_at_the_threshold_counts() -> None:
+    weak = logits_of([0.75, 0.25])
+    given = replace(
+        batch(weak, [0], [0]),
+        view_logits={"weak": weak, "strong": logits_of([0.6, 0.4])},
+        observed={"threshold": weak.softmax(-1).max()},
+    )
+    assert float(ServerClientAlignment(client=3, server=0)(given)) == pytest.approx(-3 * math.log(0.6))
+
+
 def test_alignment_moves_the_strong_view_only() -> None:
     weak, strong = logits_of([0.9, 0.1]).requires_grad_(), logits_of([0.6, 0.4]).requires_grad_()
     given = replace(batch(weak, [0], [0]), view_logits={"weak": weak, "strong": strong})

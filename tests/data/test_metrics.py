@@ -87,6 +87,15 @@ def test_clustering_against_the_true_domains() -> None:
     assert one["sizes"] == [4]
 
 
+def test_clusters_that_are_wrong_by_hand() -> None:
+    # Domains a, a, b, c. Three in one cluster: its commonest domain is right for two, the other cluster's for one.
+    found = metrics().clustering(torch.tensor([0, 0, 0, 1]))
+    assert found["ari"] == pytest.approx(1 / 3)
+    assert found["nmi"] == pytest.approx(0.70202, abs=1e-5)
+    assert found["purity"] == 0.75
+    assert found["sizes"] == [3, 1]
+
+
 def test_labels_are_private() -> None:
     values = {name: getattr(metrics(), name) for name in dir(metrics()) if not name.startswith("_")}
     assert [name for name, value in values.items() if not callable(value)] == ["counted", "domains"]

@@ -21,7 +21,7 @@ from fedwca.aggregators.fedavg import FedAvg
 from fedwca.core.adaptation import Adaptation, ExtraNetworks
 from fedwca.core.network import Network
 from fedwca.data.federation import ClientImages
-from fedwca.engine.client_task import Training
+from fedwca.engine.client_task import Task, Training, adaptation_lr
 from fedwca.engine.interface import Engine
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.randomness import Keys, fold_key
@@ -461,3 +461,11 @@ def test_labels_of_test_images_are_nowhere_in_reach() -> None:
     blind = replace(own, labels=labels(12).flip(0))
     found = [SequentialEngine(network(), [each]).adapt(FEDTTA, 0.5)[0].model for each in (own, blind)]
     assert torch.equal(*found)
+
+
+def test_a_rounds_factor_is_of_all_learning_rates() -> None:
+    learned = Learned(lr=0.3, rate=0.02)
+    task = Task(Argmax(), (), Training(lr=0.1), lambda purpose: 0, adaptation=learned, factor=0.5)
+    assert task.inner_lr == pytest.approx(0.15)
+    assert task.rates == {"adaptation": pytest.approx(0.01)}
+    assert adaptation_lr(Learned(), Training(lr=0.1), 0.5) == pytest.approx(0.1)  # the training's, which has it already

@@ -2,8 +2,9 @@ import pytest
 import torch
 
 from fedwca.core.network import Network
+from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.client_signatures import BankSignatures
-from fedwca.engine.parameter_layout import Layout, mix_rows
+from fedwca.engine.parameter_layout import Layout, Slot, mix_rows
 from fedwca.engine.sequential.replica import Replica
 from fedwca.errors import CheckpointError, InvalidConfig, UsageError
 from fedwca.models.lenet import LeNet
@@ -63,3 +64,12 @@ def test_signatures(network: Network) -> None:
         signatures.layer(4)
     with pytest.raises(UsageError):
         signatures.domains()
+
+
+def test_pooled_variances_count_the_spread_of_earlier_rows_too() -> None:
+    # Halves of a model of mean 1 and variance 1, and of one of mean 3 and 1: mean 2, variance 1 and 1 between them.
+    slots = (Slot("norm.running_mean", (1,), 1), Slot("norm.running_var", (1,), 2))
+    layout = Layout((Slot("weight", (1,), 0),), slots)
+    weights = torch.tensor([[0.5, 0.5]])
+    found = BatchNormPolicy.POOLED.gather(weights, torch.tensor([[1.0, 1, 1]]), torch.tensor([[3.0, 3, 1]]), layout)
+    assert found.tolist() == [[2, 2, 2]]

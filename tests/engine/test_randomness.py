@@ -2,6 +2,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedwca.core.network import Drop
+from fedwca.engine.dropout import dropout_masks
 from fedwca.engine.randomness import Keys, fold_key, permutation, uniform
 
 
@@ -43,3 +45,9 @@ def test_keys_differ_in_every_part() -> None:
 def test_keys_stay_what_they_were() -> None:
     # A change here changes every published number.
     assert Keys(0, 0)(0, 0, "dropout") == fold_key([0, 0, 0, 0, "dropout"]) == 14557639011409630897
+
+
+def test_dropout_keeps_units_above_the_probability_and_scales_them() -> None:
+    # The draws are .6524, .7012 and .3871.
+    (mask,) = dropout_masks((Drop(0.4, (1,)),), fold_key([0]), 0, torch.arange(3), 3)
+    torch.testing.assert_close(mask.flatten(), torch.tensor([5 / 3, 5 / 3, 0]))

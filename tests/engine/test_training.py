@@ -8,9 +8,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fedwca.core.interfaces import Objective, PseudoLabeler
-from fedwca.core.messages import Batch, Blend, Offer, Targets
+from fedwca.core.messages import Batch, Blend, Offer, Predictions, Targets
 from fedwca.core.network import Network
 from fedwca.data.federation import ClientImages
+from fedwca.engine.client_program import loss_of_all
 from fedwca.engine.client_task import SentModels, Task, Training
 from fedwca.engine.dropout import dropout_masks
 from fedwca.engine.interface import SingleStep
@@ -19,8 +20,10 @@ from fedwca.engine.randomness import Keys, permutation
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.sequential.replica import Replica
 from fedwca.engine.sequential.worker import ClientWorker
+from fedwca.objectives.cross_entropy import CrossEntropy
 from fedwca.objectives.proximal import Proximal
 from fedwca.objectives.shot import Shot
+from fedwca.pseudo_labelers.argmax import Argmax
 
 KEYS = Keys(5)
 
@@ -248,3 +251,13 @@ def test_the_networks_own_augmentation_is_what_training_shows(network: Network, 
     numbers = torch.cat(drawn)
     assert numbers.shape == (18, 4)
     assert len(numbers.unique()) == 18 * 4
+
+
+@pytest.mark.parametrize(("confidence", "expected"), [(0.0, 0.1569), (0.9, -0.1308)])
+def test_a_loss_over_all_images_is_of_all_objectives_by_weight(confidence: float, expected: float) -> None:
+    # CE of both labels is log 4/3 = 0.2877, and of none, where no label is sure enough; L_IM is -0.1308.
+    logits = torch.tensor([[0.75, 0.25], [0.25, 0.75]], dtype=torch.float64).log()
+    labeler = Argmax(confidence=confidence, share=0.0) if confidence else Argmax()
+    task = Task(labeler, (CrossEntropy(), Shot(lam=0, eps=1e-15)), Training(), lambda purpose: 0)
+    found = loss_of_all(task, Predictions(logits, logits), torch.zeros(2), {}, {}, None)
+    assert float(found) == pytest.approx(expected, abs=1e-4)

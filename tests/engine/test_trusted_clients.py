@@ -233,3 +233,10 @@ def test_clusters_by_moments_see_colours_before_training() -> None:
         server.rows[:, : loop.layout.trained], loop.layout.read(loop.network)[: loop.layout.trained].expand(2, -1)
     )
     assert not any(name.startswith("collected.") for name in server.state)
+
+
+def test_moments_are_of_all_images_whatever_fits_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    network, images = lenet(), clients()[0].train
+    whole = measure_moments(network, images)
+    monkeypatch.setattr(type(network), "chunk", 7)
+    torch.testing.assert_close(measure_moments(network, images), whole)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,8 +15,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from fedwca.core.network import Network
 from fedwca.data import Domain
+from fedwca.engine.dropout import dropout_masks
+from fedwca.engine.randomness import fold_key, permutation
 from fedwca.errors import CheckpointError, DataError, Diverged
+from fedwca.federated import source_model as source_models
 from fedwca.federated.source_model import (
     SourceTraining,
     TrainedSource,
@@ -330,3 +335,41 @@ def test_a_cache_that_cannot_be_written_costs_no_result(monkeypatch: pytest.Monk
     with pytest.warns(UserWarning, match="could not be kept"):
         source = pretrain(domain(), ("0", "1"), LeNet(bottleneck=8), SourceTraining(epochs=1), seed=0)
     assert 0 <= source.accuracy <= 100
+
+
+def test_the_best_epoch_on_held_out_images_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    said, asked = iter([0.0, 1.0, 10.0, 90.0, 50.0]), []
+
+    def accuracy(network: Network, images: Tensor, labels: Tensor, positions: Tensor) -> Tensor:
+        asked.append(positions)
+        return torch.tensor(next(said))
+
+    monkeypatch.setattr(source_models, "_accuracy", accuracy)
+    one = pretrain(domain(), CLASSES, MODEL, TRAINING.model_copy(update={"epochs": 1}), 0)
+    found = pretrain(domain(), CLASSES, MODEL, TRAINING, 0)
+    assert found.accuracy == 90
+    assert same(found, one)
+    _, held = split_source(domain(), TRAINING.held_out, 0)
+    assert [own.tolist() for own in asked] == [held.tolist()] * 5
+
+
+def test_an_epoch_is_torchs_sgd_with_smoothed_labels() -> None:
+    training = SourceTraining(epochs=1, lr=0.05, batch_size=64, momentum=0.9, weight_decay=0.1, smoothing=0.3)
+    data = domain()
+    network = MODEL.build(2, seed=fold_key([0, "weights"]) >> 1)
+    images = torch.from_numpy(data.images).permute(0, 3, 1, 2)
+    train, _ = split_source(data, training.held_out, 0)
+    order = train[permutation(fold_key([0, "source order", 0]), len(train))]
+    expected = copy.deepcopy(network).train()
+    drop = dropout_masks(expected.drops, fold_key([0, "source dropout"]), 0, torch.arange(len(order)), 64)
+    logits = expected(expected.prepare(images[order]), drop)[0]
+    torch.nn.CrossEntropyLoss(label_smoothing=0.3)(logits, torch.from_numpy(data.labels)[order]).backward()
+    with torch.no_grad():
+        for parameter in expected.parameters():
+            parameter -= 0.05 * (parameter.grad + 0.1 * parameter)
+    with pytest.MonkeyPatch.context() as patch:
+        said = iter([torch.tensor(0.0), torch.tensor(1.0)])
+        patch.setattr(source_models, "_accuracy", lambda *_: next(said))
+        found = pretrain(data, CLASSES, MODEL, training, 0)
+    for (name, mine), theirs in zip(expected.named_parameters(), found.network.parameters(), strict=True):
+        torch.testing.assert_close(theirs, mine, rtol=1e-4, atol=1e-6, msg=name)

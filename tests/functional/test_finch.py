@@ -150,3 +150,10 @@ def test_a_row_without_direction_is_named() -> None:
     x[4] = 0
     with pytest.raises(VectorError, match="row 4"):
         finch(x)
+
+
+def test_later_levels_cluster_the_means_of_all_members() -> None:
+    # By means of means all would be one.
+    low, high = [8, 9, 10, 18, 23, 25, 30, 44, 46, 47, 54, 56], [81, 82, 86, 87, 97, 104, 105, 106, 110, 111]
+    x = torch.tensor(low + high, dtype=torch.float64)[:, None]
+    assert finch_levels(x, metric="euclidean")[2].tolist() == [0] * 12 + [1] * 10

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from fedwca.errors import UsageError
-from fedwca.functional import confident_mask, select_labels
+from fedwca.functional import adaptive_threshold, confident_mask, select_labels
 
 
 def pair(similarities: list[float], label: int) -> tuple[Tensor, Tensor]:
@@ -54,3 +54,13 @@ def test_a_share_is_rounded_down_as_it_is_written() -> None:
     sure = torch.stack([torch.linspace(0.6, 0.8, 100), 1 - torch.linspace(0.6, 0.8, 100)], 1)
     for share in (0.53, 0.59, 0.66):
         assert int(confident_mask(sure, 0.9, share).sum()) == round(100 * share)
+
+
+def test_bounds_of_confidence_are_excluded() -> None:
+    assert confident_mask(torch.tensor([[0.5, 0.5]]), 0.5, 0).tolist() == [False]
+
+
+def test_the_median_of_an_even_number_is_the_lower_one() -> None:
+    # Entropies 0, 0, log 2, log 2: three deviations between mean and median, cut to the largest change.
+    half = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.5, 0.5], [0.5, 0.5]])
+    assert float(adaptive_threshold(half)) == pytest.approx(0.95)
