@@ -441,7 +441,8 @@ def test_local_statistics_stay_as_they_were_received(network: Network, images: l
     assert all(torch.equal(seen[3 * k], value) for k in range(4) for value in seen[3 * k : 3 * k + 3])
 
 
-@pytest.mark.parametrize("rounds", [4, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("rounds", [4, 10])
 def test_ifca_keeps_two_clusters_on_digits_mini(rounds: int) -> None:
     # Large enough that the outcome does not hang on rounding: of 8 clients with 19 images each, all may end as one.
     config = RunConfig(
@@ -460,5 +461,4 @@ def test_ifca_keeps_two_clusters_on_digits_mini(rounds: int) -> None:
     for record in records:
         assert len(record["labels"].unique()) >= 2
         # How far the choices follow the domains is recorded, not promised: labels are the models' own guesses.
-        assert -1 <= record["clustering"]["ari"] <= 1
         assert sum(record["clustering"]["sizes"]) == 16
