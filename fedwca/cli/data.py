@@ -95,16 +95,14 @@ def check_dataset(name: Name, data: Data = None) -> None:
 @app.command("show")
 def show_dataset(name: Name, data: Data = None, out: Out = Path("samples.png")) -> None:
     """Draw two images of every class and domain into a PNG."""
-    from fedwca.core.files import write_atomically
-    from fedwca.errors import FedwcaError, UsageError
+    from fedwca.core.files import name_unwritable, write_atomically
+    from fedwca.errors import UsageError
 
     if out.suffix.lower() != ".png":
         raise UsageError(f"--out {out}: the picture is a PNG; name a file that ends in .png")
     dataset = _loaded(find_dataset(name, data))
-    try:
+    with name_unwritable(f"--out {out}"):
         write_atomically(out, lambda path: draw_sheet(dataset, path))
-    except OSError as error:
-        raise FedwcaError(f"--out {out}: cannot be written ({error.strerror or error})") from None
     make_console().print(f"wrote {out}", soft_wrap=True)
 
 

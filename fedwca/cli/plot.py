@@ -56,6 +56,7 @@ def command(
 
     For example: fedwca plot runs/first bars weights --format svg
     """
+    from fedwca.core.files import name_unwritable
     from fedwca.results.find_runs import find_run
     from fedwca.results.pictures.catalogue import PICTURES, PictureRequest, find_method, find_pictures
     from fedwca.results.pictures.style import save
@@ -86,10 +87,8 @@ def command(
             say(f"not drawn: {name}: {error}")
             continue
         file = folder / f"{name}.{picture.suffix or format_.value}"
-        try:
+        with name_unwritable(f"--to {folder}"):
             save(drawn, file, dpi)
-        except OSError as error:
-            raise FedwcaError(f"--to {folder}: cannot be written ({error.strerror or error})") from None
         say(str(file))
     if len(missing) == len(wanted):
         raise FedwcaError(f"{run}: nothing could be drawn")

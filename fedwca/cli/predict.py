@@ -89,7 +89,7 @@ def write(out: Path | None, answers: Iterable[list[Answer]], top: int) -> tuple[
     Raises:
         FedwcaError: the file cannot be written.
     """
-    from fedwca.core.files import write_atomically
+    from fedwca.core.files import name_unwritable, write_atomically
     from fedwca.results.tables import spreadsheet_cell
 
     counts = [0, 0]
@@ -113,10 +113,8 @@ def write(out: Path | None, answers: Iterable[list[Answer]], top: int) -> tuple[
     if out is None:
         rows(sys.stdout)
         return counts[0], counts[1]
-    try:
+    with name_unwritable(f"--out {out}"):
         write_atomically(out, whole)
-    except OSError as error:
-        raise FedwcaError(f"--out {out}: cannot be written ({error.strerror or error})") from None
     return counts[0], counts[1]
 
 

@@ -68,6 +68,19 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
         raise
 
 
+@contextmanager
+def name_unwritable(place: str | Path) -> Iterator[None]:
+    """Say where it was that a file cannot be written inside.
+
+    Raises:
+        FedwcaError: it cannot.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise FedwcaError(f"{place}: cannot be written ({error.strerror or error})") from None
+
+
 class _Writable(Exception):
     """A file could be written."""
 
@@ -82,11 +95,8 @@ def check_writable(folder: Path) -> None:
     def write(file: Path) -> None:
         raise _Writable
 
-    with suppress(_Writable):
-        try:
-            write_atomically(folder / "written", write)
-        except OSError as error:
-            raise FedwcaError(f"{folder}: cannot be written ({error.strerror or error})") from None
+    with suppress(_Writable), name_unwritable(folder):
+        write_atomically(folder / "written", write)
 
 
 def mend_lines(file: Path, lock: Path) -> None:

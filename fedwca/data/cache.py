@@ -6,7 +6,8 @@ import os
 import sys
 from pathlib import Path
 
-from fedwca.errors import FedwcaError, UsageError
+from fedwca.core.files import name_unwritable
+from fedwca.errors import UsageError
 
 
 def cache_dir() -> Path:
@@ -53,7 +54,5 @@ def make_folder(path: Path) -> None:
     Raises:
         FedwcaError: it cannot be made.
     """
-    try:
+    with name_unwritable(path):
         path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FedwcaError(f"{path}: cannot be written ({error.strerror or error})") from None

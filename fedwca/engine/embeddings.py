@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedwca.core.files import name_unwritable
 from fedwca.core.network import Network
 from fedwca.data.cache import cache_dir, make_folder
 from fedwca.engine.cpu_cores import count_cores, limit_to_one_thread
@@ -79,8 +80,5 @@ def _make_room(network: Network, images: int) -> Tensor:
     if (free := shutil.disk_usage(folder).free) < size:
         raise FedwcaError(f"{folder}: features of images take {size:,} bytes, and {free:,} are free there")
     kind = torch.empty(0, dtype=like.dtype).numpy().dtype
-    try:
-        with tempfile.TemporaryFile(dir=folder) as file:
-            return torch.from_numpy(np.memmap(file, kind, "w+", shape=shape))
-    except OSError as error:
-        raise FedwcaError(f"{folder}: cannot be written ({error.strerror or error})") from None
+    with name_unwritable(folder), tempfile.TemporaryFile(dir=folder) as file:
+        return torch.from_numpy(np.memmap(file, kind, "w+", shape=shape))

@@ -10,11 +10,11 @@ from typing import Literal, get_args
 
 import torch
 
-from fedwca.core.files import write_atomically
+from fedwca.core.files import name_unwritable, write_atomically
 from fedwca.core.model_description import KEY, ModelDescription
 from fedwca.core.network import Network
 from fedwca.core.tensor_files import save_tensors
-from fedwca.errors import FedwcaError, UsageError
+from fedwca.errors import UsageError
 from fedwca.export.card import model_card
 from fedwca.export.check_exported import compare_outputs, comparison_images
 from fedwca.export.inference import InferenceModel
@@ -76,10 +76,8 @@ def export(path: Path, kind: Kind, network: Network, about: ModelDescription) ->
         file.write_text(model_card(about, path.name, kind), encoding="utf-8")
         write_atomically(path, checked)  # a model goes nowhere without its card, which is on the disk by now
 
-    try:
+    with name_unwritable(f"--out {path}"):
         write_atomically(beside, with_card)
-    except OSError as error:
-        raise FedwcaError(f"--out {path}: cannot be written ({error.strerror or error})") from None
     return beside
 
 

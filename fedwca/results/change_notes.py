@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fedwca.core.files import write_text_atomically
+from fedwca.core.files import name_unwritable, write_text_atomically
 from fedwca.core.printable import printable
-from fedwca.errors import FedwcaError, UsageError
+from fedwca.errors import UsageError
 from fedwca.results.read_run_files import read_notes
 
 
@@ -51,8 +51,6 @@ def change_notes(
     tags = [tag for tag in check_tags([*before["tags"], *add]) if tag not in remove]
     found = {"note": before["note"] if note is None else printable(note), "tags": tags}
     file = run / "notes.json"
-    try:
+    with name_unwritable(file):
         write_text_atomically(file, json.dumps(found, indent=2) + "\n")
-    except OSError as error:
-        raise FedwcaError(f"{file}: cannot be written ({error.strerror or error})") from None
     return found

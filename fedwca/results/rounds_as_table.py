@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedwca.core.files import write_atomically
+from fedwca.core.files import name_unwritable, write_atomically
 from fedwca.errors import FedwcaError, UsageError
 from fedwca.results.table_rows import class_accuracies, count_numbers
 from fedwca.results.tables import spreadsheet_cell
@@ -69,10 +69,8 @@ def export_table(table: Sequence[Mapping[str, Any]], form: str, path: Path) -> N
     if not table:
         raise FedwcaError("this run has no rounds to export")
     write = _csv if form == "csv" else _parquet
-    try:
+    with name_unwritable(path):
         write_atomically(path, lambda file: write(table, file))
-    except OSError as error:
-        raise FedwcaError(f"{path}: cannot be written ({error.strerror or error})") from None
 
 
 def _csv(table: Sequence[Mapping[str, Any]], path: Path) -> None:

@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from fedwca.core.files import expand_home, write_text_atomically
-from fedwca.errors import FedwcaError
+from fedwca.core.files import expand_home, name_unwritable, write_text_atomically
 from fedwca.results.find_runs import find_run
 from fedwca.results.pictures.models import Models
 from fedwca.results.read_run import Run, read_run
@@ -62,10 +61,8 @@ def write_report(
     runs = check_several("runs", runs)
     text = render_report(runs, form or (SUFFIXES.get(Path(out).suffix.lower(), "html") if out else "html"), columns)
     file = expand_home(out) if out else (read_run(find_run(runs[0])).path if len(runs) == 1 else Path()) / "report.html"
-    try:
+    with name_unwritable(f"--out {file}"):
         write_text_atomically(file, text)
-    except OSError as error:
-        raise FedwcaError(f"--out {file}: cannot be written ({error.strerror or error})") from None
     return file
 
 

@@ -105,7 +105,7 @@ def test_a_client_that_could_not_be_written_joins_later(
     np.savez(tmp_path / "client.npz", images=images)
     monkeypatch.chdir(tmp_path)
     words = ["join", str(plain.folder), "--data", "client.npz", "--out", "new"]
-    for place, name in ((write_model, "write_text_atomically"), (predict.csv, "writer")):  # the card, then the table
+    for place, name in ((write_model, "model_card"), (predict.csv, "writer")):  # the card, then the table
         with monkeypatch.context() as patch:
             patch.setattr(place, name, full)
             run = call(*words)
