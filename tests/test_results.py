@@ -13,7 +13,8 @@ import torch
 from fedwca.core.plain_values import to_plain
 from fedwca.errors import FedwcaError, UsageError
 from fedwca.results.read_run_files import read_records
-from fedwca.results.table_rows import paired_differences, summarise, table_rows
+from fedwca.results.statistics import list_differences
+from fedwca.results.table_rows import summarise, table_rows
 from fedwca.results.write_run import RunFolder
 
 
@@ -91,7 +92,7 @@ def test_the_last_round_counts_never_the_best() -> None:
     assert found["x"]["domains"] == {"a": 27.5, "b": 50}
     assert found["x"]["domain_stds"]["a"] == pytest.approx(math.sqrt(2 * 12.5**2))
     assert found["fedavg"]["domains"] == {"a": 15, "b": 10}
-    assert paired_differences(table[1], table[0]) == [20, 20]
+    assert list_differences(table[1].runs, table[0].runs) == [20, 20]
     assert found["x"]["difference"] == {"to": "fedavg", "mean": 20, "std": 0, "n": 2}
     assert found["x"]["n"] == 2
 

@@ -32,11 +32,6 @@ class AdaptedModel:
     taken: int
     """Steps behind the model that was taken; 0: it is as it was sent."""
 
-    @property
-    def classes(self) -> Tensor:
-        """Predicted classes ``[N]``, on the CPU."""
-        return self.classify().classes
-
     def classify(self) -> Classified:
         """The classes that it predicts ``[N]`` with confidences, on the CPU."""
         return classify_logits(self.logits)

@@ -1,4 +1,4 @@
-"""How often models travel in methods with several labelled sources, and how many bytes a round of them takes.
+"""How often models travel in methods with several labelled sources.
 
 Source: SFDA with MDMGB, sec. 4.6 and Table 4, which prints numbers without a rule. Both forms here are inferred from
 them: of SFDA a model that goes up or down, for all clients, counts once.
@@ -53,19 +53,3 @@ def fada(epochs: int, smallest: int, batch: int) -> int:
     [15660, 31320, 46980, 62640]
     """
     return 3 * (smallest // batch) * epochs
-
-
-def sfda_round_bytes(values: int, sources: int, classes: int, width: int) -> tuple[int, int]:
-    """Bytes down and up in a round of MDMGB with one guest, in float32.
-
-    Down: the model to each source, and the uniform mean to sources and target. Up: the sources' models, and everybody's
-    centroids ``[M, q + 1]``.
-
-    Args:
-        values: P, of a model.
-        sources: K.
-        classes: M.
-        width: q.
-    """
-    down = 4 * values * (2 * sources + 1)
-    return down, 4 * (sources * values + (sources + 1) * classes * (width + 1))

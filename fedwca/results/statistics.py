@@ -129,6 +129,11 @@ def _count_patterns(moved: Sequence[float]) -> float:
     return min(1.0, 2 * float(min((sums <= found).mean(), (sums >= found).mean())))
 
 
+def list_differences(values: Mapping[Key, float], reference: Mapping[Key, float]) -> list[float]:
+    """Differences ``values - reference`` over the keys that both have."""
+    return [value - reference[run] for run, value in values.items() if run in reference]
+
+
 def paired_difference(
     values: Mapping[Key, float], reference: Mapping[Key, float], level: float = 0.95
 ) -> Difference | None:
@@ -139,8 +144,7 @@ def paired_difference(
         reference: the other method's.
         level: of the interval.
     """
-    paired = [value - reference[run] for run, value in values.items() if run in reference]
-    paired = [value for value in paired if not math.isnan(value)]
+    paired = [value for value in list_differences(values, reference) if not math.isnan(value)]
     if not paired:
         return None
     found, ends = sample_of(paired), interval(paired, level)

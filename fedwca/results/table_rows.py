@@ -13,7 +13,7 @@ from fedwca.results.class_scores import macro_f1, score_classes
 from fedwca.results.diverged_runs import Divergence, ended_rounds, find_divergences, mark_divergence
 from fedwca.results.reference_method import reference_among
 from fedwca.results.statistics import deviation as deviation
-from fedwca.results.statistics import sample_of
+from fedwca.results.statistics import list_differences, sample_of
 from fedwca.results.trial_key import TrialKey
 
 Record = Mapping[str, Any]
@@ -191,11 +191,6 @@ def _counted_domains(last: Mapping[str, Mapping[TrialKey, Record]], domains: Seq
     return [domain for domain in every if domain in seen] or every
 
 
-def paired_differences(row: Row, other: Row) -> list[float]:
-    """Differences to another method, paired by (source model, trial)."""
-    return [value - other.runs[run] for run, value in row.runs.items() if run in other.runs]
-
-
 def _more(row: Row) -> list[tuple[str, Mapping[TrialKey, float]]]:
     """What a row may have beside its means, by run."""
     own = [("before", row.before), ("validation", row.validation), ("round", row.shown), ("last", row.last)]
@@ -208,15 +203,10 @@ def mean_of_classes(row: Row) -> dict[int, float]:
     return {label: mean(own[label] for own in row.classes.values() if label in own) for label in known}
 
 
-def summarise(table: Sequence[Row], to: str | None = None) -> dict[str, Any]:
-    """The table as plain values; accuracies in percent.
-
-    Args:
-        table: see `table_rows`.
-        to: method that differences are taken to, where it was run; None: FedAvg.
-    """
+def summarise(table: Sequence[Row]) -> dict[str, Any]:
+    """A table, see `table_rows`, as plain values; accuracies in percent."""
     found = {row.name: row for row in table}
-    to = to or reference_among(found)
+    to = reference_among(found)
     methods = {}
     for row in table:
         entry: dict[str, Any] = {
@@ -238,7 +228,7 @@ def summarise(table: Sequence[Row], to: str | None = None) -> dict[str, Any]:
             entry["class_accuracy"] = mean_of_classes(row)
         if row.diverged:
             entry["diverged"] = [{**run._asdict(), **one._asdict()} for run, one in row.diverged.items()]
-        if to in found and row.name != to and (paired := paired_differences(row, found[to])):
+        if to in found and row.name != to and (paired := list_differences(row.runs, found[to].runs)):
             entry["difference"] = {"to": to, "mean": mean(paired), "std": deviation(paired), "n": sample_of(paired).n}
         methods[row.name] = entry
     return methods

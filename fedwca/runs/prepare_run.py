@@ -21,6 +21,7 @@ from fedwca.loggers import Logger
 from fedwca.registry import Registry
 from fedwca.results.checkpoints import Checkpoints, RetentionPolicy
 from fedwca.results.environment import changed_values, describe_environment, describe_move, describe_start
+from fedwca.results.low_trust import name_clients
 from fedwca.results.read_run import run_identity
 from fedwca.results.read_run_files import is_set_up, read_configuration, read_environment
 from fedwca.results.run_schemas import SCHEMA
@@ -183,9 +184,8 @@ def describe_unmeasured(tests: Sequence[int], least: int = 3) -> str | None:
     need = f"clients need {least} images for a test image"
     if len(without) == len(tests):
         return f"no client has test images, so no accuracy can be measured; {need}"
-    names = ", ".join(map(str, without[:5])) + (f" and {len(without) - 5} more" if len(without) > 5 else "")
-    who, whom = ("client", "it") if len(without) == 1 else ("clients", "them")
-    return f"{len(without)} of {len(tests)} clients without test images ({who} {names}): no mean counts {whom}; {need}"
+    who, whom = name_clients(without, most=5), "it" if len(without) == 1 else "them"
+    return f"{len(without)} of {len(tests)} clients without test images ({who}): no mean counts {whom}; {need}"
 
 
 def kind_of_device(device: str, ranks: RunRanks) -> str:

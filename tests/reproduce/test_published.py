@@ -10,9 +10,7 @@ from fedwca.config.baselines import baseline_names
 from fedwca.config.method_spec import parse_method
 from fedwca.config.resolve_config import resolve_plan
 from fedwca.datasets import datasets
-from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import UsageError
-from fedwca.models.lenet import LeNet
 from fedwca.reproduce import communications
 from fedwca.reproduce.communications_table import message_table
 from fedwca.reproduce.definitions import (
@@ -102,15 +100,6 @@ def test_messages_are_counted_as_published() -> None:
 def test_epochs_that_end_between_two_aggregations_are_refused(epochs: int, per_epoch: float) -> None:
     with pytest.raises(UsageError, match=f"{epochs} epochs with {per_epoch} aggregations each .* a whole number"):
         communications.sfda(epochs, per_epoch)
-
-
-def test_bytes_of_a_round_are_counted_from_shapes() -> None:
-    network = LeNet().build(10)
-    values = Layout.of(network).width + sum(p.numel() for p in network.classifier.parameters())
-    down, up = communications.sfda_round_bytes(values, sources=4, classes=10, width=256)
-    assert (round(down / 1e6, 1), round(up / 1e6, 1)) == (12.6, 5.7)
-    assert down == 4 * values * 9
-    assert up == 4 * (4 * values + 5 * 10 * 257)
 
 
 def test_domains_come_with_the_option_of_the_table() -> None:

@@ -165,7 +165,7 @@ class Replica:
         return Predictions(torch.cat(logits), torch.cat(features))
 
     @torch.no_grad()
-    def recalibrate(self, images: Tensor, batch: int | None = None) -> None:
+    def recalibrate(self, images: Tensor) -> None:
         """Replace the bound row's BatchNorm statistics by those of these images, one pass, no dropout."""
         kept = set(self.network.backbone.modules()) if self.network.backbone.frozen else set()
         found = (m for m in self.network.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm))
@@ -177,7 +177,7 @@ class Replica:
         for norm in norms:
             norm.train()
         seen = 0
-        for chunk in images.split(batch or self.network.chunk):
+        for chunk in images.split(self.network.chunk):
             if len(chunk) < 2:
                 continue
             seen += len(chunk)
