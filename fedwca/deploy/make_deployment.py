@@ -19,7 +19,7 @@ from fedwca.core.plain_values import to_plain
 from fedwca.deploy.deployable_checks import require_compressible, require_consent, require_defences, require_deployable
 from fedwca.deploy.flower.config import DeploymentConfig
 from fedwca.deploy.flower.deployment_folder import write_deployment
-from fedwca.deploy.flower.simulation import deal, simulate
+from fedwca.deploy.flower.simulation import simulate, write_client_images
 from fedwca.deploy.folder_names import CONFIG_NAME
 from fedwca.deploy.server_rules import Rules
 from fedwca.deploy.state_files import read_final
@@ -120,7 +120,7 @@ def make_deployment(wanted: DeployRequest, progress: Callable[[int, int], None] 
     with matmul_precision("fp32", resolve_device(config.device)):
         model = source_model(config, dataset, source, 0, lambda done, total, accuracy: progress(done, total))
     if federation is not None:
-        deal(federation.clients, wanted.folder / "data")
+        write_client_images(federation.clients, wanted.folder / "data")
     write_deployment(wanted.folder, made, model.network, wanted.hosts, wanted.insecure)
     return count
 
@@ -151,22 +151,22 @@ def simulate_deployment(request: RunRequest) -> SimulatedDeployment:
     # Nobody's model goes anywhere, so one that is alone does no harm; every client that is asked must answer anyway.
     rules, more = [("alone", "warn"), ("least", "1")], {"join": 120.0, "deadline": SIMULATED_DEADLINE}
     make_deployment(DeployRequest(folder, request, dealt=True, rules=rules, more=more, insecure=True))
-    federation = DeploymentConfig.read(folder / "server" / CONFIG_NAME)
+    deployment = DeploymentConfig.read(folder / "server" / CONFIG_NAME)
     ready = time.perf_counter()
-    session = simulate(federation, folder / "server", folder / "data")
-    config, server = validate(federation.config), session.state.server
+    session = simulate(deployment, folder / "server", folder / "data")
+    config, server = validate(deployment.config), session.state.server
     dataset, source = load(config)
-    dealt = split_trial(config, dataset, source, 0, 0)
-    engine = choose_engine(config, session.network, dealt.clients)
+    federation = split_trial(config, dataset, source, 0, 0)
+    engine = choose_engine(config, session.network, federation.clients)
     if session.method.aggregator.travels:
         weights, rows = deliver_mixtures(session.method.aggregator, server.state, len(server.rows)), server.rows
     else:
         # Models stay where they are: each client has written its own.
-        weights = torch.eye(len(dealt.clients), dtype=torch.float64)
+        weights = torch.eye(len(federation.clients), dtype=torch.float64)
         layout = Layout.of(session.network)
         rows = torch.stack([read_final(folder / "server" / f"client-{k}", layout) for k in range(len(weights))])
-    found = list_accuracies(dealt.metrics, engine.predict_tests(weights, rows.to(engine.device)))
-    by_domain = {domain: [value] for domain, value in dealt.metrics.by_domain(found).items()}
+    found = list_accuracies(federation.metrics, engine.predict_tests(weights, rows.to(engine.device)))
+    by_domain = {domain: [value] for domain, value in federation.metrics.by_domain(found).items()}
     row = Row(session.method.name, session.method.label, {TrialKey(): mean(found)}, by_domain)
     now = time.perf_counter()
     timing = {"total_seconds": now - began, "setup_seconds": ready - began, "run_seconds": now - ready}

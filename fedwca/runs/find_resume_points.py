@@ -11,6 +11,7 @@ from fedwca.errors import CheckpointError
 from fedwca.federated.method import Method
 from fedwca.results.checkpoints import Checkpoints, NoWholeCheckpoint, SavedCheckpoint, Unit
 from fedwca.results.diverged_runs import DIVERGED
+from fedwca.results.trial_key import TrialKey
 from fedwca.results.write_run import RunFolder
 from fedwca.runs.reporter import RunReporter
 from fedwca.runs.run_trials_and_methods import group_trials
@@ -20,7 +21,7 @@ def find_resume_points(
     checkpoints: Checkpoints,
     units: Mapping[Unit, int],
     records: Iterable[Mapping[str, Any]],
-    together: Sequence[Sequence[tuple[int, int]]] = (),
+    together: Sequence[Sequence[TrialKey]] = (),
 ) -> tuple[dict[Unit, SavedCheckpoint | None], list[str]]:
     """Where each unit of a stopped run goes on, and sentences on what is damaged.
 
@@ -28,7 +29,7 @@ def find_resume_points(
         checkpoints: of the run.
         units: all units with their rounds.
         records: the run's rounds so far; a unit that diverged in one has ended.
-        together: federations (source model, trial) that go through rounds together; where some are ahead, they go
+        together: federations that go through rounds together; where some are ahead, they go
             back to where all of them stood.
 
     Returns:
@@ -142,7 +143,7 @@ def rewind_run(
     folder.sweep()
     checkpoints.sweep()
     units = units_of(plan.config, plan.methods)
-    federations = list(dict.fromkeys((unit.source_model, unit.trial) for unit in units))
+    federations = list(dict.fromkeys(TrialKey(unit.source_model, unit.trial) for unit in units))
     together = group_trials(federations, plan.config.trials_at_once or 1)
     begun, damaged = find_resume_points(checkpoints, units, folder.records(), together)
     for sentence in damaged:

@@ -48,8 +48,7 @@ class _Bench:
     config: RunConfig
     methods: Sequence[tuple[Method, int]]
     splits: TrialSplits
-    federations: Sequence[tuple[int, int]]
-    """(source model, trial) of each federation."""
+    federations: Sequence[TrialKey]
     models: Sequence[TrainedSource]
     mine: set[Unit]
     """What is to be done."""
@@ -58,7 +57,7 @@ class _Bench:
     schedule: Schedule
     caution: WarnOnce
 
-    def run_group(self, group: Sequence[tuple[int, int]]) -> Iterator[dict[str, Any]]:
+    def run_group(self, group: Sequence[TrialKey]) -> Iterator[dict[str, Any]]:
         """All methods on federations that go through rounds together."""
         here = [at for at in group if any(Unit(*at, method.name) in self.mine for method, _ in self.methods)]
         if not here:
@@ -74,24 +73,24 @@ class _Bench:
             own = ([part for part in method.trained if changes_network(part)], method.public_objective is not None)
             if engines is None or own != beside:
                 engines, trials, beside = None, [], own  # what was there goes before others are made
-                grown = [(self.grow(index, method), dealt) for (index, _), dealt in zip(here, drawn, strict=True)]
+                networks = [self.grow(index, method) for index, _ in here]
                 config = config_of_method(self.config, method)
-                engines = self.schedule.engines(config, [(network, dealt.clients) for network, dealt in grown])
-                trials = [self.trial(config, method, *at, *both) for at, both in zip(here, grown, strict=True)]
+                clients = [federation.clients for federation in drawn]
+                engines = self.schedule.engines(config, list(zip(networks, clients, strict=True)))
+                trials = [self.trial(config, method, *own) for own in zip(here, networks, drawn, strict=True)]
             yield from self.run_method(method, rounds, units, engines, trials)
 
-    def trial(
-        self, config: RunConfig, method: Method, index: int, trial: int, network: Network, dealt: Federation
-    ) -> Trial:
+    def trial(self, config: RunConfig, method: Method, at: TrialKey, network: Network, federation: Federation) -> Trial:
         """What belongs to a federation besides its engine."""
-        keys, clients = Keys(self.config.seed + index, trial), len(dealt.clients)
+        index = at.source_model
+        keys, clients = Keys(self.config.seed + index, at.trial), len(federation.clients)
         fresh, public = None, None
-        if method.public_objective is not None and dealt.public is not None:
-            new, seed = number_newcomers(dealt.newcomers), self.config.seed + index
-            fresh = prepare_fresh_models(config, method, network, dealt.public, seed, keys, clients, new)
-            public = self.schedule.engines(config, [(network, holders_of(dealt.public, clients))]).engines[0]
-        newcomers = Newcomers.of(config, network, dealt.newcomers, fresh)
-        return Trial(dealt.metrics, keys, newcomers, public)
+        if method.public_objective is not None and federation.public is not None:
+            new, seed = number_newcomers(federation.newcomers), self.config.seed + index
+            fresh = prepare_fresh_models(config, method, network, federation.public, seed, keys, clients, new)
+            public = self.schedule.engines(config, [(network, holders_of(federation.public, clients))]).engines[0]
+        newcomers = Newcomers.of(config, network, federation.newcomers, fresh)
+        return Trial(federation.metrics, keys, newcomers, public)
 
     def fresh_rows(self, index: int, method: Method, network: Network) -> Tensor:
         """Models that nobody trained ``[S, P]``, one of each size."""
@@ -204,7 +203,7 @@ def run_bench(
     """
     checkpointer, schedule = checkpointer or Checkpointer(), schedule or Schedule()
     splits = splits or TrialSplits(config, dataset, domain)
-    federations = [(index, trial) for index in range(config.source_models) for trial in range(config.trials)]
+    federations = [TrialKey(index, trial) for index in range(config.source_models) for trial in range(config.trials)]
     left = {
         at: [
             (method, rounds) for method, rounds in methods if not checkpointer.finished(Unit(*at, method.name), rounds)
@@ -236,11 +235,11 @@ def run_bench(
         yield from bench.run_group(group)
 
 
-def group_trials(federations: Sequence[tuple[int, int]], at_once: int) -> list[list[tuple[int, int]]]:
-    """Federations (source model, trial) that go through rounds together.
+def group_trials(federations: Sequence[TrialKey], at_once: int) -> list[list[TrialKey]]:
+    """Federations that go through rounds together.
 
-    >>> group_trials([(0, 0), (0, 1), (1, 0)], 2)
-    [[(0, 0), (0, 1)], [(1, 0)]]
+    >>> [len(group) for group in group_trials([TrialKey(0, 0), TrialKey(0, 1), TrialKey(1, 0)], 2)]
+    [2, 1]
     """
     return [list(federations[i : i + at_once]) for i in range(0, len(federations), at_once)]
 
@@ -249,7 +248,7 @@ def _tag(unit: Unit) -> dict[str, Any]:
     return {"method": unit.method, "source_model": unit.source_model, "trial": unit.trial}
 
 
-def _which(units: Sequence[Unit], federations: Sequence[tuple[int, int]]) -> str:
+def _which(units: Sequence[Unit], federations: Sequence[TrialKey]) -> str:
     """Which runs of how many, for a progress line; nothing where there is only one."""
     numbers = [federations.index((unit.source_model, unit.trial)) + 1 for unit in units]
     if len(federations) == 1:

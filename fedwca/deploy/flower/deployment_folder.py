@@ -46,13 +46,13 @@ APP_FILES = {
 
 
 def write_deployment(
-    folder: Path, federation: DeploymentConfig, network: Network, hosts: Sequence[str], insecure: bool
+    folder: Path, deployment: DeploymentConfig, network: Network, hosts: Sequence[str], insecure: bool
 ) -> None:
     """Write all files of a deployment.
 
     Args:
         folder: a new one; ``app/`` goes to clients with a run, ``server/`` stays, ``clients/<k>/`` is for client k.
-        federation: what is played.
+        deployment: what is played.
         network: the source model.
         hosts: names and addresses of the server.
         insecure: no certificates and keys are made.
@@ -69,7 +69,7 @@ def write_deployment(
     for name, text in APP_FILES.items():
         write_text_atomically(app / PACKAGE / name, text)
     write_tensors(server / SOURCE, network.state_dict())
-    for number in range(federation.rules.clients):
+    for number in range(deployment.rules.clients):
         client = folder / "clients" / str(number)
         client.mkdir(parents=True, exist_ok=True)
         if not insecure:
@@ -77,11 +77,11 @@ def write_deployment(
             write_text_atomically(server / "keys" / f"{number}.pub", (client / "key.pub").read_text())
     if not insecure:
         certify(server / "certs", hosts)
-        for number in range(federation.rules.clients):
+        for number in range(deployment.rules.clients):
             write_text_atomically(
                 folder / "clients" / str(number) / "ca.crt", (server / "certs" / "ca.crt").read_text()
             )
-    write_text_atomically(server / CONFIG_NAME, federation.text())
+    write_text_atomically(server / CONFIG_NAME, deployment.text())
 
 
 def point_app_here(folder: Path) -> None:

@@ -19,7 +19,7 @@ from fedwca.deploy.session import Session
 from fedwca.errors import FedwcaError
 
 
-def deal(clients: Sequence[ClientImages], folder: Path) -> None:
+def write_client_images(clients: Sequence[ClientImages], folder: Path) -> None:
     """The training images of simulated clients as ``client-<k>.npz``; labels are not in them."""
     for number, client in enumerate(clients):
         images = client.train.permute(0, 2, 3, 1).contiguous().numpy()
@@ -30,13 +30,13 @@ def _save(file: Path, images: Any) -> None:
     np.savez(file, images=images)
 
 
-def simulate(federation: DeploymentConfig, folder: Path, data: Path, cores: int = 1) -> Session:
+def simulate(deployment: DeploymentConfig, folder: Path, data: Path, cores: int = 1) -> Session:
     """Play a federation with `flwr.simulation.run_simulation`; returns the session as it ended.
 
     Args:
-        federation: what is played.
+        deployment: what is played.
         folder: as of `fedwca.deploy.flower.server_app.FlowerServer`; the clients' folders are made in it.
-        data: see `deal`.
+        data: see `write_client_images`.
         cores: CPU cores for each node; as many nodes run at once as there are cores for.
 
     Raises:
@@ -60,7 +60,7 @@ def simulate(federation: DeploymentConfig, folder: Path, data: Path, cores: int 
 
     def main(grid: Grid, context: Context) -> None:
         try:
-            served = FlowerServer(grid, federation, folder)
+            served = FlowerServer(grid, deployment, folder)
             served.session.everybody = True
             served.run()
             ended.append(served.session)
@@ -74,7 +74,7 @@ def simulate(federation: DeploymentConfig, folder: Path, data: Path, cores: int 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            run_simulation(app, client_app(settings), federation.rules.clients, backend_config=resources)
+            run_simulation(app, client_app(settings), deployment.rules.clients, backend_config=resources)
     except Exception as error:
         raise (failed or [FedwcaError(f"Flower's simulation failed: {error}")])[0] from error
     if not ended:
