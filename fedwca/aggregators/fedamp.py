@@ -47,5 +47,6 @@ class FedAMP(Aggregator):
         return Offer.of_personal(cloud)
 
     def learn(self, state: State, labels: Tensor, report: Mapping[str, Tensor], present: Tensor) -> State:
-        """Who has ever uploaded a model."""
-        return {"labels": labels, "heard": state.get("heard", torch.zeros_like(present)) | present}
+        """Who has ever uploaded a model; earlier checkpoints do not say it of their rounds."""
+        before = torch.full_like(present, "labels" in state)
+        return {"labels": labels, "heard": state.get("heard", before) | present}
