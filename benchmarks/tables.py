@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import federation_tables
+import fedscal_tables
 import fedtab_gate_tables
 import fedtab_tables
 import frozen_tables
@@ -207,6 +208,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     **fedtab_tables.BLOCKS,
     **fedtab_gate_tables.BLOCKS,
     **skewed_tables.BLOCKS,
+    **fedscal_tables.BLOCKS,
     **frozen_tables.BLOCKS,
     **wca_or_one_hot_tables.BLOCKS,
     **signature_tables.BLOCKS,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import glob
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Callable, Iterator
@@ -20,8 +21,10 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 HEX = "[0-9a-f]" * 32
-TEMPORARY = f".*-{HEX}"
+TEMPORARY = f".*-{HEX}*"
 """Names of folders in which a file is being written, and of those that a killed process left."""
+SAFETENSORS = ".tmp"
+"""How names of files begin that safetensors writes beside the one that it is given."""
 
 
 def expand_home(path: str | Path) -> Path:
@@ -174,12 +177,12 @@ def remove_temporary(folder: Path, pattern: str = TEMPORARY) -> None:
         pattern: of their paths.
     """
     for left in folder.glob(pattern) if fcntl is not None else ():
-        name = left.name[1:].rpartition("-")[0]
+        file = re.sub("-[0-9a-f]{32}(-new)?$", "", left.name[1:])
         with suppress(OSError):
             held = os.open(left, os.O_RDONLY | os.O_DIRECTORY)
             try:
                 fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if {file.name for file in left.iterdir()} <= {name}:
+                if all(inside.name == file or inside.name.startswith(SAFETENSORS) for inside in left.iterdir()):
                     shutil.rmtree(left)
             finally:
                 os.close(held)

@@ -29,18 +29,21 @@ def is_hidden(path: Path) -> bool:
 
 
 def list_files_below(folder: Path) -> Iterator[Path]:
-    """Files of a folder, by name and folder after folder, however deep they lie, also behind links, each folder once;
-    what is hidden is left out.
+    """Files of a folder, by name and folder after folder, however deep they lie; what is hidden is left out. Folders
+    behind links come last, and none comes twice.
     """
-    seen = set()
-    for where, folders, files in os.walk(folder, followlinks=True):
-        real = os.path.realpath(where)
-        if real in seen:
-            folders.clear()
-            continue
-        seen.add(real)
-        folders[:] = sorted(name for name in folders if not is_hidden(Path(name)))
-        yield from (Path(where, name) for name in sorted(files) if not is_hidden(Path(name)))
+    seen, ahead = set(), [folder]
+    while ahead:
+        linked = []
+        for where, folders, files in os.walk(ahead.pop(0)):
+            if (real := os.path.realpath(where)) in seen:
+                folders.clear()
+                continue
+            seen.add(real)
+            folders[:] = sorted(name for name in folders if not is_hidden(Path(name)))
+            linked += [inner for name in folders if (inner := Path(where, name)).is_symlink()]
+            yield from (Path(where, name) for name in sorted(files) if not is_hidden(Path(name)))
+        ahead += linked
 
 
 def read_image_folder(path: Path, size: int, stretch: bool = False) -> tuple[Images, Integers, None, tuple[str, ...]]:

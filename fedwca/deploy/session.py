@@ -109,11 +109,8 @@ class Session:
         state, aggregator = self.state, self.method.aggregator
         sampled = self._sample(available)
         offer = make_offer(self.context, state)
-        reused = bool(aggregator.reports) and state.round > 0 and not aggregator.expected(state.round)
         parcels, self._round = {}, _OpenRound(sampled)
         for client in sorted(set(sampled) & set(available)):
-            if client in state.waiting and reused:
-                continue
             first = not state.round or needs_cluster(self.context, state, client)
             if aggregator.travels and not first:
                 sent = torch.cat([offer.models.personal[client], offer.models.shared])
@@ -186,11 +183,17 @@ class Session:
         self.state, self._informed, self._round = state, set(), None
 
     def _sample(self, available: Iterable[int]) -> list[int]:
-        """Clients that take part in the next round: drawn from those that can be reached, lest it wait for others."""
-        rules = self.rules
-        members = list(range(rules.clients)) if self.everybody else sorted(set(available))
-        drawn = sample_clients(self.state.round, len(members), rules.participation, self.context.keys, rules.least)
-        return [members[place] for place in drawn]
+        """Clients that take part in the next round: a share of those whose models will be in a mean, drawn from those
+        that can be reached lest it wait for others, and all that are to be placed in a cluster first.
+        """
+        rules, state, aggregator = self.rules, self.state, self.method.aggregator
+        there = set(range(rules.clients)) if self.everybody else set(available)
+        late = {client for client in there if needs_cluster(self.context, state, client)}
+        if aggregator.reports and state.round > 0 and not aggregator.expected(state.round):
+            there -= state.waiting  # weights of earlier reports are used, and they have not reported
+        members = sorted(there - late)
+        drawn = sample_clients(state.round, len(members), rules.participation, self.context.keys, rules.least)
+        return sorted({*late, *(members[place] for place in drawn)})
 
     def _require_everybody(self, sampled: Sequence[int], answers: Mapping[int, ReceivedAnswer]) -> None:
         if missing := [client for client in sampled if client not in answers]:

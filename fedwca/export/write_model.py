@@ -74,7 +74,7 @@ def export(path: Path, kind: Kind, network: Network, about: ModelDescription) ->
 
     def with_card(file: Path) -> None:
         file.write_text(model_card(about, path.name, kind), encoding="utf-8")
-        write_atomically(path, checked)  # a model goes nowhere without its card, which is on the disk by now
+        write_atomically(path, checked)  # a model goes nowhere without its card, which is written by now
 
     with name_unwritable(f"--out {path}"):
         write_atomically(beside, with_card)

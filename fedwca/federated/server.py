@@ -122,7 +122,7 @@ def assign_clusters(
         method: its aggregator says how clients are grouped, its clusterer groups them where that needs one.
         state: what the server remembers of earlier rounds.
         uploads: by client, of those that took part.
-        present: clients whose models count ``[K]`` bool; where the clusterer groups them, others are in cluster 0.
+        present: clients whose models count ``[K]`` bool; others are in cluster 0 in round 0.
         signatures: gives those of the clients that are present, in order; called where the clusterer reads them.
         keys: where random numbers come from.
 
@@ -143,7 +143,9 @@ def assign_clusters(
         return labels
 
     def deal() -> Tensor:
-        return aggregator.first(clients, uniform(keys(0, -1, "partition"), torch.arange(clients)))
+        dealt, draws = torch.zeros(clients, dtype=torch.int64), uniform(keys(0, -1, "partition"), torch.arange(clients))
+        dealt[present] = aggregator.first(int(present.sum()), draws[present])
+        return dealt
 
     choices = {client: int(upload.label[0]) for client, upload in uploads.items() if upload.label is not None}
     labels = aggregator.grouping.assign(GroupingInput(round, clients, state, choices, cluster, deal))

@@ -160,7 +160,10 @@ class Checkpoints:
 
     def end(self, unit: Unit) -> None:
         """Remove what need not stay after the last round, where that was saved as if another came after it."""
-        saved = self.latest(unit)[0] if self.keep.selected else None
+        try:
+            saved = self.latest(unit)[0] if self.keep.selected else None
+        except NoWholeCheckpoint:  # there is nothing to choose from
+            return
         self._prune(unit, self.keep.ended, saved.facts.get("selected") if saved else None)
 
     def _prune(self, unit: Unit, most: int | None, selected: Mapping[str, Any] | None) -> None:

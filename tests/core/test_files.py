@@ -53,7 +53,10 @@ def test_a_sweep_takes_nothing_else(tmp_path: Path) -> None:
         (tmp_path / own).parent.mkdir()
         (tmp_path / own).write_text("mine")
     (tmp_path / f".file-{digits}").write_text("mine")
+    (tmp_path / f".new-{digits}-new").mkdir()
     (tmp_path / f".left-{digits}").mkdir()
+    for own in ("left", ".tmpAb3dEf"):  # ours, and that of safetensors itself
+        (tmp_path / f".left-{digits}" / own).write_text("half")
     remove_temporary(tmp_path)
     left = {f".notes-{digits}", f".token-{digits}.json", f".file-{digits}"}
     assert {file.name for file in tmp_path.iterdir()} == left

@@ -211,3 +211,6 @@ def test_images_behind_links_are_found_once(tmp_path: Path) -> None:
     (tmp_path / "real" / "inner" / "round").symlink_to(tmp_path / "real")
     found = [file.relative_to(tmp_path).as_posix() for file in list_files_below(tmp_path / "photos")]
     assert found == ["photos/link/a.png", "photos/link/inner/b.png"]
+    (tmp_path / "alias").symlink_to(tmp_path / "real")
+    found = [file.relative_to(tmp_path).as_posix() for file in list_files_below(tmp_path)]
+    assert found == ["real/a.png", "real/inner/b.png"]  # as without links

@@ -517,7 +517,17 @@ def test_late_clients_alone_are_not_enough(federation: Build) -> None:
     assert (sorted(session.expected), session.asks_enough) == ([0, 4, 5], False)
 
 
-@pytest.mark.parametrize("aggregator", ["fedamp", "one_hot", "wca:ta=1,tb=1", "fedavg"])
+@pytest.mark.parametrize("aggregator", ["one_hot", "revised_wca:u=3,ta=1,tb=1"])
+def test_late_clients_hold_up_no_round(federation: Build, aggregator: str) -> None:
+    """Two of four are there from the start; whoever is late is placed beside those that are drawn."""
+    built = federation(aggregator)
+    session = built.session(clients=8, participation=0.25, alone="warn")
+    run_in_process(session, built.clients(), 8, available=lambda round: [0, 1, 2, 3] if round else [0, 1])
+    assert session.state.round == 8
+    assert all(session.state.samples[:4])
+
+
+@pytest.mark.parametrize("aggregator", ["fedamp", "ifca", "one_hot", "wca:ta=1,tb=1", "fedavg"])
 def test_places_that_nobody_takes_change_nothing(federation: Build, aggregator: str) -> None:
     built = federation(aggregator)
     found = []

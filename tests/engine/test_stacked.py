@@ -129,7 +129,7 @@ def compare(
 METHODS = [name for name in baseline_names() if name not in ("source_only", "table5_pp_fp_tm_mu")]
 """All but one without rounds, and one that is FedWCA under another name."""
 KINDS = [
-    *("fedavg", "fedpcl_pl", "fedprox", "fedscal", "fedtab", "fedwca"),
+    *("fedavg", "fedpcl_pl", "fedprox", "fedscal", "fedtab", "fedwca", "ifca"),
     *("ladd", "ladd_plus", "local", "source_ada_bn", "table5_none"),
 ]
 """A method of each kind of training step: labels, how often they are renewed, objectives."""

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from fedwca.errors import CheckpointError
 from fedwca.results.checkpoints import Checkpoints, RetentionPolicy, Unit
 from fedwca.runs.find_resume_points import find_resume_points
 
@@ -75,3 +76,19 @@ def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
         (left / name).write_bytes(b"half")
     checkpoints.sweep()
     assert [file.name for folder in (own, *others) for file in folder.iterdir()] == ["000002.safetensors"] * 3
+
+
+def test_ends_are_tidied_where_no_checkpoint_is_whole(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, "mine", RetentionPolicy.parse("selected"))
+    unit = next(iter(UNITS))
+    for round in (3, 4):
+        checkpoints.save(unit, round, {"row": torch.zeros(2)}, {}, last=False)
+    for file in checkpoints.files(unit):
+        file.write_bytes(b"nothing")
+    record = {"source_model": 0, "trial": 0, "method": "wca"}
+    begun, (sentence,) = find_resume_points(checkpoints, {unit: 5}, [{**record, "round": r} for r in range(-1, 5)])
+    checkpoints.end(unit)
+    assert begun == {unit: None}
+    assert sentence.endswith("its rounds stay as they are, its models are lost")
+    with pytest.raises(CheckpointError, match="to begin this method anew"):
+        find_resume_points(checkpoints, {unit: 9}, [{**record, "round": r} for r in range(-1, 5)])

@@ -166,8 +166,13 @@ class FlowerServer:
             wait_for(self.grid, self.deployment.rules.least, until - time.monotonic(), self._say_connected)
             nodes = self._present()
             parcels = self.session.open(nodes)
-            if self.session.asks_enough or time.monotonic() >= until:
+            if self.session.everybody or self.session.asks_enough or time.monotonic() >= until:
                 return nodes, parcels
+            self._wait_for_others(set(self.grid.get_node_ids()), min(until, time.monotonic() + HELLO))
+
+    def _wait_for_others(self, online: set[int], until: float) -> None:
+        """Wait until other nodes can be reached than those that were, or until then."""
+        while set(self.grid.get_node_ids()) == online and time.monotonic() < until:
             time.sleep(POLL)
 
     def _deliver(self) -> None:
