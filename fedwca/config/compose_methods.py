@@ -145,14 +145,8 @@ def compose(config: RunConfig) -> list[tuple[Method, int]]:
     Raises:
         UsageError: parts do not fit, two methods have one name, or a field is given for a component nobody uses.
     """
-    methods, partition = [], partition_of(config)
-    for text in config.baselines:
-        spec = parse_method(text)
-        found = baseline_for(spec, partition, config.methods.get(spec.head))
-        fields = merge(config.components, found.components)
-        clusterer = found.clusterer or None
-        made = assemble(spec.name, found.label, found, fields, clusterer)
-        methods.append((with_training(made, config, found.training, found.finish_training), found.rounds))
+    partition = partition_of(config)
+    methods = [_compose_baseline(config, partition, text) for text in config.baselines]
     for method, _ in methods:
         check_name_length(method.name)
     names = [method.name for method, _ in methods]
@@ -187,6 +181,14 @@ def _finish(config: RunConfig, methods: Sequence[tuple[Method, int | None]]) -> 
     return found
 
 
+def _compose_baseline(config: RunConfig, partition: type[Partition], text: str) -> tuple[Method, int | None]:
+    """A baseline, or a variant of one, and the most rounds that it has."""
+    spec = parse_method(text)
+    found = baseline_for(spec, partition, config.methods.get(spec.head))
+    made = assemble(spec.name, found.label, found, merge(config.components, found.components), found.clusterer or None)
+    return with_training(made, config, found.training, found.finish_training), found.rounds
+
+
 def _compose_own(config: RunConfig, partition: type[Partition]) -> Method:
     """The method composed of the run's own parts, by its name, or that of what it is."""
     name, label = config.aggregator, _label_part("aggregator", config.aggregator)
@@ -202,11 +204,8 @@ def _compose_own(config: RunConfig, partition: type[Partition]) -> Method:
     own = with_training(assemble(name, label, config, fields, config.clusterer), config, values.training, {})
     if config.name or partition.setting == Domains.setting:
         return own
-    spec = parse_method(partition.usual)
-    usual = baseline_for(spec, partition, config.methods.get(spec.head))
-    made = assemble(spec.name, usual.label, usual, merge(config.components, usual.components), usual.clusterer)
-    made = with_training(made, config, usual.training, usual.finish_training)
-    return made if describe_method(made) == describe_method(own) else own
+    usual, _ = _compose_baseline(config, partition, partition.usual)
+    return usual if describe_method(usual) == describe_method(own) else own
 
 
 def _with_rounds(config: RunConfig, method: Method, most: int | None) -> tuple[Method, int]:
