@@ -1,7 +1,7 @@
 """Whether a change left all numbers as they were, to the bit.
 
 ``python benchmarks/same_numbers.py record BEFORE`` makes small runs of what the command line does, by the checkout it
-is in: about four minutes of one core, one gigabyte. After the change, ``record AFTER`` makes them again, and ``compare
+is in: about six minutes of one core, one gigabyte. After the change, ``record AFTER`` makes them again, and ``compare
 BEFORE AFTER`` prints a line a case, the same or the first number that differs, and fails if one does. Both recordings
 have to come from one machine with the same libraries; other ones have other last digits. What says when, how fast,
 where or by which version something was run is not compared. ``--only CASE`` takes some cases alone, for both.
@@ -56,17 +56,31 @@ Step = str | Callable[[], None]
 """A command line without its program, or a function that works in the case's folder."""
 
 
-def cases(baselines: Sequence[str]) -> dict[str, list[Step]]:
+SEVERAL_SOURCES = f"bench {SIZE} --target neon --clients 1 --samples 30 --seed 1 --set model.bottleneck=16 --quiet"
+NEW_CLIENTS = (
+    "bench --preset upfl --partition shards:public=0.1 --clients 8 --new-clients 4 --samples 30 --rounds 2 --epochs 1 "
+    "--batch-size 16 --device cpu --seed 1 --quiet"
+)
+
+
+def cases(listed: Mapping[str, Sequence[str]]) -> dict[str, list[Step]]:
     """What is recorded, by the name of its folder.
 
     Args:
-        baselines: names of all there are.
+        listed: what ``fedwca list --json`` says: names of baselines by setting.
     """
+    baselines = listed["baselines"]
     found: dict[str, list[Step]] = {"cache": []}
     for engine in ENGINES:
         run, alone = f"{BENCH} --engine {engine}", f"{BENCH} --baseline none --engine {engine}"
         found |= {
             f"baselines-{engine}": [f"{run} --rounds 3 {_named([*baselines, 'revised_fedwca:u=2'])} --out run"],
+            f"several-sources-{engine}": [
+                f"{SEVERAL_SOURCES} --engine {engine} {_named(listed['baselines_of_sfda'])} --out run"
+            ],
+            f"new-clients-{engine}": [
+                f"{NEW_CLIENTS} --engine {engine} {_named(listed['baselines_of_upfl'])} --out run"
+            ],
             f"parts-{engine}": [
                 partial(_write, "more.toml", PROBES),
                 f"{run} --config more.toml {_named(PARTS)} --out run",
@@ -246,8 +260,8 @@ def record(folder: Path, only: Sequence[str]) -> None:
     for library in LIBRARIES:
         importlib.import_module(library)
     _images(folder / "images")
-    _finished("list baselines --json", folder / "cache" / "baselines.json")
-    found = cases(json.loads((folder / "cache" / "baselines.json").read_text())["baselines"])
+    _finished("list --json", folder / "cache" / "listed.json")
+    found = cases(json.loads((folder / "cache" / "listed.json").read_text()))
     for name in _chosen(list(found), only):
         before = os.times()
         (folder / name).mkdir(exist_ok=True)
@@ -319,7 +333,9 @@ class Tensor(NamedTuple):
         return f"{struct.unpack_from('<' + letter, self.content, place * size)[0]!r} at {place}"
 
 
-SKIPPED = re.compile(r"seconds|^(timing|time|path|places|checksum|python|system|cpu|cores|versions)$")
+SKIPPED = re.compile(
+    r"seconds|^(timing|time|path|places|checksum|python|system|cpu|instructions|cores|versions|resumed)$"
+)
 """Keys of what says when, how fast, where and by what, and checksums of what is compared itself."""
 HASHES = re.compile(r"^(identity|config_hash|identity_without)$")
 """Keys that tell configurations apart, which may change where a value is written in another way."""

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from fedwca.core.network import Network
 from fedwca.core.training_settings import Trains
+from fedwca.engine.cpu_cores import limit_to_one_thread
 from fedwca.engine.device_copy import to_device
 from fedwca.engine.precision import matmul_precision
 from fedwca.errors import CheckpointError
@@ -197,5 +198,6 @@ def mix_rows(weights: Tensor, rows: Tensor) -> Tensor:
         if ((values == 0) | (values == 1)).all() and (values.sum(-1) == 1).all():
             picked = to_device(weights.argmax(-1).reshape(-1), rows.device)
             return rows.index_select(0, picked).reshape(*weights.shape[:-1], rows.shape[1])
-    with matmul_precision("fp32", rows.device):  # `--precision tf32` is for what clients compute
+    # `--precision tf32` is for what clients compute; the order of a product's sums depends on the number of threads.
+    with matmul_precision("fp32", rows.device), limit_to_one_thread():
         return weights.to(rows.device, rows.dtype) @ rows

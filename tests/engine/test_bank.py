@@ -52,6 +52,22 @@ def test_mixtures_are_weighted_sums() -> None:
     assert mix_rows(torch.tensor([[0.25, 0.75]], dtype=torch.float64), rows).tolist() == [[2.5, 5.0]]
 
 
+def test_mixtures_depend_on_no_number_of_threads() -> None:
+    """A product of 10 by 20 over rows of 62,000 is another in its last digits on two threads than on one."""
+    generator = torch.Generator().manual_seed(0)
+    weights = torch.rand(10, 20, generator=generator).softmax(1)
+    rows = torch.randn(20, 62_000, generator=generator)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        alone = mix_rows(weights, rows)
+        torch.set_num_threads(2)
+        assert torch.equal(mix_rows(weights, rows), alone)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_signatures(network: Network) -> None:
     layout = Layout.of(network)
     bank = torch.arange(2.0 * layout.width).view(2, -1)
