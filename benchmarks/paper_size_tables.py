@@ -6,17 +6,23 @@ import json
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from domain_means import mean_by_domain
 from paper_size_pieces import KINDS, Kind
-from readings import name_machine
+from readings import apart, name_machine, noted
 
 from fedwca.results.statistics import paired_difference, sample_of
 from fedwca.results.tables import Cell, Table, difference_cell, mean_cell, sample_cell
 
 RESULTS = Path(__file__).resolve().parent / "results" / "paper_size"
 OWN = "fedwca"
+RIVALS = ("source_ada_bn", "local", "fedavg", "one_hot")
+"""What FedWCA is compared with by target domain."""
+BINS = (0.0, 40.0, 60.0, 80.0, 100.1)
+"""Accuracies of the source model, percent, between which rows of that table are."""
 Run = tuple[str, int]
 """A source, and the seed of a source model."""
 
@@ -77,6 +83,66 @@ def table(kind: Kind) -> str:
     return Table("", heads, lines, notes(found)).markdown()
 
 
+def by_target(found: Sequence[Mapping[str, Any]], method: str) -> dict[tuple[str, int, str], float]:
+    """Mean over the clients of each source, source model and target domain, percent."""
+    return {
+        (piece["source"], piece["seed"], domain): mean
+        for piece in found
+        if method in piece["methods"]
+        for accuracy in piece["methods"][method]["accuracy"][:1]
+        for domain, mean in mean_by_domain(piece["domains"], accuracy).items()
+    }
+
+
+def gains_by_right(kind: Kind) -> str:
+    """FedWCA minus what it is compared with, over how often the untouched source model is right in a target domain."""
+    found = finished(kind)
+    if not found:
+        return f"Not measured yet: {command(kind)}."
+    right, own = by_target(found, "source_only"), by_target(found, OWN)
+    others = {method: by_target(found, method) for method in RIVALS}
+    lines = []
+    for low, high in pairwise(BINS):
+        within = {place: own[place] for place, share in right.items() if low <= share < high}
+        cells = [apart(paired_difference(within, others[method])) for method in RIVALS]
+        lines.append([f"{low:.0f} to {high:.0f} %", *cells])
+    labels = [found[0]["methods"][method]["label"] for method in RIVALS]
+    notes = [
+        "FedWCA minus the method of each column, a value for each target domain, source and source model, with its 95",
+        "% interval (Student's t; values of one run share its source model) and n; **bold** where it excludes 0.",
+    ]
+    heads = ("the source model is right", *(f"minus {label}" for label in labels))
+    return noted(Table("", heads, lines), notes).replace(r"\*\*", "**")  # what is bold in a cell is so on purpose
+
+
+def targets(kind: Kind) -> str:
+    """A row a source and target domain: means of FedWCA and of what it is compared with over source models."""
+    found = finished(kind)
+    if not found:
+        return f"Not measured yet: {command(kind)}."
+    shown = ("source_only", *RIVALS, OWN)
+    values = {method: by_target(found, method) for method in shown}
+    pairs = dict.fromkeys((source, domain) for source, _, domain in values[OWN])
+    lines = [
+        [
+            *pair,
+            *(
+                mean_cell(statistics.fmean(v for (s, _, d), v in own.items() if (s, d) == pair))
+                for own in values.values()
+            ),
+        ]
+        for pair in pairs
+    ]
+    labels = [found[0]["methods"][method]["label"] for method in shown]
+    return Table(
+        "",
+        ("source", "target", *labels),
+        lines,
+        ["Percent, means over clients and source models.", notes(found)[-1]],
+        heads=2,
+    ).markdown()
+
+
 def methods(found: Sequence[Mapping[str, Any]]) -> list[str]:
     """Methods that some piece has, in the order in which they are run."""
     return list(dict.fromkeys(name for piece in found for name in piece["methods"]))
@@ -126,4 +192,7 @@ def curves(kind: Kind) -> str:
 
 BLOCKS: dict[str, Callable[[], str]] = {
     f"paper_size-{kind.name}": partial(curves if kind.name == "digits40" else table, kind) for kind in KINDS
+} | {
+    "paper_size-digits-right": partial(gains_by_right, KINDS[0]),
+    "paper_size-digits-targets": partial(targets, KINDS[0]),
 }

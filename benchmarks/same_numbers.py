@@ -35,6 +35,7 @@ LIBRARIES = ("faiss", "matplotlib.figure", "pydantic", "rich.console", "sklearn.
 """Imported once for all: every command is a process forked from this one."""
 IMAGES = "../images"
 """Three domains of pictures, from a case's folder."""
+SHORT = "--rounds 2 --epochs 1 --batch-size 16 --device cpu --seed 1"
 SIZE = "--rounds 2 --epochs 1 --lr 0.05 --batch-size 16 --device cpu --set source_training.epochs=1"
 # Signatures by update: so little training leaves raw first layers too alike for several clusters. Temperatures at which
 # weights are not one-hot.
@@ -56,10 +57,9 @@ Step = str | Callable[[], None]
 """A command line without its program, or a function that works in the case's folder."""
 
 
-SEVERAL_SOURCES = f"bench {SIZE} --target neon --clients 1 --samples 30 --seed 1 --set model.bottleneck=16 --quiet"
+SEVERAL_SOURCES = f"bench {SHORT} --target neon --clients 1 --samples 30 --lr 0.05 --set model.bottleneck=16 --quiet"
 NEW_CLIENTS = (
-    "bench --preset upfl --partition shards:public=0.1 --clients 8 --new-clients 4 --samples 30 --rounds 2 --epochs 1 "
-    "--batch-size 16 --device cpu --seed 1 --quiet"
+    f"bench {SHORT} --preset upfl --partition shards:public=0.1 --clients 8 --new-clients 4 --samples 30 --quiet"
 )
 
 

@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from readings import noted
+
 from fedwca.data.labelled_clients import NEW, TRAINING
 from fedwca.results.statistics import Difference, Sample, paired_difference
 from fedwca.results.tables import MISSING, Cell, Table, difference_cell, mean_cell, sample_cell
@@ -117,7 +119,7 @@ def worth() -> str:
         f"Differences are paired by seed, {PAIRED}. Configuration: `benchmarks/results/upfl/learned_adaptation.json`.",
     ]
     heads = ("alpha", "images", *names, *(f"FedTTA − {name}" for name in names[1:3]))
-    return Table("", heads, lines, notes).markdown()
+    return noted(Table("", heads, lines), notes)
 
 
 def by_run(folder: str) -> str:
@@ -137,7 +139,7 @@ def by_run(folder: str) -> str:
         f"Percent, mean ± std (ddof 1) over n = {first['n']} seeds; differences paired by seed, {PAIRED}.",
         f"Configuration: `benchmarks/results/upfl/{folder}/config.json`.",
     ]
-    return Table("", ("row", TRAINING, NEW, f"− {first['label']}"), lines, notes).markdown()
+    return noted(Table("", ("row", TRAINING, NEW, f"to {first['label']}"), lines), notes)
 
 
 def by_seed(entry: dict[str, Any]) -> dict[int, float]:
